@@ -1,0 +1,205 @@
+// `convnet bench`: how fast a training step is, and where its time goes.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/train/net.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// One minibatch of the provider's first batches, a matrix after the other.
+std::vector<std::vector<std::byte>> one_minibatch(const Provider& provider, std::int64_t images) {
+  std::vector<std::vector<std::byte>> matrices(provider.matrices().size());
+  std::int64_t have = 0;
+  for (int batch = 1; have < images; ++batch) {
+    provider.check_range({batch, batch}, "--mini " + std::to_string(images));
+    const DataBatch data = provider.load(batch);
+    const std::int64_t take = std::min(images - have, data.images);
+    for (std::size_t m = 0; m < matrices.size(); ++m) {
+      const auto bytes = static_cast<std::ptrdiff_t>(element_count(provider.matrices()[m].dims) *
+                                                     size_of(provider.matrices()[m].type) * take);
+      matrices[m].insert(matrices[m].end(), data.matrices[m].begin(), data.matrices[m].begin() + bytes);
+    }
+    have += take;
+  }
+  return matrices;
+}
+
+/// Medians over the measured steps, by task of the plan.
+struct Measurement {
+  double step = 0;            ///< seconds, wall clock
+  int steps = 0;
+  std::vector<double> tasks;  ///< seconds
+};
+
+Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
+  std::vector<double> walls;
+  std::vector<std::vector<double>> tasks(plan.tasks.size());
+  std::vector<TaskTime> times;
+  for (int warm_up = 0; warm_up < 3; ++warm_up, ++inputs.iteration) net.executor().run(plan, inputs);
+  const auto start = Clock::now();
+  const auto enough = [&](int done) {
+    if (steps > 0) return done >= steps;
+    return done >= 7 && std::chrono::duration<double>(Clock::now() - start).count() > 10;
+  };
+  int done = 0;
+  for (; !enough(done); ++done, ++inputs.iteration) {
+    const auto begin = Clock::now();
+    net.executor().run(plan, inputs, &times);
+    walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    for (std::size_t t = 0; t < times.size(); ++t) tasks[t].push_back(times[t].end - times[t].begin);
+  }
+  Measurement m;
+  m.step = median(walls);
+  m.steps = done;
+  for (auto& t : tasks) m.tasks.push_back(median(std::move(t)));
+  return m;
+}
+
+/// Time of the step's library work run one operation at a time, each repeated: what the step would take with nothing between
+/// its convolutions, products, poolings, norms and updates.
+double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
+  Plan single = plan;
+  double sum = 0;
+  for (const Task& task : plan.tasks) {
+    const std::string op = op_name(task.op);
+    const bool primitive = task.flops > 0 || task.kind == TaskKind::update || op.starts_with("pool") || op.starts_with("cmrnorm");
+    if (!primitive) continue;
+    single.tasks.assign(5, task);
+    for (Task& t : single.tasks) t.after.clear();
+    std::vector<TaskTime> times;
+    net.executor().run(single, inputs, &times);
+    std::vector<double> seconds;
+    for (std::size_t t = 1; t < times.size(); ++t) seconds.push_back(times[t].end - times[t].begin);
+    sum += median(std::move(seconds));
+  }
+  return sum;
+}
+
+/// A row per layer, and one for what belongs to none.
+json layer_table(const Graph& graph, const Plan& plan, const Measurement& m) {
+  json rows = json::array();
+  for (int id = -1; id < static_cast<int>(graph.nodes.size()); ++id) {
+    double forward = 0;
+    double backward = 0;
+    double update = 0;
+    double other = 0;
+    double flops = 0;
+    bool any = false;
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      const Task& task = plan.tasks[t];
+      if (task.node != id) continue;
+      any = true;
+      flops += task.flops;
+      double& column = task.kind == TaskKind::forward || task.kind == TaskKind::load ? forward
+                       : task.kind == TaskKind::backward                             ? backward
+                       : task.kind == TaskKind::update                               ? update
+                                                                                     : other;
+      column += m.tasks[t];
+    }
+    if (!any) continue;
+    const double sum = forward + backward + update + other;
+    const bool heavy = id >= 0 && graph.nodes[static_cast<std::size_t>(id)].role == LayerRole::weights;
+    rows.push_back({{"layer", id < 0 ? "(step)" : graph.nodes[static_cast<std::size_t>(id)].name},
+                    {"type", id < 0 ? "" : graph.nodes[static_cast<std::size_t>(id)].type},
+                    {"forward_ms", forward * 1e3},
+                    {"backward_ms", backward * 1e3},
+                    {"update_ms", update * 1e3},
+                    {"other_ms", other * 1e3},
+                    {"gflops", forward + backward > 0 ? flops / (forward + backward) / 1e9 : 0},
+                    {"share", sum / m.step},
+                    {"weights_layer", heavy}});
+  }
+  return rows;
+}
+
+std::string text_of(const json& r) {
+  std::string text = fmt::format("{:<20} {:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}\n", "layer", "type", "fwd ms", "bwd ms", "upd ms",
+                                 "other ms", "GFLOP/s", "share");
+  for (const json& row : r["layers"])
+    text += fmt::format("{:<20} {:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.1f} {:>6.1f}%\n", row["layer"].get<std::string>(),
+                        row["type"].get<std::string>(), row["forward_ms"].get<double>(), row["backward_ms"].get<double>(),
+                        row["update_ms"].get<double>(), row["other_ms"].get<double>(), row["gflops"].get<double>(),
+                        100 * row["share"].get<double>());
+  text += fmt::format(
+      "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s\n"
+      "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, step/sum {:.3f}\n"
+      "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); peak memory {:.1f} MiB\n",
+      r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(), r["images_per_s"].get<double>(),
+      r["outside_conv_fc_ms"].get<double>(), 100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
+      r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(), r["gflops"].get<double>(),
+      100 * r["peak_fraction"].get<double>(), r["peak_gflops"].get<double>(), r["threads"].get<int>(),
+      r["peak_memory_bytes"].get<double>() / (1 << 20));
+  return text;
+}
+
+}  // namespace
+
+void bench_command(const std::vector<std::string>& args) {
+  const OptionTexts texts = parse_command_line('b', args);
+  require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
+  const Options options = parse_options(texts);
+  Diagnostics diagnostics;
+  const NetFiles files = read_net_files(options, diagnostics);
+  const auto provider = make_provider(options.data_provider, options.data_path, options.seed_value());
+  Graph graph = checked_graph(files, *provider, options, diagnostics);
+  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (options.parallel == "data" && options.gpus().size() > 1)
+    throw InputError("--parallel data over " + std::to_string(options.gpus().size()) +
+                     " devices: this version runs a net on one device; name one in --gpu");
+  const auto data = one_minibatch(*provider, options.mini);
+  Net net(std::move(graph), *provider, options, std::vector<float>(provider->subtracts_mean() ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims)) : 0), true);
+  const Plan& plan = net.prepare(Phase::train, options.mini);
+  net.init_weights(options.seed_value());
+  StepInputs inputs;
+  for (const auto& matrix : data) inputs.matrices.push_back(matrix.data());
+  inputs.rates = net.rates(0);
+
+  const double peak_before = net.plans().backend().measure_peak_flops(options.gpus()[0]);
+  const Measurement m = measure(net, plan, inputs, options.steps);
+  const double alone = primitives_alone(net, plan, inputs);
+  const double peak = std::max(peak_before, net.plans().backend().measure_peak_flops(options.gpus()[0]));
+
+  double flops = 0;
+  for (const Task& task : plan.tasks) flops += task.flops;
+  json result = {{"net", options.layer_def},
+                 {"device", net.plans().backend().name()},
+                 {"precision", options.precision},
+                 {"threads", thread_count(options)},
+                 {"mini", options.mini},
+                 {"steps", m.steps},
+                 {"ms_per_step", m.step * 1e3},
+                 {"images_per_s", options.mini / m.step},
+                 {"gflops", flops / m.step / 1e9},
+                 {"peak_gflops", peak / 1e9},
+                 {"peak_fraction", flops / m.step / peak},
+                 {"peak_memory_bytes", net.plans().memory_needed(0)},
+                 {"primitives_ms", alone * 1e3},
+                 {"step_over_primitives", m.step / alone},
+                 {"layers", layer_table(net.graph(), plan, m)}};
+  double inside = 0;
+  for (const json& row : result["layers"]) {
+    if (row["weights_layer"].get<bool>()) inside += row["forward_ms"].get<double>() + row["backward_ms"].get<double>();
+  }
+  result["outside_conv_fc_ms"] = m.step * 1e3 - inside;
+  fmt::print("{}", options.json ? result.dump(2) + "\n" : text_of(result));
+}
+
+}  // namespace convnet

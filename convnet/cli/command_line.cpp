@@ -1,0 +1,61 @@
+#include "convnet/cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <deque>
+
+#include "kernels/error.h"
+
+namespace convnet {
+
+OptionTexts parse_command_line(char command, const std::vector<std::string>& args) {
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::deque<std::pair<std::string, std::string>> values;  // stable addresses: CLI11 writes into them
+  std::vector<std::pair<CLI::Option*, const std::pair<std::string, std::string>*>> options;
+  std::vector<std::string> known;
+  for (const OptionSpec& spec : option_specs()) {
+    if (spec.commands.find(command) == std::string::npos) continue;
+    known.push_back("--" + spec.param.key);
+    values.emplace_back(spec.param.key, "");
+    CLI::Option* option = app.add_option("--" + spec.param.key, values.back().second);
+    option->take_last();
+    if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
+    options.emplace_back(option, &values.back());
+  }
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());
+    app.parse(reversed);
+  } catch (const CLI::ParseError& e) {
+    throw InputError(e.what());
+  }
+  std::vector<std::string> wrong;
+  for (const std::string& extra : app.remaining()) {
+    const std::string name = extra.substr(0, extra.find('='));
+    const std::string close = nearest(name, known);
+    wrong.push_back((name.starts_with("-") ? "unknown option '" : "unexpected argument '") + name + "'" +
+                    (close.empty() ? "; --help lists what there is" : "; did you mean '" + close + "'?"));
+  }
+  if (!wrong.empty()) throw InputError(join(wrong, "\n"));
+  OptionTexts texts;
+  for (const auto& [option, value] : options) {
+    if (option->count() > 0) texts[value->first] = value->second;
+  }
+  return texts;
+}
+
+std::string option_help(char command) {
+  std::string text;
+  for (const OptionSpec& spec : option_specs()) {
+    if (spec.commands.find(command) == std::string::npos) continue;
+    const ParamSpec& p = spec.param;
+    const std::string fallback = p.fallback && !p.fallback->empty() ? "; default " + *p.fallback : "";
+    const std::string values = p.type == "choice" ? " (" + join(p.choices, " | ") + ")" : "";
+    text += fmt::format("  --{:<15} {}{}{}\n", p.key, p.doc, values, fallback);
+  }
+  return text;
+}
+
+}  // namespace convnet

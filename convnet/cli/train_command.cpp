@@ -1,0 +1,13 @@
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/train/trainer.h"
+
+namespace convnet {
+
+void train_command(const std::vector<std::string>& args) {
+  const OptionTexts texts = parse_command_line('t', args);
+  StopSignal stop;  // before any thread starts
+  Trainer(texts, stop).run();
+}
+
+}  // namespace convnet

@@ -1,0 +1,84 @@
+#include "convnet/config/diagnostics.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "convnet/config/text.h"
+
+namespace convnet {
+namespace {
+
+void add(std::vector<std::string>& messages, const SourceLocation& where, std::string_view label,
+         const std::string& message) {
+  if (messages.size() > Diagnostics::max_messages) return;
+  if (messages.size() == Diagnostics::max_messages) {
+    messages.emplace_back("more follow, which are not shown");
+    return;
+  }
+  const std::string place = where.str();
+  messages.push_back(place + (place.empty() ? "" : ": ") + std::string(label) + message);
+}
+
+/// Levenshtein distance, case-insensitive; limit + 1 stands for anything above `limit`.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return limit + 1;
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    std::size_t smallest = row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+      smallest = std::min(smallest, row[j + 1]);
+    }
+    if (smallest > limit) return limit + 1;
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string SourceLocation::str() const {
+  if (!file) return "";
+  return line > 0 ? *file + ":" + std::to_string(line) : *file;
+}
+
+void Diagnostics::error(const SourceLocation& where, std::string message) {
+  add(errors_, where, "", message);
+}
+
+void Diagnostics::warning(const SourceLocation& where, std::string message) {
+  add(warnings_, where, "warning: ", message);
+}
+
+void Diagnostics::throw_if_errors() const {
+  if (has_errors()) throw InputError(join(errors_, "\n"));
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits) {
+  const auto limit = static_cast<std::size_t>(std::max(max_edits, 0));
+  std::size_t best = limit + 1;
+  std::string found;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate, limit);
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
+std::string join(const std::vector<std::string>& words, std::string_view separator) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += separator;
+    out += words[i];
+  }
+  return out;
+}
+
+}  // namespace convnet

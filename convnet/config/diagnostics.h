@@ -1,0 +1,48 @@
+// Where things stand in the user's files, and the list of everything that is wrong with them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/error.h"
+
+namespace convnet {
+
+/// A place in a file. Cheap to copy; parsed values keep theirs to the end.
+struct SourceLocation {
+  std::shared_ptr<const std::string> file;  ///< null: not from a file (a command-line option)
+  int line = 0;                             ///< 1-based
+  /// "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file.
+  std::string str() const;
+};
+
+/// Collects all errors and warnings of a run, so that they are reported together.
+class Diagnostics {
+ public:
+  /// As many errors, and as many warnings, are kept; one more entry then says that more follow.
+  static constexpr std::size_t max_messages = 1000;
+
+  /// `message` reads like "layer 'conv2': unknown key 'fliterSize'; did you mean 'filterSize'?"
+  void error(const SourceLocation& where, std::string message);
+  void warning(const SourceLocation& where, std::string message);
+
+  bool has_errors() const { return !errors_.empty(); }
+  const std::vector<std::string>& errors() const { return errors_; }      ///< "file:line: message"
+  const std::vector<std::string>& warnings() const { return warnings_; }  ///< "file:line: warning: message"
+  /// Throws InputError with all errors, one a line, if there are any.
+  void throw_if_errors() const;
+
+ private:
+  std::vector<std::string> errors_, warnings_;
+};
+
+/// The candidate closest to `word` within `max_edits` edits (Levenshtein, case-insensitive), or "".
+/// On equal distance the first candidate.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits = 2);
+
+/// "a, b, c"
+std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
+
+}  // namespace convnet

@@ -1,0 +1,292 @@
+#include "convnet/config/params.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+namespace convnet {
+namespace {
+
+/// " between 1 and 4096", " of at least 1", " of at most 1" or "".
+std::string range_text(double min, double max) {
+  if (std::isfinite(min) && std::isfinite(max))
+    return " between " + format_number(min) + " and " + format_number(max);
+  if (std::isfinite(min)) return " of at least " + format_number(min);
+  if (std::isfinite(max)) return " of at most " + format_number(max);
+  return "";
+}
+
+bool in_range(double value, const ParamSpec& spec) { return value >= spec.min && value <= spec.max; }
+
+std::string expects(const std::string& what, const std::string& text) {
+  return "expects " + what + ", not " + excerpt(text);
+}
+
+/// "an integer of at least 1 per input": what a value may be, in a sentence.
+std::string phrase(const ParamSpec& spec) {
+  constexpr std::string_view per_input = " per input";
+  std::string type = spec.type;
+  std::string suffix;
+  if (type.ends_with(per_input)) {
+    type.resize(type.size() - per_input.size());
+    suffix = per_input;
+  }
+  const std::string range = range_text(spec.min, spec.max);
+  if (type == "integer") return "an integer" + range + suffix;
+  if (type == "number") return "a number" + range + suffix;
+  if (type == "boolean") return "0 or 1" + suffix;
+  if (type == "schedule") return "a number" + range + " or a schedule such as dexp[base=...]" + suffix;
+  if (type == "choice") return "one of " + join(spec.choices);
+  if (type == "names") return "a list of names";
+  return "a " + type + suffix;
+}
+
+/// The names of all keys of a layer type and the file each belongs to.
+class KnownKeys {
+ public:
+  void add(const std::vector<ParamSpec>& specs) {
+    for (const ParamSpec& spec : specs) {
+      add(spec.key, spec.file);
+      for (const std::string& alias : spec.aliases) add(alias, spec.file);
+    }
+  }
+
+  const std::vector<std::string>& names() const { return names_; }
+
+  /// nullptr if unknown.
+  const CfgFile* file_of(const std::string& key) const {
+    const auto found = files_.find(lower(key));
+    return found == files_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  void add(const std::string& name, CfgFile file) {
+    names_.push_back(name);
+    files_.emplace(lower(name), file);
+  }
+
+  std::vector<std::string> names_;
+  std::map<std::string, CfgFile> files_;
+};
+
+/// The work of assign_params for one layer.
+class Assigner {
+ public:
+  Assigner(const KnownKeys& known, const std::string& layer, bool strict, Diagnostics& diagnostics)
+      : known_(known),
+        prefix_("layer " + excerpt(layer) + ": "),
+        strict_(strict),
+        diagnostics_(diagnostics) {}
+
+  /// Reports the keys of a section that do not belong into `file`.
+  void check_keys(const IniSection& section, CfgFile file) {
+    for (const IniValue& value : section.values) {
+      if (value.from_default) continue;
+      const CfgFile* right = known_.file_of(value.key);
+      if (!right) {
+        report_unknown(value);
+      } else if (*right != CfgFile::both && *right != file) {
+        warning(value.where, excerpt(value.written) + " belongs in the " +
+                                 (*right == CfgFile::parameters ? "parameter" : "layer definition") +
+                                 " file and is ignored here");
+      }
+    }
+  }
+
+  /// The value to use for `spec`, or nullptr.
+  const IniValue* choose(const ParamSpec& spec, const IniSection& definition, const IniSection* parameters) {
+    const IniValue* defined = spec.file == CfgFile::parameters ? nullptr : choose(spec, definition);
+    const IniValue* given =
+        spec.file == CfgFile::definition || !parameters ? nullptr : choose(spec, *parameters);
+    if (!defined || !given) return given ? given : defined;
+    if (given->from_default && !defined->from_default) return defined;
+    if (!defined->from_default)
+      warning(given->where, excerpt(given->written) + " is given in both files; this one is used");
+    return given;
+  }
+
+  void assign(const ParamSpec& spec, const IniValue& value, std::size_t inputs, void* params) {
+    if (const std::string wrong = spec.assign(params, value.text, inputs); !wrong.empty())
+      error(value.where, value.written + " " + wrong);
+  }
+
+  void report_missing(const ParamSpec& spec, const SourceLocation& where) {
+    // The misspelt key above was this one.
+    for (const std::string& name : suggested_)
+      if (name == spec.key || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end())
+        return;
+    std::string_view doc = spec.doc;
+    if (doc.ends_with('.')) doc.remove_suffix(1);
+    error(where, "'" + spec.key + "' is missing; it is " + phrase(spec) +
+                     (doc.empty() ? "" : " (" + std::string(doc) + ")"));
+  }
+
+  void error(const SourceLocation& where, const std::string& message) {
+    diagnostics_.error(where, prefix_ + message);
+  }
+  void warning(const SourceLocation& where, const std::string& message) {
+    diagnostics_.warning(where, prefix_ + message);
+  }
+
+ private:
+  void report_unknown(const IniValue& value) {
+    const std::string close = nearest(value.written, known_.names(), value.written.size() < 6 ? 1 : 2);
+    const std::string message = "unknown key " + excerpt(value.written);
+    if (!close.empty()) {
+      suggested_.push_back(close);
+      error(value.where, message + "; did you mean '" + close + "'?");
+    } else if (strict_) {
+      error(value.where, message);
+    } else {
+      warning(value.where, message + " is ignored");
+    }
+  }
+
+  /// Among the key and its aliases, own values before inherited ones, then the last.
+  const IniValue* choose(const ParamSpec& spec, const IniSection& section) {
+    const IniValue* best = section.find(spec.key);
+    for (const std::string& alias : spec.aliases) {
+      const IniValue* other = section.find(alias);
+      if (!other) continue;
+      const IniValue* previous = best;
+      if (!best || (best->from_default && !other->from_default) ||
+          (best->from_default == other->from_default && other->where.line > best->where.line))
+        best = other;
+      if (previous && !previous->from_default && !other->from_default)
+        warning(best->where, excerpt(previous->written) + " and " + excerpt(other->written) +
+                                 " are the same key; " + excerpt(best->written) + " is used");
+    }
+    return best;
+  }
+
+  const KnownKeys& known_;
+  std::string prefix_;
+  bool strict_;
+  Diagnostics& diagnostics_;
+  std::vector<std::string> suggested_;  ///< for unknown keys
+};
+
+}  // namespace
+
+std::string parse_value(const std::string& text, const ParamSpec& spec, int& out) {
+  if (const auto value = to_number<int>(text); value && in_range(*value, spec)) {
+    out = *value;
+    return "";
+  }
+  // A number that does not fit an int gets the limits of one to read about.
+  const bool whole =
+      !text.empty() &&
+      text.find_first_not_of("0123456789", text[0] == '-' || text[0] == '+') == std::string::npos;
+  const bool overflow = whole && text.size() > 9;
+  const double lowest = overflow ? std::numeric_limits<int>::min() : spec.min;
+  const double highest = overflow ? std::numeric_limits<int>::max() : spec.max;
+  return expects("an integer" + range_text(std::max(spec.min, lowest), std::min(spec.max, highest)), text);
+}
+
+std::string parse_value(const std::string& text, const ParamSpec& spec, double& out) {
+  const auto value = to_number<double>(text);
+  if (!value || !in_range(*value, spec)) return expects("a number" + range_text(spec.min, spec.max), text);
+  out = *value;
+  return "";
+}
+
+std::string parse_value(const std::string& text, const ParamSpec&, bool& out) {
+  const std::string word = lower(text);
+  const bool on = word == "1" || word == "true" || word == "yes" || word == "on";
+  const bool off = word == "0" || word == "false" || word == "no" || word == "off";
+  if (!on && !off) return expects("0 or 1 (also true/false, yes/no, on/off)", text);
+  out = on;
+  return "";
+}
+
+std::string parse_value(const std::string& text, const ParamSpec& spec, Schedule& out) {
+  try {
+    const Schedule value = Schedule::parse(text);
+    if (!in_range(value.base(), spec))
+      return expects("a rate" + range_text(spec.min, spec.max), format_number(value.base()));
+    out = value;
+    return "";
+  } catch (const std::invalid_argument& wrong) {
+    return std::string("has a wrong value: ") + wrong.what();
+  }
+}
+
+std::string parse_value(const std::string& text, const ParamSpec&, std::string& out) {
+  out = text;
+  return "";
+}
+
+std::string parse_value(const std::string& text, const ParamSpec&, std::vector<std::string>& out) {
+  out = split_list(text);
+  return "";
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> items;
+  text = trim(text);
+  if (text.empty()) return items;
+  std::size_t begin = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '[') ++depth;
+    if (text[i] == ']' && depth > 0) --depth;
+    if (text[i] != ',' || depth > 0) continue;
+    items.emplace_back(trim(text.substr(begin, i - begin)));
+    begin = i + 1;
+  }
+  items.emplace_back(trim(text.substr(begin)));
+  return items;
+}
+
+ParamSpec param_hint(std::string key, ParamInfo info) {
+  if (!info.fallback) info.fallback = "";
+  ParamSpec spec = base_spec(std::move(key), "hint", std::move(info));
+  spec.assign = [](void*, const std::string&, std::size_t) { return std::string(); };
+  return spec;
+}
+
+void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& common,
+                   const std::string& layer, const IniSection& definition, const IniSection* parameters,
+                   std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics) {
+  KnownKeys known;
+  known.add(specs);
+  known.add(common);
+  Assigner assigner(known, layer, strict, diagnostics);
+  assigner.check_keys(definition, CfgFile::definition);
+  if (parameters) assigner.check_keys(*parameters, CfgFile::parameters);
+
+  std::vector<std::string> needed;  // of a parameter section that is not there
+  for (const ParamSpec& spec : specs) {
+    if (const IniValue* value = assigner.choose(spec, definition, parameters)) {
+      assigner.assign(spec, *value, inputs, params);
+    } else if (spec.fallback) {
+      const std::string wrong = spec.assign(params, *spec.fallback, inputs);
+      if (!wrong.empty()) throw std::logic_error("default of '" + spec.key + "': " + wrong);
+    } else if (spec.file != CfgFile::parameters) {
+      assigner.report_missing(spec, definition.where);
+    } else if (parameters) {
+      assigner.report_missing(spec, parameters->where);
+    } else {
+      needed.push_back(spec.key);
+    }
+  }
+  if (!needed.empty())
+    diagnostics.error(definition.where, "layer " + excerpt(layer) + " has no section [" + layer +
+                                            "] in the parameter file; it needs " + join(needed));
+}
+
+std::string describe_values(const ParamSpec& spec) {
+  std::string out = spec.type;
+  if (spec.type == "choice") out = "one of " + join(spec.choices);
+  if (std::isfinite(spec.min) && std::isfinite(spec.max)) {
+    out += " in [" + format_number(spec.min) + ", " + format_number(spec.max) + "]";
+  } else if (std::isfinite(spec.min)) {
+    out += " >= " + format_number(spec.min);
+  } else if (std::isfinite(spec.max)) {
+    out += " <= " + format_number(spec.max);
+  }
+  return spec.unit.empty() ? out : out + ", " + spec.unit;
+}
+
+}  // namespace convnet

@@ -1,0 +1,183 @@
+// Declared parameters: one table per layer type drives parsing, range checks, error messages, help and docs.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "convnet/config/diagnostics.h"
+#include "convnet/config/ini.h"
+#include "convnet/config/schedule.h"
+#include "convnet/config/text.h"
+
+namespace convnet {
+
+/// Which of the two files a key belongs to.
+enum class CfgFile { definition, parameters, both };
+
+/// One declared key of a layer type.
+struct ParamSpec {
+  std::string key;                   ///< as documented: "filterSize"
+  std::vector<std::string> aliases;  ///< older names: "partialSum" for "sumWidth"
+  std::string
+      type;  ///< "integer", "number", "schedule", "boolean", "choice", "names"; lists: "integer per input"
+  std::optional<std::string> fallback;                    ///< default as text; nullopt: required
+  double min = -std::numeric_limits<double>::infinity();  ///< allowed range of each number (or schedule base)
+  double max = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices;  ///< of a "choice"
+  std::string unit;                  ///< "pixels", "maps", "" …
+  std::string doc;                   ///< one sentence
+  CfgFile file = CfgFile::definition;
+  /// Parses `text` into the field of the struct at `params` for a layer of `inputs` inputs. Returns what is
+  /// wrong
+  /// ("expects an integer, not 'x'"), or "".
+  std::function<std::string(void* params, const std::string& text, std::size_t inputs)> assign;
+};
+
+/// The range, unit, file and documentation of a key, for `param`.
+struct ParamInfo {
+  std::optional<std::string> fallback = {};
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  std::string unit = {};
+  std::string doc = {};
+  CfgFile file = CfgFile::definition;
+  std::vector<std::string> aliases = {};
+};
+
+/// Value parsers; each returns an error text ("expects an integer between 1 and 4096, not '0'") or "".
+/// Integers accept "3" and "3.0" is an error; numbers accept "1e-3"; booleans 0/1 true/false yes/no on/off.
+std::string parse_value(const std::string& text, const ParamSpec& spec, int& out);
+std::string parse_value(const std::string& text, const ParamSpec& spec, double& out);
+std::string parse_value(const std::string& text, const ParamSpec& spec, bool& out);
+std::string parse_value(const std::string& text, const ParamSpec& spec, Schedule& out);
+std::string parse_value(const std::string& text, const ParamSpec& spec, std::string& out);
+std::string parse_value(const std::string& text, const ParamSpec& spec, std::vector<std::string>& out);
+
+/// Splits a comma list; blanks (and line breaks of continuation lines) around the items are removed.
+/// Commas inside [] do not separate. "" gives no items.
+std::vector<std::string> split_list(std::string_view text);
+
+namespace detail {
+template <class T>
+struct TypeName;
+template <>
+struct TypeName<int> {
+  static constexpr const char* value = "integer";
+};
+template <>
+struct TypeName<double> {
+  static constexpr const char* value = "number";
+};
+template <>
+struct TypeName<bool> {
+  static constexpr const char* value = "boolean";
+};
+template <>
+struct TypeName<Schedule> {
+  static constexpr const char* value = "schedule";
+};
+template <>
+struct TypeName<std::string> {
+  static constexpr const char* value = "name";
+};
+template <>
+struct TypeName<std::vector<std::string>> {
+  static constexpr const char* value = "names";
+};
+}  // namespace detail
+
+inline ParamSpec base_spec(std::string key, std::string type, ParamInfo info) {
+  ParamSpec spec;
+  spec.key = std::move(key);
+  spec.aliases = std::move(info.aliases);
+  spec.type = std::move(type);
+  spec.fallback = std::move(info.fallback);
+  spec.min = info.min;
+  spec.max = info.max;
+  spec.unit = std::move(info.unit);
+  spec.doc = std::move(info.doc);
+  spec.file = info.file;
+  return spec;
+}
+
+/// A key whose value is the field `field` of Params: an int, double, bool, Schedule, string or list of
+/// strings.
+template <class Params, class T>
+ParamSpec param(std::string key, T Params::*field, ParamInfo info) {
+  ParamSpec spec = base_spec(std::move(key), detail::TypeName<T>::value, std::move(info));
+  // The rules are copied into the closure: the spec itself moves into a table.
+  spec.assign = [field, rules = spec](void* params, const std::string& text, std::size_t) {
+    return parse_value(text, rules, static_cast<Params*>(params)->*field);
+  };
+  return spec;
+}
+
+/// A key with one value per input; a single value is repeated for all of them.
+template <class Params, class T>
+ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamInfo info) {
+  ParamSpec spec =
+      base_spec(std::move(key), std::string(detail::TypeName<T>::value) + " per input", std::move(info));
+  spec.assign = [field, rules = spec](void* params, const std::string& text,
+                                      std::size_t inputs) -> std::string {
+    std::vector<std::string> items = split_list(text);
+    if (items.size() == 1) items.resize(inputs, items[0]);
+    if (items.size() != inputs)
+      return "has " + std::to_string(items.size()) + " values for " + std::to_string(inputs) +
+             " inputs; give one value, or one per input";
+    std::vector<T>& out = static_cast<Params*>(params)->*field;
+    out.assign(inputs, T{});
+    for (std::size_t i = 0; i < inputs; ++i) {
+      T value{};
+      if (std::string wrong = parse_value(items[i], rules, value); !wrong.empty()) return wrong;
+      out[i] = value;
+    }
+    return "";
+  };
+  return spec;
+}
+
+/// A key whose value is one of `choices`, stored as its enum.
+template <class Params, class E>
+ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<std::string, E>> choices,
+                       ParamInfo info) {
+  ParamSpec spec = base_spec(std::move(key), "choice", std::move(info));
+  for (const auto& choice : choices) spec.choices.push_back(choice.first);
+  spec.assign = [field, choices, names = spec.choices](void* params, const std::string& text,
+                                                       std::size_t) -> std::string {
+    for (const auto& choice : choices) {
+      if (choice.first == text) {
+        static_cast<Params*>(params)->*field = choice.second;
+        return "";
+      }
+    }
+    const std::string close = nearest(text, names);
+    return "expects one of " + join(names) + ", not " + excerpt(text) +
+           (close.empty() ? "" : "; did you mean '" + close + "'?");
+  };
+  return spec;
+}
+
+/// A parameter with no effect here, accepted because published files hold it (a performance hint of the
+/// original).
+ParamSpec param_hint(std::string key, ParamInfo info);
+
+/// Fills `params` from the layer's sections of the two files by `specs`, defaults included, and reports
+/// everything wrong with file:line and layer: bad values, missing required keys, unknown keys (an error
+/// within two edits of a known one, one edit for keys under six letters, else a warning, or an error under
+/// `strict`), known keys in the wrong file (ignored, with a warning that names the right file). `common` are
+/// keys every layer has ("type", "inputs"…), already handled by the caller: they are known, not assigned.
+/// `parameters` may be null (no such section). Where both files give a key that may stand in both, the
+/// parameter file wins, with a warning.
+void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& common,
+                   const std::string& layer, const IniSection& definition, const IniSection* parameters,
+                   std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
+
+/// "integer in [1, 4096], pixels": the allowed values, for help and errors.
+std::string describe_values(const ParamSpec& spec);
+
+}  // namespace convnet

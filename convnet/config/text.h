@@ -1,0 +1,69 @@
+// Small text helpers of the config code. Nothing here depends on the locale.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <type_traits>
+
+namespace convnet {
+
+inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+/// ASCII lower case.
+inline std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower(c);
+  return out;
+}
+
+inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/// Without blanks and line breaks at both ends.
+inline std::string_view trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+/// User text for a message: in quotes, control characters as blanks, cut after some 60 bytes.
+inline std::string excerpt(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string out(text.substr(0, longest));
+  if (text.size() > longest) {
+    // A cut UTF-8 sequence would garble the terminal: drop its first bytes too.
+    std::size_t end = longest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    out.resize(end);
+    out += "...";
+  }
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
+  return "'" + out + "'";
+}
+
+/// The whole of `text` as a finite number of type T; nullopt if it is anything else or does not fit.
+template <class T>
+std::optional<T> to_number(std::string_view text) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  T value{};
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (wrong != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>)
+    if (!std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+/// The shortest decimal text that reads back as `value`; whole numbers below 1e15 without an exponent.
+inline std::string format_number(double value) {
+  char buffer[32];
+  const bool whole = std::abs(value) < 1e15 && std::trunc(value) == value;
+  const auto format = whole ? std::chars_format::fixed : std::chars_format::general;
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value, format).ptr};
+}
+
+}  // namespace convnet

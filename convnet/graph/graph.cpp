@@ -1,0 +1,363 @@
+#include "convnet/graph/graph.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+namespace convnet {
+namespace {
+
+FeatureShape shape_of(const MatrixInfo& m) {
+  if (m.dims.size() == 3) return {m.dims[0], m.dims[1], m.dims[2], true};
+  return {element_count(m.dims), 1, 1, false};
+}
+
+/// Builds node by node in file order, going on after errors so that all of them are found in one run.
+class Builder {
+ public:
+  Builder(const IniFile& definition, const IniFile& parameters, const std::vector<MatrixInfo>& matrices,
+          const GraphOptions& options, Diagnostics& diagnostics)
+      : definition_(definition), parameters_(parameters), options_(options), diagnostics_(diagnostics) {
+    for (const MatrixInfo& m : matrices) matrices_.push_back({shape_of(m), m.type, m.classes});
+  }
+
+  Graph build() {
+    if (definition_.sections.empty() && !diagnostics_.has_errors())
+      diagnostics_.error({}, definition_.path + ": holds no layers; a layer is a [section] with type=");
+    for (const IniSection& section : definition_.sections) add_section(section);
+    for (const IniSection& section : parameters_.sections) {
+      if (definition_.find(section.name) == nullptr)
+        diagnostics_.warning(section.where, "section [" + section.name + "] is ignored: there is no such layer" +
+                                                did_you_mean(section.name, section_names()));
+    }
+    check_users();
+    return std::move(graph_);
+  }
+
+ private:
+  static std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+    const std::string close = nearest(word, known);
+    return close.empty() ? "" : "; did you mean '" + close + "'?";
+  }
+
+  std::vector<std::string> section_names() const {
+    std::vector<std::string> names;
+    for (const IniSection& s : definition_.sections) names.push_back(s.name);
+    return names;
+  }
+
+  void error(const SourceLocation& where, const std::string& layer, const std::string& message) {
+    diagnostics_.error(where, "layer '" + layer + "': " + message);
+  }
+
+  void add_section(const IniSection& section) {
+    broken_.insert(section.name);  // until it is known to be whole
+    const LayerType* type = find_type(section);
+    if (type == nullptr) return;
+    LayerSource source;
+    source.name = section.name;
+    source.definition = &section;
+    source.parameters = parameters_.find(section.name);
+    source.strict = options_.strict;
+    source.matrices = matrices_;
+    source.diagnostics = &diagnostics_;
+    Node node;
+    node.name = section.name;
+    node.type = type->name;
+    node.role = type->role;
+    node.where = section.where;
+    if (!find_inputs(section, *type, node, source)) return;
+    const bool gpus_good = find_gpus(section, node);
+    node.layer = type->create(*type, source);
+    if (node.layer == nullptr || !gpus_good) return;
+    broken_.erase(section.name);
+    const int id = add_node(std::move(node));
+    add_implicit(section, source, *type, id);
+  }
+
+  const LayerType* find_type(const IniSection& section) {
+    std::vector<std::string> known;
+    for (const LayerType& t : layer_types()) known.push_back(t.name);
+    const IniValue* value = section.find("type");
+    if (value == nullptr) {
+      error(section.where, section.name, "'type' is missing; it is one of " + join(known));
+      return nullptr;
+    }
+    const LayerType* type = find_layer_type(value->text);
+    if (type == nullptr) {
+      const std::string close = nearest(value->text, known);
+      error(value->where, section.name,
+            "unknown layer type '" + value->text + "'; " + (close.empty() ? "" : "did you mean '" + close + "'? ") +
+                "known: " + join(known));
+    }
+    return type;
+  }
+
+  bool find_inputs(const IniSection& section, const LayerType& type, Node& node, LayerSource& source) {
+    const IniValue* value = section.find("inputs");
+    if (type.max_inputs == 0) {
+      if (value != nullptr && !value->from_default) {
+        error(value->where, section.name, "a layer of type '" + type.name + "' takes no inputs");
+        return false;
+      }
+      return true;
+    }
+    const std::vector<std::string> names = value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+    if (names.empty()) {
+      error(value == nullptr ? section.where : value->where, section.name,
+            "'inputs' is missing; it names the layers this one reads");
+      return false;
+    }
+    const auto count = static_cast<int>(names.size());
+    if (count < type.min_inputs || count > type.max_inputs) {
+      const std::string takes = type.min_inputs == type.max_inputs
+                                    ? std::to_string(type.min_inputs)
+                                    : std::to_string(type.min_inputs) + " to " + std::to_string(type.max_inputs);
+      error(value->where, section.name,
+            "a layer of type '" + type.name + "' takes " + takes + (type.max_inputs == 1 ? " input" : " inputs") +
+                ", not " + std::to_string(count));
+      return false;
+    }
+    bool good = true;
+    for (const std::string& name : names) good = add_input(name, *value, section, node, source) && good;
+    return good;
+  }
+
+  bool add_input(const std::string& name, const IniValue& value, const IniSection& section, Node& node,
+                 LayerSource& source) {
+    const auto found = by_name_.find(name);
+    if (found != by_name_.end()) {
+      const Node& input = graph_.nodes[static_cast<std::size_t>(found->second)];
+      node.inputs.push_back(input.id);
+      source.inputs.push_back({name, input.layer->output, input.type,
+                               input.layer->data_matrix >= 0
+                                   ? matrices_[static_cast<std::size_t>(input.layer->data_matrix)].classes
+                                   : 0});
+      if (!input.is_cost()) return true;
+      error(value.where, section.name, "input '" + name + "' is a cost layer, which has no output to read");
+      return false;
+    }
+    if (broken_.contains(name) && name != section.name) return false;  // reported already
+    if (name == section.name) {
+      error(value.where, section.name, "reads itself");
+    } else if (definition_.find(name) != nullptr) {
+      error(value.where, section.name, "input '" + name + "' is defined below it; inputs must be defined above");
+    } else {
+      error(value.where, section.name, "unknown input '" + name + "'" + did_you_mean(name, section_names()));
+    }
+    return false;
+  }
+
+  /// gpu=: the layer's own line, else that of its first input that is not a data layer, else 0.
+  bool find_gpus(const IniSection& section, Node& node) {
+    const IniValue* value = section.find("gpu");
+    if (value == nullptr) {
+      node.gpus = {0};
+      for (int input : node.inputs) {
+        const Node& in = graph_.nodes[static_cast<std::size_t>(input)];
+        if (in.role == LayerRole::data) continue;
+        node.gpus = in.gpus;
+        break;
+      }
+      return true;
+    }
+    ParamSpec rules;
+    rules.min = 0;
+    rules.max = 1023;
+    for (const std::string& item : split_list(value->text)) {
+      int gpu = 0;
+      if (std::string wrong = parse_value(item, rules, gpu); !wrong.empty()) {
+        error(value->where, section.name, "gpu " + wrong);
+        return false;
+      }
+      if (std::count(node.gpus.begin(), node.gpus.end(), gpu) > 0) {
+        error(value->where, section.name, "gpu=" + value->text + " lists " + item + " twice");
+        return false;
+      }
+      node.gpus.push_back(gpu);
+    }
+    if (node.gpus.empty()) {
+      error(value->where, section.name, "gpu= lists no device; leave the key out or write gpu=0");
+      return false;
+    }
+    if (node.gpus.size() > 1 || node.gpus[0] != 0) {
+      error(value->where, section.name,
+            "gpu=" + value->text + " places the layer on other devices than the first; this version runs a net on one "
+            "device, gpu=0");
+      return false;
+    }
+    return true;
+  }
+
+  int add_node(Node node) {
+    node.id = static_cast<int>(graph_.nodes.size());
+    for (int input : node.inputs) graph_.nodes[static_cast<std::size_t>(input)].users.push_back(node.id);
+    by_name_[node.name] = node.id;
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().id;
+  }
+
+  /// dropout= and neuron= become layers of their own between this one and its users.
+  void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, int id) {
+    if (type.role == LayerRole::cost || type.role == LayerRole::data) return;
+    for (const IniSection* file : {&section, source.parameters}) {
+      const IniValue* value = file == nullptr ? nullptr : file->find("dropout");
+      if (value == nullptr) continue;
+      ParamSpec rules;
+      rules.min = 0;
+      rules.max = 0.999;
+      double drop = 0;
+      if (std::string wrong = parse_value(value->text, rules, drop); !wrong.empty()) {
+        error(value->where, section.name, "dropout " + wrong);
+        return;
+      }
+      if (drop == 0) break;
+      id = add_above(id, section.name, "_dropout", "dropout",
+                     make_dropout_layer(drop, graph_.nodes[static_cast<std::size_t>(id)].layer->output));
+      break;
+    }
+    const IniValue* neuron = section.find("neuron");
+    if (neuron == nullptr || type.role == LayerRole::neuron) return;
+    try {
+      const Neuron f = parse_neuron(neuron->text);
+      if (f.kind == NeuronKind::ident) return;
+      add_above(id, section.name, "_neuron", "neuron",
+                make_neuron_layer(f, graph_.nodes[static_cast<std::size_t>(id)].layer->output));
+    } catch (const std::invalid_argument& wrong) {
+      error(neuron->where, section.name, wrong.what());
+    }
+  }
+
+  /// Users that name `layer` from now on read the new node.
+  int add_above(int below, const std::string& layer, const char* suffix, const char* type,
+                std::shared_ptr<const Layer> maths) {
+    Node node;
+    node.name = layer + suffix;
+    node.type = type;
+    node.role = LayerRole::neuron;
+    node.layer = std::move(maths);
+    node.inputs = {below};
+    node.gpus = graph_.nodes[static_cast<std::size_t>(below)].gpus;
+    node.where = graph_.nodes[static_cast<std::size_t>(below)].where;
+    node.implicit = true;
+    if (by_name_.contains(node.name) || definition_.find(node.name) != nullptr)
+      error(node.where, layer, "its implicit layer would be called '" + node.name + "', which is defined too; rename one");
+    const int id = add_node(std::move(node));
+    by_name_[layer] = id;
+    return id;
+  }
+
+  void check_users() {
+    for (const Node& node : graph_.nodes) {
+      if (!node.users.empty() || node.is_cost()) continue;
+      // A user that is itself broken was reported already.
+      const bool named = std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
+        const IniValue* inputs = s.find("inputs");
+        if (inputs == nullptr || !broken_.contains(s.name)) return false;
+        const std::vector<std::string> names = split_list(inputs->text);
+        return std::any_of(names.begin(), names.end(), [&](const auto& n) {
+          return n == node.name || (node.implicit && node.name.starts_with(n + "_"));
+        });
+      });
+      if (!named) error(node.where, node.name, "no layer uses its output; name it in an inputs= or remove it");
+    }
+    const bool cost = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
+    if (!cost && !diagnostics_.has_errors())
+      diagnostics_.error({}, definition_.path + ": the net has no cost layer; add one, like type=cost.logreg");
+  }
+
+  const IniFile& definition_;
+  const IniFile& parameters_;
+  const GraphOptions& options_;
+  Diagnostics& diagnostics_;
+  std::vector<SourceMatrix> matrices_;
+  Graph graph_;
+  std::map<std::string, int> by_name_;  ///< of layers as users name them: the topmost implicit node
+  std::set<std::string> broken_;        ///< sections with errors
+};
+
+void mark_gradients(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    node.learns_below = std::any_of(node.layer->weights.begin(), node.layer->weights.end(),
+                                    [](const WeightSpec& w) { return !w.learning.epsilon.frozen(); });
+    for (int input : node.inputs) {
+      if (graph.nodes[static_cast<std::size_t>(input)].learns_below) node.learns_below = true;
+    }
+  }
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (node->is_cost()) node->gets_gradient = node->layer->cost_coeff != 0 && node->learns_below;
+    if (!node->gets_gradient) continue;
+    for (int input : node->inputs) {
+      Node& in = graph.nodes[static_cast<std::size_t>(input)];
+      in.gets_gradient = in.gets_gradient || in.learns_below;
+    }
+  }
+}
+
+/// conv and fc apply a relu that is their only user themselves; softmax and cost.logreg are differentiated together.
+void apply_rewrites(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    if (node.inputs.empty()) continue;
+    if (node.type == "neuron") {
+      Node& below = graph.nodes[static_cast<std::size_t>(node.inputs[0])];
+      if (!node.layer->relu || below.role != LayerRole::weights || below.users.size() != 1) continue;
+      node.fused = below.fused = true;
+      graph.rewrites.push_back("'" + below.name + "' applies the relu of '" + node.name + "'");
+    } else if (node.type == "cost.logreg") {
+      Node& probs = graph.nodes[static_cast<std::size_t>(node.inputs[1])];
+      if (probs.type != "softmax" || probs.users.size() != 1) continue;
+      node.fused = probs.fused = true;
+      graph.rewrites.push_back("the gradients of '" + probs.name + "' and '" + node.name + "' are one operation");
+    }
+  }
+}
+
+}  // namespace
+
+const Node* Graph::find(std::string_view name) const {
+  for (const Node& node : nodes) {
+    if (node.name == name) return &node;
+  }
+  return nullptr;
+}
+
+std::vector<int> Graph::replica_counts() const {
+  std::set<int> counts;
+  for (const Node& node : nodes) counts.insert(static_cast<int>(node.gpus.size()));
+  return {counts.begin(), counts.end()};
+}
+
+int Graph::gpu_count() const {
+  int count = 1;
+  for (const Node& node : nodes) {
+    for (int gpu : node.gpus) count = std::max(count, gpu + 1);
+  }
+  return count;
+}
+
+Graph build_graph(const IniFile& definition, const IniFile& parameters, const std::vector<MatrixInfo>& matrices,
+                  const GraphOptions& options, Diagnostics& diagnostics) {
+  Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
+  if (diagnostics.has_errors()) return graph;
+  mark_gradients(graph);
+  if (options.rewrites) apply_rewrites(graph);
+  return graph;
+}
+
+std::vector<std::string> logical_signature(const IniFile& definition) {
+  static const std::set<std::string> without_meaning = {"gpu", "parallel", "initw", "initb", "sumwidth", "partialsum"};
+  std::vector<std::string> lines;
+  for (const IniSection& section : definition.sections) {
+    std::map<std::string, std::string> sorted;
+    for (const IniValue& value : section.values) {
+      if (!without_meaning.contains(value.key)) sorted[value.key] = join(split_list(value.text));
+    }
+    std::string line = "[" + section.name + "]";
+    for (const auto& [key, value] : sorted) line += " " + key + "=" + value;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace convnet

@@ -1,0 +1,91 @@
+// convnet: trains convolutional networks described by two .cfg files. Parses the command, maps errors to exit codes.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "kernels/error.h"
+
+namespace {
+
+constexpr const char* kUsage =
+    "convnet trains convolutional networks described by two .cfg files.\n\n"
+    "  convnet --layer-def F --layer-params F --data-provider P --data-path D --train-range A-B --test-range C-D\n"
+    "          --save-path D [options]           train; --load-file CHECKPOINT alone resumes\n"
+    "  convnet plan --layer-def F --layer-params F --data-provider P [options]\n"
+    "                                            shapes, memory and work of a net, without running it\n"
+    "  convnet bench --layer-def F --layer-params F --data-provider dummy-CxHxW-K [options]\n"
+    "                                            speed of a training step, by layer\n"
+    "  convnet layers [TYPE]                     the layer types and their keys\n"
+    "  convnet --version\n\n"
+    "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is wrong,\n"
+    "3 the machine cannot do it.\n";
+
+int dispatch(std::vector<std::string> args) {
+  using convnet::option_help;
+  if (args.empty()) {
+    fmt::print(stderr, "{}", kUsage);
+    return 2;
+  }
+  const std::string command = args[0];
+  const bool named = command == "plan" || command == "bench" || command == "layers" || command == "train";
+  if (named) args.erase(args.begin());
+  const auto asked = [&](const char* option) {
+    for (const std::string& arg : args) {
+      if (arg == option) return true;
+    }
+    return false;
+  };
+  if (asked("--version")) {
+    fmt::print("{}", convnet::version_text());
+    return 0;
+  }
+  if (asked("--help") || asked("-h")) {
+    const char letter = command == "plan" ? 'p' : command == "bench" ? 'b' : 't';
+    if (command == "layers") {
+      fmt::print("usage: convnet layers [TYPE | --markdown]\n");
+    } else {
+      fmt::print("{}\nOptions{}:\n{}", kUsage, named ? " of convnet " + command : "", option_help(letter));
+    }
+    return 0;
+  }
+  if (command == "plan") {
+    convnet::plan_command(args);
+  } else if (command == "bench") {
+    convnet::bench_command(args);
+  } else if (command == "layers") {
+    convnet::layers_command(args);
+  } else if (named || command.starts_with("-")) {
+    convnet::train_command(args);
+  } else {
+    throw convnet::InputError("unknown command '" + command + "'; there are train, plan, bench and layers");
+  }
+  return 0;
+}
+
+int fail(const char* what, int code) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{}\n", what);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return dispatch({argv + 1, argv + argc});
+  } catch (const convnet::InputError& e) {
+    return fail(e.what(), 2);
+  } catch (const convnet::DeviceError& e) {
+    return fail(e.what(), 3);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", 3);
+  } catch (const std::exception& e) {
+    return fail(e.what(), 1);
+  }
+}

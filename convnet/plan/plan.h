@@ -1,0 +1,140 @@
+// The static plan: every task of a minibatch, its buffers, its order. Data, made by a pure function of the graph, the number of
+// images and the phase; the executor only follows it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/graph/graph.h"
+#include "kernels/backend.h"
+
+namespace convnet {
+
+enum class Phase { train, test };
+
+enum class BufferKind { weights, increment, mean, step, costs, input, activation, gradient, weights_gradient, workspace };
+const char* to_string(BufferKind kind);
+
+/// A piece of memory on one device.
+struct Buffer {
+  std::string name;  ///< "conv1", "d conv1", "conv1.weights.data", …
+  BufferKind kind = BufferKind::activation;
+  int device = 0;  ///< index into --gpu
+  TensorDesc desc;
+  std::int64_t bytes = 0;
+  /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's.
+  std::int64_t offset = -1;
+
+  /// Lives as long as the net; the others share the transient memory by liveness.
+  bool persistent() const { return kind <= BufferKind::costs; }
+};
+
+enum class TaskKind { load, forward, backward, update, reorder, accumulate, zero };
+const char* to_string(TaskKind kind);
+
+struct BufferUse {
+  int buffer = 0;
+  Access access = Access::read;
+};
+
+struct Task {
+  TaskKind kind = TaskKind::forward;
+  int node = -1;  ///< of the graph; -1: none
+  int replica = 0;
+  int pass = 0;
+  int device = 0;
+  OpDesc op;
+  std::shared_ptr<const PreparedOp> prepared;
+  std::vector<BufferUse> uses;  ///< one per argument of the operation
+  int workspace = -1;           ///< buffer, or -1
+  /// Tasks that must be done before. Order on one device is the order of Plan::tasks and is not listed here.
+  std::vector<int> after;
+  double flops = 0;
+  std::int64_t bytes = 0;  ///< read and written
+};
+
+/// A learned matrix: the buffers that hold it, and where its rates stand in the step block.
+struct WeightBuffers {
+  int node = 0;
+  int index = 0;       ///< into Layer::weights
+  std::string name;    ///< of its tensor in checkpoints: "conv1.weights.data"
+  int weights = -1;    ///< buffer
+  int increment = -1;  ///< buffer; -1 in plans that only test
+  std::int64_t rate_index = 0;
+};
+
+/// Where a cost layer's values stand in the costs buffer.
+struct CostSlot {
+  int node = 0;
+  std::int64_t slot = 0;
+  int values = 0;
+};
+
+struct DeviceMemoryNeeds {
+  std::int64_t persistent = 0, transient = 0;
+  std::map<BufferKind, std::int64_t> by_kind;  ///< persistent kinds: sums; transient kinds: at the fullest moment
+};
+
+struct Plan {
+  Phase phase = Phase::train;
+  std::int64_t images = 0;
+  std::vector<Buffer> buffers;  ///< the persistent ones first, the same in all plans of a PlanSet
+  std::vector<Task> tasks;      ///< in program order
+  std::vector<int> inputs;      ///< buffer bound to the provider's matrix i, -1 if no data layer reads it
+  std::vector<CostSlot> costs;
+  std::vector<DeviceMemoryNeeds> memory;  ///< per device
+};
+
+/// The plans of one net on one backend. They share the persistent buffers, whose layouts the first plan decides.
+class PlanSet {
+ public:
+  /// `mean` says whether a mean image is subtracted from matrix 0. `learns`: whether increments are kept (false
+  /// where nothing will be trained). The graph and backend must outlive the set.
+  PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend, std::uint64_t seed,
+          bool mean, bool learns);
+
+  /// The plan for `images` images; made at the first call. Verified in builds with CONVNET_CHECKS.
+  const Plan& plan(Phase phase, std::int64_t images);
+
+  const Graph& graph() const { return graph_; }
+  const Backend& backend() const { return backend_; }
+  const std::vector<WeightBuffers>& weights() const { return weights_; }
+  const std::vector<Buffer>& persistent() const { return persistent_; }
+  int devices() const { return graph_.gpu_count(); }
+  int step_buffer(int device) const { return step_[static_cast<std::size_t>(device)]; }
+  int costs_buffer(int device) const { return costs_[static_cast<std::size_t>(device)]; }
+  int mean_buffer() const { return mean_; }  ///< -1: none
+  /// Algorithms the libraries chose, "conv1.forward: jit:avx512_core", for checkpoints.
+  std::map<std::string, std::string> algorithms() const;
+  /// Bytes device `device` needs over all plans made so far.
+  std::int64_t memory_needed(int device) const;
+
+ private:
+  friend class PlanBuilder;
+
+  const Graph& graph_;
+  const std::vector<MatrixInfo> matrices_;
+  const Backend& backend_;
+  std::uint64_t seed_;
+  bool learns_;
+  std::vector<Buffer> persistent_;
+  std::vector<WeightBuffers> weights_;
+  std::vector<int> step_, costs_;
+  int mean_ = -1;
+  std::vector<CostSlot> cost_slots_;
+  std::map<std::pair<Phase, std::int64_t>, std::unique_ptr<Plan>> plans_;
+};
+
+/// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are wrong.
+void verify(const Plan& plan, const Graph& graph);
+
+/// Places transient buffers by liveness and fills Plan::memory.
+void place_buffers(Plan& plan, int devices);
+
+/// "conv1 forward (conv.forward, device 0)": for errors and profiles.
+std::string describe(const Task& task, const Graph& graph);
+
+}  // namespace convnet

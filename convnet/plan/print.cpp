@@ -1,0 +1,163 @@
+#include "convnet/plan/print.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+
+struct NodeWork {
+  double forward_flops = 0, backward_flops = 0;
+  std::int64_t bytes = 0;
+};
+
+json memory_json(const Plan& plan, std::size_t device) {
+  const DeviceMemoryNeeds& needs = plan.memory[device];
+  const auto of = [&](std::initializer_list<BufferKind> kinds) {
+    std::int64_t sum = 0;
+    for (BufferKind kind : kinds) {
+      const auto found = needs.by_kind.find(kind);
+      if (found != needs.by_kind.end()) sum += found->second;
+    }
+    return sum;
+  };
+  return {{"weights", of({BufferKind::weights})},
+          {"increments", of({BufferKind::increment})},
+          {"activations", of({BufferKind::activation})},
+          {"gradients", of({BufferKind::gradient, BufferKind::weights_gradient})},
+          {"workspace", of({BufferKind::workspace})},
+          {"other", of({BufferKind::mean, BufferKind::step, BufferKind::costs})},
+          {"total", needs.persistent + needs.transient}};
+}
+
+json task_json(const Task& task, const Plan& plan, const Graph& graph) {
+  json uses = json::array();
+  for (const BufferUse& use : task.uses) {
+    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    uses.push_back({{"buffer", b.name},
+                    {"access", use.access == Access::read ? "read" : use.access == Access::write ? "write" : "read+write"},
+                    {"dims", to_string(b.desc.dims)},
+                    {"layout", b.desc.layout_name()}});
+  }
+  return {{"layer", task.node < 0 ? "" : graph.nodes[static_cast<std::size_t>(task.node)].name},
+          {"kind", to_string(task.kind)},
+          {"op", op_name(task.op)},
+          {"algorithm", task.prepared->algorithm()},
+          {"device", task.device},
+          {"pass", task.pass},
+          {"flops", task.flops},
+          {"bytes", task.bytes},
+          {"buffers", uses}};
+}
+
+}  // namespace
+
+std::string scaled(double value) {
+  constexpr std::array<const char*, 5> units = {"", " k", " M", " G", " T"};
+  std::size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < units.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}{}", value, units[unit]);
+}
+
+json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tasks) {
+  const Graph& graph = set.graph();
+  std::vector<NodeWork> work(graph.nodes.size());
+  for (const Task& task : train.tasks) {
+    if (task.node < 0) continue;
+    NodeWork& w = work[static_cast<std::size_t>(task.node)];
+    (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
+    w.bytes += task.bytes;
+  }
+  json layers = json::array();
+  double flops = 0;
+  std::int64_t parameters = 0;
+  for (const Node& node : graph.nodes) {
+    std::int64_t count = 0;
+    for (const WeightSpec& w : node.layer->weights) count += element_count(w.dims);
+    const NodeWork& w = work[static_cast<std::size_t>(node.id)];
+    json inputs = json::array();
+    for (int input : node.inputs) inputs.push_back(graph.nodes[static_cast<std::size_t>(input)].name);
+    layers.push_back({{"name", node.name},
+                      {"type", node.type},
+                      {"inputs", inputs},
+                      {"output", node.layer->output.str()},
+                      {"parameters", count},
+                      {"gpu", node.gpus},
+                      {"replicas", node.gpus.size()},
+                      {"fused", node.fused},
+                      {"forward_flops", w.forward_flops},
+                      {"backward_flops", w.backward_flops},
+                      {"bytes", w.bytes}});
+    flops += w.forward_flops + w.backward_flops;
+    parameters += count;
+  }
+  json devices = json::array();
+  for (int d = 0; d < set.devices(); ++d) {
+    devices.push_back({{"device", d},
+                       {"train", memory_json(train, static_cast<std::size_t>(d))},
+                       {"test", memory_json(test, static_cast<std::size_t>(d))}});
+  }
+  json plan = {{"backend", set.backend().name()}, {"images", train.images}, {"layers", layers},
+               {"parameters", parameters},        {"flops_per_step", flops}, {"devices", devices},
+               {"rewrites", graph.rewrites},      {"tasks", train.tasks.size()}};
+  if (tasks) {
+    for (const auto& [key, p] : {std::pair{"train_tasks", &train}, std::pair{"test_tasks", &test}}) {
+      plan[key] = json::array();
+      for (const Task& task : p->tasks) plan[key].push_back(task_json(task, *p, graph));
+    }
+  }
+  return plan;
+}
+
+std::string plan_text(const json& plan) {
+  std::string text = fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", "layer", "type", "output", "parameters",
+                                 "fwd FLOP", "bwd FLOP", "bytes", "gpu");
+  for (const json& l : plan["layers"]) {
+    std::string gpus;
+    for (const json& g : l["gpu"]) gpus += (gpus.empty() ? "" : ",") + std::to_string(g.get<int>());
+    const auto number = [&](const char* key) {
+      const double value = l[key].get<double>();
+      return value == 0 ? std::string("-") : scaled(value);
+    };
+    text += fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", l["name"].get<std::string>(),
+                        l["type"].get<std::string>(), l["output"].get<std::string>(),
+                        l["parameters"].get<std::int64_t>() == 0 ? "-" : std::to_string(l["parameters"].get<std::int64_t>()),
+                        number("forward_flops"), number("backward_flops"), number("bytes"), gpus);
+  }
+  text += fmt::format("\n{} parameters; {} FLOP a step of {} images; {} tasks on backend {}\n", plan["parameters"].get<std::int64_t>(),
+                      scaled(plan["flops_per_step"].get<double>()), plan["images"].get<std::int64_t>(),
+                      plan["tasks"].get<std::size_t>(), plan["backend"].get<std::string>());
+  text += "\nmemory, MiB       weights increments activations  gradients  workspace      other      total\n";
+  for (const json& d : plan["devices"]) {
+    for (const char* phase : {"train", "test"}) {
+      text += fmt::format("device {} {:<6}", d["device"].get<int>(), phase);
+      for (const char* kind : {"weights", "increments", "activations", "gradients", "workspace", "other", "total"})
+        text += fmt::format(" {:>{}.1f}", d[phase][kind].get<double>() / (1 << 20), std::string_view(kind) == "activations" ? 11 : 10);
+      text += "\n";
+    }
+  }
+  if (plan.contains("train_tasks")) {
+    text += "\nrewrites:\n";
+    for (const json& r : plan["rewrites"]) text += "  " + r.get<std::string>() + "\n";
+    for (const char* phase : {"train_tasks", "test_tasks"}) {
+      text += fmt::format("\n{}:\n", phase);
+      int index = 0;
+      for (const json& t : plan[phase]) {
+        text += fmt::format("{:>4} {:<18} {:<10} {:<32} {}\n", index++, t["layer"].get<std::string>(), t["kind"].get<std::string>(),
+                            t["op"].get<std::string>(), t["algorithm"].get<std::string>());
+        for (const json& b : t["buffers"])
+          text += fmt::format("       {:<10} {} {} {}\n", b["access"].get<std::string>(), b["buffer"].get<std::string>(),
+                              b["dims"].get<std::string>(), b["layout"].get<std::string>());
+      }
+    }
+  }
+  return text;
+}
+
+}  // namespace convnet

@@ -1,0 +1,212 @@
+#include "convnet/train/checkpoint.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+constexpr const char* kExtension = ".safetensors";
+constexpr const char* kFormat = "convnet-1";
+
+template <class T>
+bool take_number(std::string_view& text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || out < 0) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+json to_json(const CostSums& costs) {
+  json sums = json::array();
+  for (const auto& [name, values] : costs.sums) sums.push_back({name, values});
+  return {{"images", costs.images}, {"sums", sums}};
+}
+
+CostSums costs_from(const json& j) {
+  CostSums costs;
+  costs.images = j.at("images").get<std::int64_t>();
+  for (const json& entry : j.at("sums"))
+    costs.sums.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<std::vector<double>>());
+  return costs;
+}
+
+json to_json(const TrainingState& s) {
+  json history = json::array();
+  for (const HistoryEntry& h : s.history) {
+    json entry = to_json(h.costs);
+    entry["epoch"] = h.epoch;
+    entry["batch"] = h.batch;
+    if (h.test_batch >= 0) entry["test_batch"] = h.test_batch;
+    history.push_back(std::move(entry));
+  }
+  return {{"position",
+           {{"epoch", s.position.epoch},
+            {"batch", s.position.batch},
+            {"minibatches", s.position.minibatches},
+            {"images", s.position.images}}},
+          {"iteration", s.iteration},
+          {"test_cursor", s.test_cursor},
+          {"test_due", s.test_due},
+          {"partial", to_json(s.partial)},
+          {"partial_seconds", s.partial_seconds},
+          {"history", history}};
+}
+
+TrainingState state_from(const json& j) {
+  TrainingState s;
+  const json& p = j.at("position");
+  s.position = {p.at("epoch").get<int>(), p.at("batch").get<int>(), p.at("minibatches").get<std::int64_t>(),
+                p.at("images").get<std::int64_t>()};
+  s.iteration = j.at("iteration").get<std::uint64_t>();
+  s.test_cursor = j.at("test_cursor").get<std::int64_t>();
+  s.test_due = j.at("test_due").get<bool>();
+  s.partial = costs_from(j.at("partial"));
+  s.partial_seconds = j.at("partial_seconds").get<double>();
+  for (const json& entry : j.at("history")) {
+    HistoryEntry h;
+    h.epoch = entry.at("epoch").get<int>();
+    h.batch = entry.at("batch").get<int>();
+    h.test_batch = entry.value("test_batch", -1);
+    h.costs = costs_from(entry);
+    s.history.push_back(std::move(h));
+  }
+  const Position& at = s.position;
+  if (at.epoch < 0 || at.batch < 0 || at.minibatches < 0 || at.images < 0 || s.test_cursor < 0 ||
+      (at.minibatches == 0) != (at.images == 0))
+    throw std::out_of_range("the position makes no sense");
+  return s;
+}
+
+void remove_old(const std::string& folder, int keep) {
+  std::vector<std::pair<Position, fs::path>> found;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (const auto position = Position::of_file_name(entry.path().filename().string()))
+      found.emplace_back(*position, entry.path());
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (std::size_t i = static_cast<std::size_t>(keep); i < found.size(); ++i) fs::remove(found[i].second, ignored);
+}
+
+}  // namespace
+
+std::string Position::file_name() const {
+  if (minibatches == 0) return fmt::format("{}.{}{}", epoch, batch, kExtension);
+  return fmt::format("{}.{}-{:04}{}", epoch, batch, minibatches, kExtension);
+}
+
+std::optional<Position> Position::of_file_name(const std::string& name) {
+  Position p;
+  std::string_view rest = name;
+  if (!rest.ends_with(kExtension)) return std::nullopt;
+  rest.remove_suffix(std::string_view(kExtension).size());
+  if (!take_number(rest, p.epoch) || !rest.starts_with('.')) return std::nullopt;
+  rest.remove_prefix(1);
+  if (!take_number(rest, p.batch)) return std::nullopt;
+  if (rest.starts_with('-')) {
+    rest.remove_prefix(1);
+    if (!take_number(rest, p.minibatches) || p.minibatches == 0) return std::nullopt;
+  }
+  return rest.empty() ? std::optional(p) : std::nullopt;
+}
+
+std::strong_ordering Position::operator<=>(const Position& other) const {
+  const auto key = [](const Position& p) {
+    return std::tuple(p.epoch, p.batch, p.minibatches == 0 ? std::numeric_limits<std::int64_t>::max() : p.minibatches);
+  };
+  return key(*this) <=> key(other);
+}
+
+void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep) {
+  std::map<std::string, std::string>& meta = checkpoint.tensors.metadata;
+  meta["format"] = kFormat;
+  meta["layer_def"] = checkpoint.definition_text;
+  meta["layer_def_path"] = checkpoint.definition_path;
+  meta["layer_params"] = checkpoint.parameters_text;
+  meta["layer_params_path"] = checkpoint.parameters_path;
+  meta["options"] = json(checkpoint.options).dump();
+  meta["state"] = to_json(checkpoint.state).dump();
+  meta["algorithms"] = checkpoint.algorithms.dump();
+  const std::string name = checkpoint.state.position.file_name();
+  std::error_code error;
+  if (fs::is_directory(folder, error)) {
+    write_safetensors((fs::path(folder) / name).string(), checkpoint.tensors);
+  } else {
+    const fs::path fresh = folder + ".tmp-" + std::to_string(getpid());
+    fs::create_directories(fresh, error);
+    if (error) throw RunError("cannot create the checkpoint folder " + folder + ": " + error.message());
+    try {
+      write_safetensors((fresh / name).string(), checkpoint.tensors);
+      fs::rename(fresh, folder);
+    } catch (const fs::filesystem_error& e) {
+      fs::remove_all(fresh, error);
+      throw RunError("cannot create the checkpoint folder " + folder + ": " + e.code().message());
+    } catch (...) {
+      fs::remove_all(fresh, error);
+      throw;
+    }
+  }
+  checkpoint.file = (fs::path(folder) / name).string();
+  remove_old(folder, keep);
+}
+
+std::optional<std::string> newest_checkpoint(const std::string& folder) {
+  std::optional<std::pair<Position, std::string>> newest;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const auto position = Position::of_file_name(entry.path().filename().string());
+    if (position && (!newest || *position > newest->first)) newest = {*position, entry.path().string()};
+  }
+  if (!newest) return std::nullopt;
+  return newest->second;
+}
+
+Checkpoint read_checkpoint(const std::string& file_or_folder) {
+  Checkpoint c;
+  c.file = file_or_folder;
+  std::error_code error;
+  if (fs::is_directory(file_or_folder, error)) {
+    const auto newest = newest_checkpoint(file_or_folder);
+    if (!newest)
+      throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" + std::string(kExtension) + ")");
+    c.file = *newest;
+  } else if (!fs::exists(file_or_folder, error)) {
+    throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
+  }
+  c.tensors = read_safetensors(c.file);
+  const auto meta = [&](const char* key) -> const std::string& {
+    const auto found = c.tensors.metadata.find(key);
+    if (found == c.tensors.metadata.end())
+      throw InputError(c.file + ": is not a checkpoint of convnet: its metadata has no '" + key + "'");
+    return found->second;
+  };
+  if (meta("format") != kFormat)
+    throw InputError(c.file + ": is a checkpoint of format '" + meta("format") + "'; this program reads '" + kFormat + "'");
+  c.definition_text = meta("layer_def");
+  c.definition_path = meta("layer_def_path");
+  c.parameters_text = meta("layer_params");
+  c.parameters_path = meta("layer_params_path");
+  const char* key = "options";
+  try {
+    c.options = json::parse(meta("options")).get<OptionTexts>();
+    key = "state";
+    c.state = state_from(json::parse(meta("state")));
+    key = "algorithms";
+    c.algorithms = json::parse(meta("algorithms"));
+  } catch (const std::exception& e) {
+    if (dynamic_cast<const InputError*>(&e) != nullptr) throw;
+    throw InputError(c.file + ": metadata '" + key + "' is damaged: " + e.what());
+  }
+  return c;
+}
+
+}  // namespace convnet

@@ -1,0 +1,73 @@
+// Checkpoints: where training stands, in safetensors files named by epoch and batch.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convnet/train/options.h"
+#include "convnet/train/safetensors.h"
+
+namespace convnet {
+
+/// How far training has come. (0, 0): not begun.
+struct Position {
+  int epoch = 0, batch = 0;
+  std::int64_t minibatches = 0;  ///< 0: the batch is finished; else that many of its minibatches are
+  std::int64_t images = 0;       ///< of the unfinished batch, trained so far
+  /// "3.17.safetensors", or "3.17-0042.safetensors" for a batch that is not finished.
+  std::string file_name() const;
+  /// The position a checkpoint's file name says; nullopt for other files.
+  static std::optional<Position> of_file_name(const std::string& name);
+  /// Natural order: an unfinished batch comes before the finished one.
+  std::strong_ordering operator<=>(const Position& other) const;
+  bool operator==(const Position& other) const { return (*this <=> other) == 0; }
+};
+
+/// Sums of a batch's costs: by cost layer in order of the file, the values in printed order.
+struct CostSums {
+  std::int64_t images = 0;
+  std::vector<std::pair<std::string, std::vector<double>>> sums;
+};
+
+/// One line of a run's history.
+struct HistoryEntry {
+  int epoch = 0, batch = 0;  ///< training batch it came after; `batch` of a test is the training batch too
+  int test_batch = -1;       ///< first tested batch; -1 for training
+  CostSums costs;
+};
+
+/// Everything but the tensors.
+struct TrainingState {
+  Position position;
+  std::uint64_t iteration = 0;  ///< minibatches since the start of training
+  std::int64_t test_cursor = 0; ///< tests done so far: which test batch is next
+  bool test_due = false;        ///< the batch is finished, but its test was not
+  CostSums partial;             ///< of the unfinished batch
+  double partial_seconds = 0;
+  std::vector<HistoryEntry> history;
+};
+
+/// A checkpoint as read or to be written.
+struct Checkpoint {
+  std::string file;  ///< path it was read from
+  TensorFile tensors;
+  TrainingState state;
+  OptionTexts options;
+  std::string definition_path, definition_text;  ///< of the layer definition file, as written
+  std::string parameters_path, parameters_text;
+  nlohmann::json algorithms;  ///< what the libraries chose
+};
+
+/// Fills the metadata of checkpoint.tensors and writes it into `folder`, creating the folder with it so that it never
+/// exists without a checkpoint; then removes all but the newest `keep`. Throws RunError.
+void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
+
+/// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file and what is wrong.
+Checkpoint read_checkpoint(const std::string& file_or_folder);
+
+/// The newest checkpoint in a folder; nullopt if there is none or no folder.
+std::optional<std::string> newest_checkpoint(const std::string& folder);
+
+}  // namespace convnet

@@ -1,0 +1,78 @@
+// A net ready to run: graph, plans, executor and weights, made from two files and a data provider.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+#include "convnet/plan/plan.h"
+#include "convnet/runtime/executor.h"
+#include "convnet/train/options.h"
+#include "convnet/train/safetensors.h"
+
+namespace convnet {
+
+/// The two parsed files.
+struct NetFiles {
+  IniFile definition, parameters;
+};
+
+/// Reads both files; --layer-path prefixes their names. Errors go to `diagnostics`.
+NetFiles read_net_files(const Options& options, Diagnostics& diagnostics);
+
+/// Cores --threads means; all that this process may use for 0.
+int thread_count(const Options& options);
+
+/// The backend --device names, its cores shared out over `devices`. Throws DeviceError if it was not built.
+std::unique_ptr<Backend> make_backend(const Options& options, int devices);
+
+/// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
+Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options, Diagnostics& diagnostics);
+
+class Net {
+ public:
+  /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained.
+  Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns);
+
+  const Graph& graph() const { return graph_; }
+  const PlanSet& plans() const { return plans_; }
+  Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
+  const std::vector<float>& mean() const { return mean_; }
+
+  /// Makes the plan of `images` images a minibatch and its memory.
+  const Plan& prepare(Phase phase, std::int64_t images);
+
+  /// Initial weights by canonical index, the same for every layout and device; zero increments. After a prepare().
+  void init_weights(std::uint64_t seed);
+  /// Weights and increments to and from a checkpoint's tensors. load() throws InputError naming `file` and the tensor that is
+  /// missing or has another shape.
+  void load(const TensorFile& tensors, const std::string& file);
+  void store(TensorFile& tensors) const;
+
+  /// Learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
+  std::vector<Rates> rates(double progress) const;
+
+  /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with such an output is
+  /// 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all is finite.
+  std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
+
+ private:
+  void upload_mean();
+
+  Graph graph_;
+  const Provider& provider_;
+  Options options_;
+  std::vector<float> mean_;
+  std::unique_ptr<Backend> backend_;
+  PlanSet plans_;
+  Executor executor_;
+  bool mean_uploaded_ = false;
+};
+
+/// Name of a weight tensor's increment: "conv1.weightsInc.data" of "conv1.weights.data".
+std::string increment_name(const std::string& layer, const std::string& weight);
+
+}  // namespace convnet

@@ -1,0 +1,132 @@
+#include "convnet/train/options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+template <class T>
+OptionSpec option(std::string key, T Options::*field, std::string commands, ParamInfo info, bool saved = true) {
+  return {param(std::move(key), field, std::move(info)), std::move(commands), saved};
+}
+
+OptionSpec choice(std::string key, std::string Options::*field, const std::vector<std::string>& choices,
+                  std::string commands, ParamInfo info) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& c : choices) pairs.emplace_back(c, c);
+  return {param_choice(std::move(key), field, pairs, std::move(info)), std::move(commands), true};
+}
+
+std::vector<OptionSpec> make_specs() {
+  return {
+      option("layer-def", &Options::layer_def, "tpb", {.doc = "the layer definition file"}),
+      option("layer-params", &Options::layer_params, "tpb", {.doc = "the layer parameter file"}),
+      option("layer-path", &Options::layer_path, "tpb", {.fallback = "", .doc = "folder put before both files' names"}),
+      option("data-provider", &Options::data_provider, "tpb",
+             {.doc = "mnist, or dummy-CxHxW-K and other dummy-… forms for random data"}),
+      option("data-path", &Options::data_path, "tpb", {.fallback = "", .doc = "folder of the data set"}),
+      option("train-range", &Options::train_range, "t", {.doc = "training batches, like 1-5"}),
+      option("test-range", &Options::test_range, "t", {.doc = "test batches, like 6"}),
+      option("save-path", &Options::save_path, "t",
+             {.fallback = "", .doc = "parent folder for a new ConvNet__YYYY-MM-DD_HH.MM.SS folder"}),
+      option("save-file", &Options::save_file, "t",
+             {.fallback = "", .doc = "the checkpoint folder itself; resumed from if it exists"}),
+      option("load-file", &Options::load_file, "t",
+             {.fallback = "", .doc = "checkpoint folder (its newest) or file to resume from or test"}, false),
+      option("gpu", &Options::gpu, "tpb",
+             {.fallback = "0", .doc = "physical devices; index i of a gpu= line is the i-th of this list"}),
+      option("mini", &Options::mini, "tpb",
+             {.fallback = "128", .min = 1, .max = 1 << 24, .unit = "images", .doc = "minibatch size over all devices together"}),
+      option("epochs", &Options::epochs, "t",
+             {.fallback = "50000", .min = 0, .max = 1e9, .doc = "passes over the training range"}),
+      option("test-freq", &Options::test_freq, "t",
+             {.fallback = "57", .min = 1, .max = 1e9, .unit = "batches", .doc = "batches between tests with a checkpoint"}),
+      option("test-one", &Options::test_one, "t",
+             {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"}),
+      option("test-only", &Options::test_only, "t",
+             {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}, false),
+      option("force-save", &Options::force_save, "t", {.fallback = "0", .doc = "save before quitting"}, false),
+      option("keep", &Options::keep, "t",
+             {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
+      option("shuffle", &Options::shuffle, "t",
+             {.fallback = "0", .doc = "shuffle the images of the training range each epoch; holds the range in memory"}),
+      choice("device", &Options::device, {"auto", "cpu", "cuda"}, "tpb",
+             {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
+      option("threads", &Options::threads, "tpb",
+             {.fallback = "0", .min = 0, .max = 4096, .unit = "cores", .doc = "cores over all CPU devices together; 0: all"}),
+      option("seed", &Options::seed, "tpb",
+             {.fallback = "1", .min = 0, .max = 9007199254740992.0, .doc = "decides every random number"}),
+      option("strict", &Options::strict, "tpb",
+             {.fallback = "0", .doc = "unknown keys in the layer files are errors, not warnings"}),
+      option("verbose", &Options::verbose, "p", {.fallback = "0", .doc = "also print every task of the plan"}, false),
+      option("json", &Options::json, "pb", {.fallback = "0", .doc = "print one JSON object and nothing else"}, false),
+      option("steps", &Options::steps, "b",
+             {.fallback = "0", .min = 0, .max = 1e6, .doc = "measured steps; 0: for about ten seconds"}, false),
+      choice("precision", &Options::precision, {"fp32"}, "b", {.fallback = "fp32", .doc = "arithmetic of the layers"}),
+      choice("parallel", &Options::parallel, {"cfg", "data"}, "b",
+             {.fallback = "cfg", .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
+  };
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& option_specs() {
+  static const std::vector<OptionSpec> specs = make_specs();
+  return specs;
+}
+
+Options parse_options(const OptionTexts& texts) {
+  Options options;
+  std::vector<std::string> wrong;
+  for (const OptionSpec& spec : option_specs()) {
+    const auto given = texts.find(spec.param.key);
+    if (given == texts.end()) continue;
+    const std::string text = given->second.empty() && spec.param.type == "boolean" ? "1" : given->second;
+    if (std::string why = spec.param.assign(&options, text, 1); !why.empty())
+      wrong.push_back("--" + spec.param.key + " " + why);
+  }
+  for (const char* range : {"train-range", "test-range"}) {
+    const auto given = texts.find(range);
+    if (given == texts.end()) continue;
+    try {
+      BatchRange::parse(given->second);
+    } catch (const InputError& e) {
+      wrong.push_back("--" + std::string(range) + " " + e.what());
+    }
+  }
+  if (options.seed != std::floor(options.seed)) wrong.push_back("--seed expects a whole number, not '" + texts.at("seed") + "'");
+  try {
+    options.gpus();
+  } catch (const InputError& e) {
+    wrong.emplace_back(e.what());
+  }
+  if (!wrong.empty()) throw InputError(join(wrong, "\n"));
+  return options;
+}
+
+void require_options(const OptionTexts& texts, const std::vector<std::string>& keys, const std::string& hint) {
+  std::vector<std::string> missing;
+  for (const std::string& key : keys) {
+    if (!texts.contains(key)) missing.push_back("--" + key);
+  }
+  if (!missing.empty()) throw InputError("missing: " + join(missing) + hint);
+}
+
+std::vector<int> Options::gpus() const {
+  ParamSpec rules;
+  rules.min = 0;
+  rules.max = 1023;
+  std::vector<int> ids;
+  for (const std::string& item : split_list(gpu)) {
+    int id = 0;
+    if (std::string why = parse_value(item, rules, id); !why.empty()) throw InputError("--gpu " + why);
+    ids.push_back(id);
+  }
+  if (ids.empty()) throw InputError("--gpu expects a comma list of device numbers, like 0,1");
+  return ids;
+}
+
+}  // namespace convnet

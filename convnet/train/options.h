@@ -1,0 +1,55 @@
+// What the command line says about a run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convnet/config/params.h"
+#include "providers/provider.h"
+
+namespace convnet {
+
+/// Options of training, testing, planning and benchmarks; each command takes some of them. Names and defaults are
+/// declared once, in option_specs().
+struct Options {
+  std::string layer_def, layer_params, layer_path;
+  std::string data_provider, data_path;
+  std::string train_range, test_range;
+  std::string save_path, save_file, load_file;
+  std::string gpu = "0";
+  std::string device = "auto";
+  int mini = 128, epochs = 50000, test_freq = 57, threads = 0, keep = 2;
+  double seed = 1;
+  bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
+  bool verbose = false, json = false;
+  int steps = 0;
+  std::string precision = "fp32", parallel = "cfg";
+
+  std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
+  BatchRange train_batches() const { return BatchRange::parse(train_range); }
+  BatchRange test_batches() const { return BatchRange::parse(test_range); }
+  /// Physical device numbers in the order of --gpu. Throws InputError.
+  std::vector<int> gpus() const;
+};
+
+/// One option of the command line: "--mini".
+struct OptionSpec {
+  ParamSpec param;        ///< key without the dashes
+  std::string commands;   ///< letters of the commands that take it: t(rain) p(lan) b(ench)
+  bool saved = true;      ///< stored in checkpoints: part of the run, not of one invocation
+};
+const std::vector<OptionSpec>& option_specs();
+
+/// Option texts by name, without dashes. What is absent keeps its default.
+using OptionTexts = std::map<std::string, std::string>;
+
+/// Throws InputError listing those of `keys` that are absent; `hint` ends the message.
+void require_options(const OptionTexts& texts, const std::vector<std::string>& keys, const std::string& hint);
+
+/// Parses and checks all texts; throws InputError with everything that is wrong, one line each ("--mini expects …").
+Options parse_options(const OptionTexts& texts);
+
+}  // namespace convnet

@@ -1,0 +1,379 @@
+#include "convnet/train/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
+
+constexpr std::uint64_t max_header_bytes = 100'000'000;  // as in the format's own library
+constexpr std::size_t max_dims = 16;
+constexpr const char* metadata_key = "__metadata__";
+
+// ---- Reading ----
+
+/// A name from a file, fit for an error message: not endless, no control characters.
+std::string shown(const std::string& name) {
+  constexpr std::size_t longest = 100;
+  std::string text = name.substr(0, longest);
+  for (char& ch : text)
+    if (static_cast<unsigned char>(ch) < 0x20 || ch == 0x7f) ch = '?';
+  return "'" + text + (name.size() > longest ? "…'" : "'");
+}
+
+/// Where a tensor lies: bytes [begin, end) of the data section.
+struct TensorEntry {
+  std::string name;
+  Dims dims;
+  std::uint64_t begin = 0, end = 0;
+};
+
+struct Header {
+  std::vector<TensorEntry> tensors;  // in the order of their bytes
+  std::map<std::string, std::string> metadata;
+};
+
+/// Turns the header's JSON into a Header. Each member is taken and dropped as soon as it is complete, and a
+/// surprise stops the parser: a hostile header is never held as a large tree.
+class HeaderParser {
+ public:
+  HeaderParser(const std::string& file, std::uint64_t data_bytes) : file_(file), data_bytes_(data_bytes) {}
+
+  Header parse(std::string_view text) {
+    if (text.empty() || text[0] != '{') fail("the header is not a JSON object");
+    try {
+      const json ignored = json::parse(text.begin(), text.end(), [this](int depth, auto event, json& value) {
+        return on_event(depth, event, value);
+      });
+    } catch (const json::exception&) {
+      fail("the header is not valid JSON");
+    }
+    check_tiling();
+    return std::move(header_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const { throw InputError(file_ + ": " + what); }
+  [[noreturn]] void fail_tensor(const std::string& name, const std::string& what) const {
+    fail(fmt::format("tensor {} {}", shown(name), what));
+  }
+
+  /// Depth is 0 for the header itself, 1 for its members, 2 for theirs. Returning false drops the value.
+  bool on_event(int depth, json::parse_event_t event, json& value) {
+    using Event = json::parse_event_t;
+    switch (event) {
+      case Event::object_start:
+      case Event::array_start:
+        if (depth > 2) fail(fmt::format("the header nests too deeply in {}", shown(member_)));
+        if (depth == 1 && event == Event::array_start)
+          fail(fmt::format("{} is not an object", shown(member_)));
+        if (depth == 1) fields_.clear();
+        array_size_ = 0;
+        return true;
+      case Event::key:
+        if (depth == 1) member_ = value.get<std::string>();
+        if (!(depth == 1 ? members_ : fields_).insert(value.get<std::string>()).second)
+          fail(fmt::format("the header has {} twice{}", shown(value.get<std::string>()),
+                           depth == 1 ? "" : " in " + shown(member_)));
+        return true;
+      case Event::value:
+        if (depth == 1) fail(fmt::format("{} is not an object", shown(member_)));
+        if (depth == 3 && ++array_size_ > max_dims) fail_tensor(member_, "has a list of too many numbers");
+        return true;
+      case Event::object_end:
+        if (depth != 1) return true;
+        if (member_ == metadata_key)
+          take_metadata(value);
+        else
+          take_tensor(value);
+        return false;
+      case Event::array_end:
+        break;
+    }
+    return true;
+  }
+
+  void take_metadata(const json& object) {
+    for (const auto& [key, value] : object.items()) {
+      if (!value.is_string()) fail(fmt::format("metadata {} is not a string", shown(key)));
+      header_.metadata.emplace(key, value.get<std::string>());
+    }
+  }
+
+  void take_tensor(const json& object) {
+    for (const auto& [key, value] : object.items())
+      if (key != "dtype" && key != "shape" && key != "data_offsets")
+        fail_tensor(member_, "has an unknown member " + shown(key));
+    if (object.size() != 3) fail_tensor(member_, "lacks one of dtype, shape, data_offsets");
+    const json& type = object.at("dtype");
+    if (!type.is_string() || type.get_ref<const std::string&>() != "F32")
+      fail_tensor(member_,
+                  fmt::format("has dtype {}; only F32 is read",
+                              type.is_string() ? shown(type.get<std::string>()) : "of the wrong kind"));
+    TensorEntry entry;
+    entry.name = member_;
+    std::int64_t bytes = sizeof(float);
+    for (std::uint64_t d : numbers(object.at("shape"), "shape")) {
+      // Zeros are left out, so that the product of any part of the dimensions is in range too.
+      const auto factor = std::max<std::uint64_t>(d, 1);
+      if (__builtin_mul_overflow(bytes, factor, &bytes))
+        fail_tensor(member_, "has a shape that is too large");
+      entry.dims.push_back(static_cast<std::int64_t>(d));
+    }
+    if (std::count(entry.dims.begin(), entry.dims.end(), 0) > 0) bytes = 0;
+    const std::vector<std::uint64_t> offsets = numbers(object.at("data_offsets"), "data_offsets");
+    if (offsets.size() != 2 || offsets[0] > offsets[1])
+      fail_tensor(member_, "has data_offsets that are not [begin, end] with begin <= end");
+    entry.begin = offsets[0];
+    entry.end = offsets[1];
+    if (entry.end > data_bytes_)
+      fail_tensor(member_, fmt::format("ends at byte {} of the data, but the file holds {}: it is truncated",
+                                       entry.end, data_bytes_));
+    if (entry.end - entry.begin != static_cast<std::uint64_t>(bytes))
+      fail_tensor(member_,
+                  fmt::format("has shape {}, {} bytes, but its data_offsets [{}, {}] span {}",
+                              to_string(entry.dims), bytes, entry.begin, entry.end, entry.end - entry.begin));
+    header_.tensors.push_back(std::move(entry));
+  }
+
+  std::vector<std::uint64_t> numbers(const json& list, const char* what) const {
+    if (!list.is_array()) fail_tensor(member_, fmt::format("has a {} that is not a list", what));
+    std::vector<std::uint64_t> result;
+    for (const json& value : list) {
+      if (!value.is_number_unsigned())
+        fail_tensor(member_, fmt::format("has a {} with something other than whole numbers from 0", what));
+      result.push_back(value.get<std::uint64_t>());
+    }
+    return result;
+  }
+
+  /// The tensors cover every byte of the data exactly once.
+  void check_tiling() {
+    auto& tensors = header_.tensors;
+    std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+      return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+    });
+    std::uint64_t at = 0;
+    const TensorEntry* before = nullptr;
+    for (const TensorEntry& tensor : tensors) {
+      if (tensor.begin < at)
+        fail_tensor(tensor.name, fmt::format("begins at byte {} of the data, inside tensor {}", tensor.begin,
+                                             shown(before->name)));
+      if (tensor.begin > at)
+        fail_tensor(tensor.name,
+                    fmt::format("begins at byte {} of the data; the bytes from {} on belong to no tensor",
+                                tensor.begin, at));
+      at = tensor.end;
+      before = &tensor;
+    }
+    if (at != data_bytes_)
+      fail(fmt::format("the tensors end at byte {} of the data, but the file holds {}: too long", at,
+                       data_bytes_));
+  }
+
+  const std::string& file_;
+  std::uint64_t data_bytes_;
+  Header header_;
+  std::string member_;                      // being parsed
+  std::set<std::string> members_, fields_;  // seen: of the header, of member_ (duplicates)
+  std::size_t array_size_ = 0;
+};
+
+/// Copies the next `count` bytes of the file to `to`; they are there.
+using ReadBytes = std::function<void(void* to, std::size_t count)>;
+
+TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBytes& read) {
+  std::uint64_t header_bytes = 0;
+  if (file_bytes < sizeof header_bytes)
+    throw InputError(fmt::format("{}: it has {} bytes; a safetensors file has at least 8", name, file_bytes));
+  read(&header_bytes, sizeof header_bytes);
+  const std::uint64_t rest = file_bytes - sizeof header_bytes;
+  if (header_bytes > max_header_bytes)
+    throw InputError(fmt::format("{}: not a safetensors file: a header of {} bytes; at most {} are allowed",
+                                 name, header_bytes, max_header_bytes));
+  if (header_bytes > rest)
+    throw InputError(
+        fmt::format("{}: truncated: a header of {} bytes is announced, {} follow", name, header_bytes, rest));
+  std::string text(static_cast<std::size_t>(header_bytes), '\0');
+  read(text.data(), text.size());
+  Header header = HeaderParser(name, rest - header_bytes).parse(text);
+
+  TensorFile contents;
+  contents.metadata = std::move(header.metadata);
+  for (TensorEntry& entry : header.tensors) {
+    NamedTensor& tensor = contents.tensors[entry.name];
+    tensor.dims = std::move(entry.dims);
+    tensor.values.resize(static_cast<std::size_t>(entry.end - entry.begin) / sizeof(float));
+    read(tensor.values.data(), tensor.values.size() * sizeof(float));
+  }
+  return contents;
+}
+
+// ---- Writing ----
+
+/// The length and the padded JSON, ready to be written.
+std::string make_header(const std::string& path, const TensorFile& contents) {
+  json header = json::object();
+  if (!contents.metadata.empty()) header[metadata_key] = contents.metadata;
+  std::uint64_t at = 0;
+  for (const auto& [name, tensor] : contents.tensors) {
+    if (name == metadata_key || element_count(tensor.dims) != static_cast<std::int64_t>(tensor.values.size()))
+      throw std::logic_error(fmt::format("{}: tensor {} has a reserved name, or {} values for shape {}", path,
+                                         shown(name), tensor.values.size(), to_string(tensor.dims)));
+    const std::uint64_t end = at + tensor.values.size() * sizeof(float);
+    header[name] = {{"dtype", "F32"}, {"shape", tensor.dims}, {"data_offsets", {at, end}}};
+    at = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const json::exception&) {
+    throw RunError(fmt::format("{}: cannot be written: a name or a metadata text is not UTF-8", path));
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = text.size();
+  if (size > max_header_bytes)
+    throw RunError(fmt::format("{}: cannot be written: the header would have {} bytes, the format allows {}",
+                               path, size, max_header_bytes));
+  std::string bytes(sizeof size, '\0');
+  std::memcpy(bytes.data(), &size, sizeof size);
+  return bytes + text;
+}
+
+/// Repeats a system call that a signal interrupted.
+template <class Call>
+auto retry(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() { close(); }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  /// Linux has closed it even if it says EINTR.
+  int close() { return valid() ? ::close(std::exchange(fd_, -1)) : 0; }
+
+ private:
+  int fd_;
+};
+
+/// A file under a temporary name, removed again unless publish() gave it its own.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& path)
+      : path_(path), temporary_(fmt::format("{}.tmp-{}", path, ::getpid())), fd_(retry([this] {
+          return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+        })) {
+    if (!fd_.valid()) fail();
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    fd_.close();
+    if (!published_) ::unlink(temporary_.c_str());
+  }
+
+  void write(const void* bytes, std::size_t count) {
+    const char* from = static_cast<const char*>(bytes);
+    while (count > 0) {
+      const ssize_t done = retry([&] { return ::write(fd_.get(), from, count); });
+      if (done < 0) fail();
+      from += done;
+      count -= static_cast<std::size_t>(done);
+    }
+  }
+
+  void publish() {
+    if (retry([this] { return ::fsync(fd_.get()); }) != 0) fail();
+    if (fd_.close() != 0 && errno != EINTR) fail();
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+    published_ = true;
+    sync_folder();
+  }
+
+ private:
+  /// Must be called while errno is that of the failure; the destructor tidies up.
+  [[noreturn]] void fail() const {
+    const int code = errno;
+    throw RunError(fmt::format("{}: cannot be written: {}", path_, std::generic_category().message(code)));
+  }
+
+  /// Makes the new name survive a power cut.
+  void sync_folder() const {
+    const fs::path parent = fs::path(path_).parent_path();
+    const std::string name = parent.empty() ? "." : parent.string();
+    const FileDescriptor folder(
+        retry([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+    if (!folder.valid()) fail();
+    // EINVAL: this file system cannot, and does not need to.
+    if (retry([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL) fail();
+  }
+
+  std::string path_, temporary_;
+  FileDescriptor fd_;
+  bool published_ = false;
+};
+
+}  // namespace
+
+void write_safetensors(const std::string& path, const TensorFile& contents) {
+  const std::string header = make_header(path, contents);
+  TemporaryFile file(path);
+  file.write(header.data(), header.size());
+  for (const auto& [name, tensor] : contents.tensors)
+    file.write(tensor.values.data(), tensor.values.size() * sizeof(float));
+  file.publish();
+}
+
+TensorFile read_safetensors(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    throw InputError(fmt::format("{}: {}", path, fs::exists(path, error) ? "not a file" : "no such file"));
+  std::ifstream file(path, std::ios::binary);
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (!file || error) throw InputError(fmt::format("{}: cannot be opened", path));
+  return parse(path, size, [&](void* to, std::size_t count) {
+    if (!file.read(static_cast<char*>(to), static_cast<std::streamsize>(count)))
+      throw InputError(fmt::format("{}: cannot be read to its end", path));
+  });
+}
+
+TensorFile parse_safetensors(const std::string& name, const std::string& bytes) {
+  std::size_t at = 0;
+  return parse(name, bytes.size(), [&](void* to, std::size_t count) {
+    if (count > 0) std::memcpy(to, bytes.data() + at, count);
+    at += count;
+  });
+}
+
+}  // namespace convnet

@@ -1,0 +1,38 @@
+// safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace convnet {
+
+/// A float32 tensor in its canonical row-major layout.
+struct NamedTensor {
+  Dims dims;
+  std::vector<float> values;
+};
+
+/// A file's contents. Maps keep names in order, so equal contents give equal bytes.
+struct TensorFile {
+  std::map<std::string, NamedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Writes atomically and durably: to `path`.tmp-<process id>, fsync, rename, fsync of the folder. An existing
+/// file of that name stays whole until the rename. Names and metadata must be UTF-8. Throws RunError naming
+/// file and cause; the temporary is removed then (a killed process leaves it).
+void write_safetensors(const std::string& path, const TensorFile& contents);
+
+/// Reads and checks everything: the header's JSON, types (F32 only), shapes against offsets, offsets that
+/// overlap, leave holes or reach beyond the file, names given twice. Throws InputError naming the file and
+/// what is wrong. The data is held once, and memory is bounded by the file's size.
+TensorFile read_safetensors(const std::string& path);
+
+/// The same from memory; `name` stands for the file in errors.
+TensorFile parse_safetensors(const std::string& name, const std::string& bytes);
+
+}  // namespace convnet

@@ -1,0 +1,457 @@
+#include "convnet/train/trainer.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "kernels/error.h"
+#include "providers/shuffle.h"
+
+namespace convnet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// "1:02:03" or "2:03".
+std::string duration(double seconds) {
+  const auto s = static_cast<long>(seconds);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) : fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+/// A line on a terminal that shows how far a batch is; nothing in a pipe.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string title) : title_(std::move(title)), terminal_(isatty(STDOUT_FILENO) == 1) {}
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine() {
+    if (shown_) fmt::print("\r\033[K");
+    std::fflush(stdout);
+  }
+
+  void show(std::int64_t done, std::int64_t total, std::int64_t since_start) {
+    if (!terminal_ || seconds_since(last_) < 0.1) return;
+    last_ = Clock::now();
+    const double rate = static_cast<double>(since_start) / std::max(1e-9, seconds_since(start_));
+    const int width = 20;
+    const auto filled = static_cast<std::size_t>(width * done / std::max<std::int64_t>(1, total));
+    fmt::print("\r\033[K{} [{}{}] {:.0f} images/s, {} left", title_, std::string(filled, '#'),
+               std::string(width - filled, '.'), rate, duration(static_cast<double>(total - done) / std::max(1e-9, rate)));
+    std::fflush(stdout);
+    shown_ = true;
+  }
+
+ private:
+  std::string title_;
+  bool terminal_, shown_ = false;
+  Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
+};
+
+void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs, std::int64_t images) {
+  if (into.sums.empty()) {
+    for (const CostSlot& c : plan.costs)
+      into.sums.emplace_back(graph.nodes[static_cast<std::size_t>(c.node)].name,
+                             std::vector<double>(static_cast<std::size_t>(c.values), 0.0));
+  }
+  for (std::size_t i = 0; i < plan.costs.size(); ++i) {
+    for (std::size_t v = 0; v < into.sums[i].second.size(); ++v)
+      into.sums[i].second[v] += costs[static_cast<std::size_t>(plan.costs[i].slot) + v];
+  }
+  into.images += images;
+}
+
+void pool(CostSums& into, const CostSums& from) {
+  if (into.sums.empty()) {
+    into = from;
+    return;
+  }
+  into.images += from.images;
+  for (std::size_t i = 0; i < std::min(into.sums.size(), from.sums.size()); ++i) {
+    for (std::size_t v = 0; v < std::min(into.sums[i].second.size(), from.sums[i].second.size()); ++v)
+      into.sums[i].second[v] += from.sums[i].second[v];
+  }
+}
+
+/// "logprob:  7.156030, 1.000000, 0.995768", per image.
+std::string cost_text(const CostSums& costs) {
+  std::vector<std::string> texts;
+  for (const auto& [name, sums] : costs.sums) {
+    std::vector<std::string> values;
+    for (double v : sums) values.push_back(fmt::format("{:.6f}", v / static_cast<double>(std::max<std::int64_t>(1, costs.images))));
+    texts.push_back(name + ":  " + join(values));
+  }
+  return join(texts, " ");
+}
+
+/// The definition is the checkpoint's; another --layer-def must be the same logical net.
+void check_same_net(const IniFile& saved, const IniFile& given, const std::string& checkpoint) {
+  const std::vector<std::string> a = logical_signature(saved);
+  const std::vector<std::string> b = logical_signature(given);
+  if (a == b) return;
+  std::string first = "one has more layers than the other";
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i] == b[i]) continue;
+    first = "it has  " + a[i] + "\n  but the file has  " + b[i];
+    break;
+  }
+  throw InputError(given.path + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
+                   "\n  A resumed run keeps its net; start a new one to train this file");
+}
+
+std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(const std::shared_ptr<const Provider>& provider,
+                                                                                const Options& options, BatchRange train) {
+  if (!options.shuffle)
+    return [provider](const LoadRequest& r) { return std::make_shared<const DataBatch>(provider->load(r.batch)); };
+  auto shuffled = std::make_shared<ShuffledBatches>(*provider, train, options.seed_value());
+  return [provider, shuffled](const LoadRequest& r) {
+    return std::make_shared<const DataBatch>(r.epoch > 0 ? shuffled->load(r.epoch, r.batch) : provider->load(r.batch));
+  };
+}
+
+}  // namespace
+
+struct Trainer::Loaded {
+  Options options;
+  OptionTexts saved_options;
+  NetFiles files;
+  std::shared_ptr<const Provider> provider;
+  BatchRange train_range, test_range;
+  std::string folder;
+  Graph graph;
+  std::vector<float> mean;
+  std::optional<Checkpoint> checkpoint;
+};
+
+Trainer::Loaded Trainer::load(const OptionTexts& given) {
+  Loaded l;
+  const Options first = parse_options(given);
+  std::string resume_from = first.load_file;
+  if (resume_from.empty() && !first.save_file.empty() && newest_checkpoint(first.save_file)) resume_from = first.save_file;
+  OptionTexts texts;
+  if (!resume_from.empty()) {
+    l.checkpoint = read_checkpoint(resume_from);
+    texts = l.checkpoint->options;
+  } else if (first.test_only) {
+    throw InputError("--test-only tests a trained net: --load-file must name its checkpoint");
+  }
+  for (const auto& [key, text] : given) texts[key] = text;
+  require_options(texts, {"layer-def", "layer-params", "data-provider", "train-range", "test-range"},
+                  "; or --load-file with a checkpoint to resume from");
+  l.options = parse_options(texts);
+  for (const OptionSpec& spec : option_specs()) {
+    if (spec.saved && texts.contains(spec.param.key)) l.saved_options[spec.param.key] = texts.at(spec.param.key);
+  }
+  if (!first.load_file.empty()) {
+    l.folder = std::filesystem::path(l.checkpoint->file).parent_path().string();
+    if (l.folder.empty()) l.folder = ".";
+  } else if (!l.options.save_file.empty()) {
+    l.folder = l.options.save_file;
+  } else if (!l.options.save_path.empty()) {
+    l.folder = (std::filesystem::path(l.options.save_path) /
+                fmt::format("ConvNet__{:%Y-%m-%d_%H.%M.%S}", fmt::localtime(std::time(nullptr))))
+                   .string();
+  } else {
+    throw InputError("missing: --save-path (parent of a new checkpoint folder) or --save-file (the folder itself)");
+  }
+  if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
+
+  Diagnostics diagnostics;
+  l.files = read_net_files(l.options, diagnostics);
+  if (l.checkpoint) {
+    // Learning parameters are those on disk now; the definition is the checkpoint's.
+    IniFile saved = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, diagnostics);
+    if (given.contains("layer-def")) {
+      diagnostics.throw_if_errors();
+      check_same_net(saved, l.files.definition, l.checkpoint->file);
+    }
+    if (!given.contains("layer-def") || l.files.definition.text.empty()) {
+      Diagnostics fresh;  // a definition file that is gone or broken on disk does not matter then
+      l.files.definition = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, fresh);
+      l.files.parameters = read_net_files(l.options, fresh).parameters;
+      diagnostics = Diagnostics();
+      l.files.parameters = read_ini(l.files.parameters.path, diagnostics);
+    }
+  }
+  l.provider = make_provider(l.options.data_provider, l.options.data_path, l.options.seed_value());
+  l.train_range = l.options.train_batches();
+  l.test_range = l.options.test_batches();
+  l.provider->check_range(l.train_range, "--train-range " + l.train_range.str());
+  l.provider->check_range(l.test_range, "--test-range " + l.test_range.str());
+  l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
+  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (l.checkpoint) {
+    const auto mean = l.checkpoint->tensors.tensors.find(l.options.data_provider + ".mean");
+    if (mean != l.checkpoint->tensors.tensors.end()) {
+      l.mean = mean->second.values;
+      if (static_cast<std::int64_t>(l.mean.size()) != element_count(l.provider->matrices()[0].dims))
+        throw InputError(l.checkpoint->file + ": its mean image has " + std::to_string(l.mean.size()) +
+                         " values, but the data's images have " +
+                         std::to_string(element_count(l.provider->matrices()[0].dims)));
+    }
+  } else {
+    l.mean = l.provider->mean_image(l.train_range);
+  }
+  return l;
+}
+
+Trainer::Trainer(const OptionTexts& given, StopSignal& stop) : Trainer(load(given), stop) {}
+
+Trainer::Trainer(Loaded loaded, StopSignal& stop)
+    : options_(std::move(loaded.options)),
+      saved_options_(std::move(loaded.saved_options)),
+      files_(std::move(loaded.files)),
+      provider_(std::move(loaded.provider)),
+      train_range_(loaded.train_range),
+      test_range_(loaded.test_range),
+      stop_(stop),
+      folder_(std::move(loaded.folder)),
+      net_(std::move(loaded.graph), *provider_, options_, std::move(loaded.mean), !options_.test_only),
+      prefetcher_(make_loader(provider_, options_, train_range_)) {
+  // The largest plans first, so that a run that cannot fit is refused now.
+  const auto largest = [&](const BatchRange& range) {
+    std::int64_t images = 0;
+    for (int b = range.first; b <= range.last; ++b) images = std::max(images, provider_->images_in(b));
+    return std::min<std::int64_t>(options_.mini, images);
+  };
+  if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_));
+  net_.prepare(Phase::test, largest(test_range_));
+  if (loaded.checkpoint) {
+    net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file);
+    state_ = std::move(loaded.checkpoint->state);
+    last_checkpoint_ = loaded.checkpoint->file;
+    const Position& at = state_.position;
+    if (at.minibatches > 0)
+      fmt::print("Loaded {}: epoch {}, batch {}, {} minibatches of it\n", last_checkpoint_, at.epoch, at.batch, at.minibatches);
+    else
+      fmt::print("Loaded {}: epoch {}, batch {} finished\n", last_checkpoint_, at.epoch, at.batch);
+  } else {
+    net_.init_weights(options_.seed_value());
+  }
+  fmt::print("Devices: {}:{}, {} thread(s); minibatches of {} images\n", net_.plans().backend().name(),
+             join([&] {
+               std::vector<std::string> ids;
+               for (int d = 0; d < net_.plans().devices(); ++d)
+                 ids.push_back(std::to_string(options_.gpus()[static_cast<std::size_t>(d)]));
+               return ids;
+             }(), ","),
+             thread_count(options_), options_.mini);
+  std::fflush(stdout);
+}
+
+Position Trainer::next_batch() const {
+  Position work = state_.position;
+  if (work.epoch == 0) return {1, train_range_.first};
+  // A changed range that no longer holds the batch starts at its first one.
+  if (!train_range_.holds(work.batch)) return {work.epoch, train_range_.first};
+  if (work.minibatches > 0) return work;
+  if (work.batch < train_range_.last) return {work.epoch, work.batch + 1};
+  return {work.epoch + 1, train_range_.first};
+}
+
+double Trainer::progress(const Position& work) const {
+  const double finished = (work.epoch - 1.0) * train_range_.count() + work.batch - train_range_.first;
+  return std::min(1.0, finished / (static_cast<double>(options_.epochs) * train_range_.count()));
+}
+
+bool Trainer::test_follows(const Position& work) const {
+  const int done = (work.epoch - 1) * train_range_.count() + work.batch - train_range_.first + 1;
+  return done % options_.test_freq == 0 || (work.epoch == options_.epochs && work.batch == train_range_.last);
+}
+
+LoadRequest Trainer::test_request(std::int64_t cursor) const {
+  return {test_range_.first + static_cast<int>(cursor % test_range_.count()), 0};
+}
+
+void Trainer::run() {
+  if (options_.test_only) return test_only();
+  if (state_.test_due) {
+    const bool finished = test();
+    save();
+    if (!finished) return;
+  }
+  bool trained = false;
+  for (Position work = next_batch(); work.epoch <= options_.epochs; work = next_batch()) {
+    trained = true;
+    bool going_on = train_batch(work);
+    if (going_on && test_follows(work)) {
+      state_.test_due = true;
+      going_on = test();
+      save();
+      if (!going_on) return;
+    }
+    if (!going_on || stop_.arrived()) return save();
+  }
+  if (trained) return;
+  fmt::print("Nothing to train: {} of {} epochs are done\n", std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
+  if (options_.force_save) save();
+}
+
+bool Trainer::train_batch(const Position& work) {
+  const auto start = Clock::now();
+  const std::shared_ptr<const DataBatch> data = prefetcher_.take({work.batch, work.epoch});
+  if (test_follows(work)) {
+    prefetcher_.start(test_request(options_.test_one ? state_.test_cursor : 0));
+  } else {
+    const int batch = work.batch < train_range_.last ? work.batch + 1 : train_range_.first;
+    prefetcher_.start({batch, batch == train_range_.first ? work.epoch + 1 : work.epoch});
+  }
+  if (work.minibatches == 0) {
+    state_.partial = {};
+    state_.partial_seconds = 0;
+  }
+  const double done = progress(work);
+  const std::string title = fmt::format("{}.{} ({:.2f}%)...", work.epoch, work.batch, 100 * done);
+  std::int64_t minibatches = work.minibatches;
+  std::int64_t first = std::min(work.images, data->images);
+  const std::int64_t resumed_at = first;
+  {
+    ProgressLine line(title);
+    while (first < data->images) {
+      // A whole minibatch is done, or none of this batch: what is saved then is a place to resume from.
+      if (stop_.arrived()) {
+        state_.partial_seconds += seconds_since(start);
+        return false;
+      }
+      const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images - first);
+      step(Phase::train, *data, first, images, done, state_.partial);
+      ++state_.iteration;
+      first += images;
+      state_.position = {work.epoch, work.batch, ++minibatches, first};
+      line.show(first, data->images, first - resumed_at);
+    }
+  }
+  state_.position = {work.epoch, work.batch};
+  fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial), state_.partial_seconds + seconds_since(start));
+  std::fflush(stdout);
+  state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
+  state_.partial_seconds = 0;
+  return true;
+}
+
+StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images, double progress,
+                         CostSums& sums) {
+  const Plan& plan = net_.prepare(phase, images);
+  StepInputs inputs;
+  const std::vector<MatrixInfo>& infos = provider_->matrices();
+  for (std::size_t m = 0; m < infos.size(); ++m) {
+    const std::int64_t image_bytes = element_count(infos[m].dims) * size_of(infos[m].type);
+    inputs.matrices.push_back(data.matrices[m].data() + first * image_bytes);
+  }
+  inputs.iteration = state_.iteration;
+  inputs.rates = net_.rates(progress);
+  const StepResult result = net_.executor().run(plan, inputs);
+  if (!result.finite()) {
+    const std::string where = net_.first_non_finite(phase, images, inputs);
+    throw RunError(fmt::format("a cost is not finite (NaN or infinity) in {} after {} minibatches, images {}-{} of the batch{}{}",
+                               phase == Phase::train ? "training" : "a test", state_.iteration, first, first + images - 1,
+                               where.empty() ? "" : "; " + where,
+                               last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
+  }
+  add_costs(sums, plan, net_.graph(), result.costs, images);
+  return result;
+}
+
+bool Trainer::test_batch(const LoadRequest& request, CostSums& sums) {
+  const std::shared_ptr<const DataBatch> data = prefetcher_.take(request);
+  ProgressLine line(fmt::format("test {}...", request.batch));
+  for (std::int64_t first = 0; first < data->images;) {
+    if (stop_.arrived()) return false;
+    const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images - first);
+    step(Phase::test, *data, first, images, 0, sums);
+    first += images;
+    line.show(first, data->images, first);
+  }
+  return true;
+}
+
+bool Trainer::test() {
+  const auto start = Clock::now();
+  CostSums sums;
+  const LoadRequest request = test_request(options_.test_one ? state_.test_cursor : 0);
+  const int batches = options_.test_one ? 1 : test_range_.count();
+  for (int i = 0; i < batches; ++i) {
+    const LoadRequest now{request.batch + i, 0};
+    if (!test_batch(now, sums)) return false;
+    if (i + 1 < batches) prefetcher_.start({now.batch + 1, 0});
+  }
+  if (const Position next = next_batch(); next.epoch <= options_.epochs) prefetcher_.start({next.batch, next.epoch});
+  fmt::print("======================Test output======================\n{} ({:.3f} sec)\n", cost_text(sums), seconds_since(start));
+  state_.history.push_back({state_.position.epoch, state_.position.batch, request.batch, std::move(sums)});
+  if (options_.test_one) ++state_.test_cursor;
+  state_.test_due = false;
+
+  CostSums pooled;
+  int left = test_range_.count();
+  for (auto entry = state_.history.rbegin(); entry != state_.history.rend() && left > 0; ++entry) {
+    if (entry->test_batch < 0) continue;
+    pool(pooled, entry->costs);
+    --left;
+  }
+  fmt::print("----------------------Averages-------------------------\n{}\n", cost_text(pooled));
+  print_weights();
+  std::fflush(stdout);
+  return true;
+}
+
+void Trainer::test_only() {
+  fmt::print("======================Test output======================\n");
+  CostSums pooled;
+  for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
+    CostSums sums;
+    if (!test_batch({batch, 0}, sums)) return;
+    if (batch < test_range_.last) prefetcher_.start({batch + 1, 0});
+    fmt::print("{}... {}\n", batch, cost_text(sums));
+    std::fflush(stdout);
+    pool(pooled, sums);
+  }
+  fmt::print("----------------------Averages-------------------------\n{}\n", cost_text(pooled));
+}
+
+void Trainer::print_weights() const {
+  const auto mean_magnitude = [&](int buffer) {
+    double sum = 0;
+    const std::vector<float> values = net_.executor().read(nullptr, buffer);
+    for (float v : values) sum += std::abs(v);
+    return sum / static_cast<double>(std::max<std::size_t>(1, values.size()));
+  };
+  for (const WeightBuffers& w : net_.plans().weights()) {
+    const Node& node = net_.graph().nodes[static_cast<std::size_t>(w.node)];
+    const double weights = mean_magnitude(w.weights);
+    const double increments = mean_magnitude(w.increment);
+    if (node.layer->weights[static_cast<std::size_t>(w.index)].name == "biases") {
+      fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.name, weights, increments);
+    } else {
+      fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.name, w.index, weights, increments,
+                 weights > 0 ? increments / weights : 0.0);
+    }
+  }
+}
+
+void Trainer::save() {
+  Checkpoint c;
+  net_.store(c.tensors);
+  if (!net_.mean().empty())
+    c.tensors.tensors[options_.data_provider + ".mean"] = {provider_->matrices()[0].dims, net_.mean()};
+  c.state = state_;
+  c.options = saved_options_;
+  c.definition_path = files_.definition.path;
+  c.definition_text = files_.definition.text;
+  c.parameters_path = files_.parameters.path;
+  c.parameters_text = files_.parameters.text;
+  c.algorithms = net_.plans().algorithms();
+  write_checkpoint(folder_, c, options_.keep);
+  last_checkpoint_ = c.file;
+  fmt::print("Saved checkpoint to {}\n", folder_);
+  std::fflush(stdout);
+}
+
+}  // namespace convnet

@@ -1,0 +1,61 @@
+// The training loop: batches, tests, checkpoints, resuming.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convnet/train/checkpoint.h"
+#include "convnet/train/net.h"
+#include "convnet/train/options.h"
+#include "convnet/train/stop_signal.h"
+#include "providers/prefetch.h"
+
+namespace convnet {
+
+class Trainer {
+ public:
+  /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they override the
+  /// checkpoint's. Throws InputError, with everything that is wrong, before a device is used.
+  Trainer(const OptionTexts& given, StopSignal& stop);
+
+  /// Trains (or tests, with --test-only) to the end or until the stop signal; prints the original's lines on stdout.
+  /// Throws RunError when a cost is not finite.
+  void run();
+
+ private:
+  struct Loaded;  ///< what the constructor knows before there is a net
+  explicit Trainer(Loaded loaded, StopSignal& stop);
+  static Loaded load(const OptionTexts& given);
+
+  /// The batch to train next (minibatches and images: where in it); its epoch is beyond --epochs when all is done.
+  Position next_batch() const;
+  /// Training progress in [0,1] while `work` is trained.
+  double progress(const Position& work) const;
+  bool test_follows(const Position& work) const;
+  LoadRequest test_request(std::int64_t cursor) const;
+
+  void test_only();
+  /// These return false if the stop signal cut them short.
+  bool train_batch(const Position& work);
+  bool test();
+  bool test_batch(const LoadRequest& request, CostSums& sums);
+
+  void save();
+  StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images, double progress, CostSums& sums);
+  void print_weights() const;
+
+  Options options_;
+  OptionTexts saved_options_;
+  NetFiles files_;
+  std::shared_ptr<const Provider> provider_;
+  BatchRange train_range_, test_range_;
+  StopSignal& stop_;
+  TrainingState state_;
+  std::string folder_;
+  std::string last_checkpoint_;  ///< file; "" if none was read or written
+  Net net_;
+  Prefetcher prefetcher_;
+};
+
+}  // namespace convnet

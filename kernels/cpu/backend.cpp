@@ -1,0 +1,81 @@
+#include "kernels/backend.h"
+
+#include <omp.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "kernels/cpu/peak.h"
+#include "kernels/cpu/prepare.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+/// Anonymous pages, zeroed by the kernel; huge pages make the first touch several times cheaper.
+class HostMemory : public DeviceMemory {
+ public:
+  explicit HostMemory(std::int64_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    void* p = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+      throw DeviceError("cpu: cannot allocate " + std::to_string(bytes >> 20) + " MiB of memory");
+    madvise(p, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+    data_ = static_cast<std::byte*>(p);
+  }
+  ~HostMemory() override {
+    if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(bytes_));
+  }
+  std::byte* data() override { return data_; }
+  std::int64_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::int64_t bytes_ = 0;
+};
+
+class CpuBackend : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) {}
+
+  std::string name() const override { return "cpu"; }
+
+  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
+    // oneDNN fixes partitions and scratch sizes for the number of threads at creation.
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads_);
+    try {
+      auto prepared = std::visit([&](const auto& desc) { return cpu::prepare(desc, hints); }, op);
+      omp_set_num_threads(before);
+      return prepared;
+    } catch (...) {
+      omp_set_num_threads(before);
+      throw;
+    }
+  }
+
+  std::unique_ptr<DeviceMemory> allocate(int, std::int64_t bytes) const override {
+    return std::make_unique<HostMemory>(bytes);
+  }
+
+  std::int64_t memory_available(int) const override {
+    return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  }
+
+  double measure_peak_flops(int) const override { return cpu::measure_peak_flops(threads_); }
+
+  void enter_worker(int) const override { omp_set_num_threads(threads_); }
+
+ private:
+  int threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int threads_per_device) {
+  return std::make_unique<CpuBackend>(threads_per_device);
+}
+
+}  // namespace convnet

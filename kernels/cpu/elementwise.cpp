@@ -1,0 +1,98 @@
+// Neurons, scaling, accumulation and zeroing: flat loops over the memory, whatever its layout.
+#include <cstring>
+
+#include "kernels/cpu/own_kernel.h"
+
+namespace convnet::cpu {
+namespace {
+
+/// Floats in memory, padding included.
+std::int64_t stored_floats(const TensorDesc& tensor) { return tensor.bytes() / size_of(DataType::f32); }
+
+bool keeps_zero(const Neuron& f) {
+  bool keeps = false;
+  visit_neuron(f, [&](auto functor) { keeps = functor.forward(0.0F) == 0.0F; });
+  return keeps;
+}
+
+}  // namespace
+
+Prepared prepare(const NeuronForward& op, const LayoutHints& hints) {
+  TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
+  // A function that maps 0 to something else writes into padding, which is zeroed again afterwards.
+  std::optional<ActivationView> padded;
+  if (!tensor.plain() && !keeps_zero(op.f)) {
+    padded = activation_view(tensor);
+    if (!padded) tensor.layout = nullptr;
+  }
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [f = op.f, count = stored_floats(tensor), padded](std::span<std::byte* const> args) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        visit_neuron(f, [&](auto functor) {
+          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) dst[i] = functor.forward(src[i]);
+          });
+        });
+        if (!padded) return;
+        for (std::int64_t n = 0; n < padded->n; ++n) zero_padding(*padded, n, 0, padded->spatial, dst);
+      });
+}
+
+Prepared prepare(const NeuronBackward& op, const LayoutHints& hints) {
+  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [f = op.f, count = stored_floats(tensor)](std::span<std::byte* const> args) {
+        const float* saved = as_floats(args[0]);
+        const float* diff_dst = as_floats(args[1]);
+        float* diff_src = as_floats(args[2]);
+        // Padding needs no care: a zero gradient times any slope is zero.
+        visit_neuron(f, [&](auto functor) {
+          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+            for (std::int64_t i = begin; i < end; ++i) diff_src[i] = functor.backward(saved[i], diff_dst[i]);
+          });
+        });
+      });
+}
+
+Prepared prepare(const Scale& op, const LayoutHints& hints) {
+  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [factor = op.factor, count = stored_floats(tensor)](std::span<std::byte* const> args) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+          for (std::int64_t i = begin; i < end; ++i) dst[i] = src[i] * factor;
+        });
+      });
+}
+
+Prepared prepare(const Accumulate& op, const LayoutHints& hints) {
+  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 1)};
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout), [count = stored_floats(tensor)](std::span<std::byte* const> args) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+          for (std::int64_t i = begin; i < end; ++i) dst[i] += src[i];
+        });
+      });
+}
+
+Prepared prepare(const FillZero& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op, op.what.layout),
+                                    [bytes = op.what.bytes()](std::span<std::byte* const> args) {
+                                      for_pieces(bytes, [=](std::int64_t begin, std::int64_t end) {
+                                        std::memset(args[0] + begin, 0, static_cast<std::size_t>(end - begin));
+                                      });
+                                    });
+}
+
+}  // namespace convnet::cpu

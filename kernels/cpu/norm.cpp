@@ -1,0 +1,285 @@
+// Cross-map response normalisation. oneDNN's is limited to odd windows and one power, and keeps a workspace
+// twice the size of the tensor.
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "kernels/cpu/own_kernel.h"
+#include "kernels/error.h"
+
+namespace convnet::cpu {
+namespace {
+
+/// x^p for x > 0, NaN for anything else, as 2^(p log2 x). Relative error below 2e-7 * (1 + |p log2 x|).
+/// Only arithmetic, so that loops over it vectorise; std::pow would take ten times as long.
+inline float power(float x, float p) {
+  // x = 2^e (1 + u) with 1 + u in [sqrt(1/2), sqrt(2))
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::int32_t e = static_cast<std::int32_t>(bits - 0x3F3504F3U) >> 23;
+  const float u = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(e) << 23)) - 1;
+  // log2(1 + u) / u and, below, 2^v: polynomials through the Chebyshev points of their ranges
+  float log2 = 0.1231096847F;
+  log2 = log2 * u - 0.2058618805F;
+  log2 = log2 * u + 0.2160782255F;
+  log2 = log2 * u - 0.2391698814F;
+  log2 = log2 * u + 0.2879032609F;
+  log2 = log2 * u - 0.3606932681F;
+  log2 = log2 * u + 0.4809107535F;
+  log2 = log2 * u - 0.7213474682F;
+  log2 = log2 * u + 1.442695004F;
+  float y = p * (static_cast<float>(e) + log2 * u);
+  y = y < -126 ? -126 : y;
+  y = y > 127 ? 127 : y;
+  // y = k + v with k an integer and v in [-1/2, 1/2]; the addition leaves k in the lowest bits
+  constexpr float kRounder = 0x1.8p23F;
+  const float rounded = y + kRounder;
+  const float v = y - (rounded - kRounder);
+  float exp2 = 0.000154614447F;
+  exp2 = exp2 * v + 0.001340042818F;
+  exp2 = exp2 * v + 0.009618056679F;
+  exp2 = exp2 * v + 0.05550327227F;
+  exp2 = exp2 * v + 0.2402265092F;
+  exp2 = exp2 * v + 0.6931472067F;
+  exp2 = exp2 * v + 1;
+  const auto scale = std::bit_cast<float>((std::bit_cast<std::uint32_t>(rounded) << 23) + 0x3F800000U);
+  return x > 0 ? exp2 * scale : std::numeric_limits<float>::quiet_NaN();
+}
+
+/// A tile is all channels of some neighbouring pixels of one image. Its values in scratch memory are
+/// [pixel][channel] for blocked layouts and [channel][pixel] for plain ones, so that in both a run of the tensor's
+/// memory is a run of scratch. `halo` zeros around the channels stand for the maps outside [0,C).
+struct Tiling {
+  ActivationView view;
+  std::int64_t below = 0, above = 0;  ///< window(c) = [c - below, c + above], unless grouped
+  std::int64_t group = 0;             ///< > 0: windows are the aligned groups of this many channels
+  std::int64_t halo = 0;
+  std::int64_t pixels = 0;                          ///< of a tile
+  std::int64_t channel_step = 1, pixel_step = 1;  ///< in scratch
+  std::int64_t scratch_floats = 0;
+
+  std::int64_t tiles() const { return (view.spatial + pixels - 1) / pixels; }
+};
+
+constexpr std::int64_t kPlainLanes = 16;  // pixels worked on together in plain layouts
+
+Tiling make_tiling(const CrossMapNorm& p, const ActivationView& view) {
+  Tiling t;
+  t.view = view;
+  if (p.blocked) {
+    t.group = p.size;
+  } else {
+    t.below = std::min(p.size / 2, p.c - 1);
+    t.above = std::min(p.size - 1 - p.size / 2, p.c - 1);
+  }
+  t.halo = std::max(t.below, t.above);
+  const std::int64_t line = view.padded_c + 2 * t.halo;
+  constexpr std::int64_t kScratchFloats = 4096;  // stays in the first-level cache
+  t.pixels = std::clamp<std::int64_t>(kScratchFloats / line, 1, 64);
+  if (view.block == 1) {
+    t.pixels = (t.pixels + kPlainLanes - 1) / kPlainLanes * kPlainLanes;
+    t.channel_step = t.pixels;
+  } else {
+    t.pixel_step = line;
+  }
+  t.scratch_floats = line * t.pixels;
+  return t;
+}
+
+/// The values of a run: neighbouring pixels of one channel in plain layouts, else the channels of one block and
+/// pixel. Loops over them have a constant length and vectorise.
+template <int Block>
+using Values = std::array<float, Block == 1 ? kPlainLanes : Block>;
+
+struct Run {
+  std::int64_t memory;   ///< offset in the tensor
+  std::int64_t scratch;  ///< and in scratch
+  std::int64_t channel;  ///< of the first value
+  std::int64_t count;    ///< of values in the tensor; the others are zero and not stored
+};
+
+template <int Block>
+Values<Block> load(const float* tensor, const Run& run) {
+  Values<Block> values{};
+  if (run.count == std::ssize(values)) {
+    std::memcpy(values.data(), tensor + run.memory, sizeof values);
+  } else {
+    std::copy_n(tensor + run.memory, run.count, values.data());
+  }
+  return values;
+}
+
+template <std::size_t Lanes>
+void store(const std::array<float, Lanes>& values, const Run& run, float* tensor) {
+  if (run.count == std::ssize(values)) {
+    std::memcpy(tensor + run.memory, values.data(), sizeof values);
+  } else {
+    std::copy_n(values.data(), run.count, tensor + run.memory);
+  }
+}
+
+/// Calls body(run) for all runs of pixels [begin, end) of image n.
+template <int Block, class Body>
+void for_runs(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t end, const Body& body) {
+  constexpr std::int64_t kPixels = Block == 1 ? kPlainLanes : 1;
+  for (std::int64_t c = 0; c < t.view.padded_c; c += Block) {
+    const std::int64_t memory = (n * t.view.padded_c + c) * t.view.spatial;
+    const std::int64_t scratch = (t.halo + c) * t.channel_step;
+    for (std::int64_t s = begin; s < end; s += kPixels)
+      body(Run{memory + s * Block, scratch + (s - begin) * t.pixel_step, c,
+               Block == 1 ? std::min(kPixels, end - s) : Block});
+  }
+}
+
+/// Sums of the scratch array `values` over the aligned group of each channel of a run.
+template <int Block>
+Values<Block> group_sums(const Tiling& t, const Run& run, const float* values) {
+  Values<Block> sums{};
+  for (std::int64_t j = 0; j < std::ssize(sums); ++j) {
+    const std::int64_t c = run.channel + (Block == 1 ? 0 : j);
+    const std::int64_t first = c - c % t.group;
+    const std::int64_t last = std::min(first + t.group, t.view.padded_c);  // padding adds zeros
+    const float* value = values + run.scratch + j - (c - first) * t.channel_step;
+    for (std::int64_t i = first; i < last; ++i, value += t.channel_step) sums[static_cast<std::size_t>(j)] += *value;
+  }
+  return sums;
+}
+
+/// Sums of the scratch array `values` over the channels from `below` before to `above` after each of a run's,
+/// or over its group.
+template <int Block>
+Values<Block> window_sums(const Tiling& t, const Run& run, std::int64_t below, std::int64_t above,
+                          const float* values) {
+  if (t.group > 0) return group_sums<Block>(t, run, values);
+  Values<Block> sums{};
+  for (std::int64_t i = -below; i <= above; ++i) {
+    const float* row = values + run.scratch + i * t.channel_step;
+#pragma omp simd
+    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += row[j];
+  }
+  return sums;
+}
+
+/// Writes the squares of a tile's values to scratch.
+template <int Block>
+void square(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t end, const float* src,
+            float* squares) {
+  for_runs<Block>(t, n, begin, end, [=](const Run& run) {
+    const Values<Block> x = load<Block>(src, run);
+#pragma omp simd
+    for (std::size_t j = 0; j < x.size(); ++j) squares[run.scratch + static_cast<std::int64_t>(j)] = x[j] * x[j];
+  });
+}
+
+/// Calls body(n, first pixel, end, scratch) for each tile, in parallel; scratch has room for `arrays` arrays,
+/// with zeros in their halos.
+template <class Body>
+void for_tiles(const Tiling& t, std::int64_t arrays, const Body& body) {
+#pragma omp parallel if (t.view.size() >= kParallelElements)
+  {
+    std::vector<float> scratch(static_cast<std::size_t>(arrays * t.scratch_floats));
+#pragma omp for collapse(2) schedule(static)
+    for (std::int64_t n = 0; n < t.view.n; ++n)
+      for (std::int64_t tile = 0; tile < t.tiles(); ++tile)
+        body(n, tile * t.pixels, std::min(t.view.spatial, (tile + 1) * t.pixels), scratch.data());
+  }
+}
+
+template <int Block>
+void forward(const CrossMapNorm& p, const Tiling& t, const float* src, float* dst) {
+  const float factor = p.scale / static_cast<float>(p.size);
+  for_tiles(t, 1, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
+    square<Block>(t, n, begin, end, src, squares);
+    for_runs<Block>(t, n, begin, end, [=, &t](const Run& run) {
+      Values<Block> y = load<Block>(src, run);
+      const Values<Block> sums = window_sums<Block>(t, run, t.below, t.above, squares);
+#pragma omp simd
+      for (std::size_t j = 0; j < y.size(); ++j) y[j] *= power(p.min_div + factor * sums[j], -p.power);
+      store(y, run, dst);
+    });
+    zero_padding(t.view, n, begin, end, dst);
+  });
+}
+
+/// With the denominators d and f = d^-power:
+/// dx_i = dy_i f_i - 2 power scale/size x_i sum over {c: i in window(c)} of dy_c x_c f_c / d_c
+template <int Block>
+void backward(const CrossMapNorm& p, const Tiling& t, const float* src, const float* diff_dst, float* diff_src) {
+  const float factor = p.scale / static_cast<float>(p.size);
+  const float slope = -2 * p.power * factor;
+  for_tiles(t, 3, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
+    float* ratios = squares + t.scratch_floats;
+    float* powers = ratios + t.scratch_floats;
+    square<Block>(t, n, begin, end, src, squares);
+    for_runs<Block>(t, n, begin, end, [=, &t](const Run& run) {
+      const Values<Block> x = load<Block>(src, run);
+      const Values<Block> dy = load<Block>(diff_dst, run);
+      const Values<Block> sums = window_sums<Block>(t, run, t.below, t.above, squares);
+      float* ratio = ratios + run.scratch;
+      float* f = powers + run.scratch;
+#pragma omp simd
+      for (std::size_t j = 0; j < x.size(); ++j) {
+        const float d = p.min_div + factor * sums[j];
+        f[j] = power(d, -p.power);
+        // Padding may have d = 0; its neighbours must not see the NaN.
+        ratio[j] = x[j] == 0 ? 0 : dy[j] * x[j] * f[j] / d;
+      }
+    });
+    for_runs<Block>(t, n, begin, end, [=, &t](const Run& run) {
+      const Values<Block> x = load<Block>(src, run);
+      Values<Block> dx = load<Block>(diff_dst, run);
+      // The maps whose windows hold i reach as far up as windows reach down.
+      const Values<Block> sums = window_sums<Block>(t, run, t.above, t.below, ratios);
+      const float* f = powers + run.scratch;
+#pragma omp simd
+      for (std::size_t j = 0; j < x.size(); ++j) dx[j] = dx[j] * f[j] + slope * x[j] * sums[j];
+      store(dx, run, diff_src);
+    });
+    zero_padding(t.view, n, begin, end, diff_src);
+  });
+}
+
+ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
+  if (p.size < 1 || p.c < 1) throw std::logic_error("cmrnorm: no channels or an empty window");
+  if (const auto view = activation_view(tensor)) return *view;
+  throw DeviceError("cpu: cmrnorm of " + to_string(tensor.dims) + " cannot work in layout " +
+                    tensor.layout_name());
+}
+
+/// Calls `visit` with the layout's block as an integral_constant.
+template <class Visitor>
+void visit_block(std::int64_t block, const Visitor& visit) {
+  switch (block) {
+    case 16: return visit(std::integral_constant<int, 16>{});
+    case 8: return visit(std::integral_constant<int, 8>{});
+    case 4: return visit(std::integral_constant<int, 4>{});
+    default: return visit(std::integral_constant<int, 1>{});
+  }
+}
+
+}  // namespace
+
+Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
+  const TensorDesc tensor{op.p.dims(), DataType::f32, hinted_layout(hints, 0)};
+  const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
+        visit_block(tiling.view.block, [&](auto block) {
+          forward<block()>(p, tiling, as_floats(args[0]), as_floats(args[1]));
+        });
+      });
+}
+
+Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints) {
+  const TensorDesc tensor{op.p.dims(), DataType::f32, hinted_layout(hints, 0)};
+  const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
+        visit_block(tiling.view.block, [&](auto block) {
+          backward<block()>(p, tiling, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]));
+        });
+      });
+}
+
+}  // namespace convnet::cpu

@@ -1,0 +1,57 @@
+// What own kernels share: their argument lists, and parallel loops whose results do not depend on the number
+// of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/prepare.h"
+
+namespace convnet::cpu {
+
+/// The layout of argument `index` where it is decided already; null (plain) otherwise.
+inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std::size_t index) {
+  return index < hints.size() && hints[index] ? hints[index]->layout : nullptr;
+}
+
+/// The arguments of `op`: `layout` for those with the first one's dims and type, plain for the others.
+inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
+                                                const std::shared_ptr<const Layout>& layout = nullptr) {
+  const std::vector<Argument> args = arguments(op);
+  std::vector<TensorDesc> tensors;
+  for (const Argument& arg : args) {
+    const bool like_first = arg.dims == args[0].dims && arg.type == args[0].type;
+    tensors.push_back({arg.dims, arg.type, like_first ? layout : nullptr});
+  }
+  return tensors;
+}
+
+inline float* as_floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+
+/// Below this many elements, waking a second thread costs more than it saves.
+constexpr std::int64_t kParallelElements = 16384;
+
+/// Calls body(begin, end) for pieces of [0, count), in parallel. The pieces are the same for any number of
+/// threads: vectorised loops round their last elements differently.
+template <class Body>
+void for_pieces(std::int64_t count, const Body& body) {
+  constexpr std::int64_t kPiece = 4096;
+  const std::int64_t pieces = (count + kPiece - 1) / kPiece;
+#pragma omp parallel for schedule(static) if (count >= kParallelElements)
+  for (std::int64_t i = 0; i < pieces; ++i) body(i * kPiece, std::min(count, (i + 1) * kPiece));
+}
+
+/// Zeroes the lanes past the last channel in pixels [begin, end) of image `n`.
+inline void zero_padding(const ActivationView& view, std::int64_t n, std::int64_t begin, std::int64_t end,
+                         float* tensor) {
+  if (view.c == view.padded_c) return;
+  float* block = tensor + ((n + 1) * view.padded_c - view.block) * view.spatial;
+  const std::int64_t used = view.block - (view.padded_c - view.c);
+  for (std::int64_t s = begin; s < end; ++s)
+    std::fill(block + s * view.block + used, block + (s + 1) * view.block, 0.0F);
+}
+
+}  // namespace convnet::cpu

@@ -1,0 +1,41 @@
+// How many floating-point operations a second this machine can do: the yardstick of benchmarks.
+#include "kernels/cpu/peak.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace convnet::cpu {
+
+double measure_peak_flops(int threads) {
+  // GCC and clang turn these into the widest fused multiply-adds there are; 12 independent chains hide their latency.
+  using Vector = float __attribute__((vector_size(64)));
+  constexpr int chains = 12;
+  constexpr int lanes = 16;
+  constexpr int rounds = 4'000'000;
+  double best = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    float sink = 0;
+    const auto start = std::chrono::steady_clock::now();
+#pragma omp parallel num_threads(threads) reduction(+ : sink)
+    {
+      const auto seed = static_cast<float>(omp_get_thread_num() + 1);
+      const Vector factor = Vector{} + 0.999F;
+      const Vector term = Vector{} + 0.001F * seed;
+      Vector sums[chains];
+      for (int c = 0; c < chains; ++c) sums[c] = Vector{} + seed * static_cast<float>(c);
+      for (int r = 0; r < rounds; ++r) {
+#pragma GCC unroll 12
+        for (int c = 0; c < chains; ++c) sums[c] = sums[c] * factor + term;
+      }
+      for (int c = 0; c < chains; ++c) sink += sums[c][0];
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    // The sum is used, so the loop cannot be dropped.
+    if (sink > 0) best = std::max(best, 2.0 * chains * lanes * rounds * threads / seconds);
+  }
+  return best;
+}
+
+}  // namespace convnet::cpu

@@ -1,0 +1,35 @@
+#include <cstring>
+
+#include "kernels/cpu/onednn.h"
+
+namespace convnet::cpu {
+namespace {
+
+/// A plain tensor seen with the dimensions of the other side: the same bytes may be (N,C,H,W) or (N,C*H*W),
+/// and the weights of grouped convolutions have a fifth dimension in oneDNN.
+dnnl::memory::desc seen_as(const TensorDesc& tensor, const TensorDesc& other) {
+  if (!tensor.plain() || other.plain()) return to_dnnl(tensor);
+  const auto blocking = blocking_of(to_dnnl(other));
+  return to_dnnl(TensorDesc{blocking ? blocking->dims : tensor.dims, tensor.type, nullptr});
+}
+
+}  // namespace
+
+Prepared prepare(const Reorder& op, const LayoutHints&) {
+  if (element_count(op.from.dims) != element_count(op.to.dims))
+    throw DeviceError(describe(op) + ": the sizes differ");
+  if (same_layout(op.from, op.to)) {
+    const auto bytes = static_cast<std::size_t>(op.from.bytes());
+    return std::make_shared<KernelOp>(
+        std::vector<TensorDesc>{op.from, op.to},
+        [bytes](std::span<std::byte* const> p) { std::memcpy(p[1], p[0], bytes); });
+  }
+  return checked(op, [&]() -> Prepared {
+    const dnnl::reorder::primitive_desc pd(cpu_engine(), seen_as(op.from, op.to), cpu_engine(),
+                                           seen_as(op.to, op.from), attributes());
+    return std::make_shared<DnnlOp>(std::vector<TensorDesc>{op.from, op.to}, pd, dnnl::reorder(pd),
+                                    std::vector<int>{DNNL_ARG_FROM, DNNL_ARG_TO});
+  });
+}
+
+}  // namespace convnet::cpu

@@ -1,0 +1,53 @@
+#include <cmath>
+#include <limits>
+
+#include "kernels/cpu/own_kernel.h"
+
+namespace convnet::cpu {
+namespace {
+
+/// y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
+void softmax_row(const float* x, std::int64_t c, float* y) {
+  float largest = -std::numeric_limits<float>::infinity();
+#pragma omp simd reduction(max : largest)
+  for (std::int64_t i = 0; i < c; ++i) largest = std::max(largest, x[i]);
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < c; ++i) {
+    y[i] = std::exp(x[i] - largest);
+    sum += y[i];
+  }
+  const float inverse = 1 / sum;
+#pragma omp simd
+  for (std::int64_t i = 0; i < c; ++i) y[i] *= inverse;
+}
+
+/// dx = y * (dy - sum(dy * y))
+void softmax_backward_row(const float* y, const float* dy, std::int64_t c, float* dx) {
+  float dot = 0;
+#pragma omp simd reduction(+ : dot)
+  for (std::int64_t i = 0; i < c; ++i) dot += dy[i] * y[i];
+#pragma omp simd
+  for (std::int64_t i = 0; i < c; ++i) dx[i] = y[i] * (dy[i] - dot);
+}
+
+}  // namespace
+
+Prepared prepare(const SoftmaxForward& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+#pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
+    for (std::int64_t n = 0; n < op.n; ++n)
+      softmax_row(as_floats(args[0]) + n * op.c, op.c, as_floats(args[1]) + n * op.c);
+  });
+}
+
+Prepared prepare(const SoftmaxBackward& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+#pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
+    for (std::int64_t n = 0; n < op.n; ++n)
+      softmax_backward_row(as_floats(args[0]) + n * op.c, as_floats(args[1]) + n * op.c, op.c,
+                           as_floats(args[2]) + n * op.c);
+  });
+}
+
+}  // namespace convnet::cpu

@@ -1,0 +1,33 @@
+#include <cstring>
+
+#include "kernels/cpu/own_kernel.h"
+
+namespace convnet::cpu {
+
+Prepared prepare(const Update& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, op.what.layout),
+      [count = op.what.bytes() / size_of(DataType::f32), images = op.images,
+       rates_offset = step_block_bytes(op.rate_index)](std::span<std::byte* const> args) {
+        Rates rates;
+        std::memcpy(&rates, args[3] + rates_offset, sizeof rates);
+        const bool broken = *reinterpret_cast<const double*>(args[4]) != 0;
+        if (broken || images == 0) return;
+        float* weights = as_floats(args[0]);
+        float* increment = as_floats(args[1]);
+        const float* gradient = as_floats(args[2]);
+        const float momentum = rates.momentum;
+        const float decay = rates.epsilon * rates.decay;
+        const float step = rates.epsilon / static_cast<float>(images);
+        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+          for (std::int64_t i = begin; i < end; ++i) {
+            const float change = momentum * increment[i] - decay * weights[i] - step * gradient[i];
+            increment[i] = change;
+            weights[i] += change;
+          }
+        });
+      });
+}
+
+}  // namespace convnet::cpu

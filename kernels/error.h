@@ -1,0 +1,27 @@
+// The errors of the program and the exit code each one means. Libraries throw; only main() catches.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace convnet {
+
+/// The user's input is wrong: options, cfg files, data, checkpoints. Exit code 2.
+class InputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The run failed: a cost became NaN, a write failed, a device stalled. Exit code 1.
+class RunError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The environment cannot do it: no such device, out of memory. Exit code 3.
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace convnet

@@ -1,0 +1,59 @@
+// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011). The same numbers on every device and for every split of the work.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/functors.h"
+
+namespace convnet {
+
+struct Philox4x32 {
+  std::uint32_t value[4];
+};
+
+/// Ten rounds on a 128-bit counter with a 64-bit key.
+CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
+                                    std::uint32_t c3) {
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
+    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c2;
+    const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    const std::uint32_t n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<std::uint32_t>(p1);
+    c3 = static_cast<std::uint32_t>(p0);
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+/// Key of a stream of random numbers: the run's seed and what the numbers are for ("conv1.weights.data").
+constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char ch : purpose) hash = (hash ^ static_cast<unsigned char>(ch)) * 0x100000001b3;
+  // The finaliser of splitmix64 mixes the seed in, so that neighbouring seeds share nothing.
+  std::uint64_t z = hash + seed * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+/// The random word of element `element` of image `image` in minibatch `iteration`.
+CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration, std::uint32_t image,
+                                               std::uint32_t element) {
+  const Philox4x32 r = philox(key, element / 4, image, static_cast<std::uint32_t>(iteration),
+                              static_cast<std::uint32_t>(iteration >> 32));
+  return r.value[element % 4];
+}
+
+/// Uniform in [0,1) with 24 bits.
+CONVNET_HD inline float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+}  // namespace convnet

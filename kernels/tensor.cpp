@@ -1,0 +1,46 @@
+#include "kernels/tensor.h"
+
+namespace convnet {
+
+std::int64_t element_count(const Dims& dims) {
+  std::int64_t count = 1;
+  for (std::int64_t d : dims) count *= d;
+  return count;
+}
+
+std::string to_string(const Dims& dims) {
+  std::string text;
+  for (std::int64_t d : dims) {
+    if (!text.empty()) text += 'x';
+    text += std::to_string(d);
+  }
+  return text.empty() ? "scalar" : text;
+}
+
+std::int64_t size_of(DataType type) {
+  switch (type) {
+    case DataType::f64: return 8;
+    case DataType::u8: return 1;
+    case DataType::f32:
+    case DataType::s32: break;
+  }
+  return 4;
+}
+
+const char* to_string(DataType type) {
+  switch (type) {
+    case DataType::f32: return "f32";
+    case DataType::f64: return "f64";
+    case DataType::s32: return "s32";
+    case DataType::u8: break;
+  }
+  return "u8";
+}
+
+bool same_layout(const TensorDesc& a, const TensorDesc& b) {
+  if (a.type != b.type) return false;
+  if (a.plain() || b.plain()) return a.plain() && b.plain();
+  return a.layout->equals(*b.layout);
+}
+
+}  // namespace convnet

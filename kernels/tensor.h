@@ -1,0 +1,53 @@
+// Tensors as the plan sees them: logical dimensions, an element type, and an opaque memory layout.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace convnet {
+
+/// Logical dimensions, outermost first: activations are (N,C,H,W) or, for flat vectors, (N,C).
+using Dims = std::vector<std::int64_t>;
+
+/// Number of elements; 1 for no dimensions, 0 if any dimension is 0.
+std::int64_t element_count(const Dims& dims);
+
+/// "128x3x32x32"
+std::string to_string(const Dims& dims);
+
+enum class DataType { f32, f64, s32, u8 };
+
+std::int64_t size_of(DataType type);
+const char* to_string(DataType type);
+
+/// How a backend stores a tensor. Immutable; made by a backend, compared and sized by everybody else.
+class Layout {
+ public:
+  Layout() = default;
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  virtual ~Layout() = default;
+  /// Short name for plans and error messages, like "nChw16c".
+  virtual std::string name() const = 0;
+  /// Bytes of the tensor, padding included.
+  virtual std::int64_t bytes() const = 0;
+  virtual bool equals(const Layout& other) const = 0;
+};
+
+/// A tensor's type. `layout` null means dense, row-major: the last dimension is contiguous.
+struct TensorDesc {
+  Dims dims;
+  DataType type = DataType::f32;
+  std::shared_ptr<const Layout> layout;
+
+  std::int64_t bytes() const { return layout ? layout->bytes() : element_count(dims) * size_of(type); }
+  bool plain() const { return layout == nullptr; }
+  std::string layout_name() const { return layout ? layout->name() : "plain"; }
+};
+
+/// Whether the two tensors have the same bytes for the same elements (dims are not compared).
+bool same_layout(const TensorDesc& a, const TensorDesc& b);
+
+}  // namespace convnet

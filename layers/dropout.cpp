@@ -1,0 +1,116 @@
+// dropout, dropout2: random masks in training.
+#include "layers/layer.h"
+
+namespace convnet {
+namespace {
+
+struct DropoutParams {
+  bool enable = true;
+  double keep = 0.5;
+};
+
+/// In training x*mask*train_scale, in tests x*test_scale.
+class DropoutLayer : public Layer {
+ public:
+  bool mask = true;
+  double keep = 1, train_scale = 1, test_scale = 1;
+
+  void forward(Lowering& l) const override {
+    const Dims dims = output.dims(l.images());
+    if (l.training() && mask) {
+      l.run(masked(l, dims), {l.input(0), l.output(), l.step()});
+      return;
+    }
+    const double factor = l.training() ? train_scale : test_scale;
+    if (factor == 1) return l.forward_unchanged();
+    l.run(Scale{dims, static_cast<float>(factor)}, {l.input(0), l.output()});
+  }
+
+  void backward(Lowering& l) const override {
+    const Dims dims = output.dims(l.images());
+    if (mask) {
+      // The same counters give the same mask: it is made again, not stored.
+      l.run(masked(l, dims), {l.output_gradient(), l.input_gradient(0), l.step()});
+      return;
+    }
+    if (train_scale == 1) return l.backward_unchanged();
+    l.run(Scale{dims, static_cast<float>(train_scale)}, {l.output_gradient(), l.input_gradient(0)});
+  }
+
+ private:
+  Dropout masked(const Lowering& l, const Dims& dims) const {
+    return {dims, static_cast<float>(keep), static_cast<float>(train_scale), l.random_key(), l.first_image()};
+  }
+};
+
+std::shared_ptr<DropoutLayer> make(const FeatureShape& input) {
+  auto layer = std::make_shared<DropoutLayer>();
+  layer->output = input;
+  layer->in_place = true;
+  layer->backward_in_place = true;
+  return layer;
+}
+
+/// dropout: train x*mask/keep, test x.
+std::shared_ptr<const Layer> create_dropout(const LayerType& type, const LayerSource& source) {
+  DropoutParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  auto layer = make(source.inputs[0].shape);
+  layer->mask = p.enable && p.keep < 1;
+  layer->keep = p.keep;
+  layer->train_scale = layer->mask ? 1 / p.keep : 1;
+  return layer;
+}
+
+/// dropout2: train x*mask, test x*keep; with enable=0 x*keep always.
+std::shared_ptr<const Layer> create_dropout2(const LayerType& type, const LayerSource& source) {
+  DropoutParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  auto layer = make(source.inputs[0].shape);
+  layer->mask = p.enable && p.keep < 1;
+  layer->keep = p.keep;
+  layer->train_scale = p.enable ? 1 : p.keep;
+  layer->test_scale = p.keep;
+  return layer;
+}
+
+std::vector<ParamSpec> params() {
+  return {param("enable", &DropoutParams::enable,
+                {.fallback = "1", .doc = "0 switches the mask off", .file = CfgFile::parameters}),
+          param("keep", &DropoutParams::keep,
+                {.fallback = "0.5", .min = 1e-6, .max = 1, .doc = "probability of keeping a value",
+                 .file = CfgFile::parameters})};
+}
+
+}  // namespace
+
+std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input) {
+  auto layer = make(input);
+  layer->mask = drop > 0;
+  layer->keep = layer->test_scale = 1 - drop;
+  return layer;
+}
+
+LayerType dropout_type() {
+  LayerType type;
+  type.name = "dropout";
+  type.doc = "Sets random values to 0 in training and scales the others up, so that tests need nothing.";
+  type.formula = "train x*mask/keep, test x; mask is 1 with probability keep";
+  type.example = "[drop1]\ntype=dropout\ninputs=fc1\n\n; parameter file\n[drop1]\nkeep=0.5";
+  type.params = params();
+  type.create = create_dropout;
+  return type;
+}
+
+LayerType dropout2_type() {
+  LayerType type;
+  type.name = "dropout2";
+  type.doc = "Sets random values to 0 in training and scales all values down in tests.";
+  type.formula = "train x*mask, test x*keep; with enable=0 x*keep always";
+  type.example = "[drop1]\ntype=dropout2\ninputs=fc1\n\n; parameter file\n[drop1]\nkeep=0.5";
+  type.params = params();
+  type.create = create_dropout2;
+  return type;
+}
+
+}  // namespace convnet

@@ -1,0 +1,69 @@
+#include "layers/layer.h"
+
+#include <cmath>
+
+namespace convnet {
+
+std::string FeatureShape::str() const { return to_string(image ? Dims{c, h, w} : Dims{c}); }
+
+namespace {
+SourceLocation place_of(const LayerSource& source, std::string_view key) {
+  for (const IniSection* section : {source.definition, source.parameters}) {
+    if (section == nullptr) continue;
+    if (const IniValue* value = section->find(key)) return value->where;
+  }
+  return source.definition->where;
+}
+}  // namespace
+
+void LayerSource::error(std::string_view key, const std::string& message) const {
+  diagnostics->error(place_of(*this, key), "layer '" + name + "': " + message);
+}
+
+void LayerSource::warning(std::string_view key, const std::string& message) const {
+  diagnostics->warning(place_of(*this, key), "layer '" + name + "': " + message);
+}
+
+std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
+                                    std::string_view key) {
+  const LayerInput& in = source.inputs[input];
+  if (in.shape.image) {
+    if (in.shape.c == channels) return in.shape;
+    source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name + "' is " +
+                          in.shape.str() + " and has " + std::to_string(in.shape.c) + " channels");
+    return std::nullopt;
+  }
+  if (in.shape.c % channels == 0) {
+    const std::int64_t pixels = in.shape.c / channels;
+    const auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(pixels))));
+    if (side * side == pixels) return FeatureShape{channels, side, side, true};
+  }
+  source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name +
+                        "' is a vector of " + std::to_string(in.shape.c) + " numbers, which is not " +
+                        std::to_string(channels) + " square maps");
+  return std::nullopt;
+}
+
+const std::vector<ParamSpec>& common_params() {
+  // Handled by the graph builder; declared here for help, documentation and unknown-key checks.
+  const auto described = [](std::string key, std::string type, std::string doc, CfgFile file) {
+    ParamInfo info;
+    info.fallback = "";
+    info.doc = std::move(doc);
+    info.file = file;
+    return base_spec(std::move(key), std::move(type), std::move(info));
+  };
+  static const std::vector<ParamSpec> params = {
+      described("type", "name", "the layer's type; required", CfgFile::definition),
+      described("inputs", "names", "the layers it reads, defined above it; required but for data layers",
+                CfgFile::definition),
+      described("neuron", "name", "an element-wise function applied to the output", CfgFile::definition),
+      described("dropout", "number", "probability of dropping an output in training, before the neuron",
+                CfgFile::both),
+      described("gpu", "integers", "indices into --gpu: one replica of the layer on each; default: those of its "
+                                   "first input that is not a data layer, else 0",
+                CfgFile::definition)};
+  return params;
+}
+
+}  // namespace convnet

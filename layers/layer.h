@@ -1,0 +1,205 @@
+// What a layer type is: declared parameters, pure facts (shapes, weights), and its mathematics as a sequence of
+// backend operations. Nothing here knows of devices, replicas or memory: the plan builder does.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convnet/config/diagnostics.h"
+#include "convnet/config/params.h"
+#include "kernels/ops.h"
+
+namespace convnet {
+
+/// One image's features between two layers: maps (C,H,W), or a flat vector of `c` numbers.
+struct FeatureShape {
+  std::int64_t c = 0, h = 1, w = 1;
+  bool image = false;  ///< whether H and W have a meaning
+  std::int64_t size() const { return c * h * w; }
+  Dims dims(std::int64_t n) const { return image ? Dims{n, c, h, w} : Dims{n, c}; }
+  std::string str() const;  ///< "64x27x27" or "4096"
+  bool operator==(const FeatureShape&) const = default;
+};
+
+/// Learning parameters of one weight matrix or bias vector.
+struct LearningParams {
+  Schedule epsilon;
+  double momentum = 0, decay = 0;
+};
+
+/// A weight matrix or bias vector a layer owns.
+struct WeightSpec {
+  std::string name;  ///< within the layer: "weights.<input>" or "biases"
+  Dims dims;         ///< canonical: conv (O,I/groups,H,W), fc (out,in), biases (O)
+  double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
+  LearningParams learning;
+};
+
+/// A tensor of the plan under construction; made by Lowering, meaningless elsewhere.
+struct Value {
+  int id = -1;
+  bool exists() const { return id >= 0; }
+};
+
+/// Where a layer writes down its operations: one replica, one microbatch. Implemented by the plan builder, which
+/// chooses buffers and layouts, adds reorders, and sums gradients that arrive from several users.
+class Lowering {
+ public:
+  Lowering() = default;
+  Lowering(const Lowering&) = delete;
+  Lowering& operator=(const Lowering&) = delete;
+  virtual ~Lowering() = default;
+
+  virtual std::int64_t images() const = 0;       ///< N of this microbatch
+  virtual std::int64_t first_image() const = 0;  ///< its first image's index in the minibatch
+  virtual bool training() const = 0;
+  /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's matter.
+  virtual bool fused() const = 0;
+  virtual std::uint64_t random_key() const = 0;  ///< of the seed and the layer's name
+
+  virtual Value input(std::size_t i) = 0;
+  virtual Value output() = 0;
+  virtual Value output_gradient() = 0;  ///< backward only
+  /// Whether anything below input i learns.
+  virtual bool wants_input_gradient(std::size_t i) const = 0;
+  /// To be written once; the builder adds it to what other users of the input contribute.
+  virtual Value input_gradient(std::size_t i) = 0;
+  virtual Value weights(std::size_t i) = 0;  ///< by index into Layer::weights
+  virtual bool wants_weights_gradient(std::size_t i) const = 0;
+  /// d(cost)/dw summed over the images; an unwanted one may be written and is dropped.
+  virtual Value weights_gradient(std::size_t i) = 0;
+  /// A tensor that forward writes and backward of the same microbatch may read under the same name.
+  virtual Value kept(const std::string& name, const Dims& dims, DataType type) = 0;
+  virtual Value source(std::size_t matrix) = 0;  ///< the provider's matrix, on the host; data layers only
+  virtual Value mean_image() = 0;                ///< does not exist if nothing is subtracted
+  virtual Value step() = 0;                      ///< the step block
+  virtual Value costs() = 0;                     ///< the device's cost accumulators
+  virtual std::int64_t cost_slot() const = 0;    ///< this cost layer's first accumulator
+
+  /// Adds an operation; `values` are its arguments in the order of arguments(op).
+  virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
+  /// The output is the input, without a copy.
+  virtual void forward_unchanged() = 0;
+  /// The input's gradient is the output's, without a copy.
+  virtual void backward_unchanged() = 0;
+};
+
+/// A layer of a net: its checked parameters, shapes and mathematics. Immutable after creation.
+class Layer {
+ public:
+  Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+  virtual ~Layer() = default;
+
+  virtual void forward(Lowering& l) const = 0;
+  /// Called only where a gradient arrives and something at or below this layer learns.
+  virtual void backward(Lowering& l) const = 0;
+
+  FeatureShape output;
+  std::vector<WeightSpec> weights;
+
+  // Facts the planner uses to share memory.
+  bool in_place = false;                  ///< output may be written over input 0
+  bool backward_reads_input = false;      ///< of any input
+  bool backward_reads_output = false;
+  bool backward_in_place = false;         ///< input_gradient(0) may be written over output_gradient
+  bool relu = false;                      ///< computes max(0,x): the layer below may do it itself
+
+  /// Data layers: the provider's matrix index; -1 for the others.
+  int data_matrix = -1;
+  /// Cost layers: printed values in order ("logprob sum, errors, ..."); 0 for the others.
+  int cost_values = 0;
+  double cost_coeff = 0;
+};
+
+/// A matrix of the data provider: 0 images, 1 labels.
+struct SourceMatrix {
+  FeatureShape shape;
+  DataType type = DataType::u8;
+  std::int64_t classes = 0;  ///< labels lie in [0, classes); 0: not labels
+};
+
+struct LayerInput {
+  std::string name;
+  FeatureShape shape;
+  std::string type;         ///< of the layer
+  std::int64_t classes = 0; ///< if it is a data layer of labels
+};
+
+/// Everything a layer is made from, and where its mistakes are reported.
+struct LayerSource {
+  std::string name;
+  const IniSection* definition = nullptr;
+  const IniSection* parameters = nullptr;  ///< null: no section in the parameter file
+  std::vector<LayerInput> inputs;
+  bool strict = false;
+  std::vector<SourceMatrix> matrices;  ///< what the provider has; for data layers
+  Diagnostics* diagnostics = nullptr;
+
+  /// Reports "layer 'name': message" at the key's line (or the section's, if the key is not written).
+  void error(std::string_view key, const std::string& message) const;
+  void warning(std::string_view key, const std::string& message) const;
+};
+
+enum class LayerRole { data, weights, neuron, cost, other };
+
+/// A type of layer, as `type=` names it.
+struct LayerType {
+  std::string name;
+  LayerRole role = LayerRole::other;
+  std::string doc;       ///< one or two sentences
+  std::string formula;   ///< shape and value formulas
+  std::string example;   ///< a section of a definition file, and one of a parameter file if needed
+  std::vector<ParamSpec> params;
+  int min_inputs = 1, max_inputs = 1;
+  /// Checks, infers the shape. Returns null after reporting errors.
+  std::shared_ptr<const Layer> (*create)(const LayerType& type, const LayerSource& source) = nullptr;
+};
+
+/// All layer types, in the order of the documentation. Adding a layer is one file and one line here.
+const std::vector<LayerType>& layer_types();
+const LayerType* find_layer_type(std::string_view name);
+
+/// Keys every layer may have beside its own: type, inputs, neuron, gpu, dropout.
+const std::vector<ParamSpec>& common_params();
+
+/// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known ones.
+Neuron parse_neuron(const std::string& text);
+std::string to_string(const Neuron& f);
+/// A neuron layer after `input`, for `neuron=`.
+std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
+/// The `dropout=p` shorthand: drops with probability p in training, scales by 1-p in tests.
+std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input);
+
+/// Reads an input as `channels` maps: an image must have that many, a flat vector becomes square maps.
+/// nullopt after reporting the error on `key`.
+std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
+                                    std::string_view key);
+
+/// Parses the layer's two sections into `params` by the type's table; false if there were errors.
+template <class Params>
+bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {
+  const std::size_t before = source.diagnostics->errors().size();
+  assign_params(type.params, common_params(), source.name, *source.definition, source.parameters, source.inputs.size(),
+                source.strict, &params, *source.diagnostics);
+  return source.diagnostics->errors().size() == before;
+}
+
+// One function per family, for the registry.
+LayerType data_type();
+LayerType conv_type();
+LayerType fc_type();
+LayerType pool_type();
+LayerType cmrnorm_type();
+LayerType neuron_type();
+LayerType dropout_type();
+LayerType dropout2_type();
+LayerType softmax_type();
+LayerType logreg_type();
+
+}  // namespace convnet

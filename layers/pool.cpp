@@ -1,0 +1,125 @@
+// pool: maximum or average over square windows of each map.
+#include "layers/layer.h"
+
+namespace convnet {
+namespace {
+
+struct PoolParams {
+  PoolKind kind = PoolKind::max;
+  int channels = 0, size = 0, stride = 1, start = 0, outputs = 0;
+  bool sum = false;
+};
+
+class PoolLayer : public Layer {
+ public:
+  PoolGeometry geometry;  ///< n is set when lowering
+
+  void forward(Lowering& l) const override {
+    const PoolForward op{at(l), keeps_workspace() && l.training()};
+    std::vector<Value> args = {l.input(0), l.output()};
+    if (op.keep_workspace) args.push_back(workspace(l, op.g));
+    l.run(op, args);
+  }
+
+  void backward(Lowering& l) const override {
+    const PoolGeometry g = at(l);
+    std::vector<Value> args = {l.output_gradient()};
+    if (keeps_workspace()) args.push_back(workspace(l, g));
+    args.push_back(l.input_gradient(0));
+    l.run(PoolBackward{g}, args);
+  }
+
+ private:
+  bool keeps_workspace() const { return geometry.kind == PoolKind::max; }
+  PoolGeometry at(const Lowering& l) const {
+    PoolGeometry g = geometry;
+    g.n = l.images();
+    return g;
+  }
+  static Value workspace(Lowering& l, const PoolGeometry& g) { return l.kept("argmax", g.dst(), DataType::u8); }
+};
+
+/// ceil((img - start - size) / stride) + 1
+std::int64_t pooled_side(std::int64_t img, std::int64_t start, std::int64_t size, std::int64_t stride) {
+  const std::int64_t rest = img - start - size;
+  return (rest <= 0 ? 0 : (rest + stride - 1) / stride) + 1;
+}
+
+std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+  PoolParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  const bool global = p.size == 0;
+  if (global && (p.start != 0 || p.outputs > 1)) {
+    source.error("sizeX", "sizeX=0 pools the whole map: start and outputsX must be left out");
+    return nullptr;
+  }
+  if (global && in->h != in->w) {
+    source.error("sizeX", "sizeX=0 pools the whole map, which must be square; it is " + in->str());
+    return nullptr;
+  }
+  if (p.sum && p.kind != PoolKind::average) {
+    source.error("sum", "sum=1 goes with pool=avg");
+    return nullptr;
+  }
+  auto layer = std::make_shared<PoolLayer>();
+  PoolGeometry& g = layer->geometry;
+  g.kind = p.kind;
+  g.c = in->c;
+  g.h = in->h;
+  g.w = in->w;
+  g.size = global ? in->h : p.size;
+  g.stride = p.stride;
+  g.start = p.start;
+  g.sum = p.sum;
+  if (g.size > g.h || g.size > g.w) {
+    source.error("sizeX", "sizeX=" + std::to_string(g.size) + " is larger than the input '" + source.inputs[0].name +
+                              "' (" + in->str() + ")");
+    return nullptr;
+  }
+  g.oh = p.outputs > 0 ? p.outputs : pooled_side(g.h, g.start, g.size, g.stride);
+  g.ow = p.outputs > 0 ? p.outputs : pooled_side(g.w, g.start, g.size, g.stride);
+  for (const auto& [side, outputs] : {std::pair{g.h, g.oh}, std::pair{g.w, g.ow}}) {
+    if (g.start + g.size <= 0 || g.start + g.stride * (outputs - 1) >= side) {
+      source.error(p.outputs > 0 ? "outputsX" : "start",
+                   "a window lies wholly outside the " + std::to_string(side) + "-pixel image (start=" +
+                       std::to_string(g.start) + ", stride=" + std::to_string(g.stride) + ", " +
+                       std::to_string(outputs) + " outputs)");
+      return nullptr;
+    }
+  }
+  if (!global && g.stride > g.size)
+    source.warning("stride", "stride=" + std::to_string(g.stride) + " is larger than sizeX=" +
+                                 std::to_string(g.size) + ": pixels between the windows are not used");
+  layer->output = {g.c, g.oh, g.ow, true};
+  return layer;
+}
+
+}  // namespace
+
+LayerType pool_type() {
+  LayerType type;
+  type.name = "pool";
+  type.doc = "Pooling: the maximum or the average of each window of each map. Windows are clipped at the border.";
+  type.formula = "output: maps of side ceil((side - start - sizeX)/stride) + 1";
+  type.example = "[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=32\nsizeX=3\nstride=2\nneuron=relu";
+  type.params = {
+      param_choice("pool", &PoolParams::kind, {{"max", PoolKind::max}, {"avg", PoolKind::average}},
+                   {.doc = "what is taken of a window"}),
+      param("channels", &PoolParams::channels, {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+      param("sizeX", &PoolParams::size,
+            {.min = 0, .max = 4096, .unit = "pixels", .doc = "side of the square windows; 0 pools the whole map"}),
+      param("stride", &PoolParams::stride,
+            {.fallback = "1", .min = 1, .max = 4096, .unit = "pixels", .doc = "step between neighbouring windows"}),
+      param("start", &PoolParams::start,
+            {.fallback = "0", .min = -4096, .max = 4096, .unit = "pixels", .doc = "where the first window begins; may be negative"}),
+      param("outputsX", &PoolParams::outputs,
+            {.fallback = "0", .min = 0, .max = 4096, .unit = "windows", .doc = "side of the output; 0 covers the image"}),
+      param("sum", &PoolParams::sum, {.fallback = "0", .doc = "pool=avg only: sum instead of average"}),
+  };
+  type.create = create;
+  return type;
+}
+
+}  // namespace convnet

@@ -1,0 +1,42 @@
+// softmax: turns a vector into probabilities.
+#include "layers/layer.h"
+
+namespace convnet {
+namespace {
+
+struct SoftmaxParams {};
+
+class SoftmaxLayer : public Layer {
+ public:
+  void forward(Lowering& l) const override {
+    l.run(SoftmaxForward{l.images(), output.c}, {l.input(0), l.output()});
+  }
+  void backward(Lowering& l) const override {
+    // Fused with cost.logreg: the cost differentiates both at once.
+    if (l.fused()) return l.backward_unchanged();
+    l.run(SoftmaxBackward{l.images(), output.c}, {l.output(), l.output_gradient(), l.input_gradient(0)});
+  }
+};
+
+std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+  SoftmaxParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  auto layer = std::make_shared<SoftmaxLayer>();
+  layer->output = {source.inputs[0].shape.size(), 1, 1, false};
+  layer->backward_reads_output = true;
+  return layer;
+}
+
+}  // namespace
+
+LayerType softmax_type() {
+  LayerType type;
+  type.name = "softmax";
+  type.doc = "Turns a vector into probabilities.";
+  type.formula = "y_i = exp(x_i) / sum exp(x_j)";
+  type.example = "[probs]\ntype=softmax\ninputs=fc10";
+  type.create = create;
+  return type;
+}
+
+}  // namespace convnet

@@ -1,0 +1,131 @@
+#include "convnet/config/schedule.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <stdexcept>
+
+using namespace convnet;
+
+namespace {
+std::string mistake(const char* text) {
+  try {
+    Schedule::parse(text);
+  } catch (const std::invalid_argument& wrong) {
+    return wrong.what();
+  }
+  return "";
+}
+}  // namespace
+
+TEST_CASE("constant schedules", "[schedule]") {
+  for (const char* text : {"0.01", " 1e-2 ", "+0.01", "const[base=0.01]", "const[ base = 1e-2 ; ]"}) {
+    CAPTURE(text);
+    const Schedule s = Schedule::parse(text);
+    CHECK(s.at(0) == 0.01);
+    CHECK(s.at(1) == 0.01);
+    CHECK(s.base() == 0.01);
+    CHECK(s.str() == "0.01");
+    CHECK_FALSE(s.frozen());
+  }
+  CHECK(Schedule::parse("0").frozen());
+  CHECK(Schedule::parse("const[base=0.0]").frozen());
+  CHECK(Schedule().frozen());
+  CHECK(Schedule(0.5).at(0.3) == 0.5);
+}
+
+TEST_CASE("linear goes straight from base to base/tgtFactor", "[schedule]") {
+  const Schedule s = Schedule::parse("linear[base=0.8;tgtFactor=4]");
+  CHECK(s.at(0) == Approx(0.8));
+  CHECK(s.at(0.25) == Approx(0.8 * 0.75 + 0.2 * 0.25));
+  CHECK(s.at(1) == Approx(0.2));
+}
+
+TEST_CASE("exp falls by tgtFactor over the run", "[schedule]") {
+  const Schedule s = Schedule::parse("exp[tgtFactor=100;base=0.5]");
+  CHECK(s.at(0) == Approx(0.5));
+  CHECK(s.at(0.5) == Approx(0.05));
+  CHECK(s.at(1) == Approx(0.005));
+}
+
+TEST_CASE("dexp falls in numSteps steps", "[schedule]") {
+  const Schedule s = Schedule::parse("dexp[base=0.01;tgtFactor=250;numSteps=4]");
+  const double step = std::pow(250, -1.0 / 3);
+  CHECK(s.at(0) == Approx(0.01));
+  CHECK(s.at(0.25) == Approx(0.01));  // a step ends with its bound
+  CHECK(s.at(0.2500001) == Approx(0.01 * step));
+  CHECK(s.at(0.5) == Approx(0.01 * step));
+  CHECK(s.at(0.75) == Approx(0.01 * step * step));
+  CHECK(s.at(0.7500001) == Approx(0.01 / 250));
+  CHECK(s.at(1) == 0.01 / 250);
+}
+
+TEST_CASE("dexp finds the step as the defining comparison does", "[schedule]") {
+  for (int steps = 2; steps <= 50; ++steps) {
+    const Schedule s = Schedule::parse("dexp[base=1;tgtFactor=2;numSteps=" + std::to_string(steps) + "]");
+    for (int k = 0; k <= 700; ++k) {
+      const double p = k / 700.0;
+      int i = 0;
+      while (i < steps - 1 && p > (i + 1.0) / steps) ++i;
+      const double expected = i == steps - 1 ? 0.5 : std::pow(2.0, -static_cast<double>(i) / (steps - 1));
+      if (s.at(p) != expected) FAIL("numSteps=" << steps << " p=" << p);
+    }
+  }
+  SUCCEED();
+}
+
+TEST_CASE("a single step keeps the base", "[schedule]") {
+  const Schedule s = Schedule::parse("dexp[base=0.1;tgtFactor=10;numSteps=1]");
+  CHECK(s.at(0) == 0.1);
+  CHECK(s.at(1) == 0.1);
+}
+
+TEST_CASE("progress outside [0,1] is clamped", "[schedule]") {
+  const Schedule s = Schedule::parse("linear[base=1;tgtFactor=2]");
+  CHECK(s.at(-1) == 1);
+  CHECK(s.at(3) == 0.5);
+}
+
+TEST_CASE("schedules print canonically and read back", "[schedule]") {
+  CHECK(Schedule::parse("dexp[numSteps=3; tgtFactor=1e1 ;base=.1]").str() ==
+        "dexp[base=0.1;tgtFactor=10;numSteps=3]");
+  CHECK(Schedule::parse("linear[base=1;tgtFactor=2]").str() == "linear[base=1;tgtFactor=2]");
+  CHECK(Schedule::parse("exp[base=1;tgtFactor=2]").str() == "exp[base=1;tgtFactor=2]");
+  const Schedule s = Schedule::parse("exp[base=0.3;tgtFactor=7]");
+  CHECK(Schedule::parse(s.str()).at(0.3) == s.at(0.3));
+}
+
+TEST_CASE("mistakes in schedules are named", "[schedule]") {
+  const std::string known = "is neither a number nor one of the schedules const, linear, exp, dexp";
+  CHECK(mistake("") == "'' " + known);
+  CHECK(mistake("nan") == "'nan' " + known);
+  CHECK(mistake("inf") == "'inf' " + known);
+  CHECK(mistake("0x10") == "'0x10' " + known);
+  CHECK(mistake("1e999") == "'1e999' " + known);
+  CHECK(mistake("0.01 0.02") == "'0.01 0.02' " + known);
+  CHECK(mistake("dex[base=1]") == "'dex[base=1]' " + known + "; did you mean 'dexp'?");
+  CHECK(mistake("Linear[base=1;tgtFactor=2]") ==
+        "'Linear[base=1;tgtFactor=2]' " + known + "; did you mean 'linear'?");
+  CHECK(mistake("x") == "'x' " + known);
+  CHECK(mistake("const") == "const is written const[base=...], not 'const'");
+  CHECK(mistake("dexp[base=1") ==
+        "dexp is written dexp[base=...;tgtFactor=...;numSteps=...], not 'dexp[base=1'");
+  CHECK(mistake("dexp[base=1;tgtFactor=2]") == "dexp needs numSteps");
+  CHECK(mistake("linear[base=1]") == "linear needs tgtFactor");
+  CHECK(mistake("exp[]") == "exp needs base");
+  CHECK(mistake("exp[base=1;tgtFactr=2]") ==
+        "exp has no argument 'tgtFactr', it takes base, tgtFactor; did you mean 'tgtFactor'?");
+  CHECK(mistake("const[base=1;numSteps=2]") == "const has no argument 'numSteps', it takes base");
+  CHECK(mistake("const[base]") == "const: 'base' has no value");
+  CHECK(mistake("const[base=1;base=2]") == "const: 'base' is given twice");
+  CHECK(mistake("const[base=one]") == "const: base expects a number, not 'one'");
+  CHECK(mistake("const[base=]") == "const: base expects a number, not ''");
+  CHECK(mistake("exp[base=1;tgtFactor=0]") == "exp: tgtFactor expects a number above 0, not '0'");
+  CHECK(mistake("exp[base=1;tgtFactor=-2]") == "exp: tgtFactor expects a number above 0, not '-2'");
+  CHECK(mistake("exp[base=1;tgtFactor=x]") == "exp: tgtFactor expects a number, not 'x'");
+  CHECK(mistake("exp[base=0;tgtFactor=1e-320]").starts_with("exp: tgtFactor expects a number"));
+  CHECK(mistake("exp[base=1e300;tgtFactor=1e-300]") == "exp: base/tgtFactor is not finite");
+  CHECK(mistake("dexp[base=1;tgtFactor=2;numSteps=0]") ==
+        "dexp: numSteps expects an integer of at least 1, not '0'");
+  CHECK(mistake("dexp[base=1;tgtFactor=2;numSteps=2.5]") ==
+        "dexp: numSteps expects an integer of at least 1, not '2.5'");
+}

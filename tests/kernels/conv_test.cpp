@@ -1,0 +1,195 @@
+#include <omp.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <future>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/error.h"
+#include "tests/kernels/dnn_reference.h"
+#include "tests/kernels/op_runner.h"
+
+namespace convnet {
+namespace {
+
+using test::Values;
+
+/// n images of c maps, h x w, k filters; the output side follows the ceil rule unless `floor`.
+ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k,
+                  std::int64_t filter, std::int64_t stride = 1, std::int64_t pad = 0, std::int64_t groups = 1,
+                  bool floor = false) {
+  ConvGeometry g;
+  g.n = n, g.c = c, g.h = h, g.w = w, g.k = k;
+  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
+  const auto side = [&](std::int64_t in) {
+    return (2 * pad + in - filter + (floor ? 0 : stride - 1)) / stride + 1;
+  };
+  g.oh = side(h), g.ow = side(w);
+  return g;
+}
+
+std::string text(const ConvGeometry& g) {
+  return to_string(g.src()) + " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
+         std::to_string(g.stride) + " pad " + std::to_string(g.pad) + " groups " + std::to_string(g.groups);
+}
+
+double tolerance(const PreparedOp& op) { return op.algorithm().rfind("winograd", 0) == 0 ? 2e-4 : 1e-5; }
+
+/// Prepares and runs with the hints given, and compares argument `which` with `expected`.
+template <class Op>
+void check(const Op& op, const LayoutHints& hints, const std::vector<Values>& inputs, std::size_t which,
+           const Values& expected) {
+  const auto prepared = cpu::prepare(op, hints);
+  INFO(op_name(op) << " " << text(op.g) << " by " << prepared->algorithm());
+  CHECK(test::relative_error(test::run_plain(OpDesc(op), *prepared, inputs)[which], expected) <=
+        tolerance(*prepared));
+}
+
+/// Forward and both backward passes against the reference.
+void check_all(const ConvGeometry& g) {
+  const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2);
+  const Values bias = test::test_values(g.k, 3), diff_dst = test::test_values(g.dst(), 4);
+  Values expected = test::reference_forward(g, src, weights);
+  check(ConvForward{g, false, false, false}, LayoutHints(3), {src, weights, {}}, 2, expected);
+  test::add_bias(expected, g.dst(), bias);
+  check(ConvForward{g, true, false, false}, LayoutHints(4), {src, weights, bias, {}}, 3, expected);
+
+  check(ConvBackwardData{g}, LayoutHints(3), {diff_dst, weights, {}}, 2,
+        test::reference_backward_data(g, diff_dst, weights));
+
+  const Values diff_weights = test::reference_backward_weights(g, src, diff_dst);
+  check(ConvBackwardWeights{g, false}, LayoutHints(3), {src, diff_dst, {}}, 2, diff_weights);
+  check(ConvBackwardWeights{g, true}, LayoutHints(4), {src, diff_dst, {}, {}}, 2, diff_weights);
+  check(ConvBackwardWeights{g, true}, LayoutHints(4), {src, diff_dst, {}, {}}, 3,
+        test::bias_gradient(diff_dst, g.dst()));
+}
+
+TEST_CASE("convolution matches the reference on odd shapes", "[conv]") {
+  check_all(conv(1, 1, 1, 1, 1, 1));
+  check_all(conv(3, 1, 7, 5, 1, 3));
+  check_all(conv(1, 3, 7, 5, 16, 3, 1, 1));
+  check_all(conv(3, 3, 9, 8, 20, 5, 2, 2));
+  check_all(conv(3, 16, 7, 5, 32, 3, 2, 1));
+  check_all(conv(2, 20, 8, 8, 50, 5));
+  check_all(conv(1, 50, 5, 7, 20, 1));
+  check_all(conv(3, 32, 5, 5, 16, 5, 1, 2));
+  check_all(conv(2, 16, 6, 6, 10, 6));  // one output pixel
+}
+
+TEST_CASE("convolution borders: overhang, wide padding, unseen pixels", "[conv]") {
+  check_all(conv(2, 3, 32, 32, 16, 11, 4));   // the last window hangs over by 3, as AlexNet's on 224
+  check_all(conv(2, 16, 10, 9, 16, 3, 4));    // overhang of 1 and 2
+  check_all(conv(2, 3, 5, 5, 16, 3, 1, 3));   // padding as wide as the filter: outputs that see only zeros
+  check_all(conv(1, 16, 4, 4, 16, 3, 2, 4));  // wider
+  check_all(conv(2, 3, 12, 11, 16, 3, 4, 0, 1, true));  // the last pixels are in no window
+  check_all(conv(2, 16, 12, 11, 16, 3, 4, 1, 1, true));
+}
+
+TEST_CASE("grouped convolution", "[conv]") {
+  check_all(conv(2, 32, 7, 5, 64, 3, 1, 1, 2));
+  check_all(conv(2, 6, 7, 5, 4, 3, 1, 1, 2));
+  check_all(conv(1, 16, 6, 6, 16, 3, 1, 1, 16));
+  check_all(conv(1, 24, 6, 6, 40, 5, 2, 2, 4));
+}
+
+TEST_CASE("3x3 convolutions of many channels use Winograd where it exists", "[conv]") {
+  check_all(conv(2, 32, 13, 13, 64, 3, 1, 1));
+  check_all(conv(3, 64, 7, 5, 96, 3, 1, 1));
+  check_all(conv(1, 48, 8, 9, 80, 3));
+  check_all(conv(2, 50, 6, 6, 70, 3, 1, 1));
+  const auto algorithm = [](const auto& op) { return cpu::prepare(op, LayoutHints(3))->algorithm(); };
+  const ConvGeometry thin = conv(2, 16, 13, 13, 16, 3, 1, 1);
+  CHECK(algorithm(ConvForward{thin, false, false, false}).rfind("direct:", 0) == 0);
+  CHECK(algorithm(ConvBackwardWeights{thin, false}).rfind("direct:", 0) == 0);
+}
+
+TEST_CASE("convolution fuses ReLU and accumulation", "[conv]") {
+  for (const ConvGeometry& g : {conv(3, 3, 7, 5, 20, 3, 1, 1), conv(2, 32, 8, 8, 64, 3, 1, 1),
+                                conv(2, 16, 7, 5, 32, 5, 2, 2), conv(2, 6, 7, 5, 4, 3, 1, 1, 2)}) {
+    const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2);
+    const Values bias = test::test_values(g.k, 3), old = test::test_values(g.dst(), 5);
+    Values plain = test::reference_forward(g, src, weights);
+    test::add_bias(plain, g.dst(), bias);
+    Values rectified = plain, sum = plain;
+    test::relu(rectified);
+    std::transform(sum.begin(), sum.end(), old.begin(), sum.begin(), std::plus<>());
+    Values rectified_sum = sum;
+    test::relu(rectified_sum);
+    check(ConvForward{g, true, false, true}, LayoutHints(4), {src, weights, bias, {}}, 3, rectified);
+    check(ConvForward{g, true, true, false}, LayoutHints(4), {src, weights, bias, old}, 3, sum);
+    check(ConvForward{g, true, true, true}, LayoutHints(4), {src, weights, bias, old}, 3, rectified_sum);
+  }
+}
+
+TEST_CASE("convolution keeps a hinted weight layout where it costs nothing", "[conv]") {
+  for (const ConvGeometry& g : {conv(2, 32, 8, 8, 64, 3, 1, 1), conv(2, 32, 8, 8, 64, 5, 1, 2),
+                                conv(2, 32, 7, 5, 64, 3, 1, 1, 2), conv(2, 6, 7, 5, 4, 3, 1, 1, 2)}) {
+    const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2);
+    const Values diff_dst = test::test_values(g.dst(), 4);
+    const auto gradient = cpu::prepare(ConvBackwardWeights{g, false}, LayoutHints(3));
+    const TensorDesc master = gradient->args()[2];
+    const ConvForward forward{g, false, false, false};
+    CHECK(same_layout(cpu::prepare(forward, {std::nullopt, master, std::nullopt})->args()[1], master));
+    const TensorDesc plain{g.weights(), DataType::f32, nullptr};
+    for (const TensorDesc& hint : {master, plain}) {
+      check(forward, {std::nullopt, hint, std::nullopt}, {src, weights, {}}, 2,
+            test::reference_forward(g, src, weights));
+      check(ConvBackwardData{g}, {std::nullopt, hint, std::nullopt}, {diff_dst, weights, {}}, 2,
+            test::reference_backward_data(g, diff_dst, weights));
+      check(ConvBackwardWeights{g, false}, {std::nullopt, std::nullopt, hint}, {src, diff_dst, {}}, 2,
+            test::reference_backward_weights(g, src, diff_dst));
+    }
+  }
+}
+
+TEST_CASE("convolution gives the same bits again", "[conv]") {
+  const ConvGeometry g = conv(4, 32, 9, 9, 64, 3, 1, 1);
+  const Values src = test::test_values(g.src(), 1), diff_dst = test::test_values(g.dst(), 4);
+  const ConvBackwardWeights op{g, true};
+  CHECK(test::run_plain(op, {src, diff_dst, {}, {}}) == test::run_plain(op, {src, diff_dst, {}, {}}));
+}
+
+TEST_CASE("one prepared convolution runs in several threads at once", "[conv]") {
+  const ConvGeometry g = conv(4, 32, 9, 9, 64, 3, 1, 1);
+  const ConvBackwardWeights op{g, false};
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto prepared = cpu::prepare(op, LayoutHints(3));
+  omp_set_num_threads(threads);
+  const auto bytes_of = [&](std::size_t i) { return prepared->args()[i].bytes(); };
+  const auto input = [&](std::size_t i, std::uint32_t seed) {
+    const TensorDesc& to = prepared->args()[i];
+    return test::reordered(test::packed(test::test_values(to.dims, seed), to.type), test::plain_of(to), to);
+  };
+  const auto src = input(0, 1), diff_dst = input(1, 2);
+  const auto gradient = [&] {
+    omp_set_num_threads(1);
+    test::GuardedBuffer in(bytes_of(0)), diff(bytes_of(1)), out(bytes_of(2)),
+        workspace(prepared->workspace_bytes());
+    std::memcpy(in.data(), src.data(), src.size());
+    std::memcpy(diff.data(), diff_dst.data(), diff_dst.size());
+    const std::vector<std::byte*> pointers = {in.data(), diff.data(), out.data()};
+    for (int i = 0; i < 20; ++i) prepared->run(pointers, workspace.data());
+    return out.copy();
+  };
+  auto first = std::async(std::launch::async, gradient), second = std::async(std::launch::async, gradient);
+  const auto a = first.get(), b = second.get();
+  CHECK(a == b);
+  const Values canonical = test::unpacked(
+      test::reordered(a, prepared->args()[2], test::plain_of(prepared->args()[2])), DataType::f32);
+  const Values expected =
+      test::reference_backward_weights(g, test::test_values(g.src(), 1), test::test_values(g.dst(), 2));
+  CHECK(test::relative_error(canonical, expected) <= tolerance(*prepared));
+}
+
+TEST_CASE("an impossible convolution is refused by name", "[conv]") {
+  ConvGeometry g = conv(2, 16, 8, 8, 16, 3);
+  g.oh = 3;  // stops windows before the end of the image by more than a stride
+  CHECK_THROWS_AS(cpu::prepare(ConvForward{g, false, false, false}, LayoutHints(3)), DeviceError);
+  CHECK_THROWS_WITH(cpu::prepare(ConvBackwardData{g}, LayoutHints(3)),
+                    Catch::Contains("conv.backward_data") && Catch::Contains("2x16x8x8"));
+}
+
+}  // namespace
+}  // namespace convnet

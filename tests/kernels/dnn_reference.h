@@ -1,0 +1,134 @@
+// Convolution, inner product and pooling as plain loops in double precision: slow, and easy to see right.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace convnet::test {
+
+using Values = std::vector<double>;
+
+inline std::size_t index(const Dims& dims, std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
+  return static_cast<std::size_t>(((a * dims[1] + b) * dims[2] + c) * dims[3] + d);
+}
+
+/// Calls visit(src index, weight index, dst index, output channel) for every multiplication of a convolution.
+template <class Visit>
+void for_each_product(const ConvGeometry& g, const Visit& visit) {
+  const std::int64_t c_per_group = g.c / g.groups, k_per_group = g.k / g.groups;
+  const Dims src = g.src(), weights = g.weights(), dst = g.dst();
+  for (std::int64_t n = 0; n < g.n; ++n)
+    for (std::int64_t k = 0; k < g.k; ++k)
+      for (std::int64_t oy = 0; oy < g.oh; ++oy)
+        for (std::int64_t ox = 0; ox < g.ow; ++ox)
+          for (std::int64_t c = 0; c < c_per_group; ++c)
+            for (std::int64_t fy = 0; fy < g.filter; ++fy)
+              for (std::int64_t fx = 0; fx < g.filter; ++fx) {
+                const std::int64_t y = oy * g.stride - g.pad + fy, x = ox * g.stride - g.pad + fx;
+                if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
+                visit(index(src, n, k / k_per_group * c_per_group + c, y, x), index(weights, k, c, fy, fx),
+                      index(dst, n, k, oy, ox));
+              }
+}
+
+/// dst += bias, per channel of (N,C,...).
+inline void add_bias(Values& dst, const Dims& dims, const Values& bias) {
+  const auto channels = static_cast<std::size_t>(dims[1]);
+  const std::size_t pixels = dst.size() / static_cast<std::size_t>(dims[0]) / channels;
+  for (std::size_t i = 0; i < dst.size(); ++i) dst[i] += bias[i / pixels % channels];
+}
+inline Values bias_gradient(const Values& diff_dst, const Dims& dims) {
+  const auto channels = static_cast<std::size_t>(dims[1]);
+  const std::size_t pixels = diff_dst.size() / static_cast<std::size_t>(dims[0]) / channels;
+  Values sums(channels, 0.0);
+  for (std::size_t i = 0; i < diff_dst.size(); ++i) sums[i / pixels % channels] += diff_dst[i];
+  return sums;
+}
+inline void relu(Values& values) {
+  for (double& v : values) v = std::max(v, 0.0);
+}
+
+inline Values zeros(const Dims& dims) { return Values(static_cast<std::size_t>(element_count(dims)), 0.0); }
+
+inline Values reference_forward(const ConvGeometry& g, const Values& src, const Values& weights) {
+  Values dst = zeros(g.dst());
+  for_each_product(g, [&](std::size_t s, std::size_t w, std::size_t d) { dst[d] += src[s] * weights[w]; });
+  return dst;
+}
+inline Values reference_backward_data(const ConvGeometry& g, const Values& diff_dst, const Values& weights) {
+  Values diff_src = zeros(g.src());
+  for_each_product(
+      g, [&](std::size_t s, std::size_t w, std::size_t d) { diff_src[s] += diff_dst[d] * weights[w]; });
+  return diff_src;
+}
+inline Values reference_backward_weights(const ConvGeometry& g, const Values& src, const Values& diff_dst) {
+  Values diff_weights = zeros(g.weights());
+  for_each_product(
+      g, [&](std::size_t s, std::size_t w, std::size_t d) { diff_weights[w] += diff_dst[d] * src[s]; });
+  return diff_weights;
+}
+
+/// An inner product is a convolution of 1x1 images.
+inline ConvGeometry as_conv(const InnerProductGeometry& g) {
+  ConvGeometry conv;
+  conv.n = g.n, conv.c = g.in, conv.k = g.out;
+  conv.h = conv.w = conv.oh = conv.ow = conv.filter = 1;
+  return conv;
+}
+
+struct PoolResult {
+  Values dst, position;
+};
+inline PoolResult reference_pool(const PoolGeometry& g, const Values& src) {
+  PoolResult result{zeros(g.dst()), zeros(g.dst())};
+  for (std::int64_t n = 0; n < g.n; ++n)
+    for (std::int64_t c = 0; c < g.c; ++c)
+      for (std::int64_t oy = 0; oy < g.oh; ++oy)
+        for (std::int64_t ox = 0; ox < g.ow; ++ox) {
+          double sum = 0, best = 0;
+          std::int64_t count = 0, where = 0;
+          for (std::int64_t fy = 0; fy < g.size; ++fy)
+            for (std::int64_t fx = 0; fx < g.size; ++fx) {
+              const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
+              if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
+              const double v = src[index(g.src(), n, c, y, x)];
+              if (count == 0 || v > best || (std::isnan(v) && !std::isnan(best)))
+                best = v, where = fy * g.size + fx;
+              sum += v;
+              ++count;
+            }
+          const std::size_t o = index(g.dst(), n, c, oy, ox);
+          const double average = g.sum ? sum : sum / static_cast<double>(std::max<std::int64_t>(count, 1));
+          result.dst[o] = g.kind == PoolKind::max ? best : average;
+          result.position[o] = static_cast<double>(where);
+        }
+  return result;
+}
+/// `position` is read for max pooling only.
+inline Values reference_pool_backward(const PoolGeometry& g, const Values& diff_dst, const Values& position) {
+  Values diff_src = zeros(g.src());
+  for (std::int64_t n = 0; n < g.n; ++n)
+    for (std::int64_t c = 0; c < g.c; ++c)
+      for (std::int64_t oy = 0; oy < g.oh; ++oy)
+        for (std::int64_t ox = 0; ox < g.ow; ++ox) {
+          std::vector<std::size_t> pixels;
+          const std::size_t o = index(g.dst(), n, c, oy, ox);
+          for (std::int64_t fy = 0; fy < g.size; ++fy)
+            for (std::int64_t fx = 0; fx < g.size; ++fx) {
+              const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
+              if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
+              if (g.kind == PoolKind::max && position[o] != static_cast<double>(fy * g.size + fx)) continue;
+              pixels.push_back(index(g.src(), n, c, y, x));
+            }
+          const bool share = g.kind == PoolKind::average && !g.sum;
+          for (std::size_t p : pixels)
+            diff_src[p] += diff_dst[o] / (share ? static_cast<double>(pixels.size()) : 1.0);
+        }
+  return diff_src;
+}
+
+}  // namespace convnet::test

@@ -1,0 +1,195 @@
+// Runs a prepared operation on the CPU from plain values: reorders them into the layouts it wants, runs it
+// once and reorders back. Checks on the way what every operation promises: it writes within its arguments and
+// workspace only, leaves what it reads alone, and keeps the padding of blocked layouts zero.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/prepare.h"
+
+namespace convnet::test {
+
+using Values = std::vector<double>;
+
+/// Memory with sentinels before and after; filled with 0xFF, which is NaN in f32 and f64.
+class GuardedBuffer {
+ public:
+  explicit GuardedBuffer(std::int64_t bytes)
+      : bytes_(static_cast<std::size_t>(bytes)), memory_((bytes_ + 3 * kGuard) / kGuard) {
+    std::memset(memory_.data(), 0xFF, memory_.size() * kGuard);
+    std::memset(begin(), kSentinel, kGuard);
+    std::memset(data() + bytes_, kSentinel, kGuard);
+  }
+  std::byte* data() { return begin() + kGuard; }
+  const std::byte* data() const { return const_cast<GuardedBuffer*>(this)->data(); }
+  std::size_t size() const { return bytes_; }
+  std::vector<std::byte> copy() const { return {data(), data() + bytes_}; }
+  bool intact() const {
+    for (std::size_t i = 0; i < kGuard; ++i)
+      if (*(data() - 1 - i) != std::byte{kSentinel} || *(data() + bytes_ + i) != std::byte{kSentinel})
+        return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+  static constexpr unsigned char kSentinel = 0xA5;
+  struct alignas(kGuard) Line {
+    std::byte bytes[kGuard];
+  };
+  std::byte* begin() { return memory_.data()->bytes; }
+
+  std::size_t bytes_;
+  std::vector<Line> memory_;
+};
+
+/// One call of `op` without its workspace's initial value mattering (it holds NaN).
+inline void run_guarded(const PreparedOp& op, std::vector<GuardedBuffer>& buffers) {
+  std::vector<std::byte*> pointers;
+  for (GuardedBuffer& buffer : buffers) pointers.push_back(buffer.data());
+  GuardedBuffer workspace(op.workspace_bytes());
+  op.run(pointers, workspace.data());
+  REQUIRE(workspace.intact());
+  for (const GuardedBuffer& buffer : buffers) REQUIRE(buffer.intact());
+}
+
+inline std::vector<std::byte> reordered(const std::vector<std::byte>& from_bytes, const TensorDesc& from,
+                                        const TensorDesc& to) {
+  std::vector<GuardedBuffer> buffers;
+  buffers.emplace_back(from.bytes());
+  buffers.emplace_back(to.bytes());
+  REQUIRE(from_bytes.size() == buffers[0].size());
+  std::memcpy(buffers[0].data(), from_bytes.data(), from_bytes.size());
+  run_guarded(*cpu::prepare(Reorder{from, to}, {}), buffers);
+  return buffers[1].copy();
+}
+
+template <class T>
+std::vector<std::byte> packed_as(const Values& values) {
+  std::vector<T> typed;
+  for (double v : values) typed.push_back(static_cast<T>(v));
+  const auto* p = reinterpret_cast<const std::byte*>(typed.data());
+  return {p, p + typed.size() * sizeof(T)};
+}
+template <class T>
+Values unpacked_as(const std::vector<std::byte>& bytes) {
+  std::vector<T> typed(bytes.size() / sizeof(T));
+  std::memcpy(typed.data(), bytes.data(), typed.size() * sizeof(T));
+  return {typed.begin(), typed.end()};
+}
+inline std::vector<std::byte> packed(const Values& values, DataType type) {
+  switch (type) {
+    case DataType::f64:
+      return packed_as<double>(values);
+    case DataType::s32:
+      return packed_as<std::int32_t>(values);
+    case DataType::u8:
+      return packed_as<std::uint8_t>(values);
+    case DataType::f32:
+      break;
+  }
+  return packed_as<float>(values);
+}
+inline Values unpacked(const std::vector<std::byte>& bytes, DataType type) {
+  switch (type) {
+    case DataType::f64:
+      return unpacked_as<double>(bytes);
+    case DataType::s32:
+      return unpacked_as<std::int32_t>(bytes);
+    case DataType::u8:
+      return unpacked_as<std::uint8_t>(bytes);
+    case DataType::f32:
+      break;
+  }
+  return unpacked_as<float>(bytes);
+}
+
+inline TensorDesc plain_of(const TensorDesc& tensor) { return {tensor.dims, tensor.type, nullptr}; }
+/// The planner, not the operation, sizes the step block and the costs.
+inline bool sized(const TensorDesc& tensor) { return element_count(tensor.dims) > 0; }
+
+/// The result of run_plain: one entry per argument, plain values (inputs as they were given).
+using Results = std::vector<Values>;
+
+/// Runs `prepared` (made from `op`) on `inputs`: per argument its plain values, or nothing for arguments that
+/// are only written.
+inline Results run_plain(const OpDesc& op, const PreparedOp& prepared, const std::vector<Values>& inputs) {
+  const std::vector<Argument> arguments_of_op = arguments(op);
+  const std::vector<TensorDesc>& args = prepared.args();
+  REQUIRE(args.size() == arguments_of_op.size());
+  REQUIRE(inputs.size() == args.size());
+  std::vector<GuardedBuffer> buffers;
+  std::vector<std::vector<std::byte>> before;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    INFO(op_name(op) << " argument " << arguments_of_op[i].name);
+    REQUIRE(args[i].dims == arguments_of_op[i].dims);
+    REQUIRE(args[i].type == arguments_of_op[i].type);
+    auto bytes = packed(inputs[i], args[i].type);
+    if (sized(args[i]) && !bytes.empty()) bytes = reordered(bytes, plain_of(args[i]), args[i]);
+    REQUIRE(bytes.empty() == (arguments_of_op[i].access == Access::write));
+    buffers.emplace_back(sized(args[i]) ? args[i].bytes() : static_cast<std::int64_t>(bytes.size()));
+    if (!bytes.empty()) std::memcpy(buffers.back().data(), bytes.data(), bytes.size());
+    before.push_back(buffers.back().copy());
+  }
+  run_guarded(prepared, buffers);
+  Results results;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    INFO(op_name(op) << " argument " << arguments_of_op[i].name << " as " << args[i].layout_name());
+    const auto after = buffers[i].copy();
+    if (arguments_of_op[i].access == Access::read) REQUIRE(after == before[i]);
+    const auto canonical = sized(args[i]) ? reordered(after, args[i], plain_of(args[i])) : after;
+    results.push_back(unpacked(canonical, args[i].type));
+    // Back again gives zeros in the padding: what the operation wrote there must be the same. (A pooling
+    // workspace may hold anything there; its gradient is zero.)
+    if (args[i].type != DataType::f32 || args[i].plain()) continue;
+    const Values padded = unpacked(after, args[i].type);
+    const Values expected = unpacked(reordered(canonical, plain_of(args[i]), args[i]), args[i].type);
+    bool same = true;
+    for (std::size_t j = 0; j < padded.size(); ++j)
+      same = same && (padded[j] == expected[j] || (std::isnan(padded[j]) && std::isnan(expected[j])));
+    REQUIRE(same);
+  }
+  return results;
+}
+
+/// Prepares `op` without hints and runs it.
+template <class Op>
+Results run_plain(const Op& op, const std::vector<Values>& inputs) {
+  return run_plain(OpDesc(op), *cpu::prepare(op, LayoutHints(inputs.size())), inputs);
+}
+
+/// Deterministic values in [-1, 1), different for every seed, exact in f32.
+inline Values test_values(std::int64_t count, std::uint32_t seed) {
+  Values values;
+  std::uint32_t state = seed * 2654435761U + 12345U;
+  for (std::int64_t i = 0; i < count; ++i) {
+    state = state * 1664525U + 1013904223U;
+    values.push_back(static_cast<double>(state >> 12) / static_cast<double>(1 << 19) - 1.0);
+  }
+  return values;
+}
+inline Values test_values(const Dims& dims, std::uint32_t seed) {
+  return test_values(element_count(dims), seed);
+}
+
+/// The largest difference, relative to the largest expected magnitude (1 if all are zero); NaN must meet NaN.
+inline double relative_error(const Values& actual, const Values& expected) {
+  REQUIRE(actual.size() == expected.size());
+  double worst = 0, scale = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (std::isnan(actual[i]) != std::isnan(expected[i])) return std::numeric_limits<double>::infinity();
+    if (std::isnan(expected[i])) continue;
+    worst = std::max(worst, std::abs(actual[i] - expected[i]));
+    scale = std::max(scale, std::abs(expected[i]));
+  }
+  return worst / (scale > 0 ? scale : 1);
+}
+
+}  // namespace convnet::test

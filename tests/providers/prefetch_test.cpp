@@ -1,0 +1,144 @@
+#include "providers/prefetch.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <mutex>
+#include <semaphore>
+#include <stdexcept>
+#include <thread>
+
+#include "kernels/error.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+namespace {
+
+std::shared_ptr<const DataBatch> batch_of(int images) {
+  auto batch = std::make_shared<DataBatch>();
+  batch->images = images;
+  return batch;
+}
+
+/// A loader that notes what it loaded, and waits for `go` when `gated`.
+struct Loader {
+  std::shared_ptr<const DataBatch> operator()(const LoadRequest& request) {
+    begun.release();
+    if (gated) go.acquire();
+    const std::lock_guard lock(mutex);
+    loaded.push_back(request.batch);
+    if (request.batch < 0) throw InputError("batch " + std::to_string(request.batch) + " is broken");
+    return batch_of(request.batch);
+  }
+  std::vector<int> seen() {
+    const std::lock_guard lock(mutex);
+    return loaded;
+  }
+  std::atomic<bool> gated = false;
+  std::counting_semaphore<> begun{0}, go{0};
+  std::mutex mutex;
+  std::vector<int> loaded;
+};
+
+}  // namespace
+
+TEST_CASE("Prefetcher gives the batch that was started", "[providers]") {
+  Loader loader;
+  const auto main_thread = std::this_thread::get_id();
+  std::atomic<bool> on_main = false;
+  Prefetcher prefetcher([&](const LoadRequest& request) {
+    if (std::this_thread::get_id() == main_thread) on_main = true;
+    return loader(request);
+  });
+  prefetcher.start({1});
+  for (int batch = 1; batch <= 50; ++batch) {
+    const auto taken = prefetcher.take({batch});
+    prefetcher.start({batch + 1});
+    REQUIRE(taken->images == batch);
+  }
+  CHECK(prefetcher.take({51})->images == 51);
+  CHECK(loader.seen().size() == 51);
+  CHECK_FALSE(on_main);
+}
+
+TEST_CASE("Prefetcher loads ahead of take", "[providers]") {
+  Loader loader;
+  Prefetcher prefetcher([&](const LoadRequest& request) { return loader(request); });
+  prefetcher.start({5});
+  loader.begun.acquire();  // hangs if start() did not load
+  CHECK(prefetcher.take({5})->images == 5);
+  CHECK(loader.seen() == std::vector{5});
+}
+
+TEST_CASE("Prefetcher loads what was not started, and each start of the same once", "[providers]") {
+  Loader loader;
+  Prefetcher prefetcher([&](const LoadRequest& request) { return loader(request); });
+  CHECK(prefetcher.take({3})->images == 3);
+  CHECK(prefetcher.take({3})->images == 3);  // nothing is kept after take()
+  prefetcher.start({4});
+  prefetcher.start({4});
+  CHECK(prefetcher.take({4})->images == 4);
+  CHECK(loader.seen() == std::vector{3, 3, 4});
+}
+
+TEST_CASE("A new request replaces one nobody took", "[providers]") {
+  Loader loader;
+  loader.gated = true;
+  Prefetcher prefetcher([&](const LoadRequest& request) { return loader(request); });
+  prefetcher.start({1});
+  loader.begun.acquire();  // 1 is in flight
+  prefetcher.start({2});
+  prefetcher.start({3});
+  loader.go.release(2);
+  CHECK(prefetcher.take({3})->images == 3);
+  CHECK(loader.seen() == std::vector{1, 3});
+  // A request that comes back while its load is in flight is not loaded again.
+  prefetcher.start({6});
+  loader.begun.acquire();  // 3
+  loader.begun.acquire();  // 6
+  prefetcher.start({7});
+  prefetcher.start({6});
+  loader.go.release();
+  CHECK(prefetcher.take({6})->images == 6);
+  CHECK(loader.seen() == std::vector{1, 3, 6});
+}
+
+TEST_CASE("The loader's exception reaches take, which can go on", "[providers]") {
+  Loader loader;
+  Prefetcher prefetcher([&](const LoadRequest& request) { return loader(request); });
+  prefetcher.start({-1});
+  CHECK(message_of<InputError>([&] { prefetcher.take({-1}); }) == "batch -1 is broken");
+  CHECK(message_of<InputError>([&] { prefetcher.take({-2}); }) == "batch -2 is broken");
+  CHECK(prefetcher.take({2})->images == 2);
+  prefetcher.start({-3});  // nobody takes this one
+  CHECK(prefetcher.take({4})->images == 4);
+}
+
+TEST_CASE("Prefetcher can be destroyed at any time", "[providers]") {
+  Loader loader;
+  {
+    const Prefetcher idle([&](const LoadRequest& request) { return loader(request); });
+  }
+  CHECK(loader.seen().empty());
+  for (int i = 0; i < 100; ++i) {
+    Prefetcher prefetcher([&](const LoadRequest& request) { return loader(request); });
+    prefetcher.start({i % 2 == 0 ? i : -1});
+    if (i % 3 == 0) prefetcher.start({i});
+    if (i % 5 == 0) prefetcher.take({i});
+  }
+  // In flight: the destructor waits for it.
+  std::atomic<bool> finished = false;
+  std::binary_semaphore begun{0};
+  {
+    Prefetcher prefetcher([&](const LoadRequest&) {
+      begun.release();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      finished = true;
+      return batch_of(1);
+    });
+    prefetcher.start({1});
+    begun.acquire();
+  }
+  CHECK(finished);
+}

@@ -1,0 +1,43 @@
+#include "providers/provider.h"
+
+#include <catch2/catch.hpp>
+
+#include "kernels/error.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+TEST_CASE("Batch ranges are read and printed", "[providers]") {
+  const BatchRange range = BatchRange::parse("1-5");
+  CHECK(range.first == 1);
+  CHECK(range.last == 5);
+  CHECK(range.count() == 5);
+  CHECK(range.str() == "1-5");
+  CHECK(range.holds(5));
+  CHECK_FALSE(range.holds(6));
+  CHECK(BatchRange::parse("6").first == 6);
+  CHECK(BatchRange::parse("6").last == 6);
+  CHECK(BatchRange::parse("6-6").str() == "6");
+  CHECK(BatchRange::parse("0-999999999").count() == 1'000'000'000);
+}
+
+TEST_CASE("Wrong batch ranges are refused", "[providers]") {
+  for (const char* text :
+       {"", "-", "-1", "-1-5", "1-", "1--5", "1-5-7", "a", "1-b", "1x", "+1", "1-+5", " 1", "1 ", "1,2"})
+    CHECK(message_of<InputError>([&] { BatchRange::parse(text); }) ==
+          "'" + std::string(text) +
+              "' is not a range of batches; give a number (6) or the first and the last one (1-5)");
+  for (const char* text : {"1000000000", "99999999999999999999", "1-1000000000", "1-99999999999999999999"})
+    CHECK(message_of<InputError>([&] { BatchRange::parse(text); }) ==
+          "'" + std::string(text) + "': batch numbers are 0 to 999999999");
+  CHECK(message_of<InputError>([] { BatchRange::parse("5-1"); }) ==
+        "'5-1' is empty: the first batch comes before the last one, as in 1-5");
+}
+
+TEST_CASE("An unknown provider is refused with the known names", "[providers]") {
+  for (const char* name : {"", "Mnist", "cifar10", "dummy"})
+    CHECK(
+        message_of<InputError>([&] { make_provider(name, "", 0); }) ==
+        "data provider '" + std::string(name) +
+            "' is not known; the known ones are mnist, dummy-CxHxW-K, dummy-n, dummy-labeled-n, dummy-lr-n");
+}
