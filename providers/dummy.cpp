@@ -110,6 +110,8 @@ class DummyProvider final : public Provider {
     return loaded;
   }
 
+  bool subtracts_mean() const override { return false; }
+
   std::vector<float> mean_image(const BatchRange&) const override { return {}; }
 
  private:

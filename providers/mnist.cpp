@@ -160,6 +160,8 @@ class MnistProvider final : public Provider {
     return loaded;
   }
 
+  bool subtracts_mean() const override { return true; }
+
   std::vector<float> mean_image(const BatchRange& range) const override {
     const auto size = static_cast<std::size_t>(train_.image_bytes());
     std::vector<double> sum(size, 0.0);

@@ -1,4 +1,5 @@
-// Multinomial logistic cost. Its work is a pass over N x C numbers, done in order so that sums are reproducible.
+// Multinomial logistic cost. Its work is a pass over N x C numbers, done in order so that sums are
+// reproducible.
 #include <cmath>
 #include <stdexcept>
 
@@ -14,7 +15,8 @@ std::span<const std::int32_t> checked_labels(const std::byte* memory, std::int64
   const std::span labels(reinterpret_cast<const std::int32_t*>(memory), static_cast<std::size_t>(n));
   for (std::int32_t label : labels)
     if (label < 0 || label >= c) {
-      throw std::logic_error("logreg: label " + std::to_string(label) + " of " + std::to_string(c) + " classes");
+      throw std::logic_error("logreg: label " + std::to_string(label) + " of " + std::to_string(c) +
+                             " classes");
     }
   return labels;
 }

@@ -14,7 +14,8 @@ struct WordStream {
   std::uint64_t key, iteration;
   std::uint32_t image;
 
-  /// words[i] belongs to element `first` + i; `first` is a multiple of 4. Writes whole fours: up to 3 past `count`.
+  /// words[i] belongs to element `first` + i; `first` is a multiple of 4. Writes whole fours: up to 3 past
+  /// `count`.
   void fill(std::int64_t first, std::int64_t count, std::uint32_t* words) const {
     const auto low = static_cast<std::uint32_t>(iteration);
     const auto high = static_cast<std::uint32_t>(iteration >> 32);
@@ -44,10 +45,10 @@ struct Keep {
   bool operator()(std::uint32_t word) const { return any & (word <= last); }
 };
 
-/// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image. `src` and `dst`
-/// point to the block.
-void drop_block(const ActivationView& view, const WordStream& stream, Keep keep, float scale, std::int64_t channel,
-                std::int64_t begin, std::int64_t end, const float* src, float* dst) {
+/// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image. `src` and
+/// `dst` point to the block.
+void drop_block(const ActivationView& view, const WordStream& stream, Keep keep, float scale,
+                std::int64_t channel, std::int64_t begin, std::int64_t end, const float* src, float* dst) {
   std::array<std::uint32_t, kPixels + 8> words;
   const std::int64_t channels = std::min(view.block, view.c - channel);
   for (std::int64_t lane = 0; lane < channels; ++lane) {

@@ -75,24 +75,24 @@ Prepared prepare(const Scale& op, const LayoutHints& hints) {
 
 Prepared prepare(const Accumulate& op, const LayoutHints& hints) {
   const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 1)};
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [count = stored_floats(tensor)](std::span<std::byte* const> args) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
+                                    [count = stored_floats(tensor)](std::span<std::byte* const> args) {
+                                      const float* src = as_floats(args[0]);
+                                      float* dst = as_floats(args[1]);
+                                      for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-          for (std::int64_t i = begin; i < end; ++i) dst[i] += src[i];
-        });
-      });
+                                        for (std::int64_t i = begin; i < end; ++i) dst[i] += src[i];
+                                      });
+                                    });
 }
 
 Prepared prepare(const FillZero& op, const LayoutHints&) {
-  return std::make_shared<KernelOp>(argument_tensors(op, op.what.layout),
-                                    [bytes = op.what.bytes()](std::span<std::byte* const> args) {
-                                      for_pieces(bytes, [=](std::int64_t begin, std::int64_t end) {
-                                        std::memset(args[0] + begin, 0, static_cast<std::size_t>(end - begin));
-                                      });
-                                    });
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, op.what.layout), [bytes = op.what.bytes()](std::span<std::byte* const> args) {
+        for_pieces(bytes, [=](std::int64_t begin, std::int64_t end) {
+          std::memset(args[0] + begin, 0, static_cast<std::size_t>(end - begin));
+        });
+      });
 }
 
 }  // namespace convnet::cpu

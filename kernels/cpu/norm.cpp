@@ -48,14 +48,14 @@ inline float power(float x, float p) {
 }
 
 /// A tile is all channels of some neighbouring pixels of one image. Its values in scratch memory are
-/// [pixel][channel] for blocked layouts and [channel][pixel] for plain ones, so that in both a run of the tensor's
-/// memory is a run of scratch. `halo` zeros around the channels stand for the maps outside [0,C).
+/// [pixel][channel] for blocked layouts and [channel][pixel] for plain ones, so that in both a run of the
+/// tensor's memory is a run of scratch. `halo` zeros around the channels stand for the maps outside [0,C).
 struct Tiling {
   ActivationView view;
   std::int64_t below = 0, above = 0;  ///< window(c) = [c - below, c + above], unless grouped
   std::int64_t group = 0;             ///< > 0: windows are the aligned groups of this many channels
   std::int64_t halo = 0;
-  std::int64_t pixels = 0;                          ///< of a tile
+  std::int64_t pixels = 0;                        ///< of a tile
   std::int64_t channel_step = 1, pixel_step = 1;  ///< in scratch
   std::int64_t scratch_floats = 0;
 
@@ -87,8 +87,8 @@ Tiling make_tiling(const CrossMapNorm& p, const ActivationView& view) {
   return t;
 }
 
-/// The values of a run: neighbouring pixels of one channel in plain layouts, else the channels of one block and
-/// pixel. Loops over them have a constant length and vectorise.
+/// The values of a run: neighbouring pixels of one channel in plain layouts, else the channels of one block
+/// and pixel. Loops over them have a constant length and vectorise.
 template <int Block>
 using Values = std::array<float, Block == 1 ? kPlainLanes : Block>;
 
@@ -141,7 +141,8 @@ Values<Block> group_sums(const Tiling& t, const Run& run, const float* values) {
     const std::int64_t first = c - c % t.group;
     const std::int64_t last = std::min(first + t.group, t.view.padded_c);  // padding adds zeros
     const float* value = values + run.scratch + j - (c - first) * t.channel_step;
-    for (std::int64_t i = first; i < last; ++i, value += t.channel_step) sums[static_cast<std::size_t>(j)] += *value;
+    for (std::int64_t i = first; i < last; ++i, value += t.channel_step)
+      sums[static_cast<std::size_t>(j)] += *value;
   }
   return sums;
 }
@@ -168,7 +169,8 @@ void square(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t en
   for_runs<Block>(t, n, begin, end, [=](const Run& run) {
     const Values<Block> x = load<Block>(src, run);
 #pragma omp simd
-    for (std::size_t j = 0; j < x.size(); ++j) squares[run.scratch + static_cast<std::int64_t>(j)] = x[j] * x[j];
+    for (std::size_t j = 0; j < x.size(); ++j)
+      squares[run.scratch + static_cast<std::int64_t>(j)] = x[j] * x[j];
   });
 }
 
@@ -205,7 +207,8 @@ void forward(const CrossMapNorm& p, const Tiling& t, const float* src, float* ds
 /// With the denominators d and f = d^-power:
 /// dx_i = dy_i f_i - 2 power scale/size x_i sum over {c: i in window(c)} of dy_c x_c f_c / d_c
 template <int Block>
-void backward(const CrossMapNorm& p, const Tiling& t, const float* src, const float* diff_dst, float* diff_src) {
+void backward(const CrossMapNorm& p, const Tiling& t, const float* src, const float* diff_dst,
+              float* diff_src) {
   const float factor = p.scale / static_cast<float>(p.size);
   const float slope = -2 * p.power * factor;
   for_tiles(t, 3, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
@@ -251,10 +254,14 @@ ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
 template <class Visitor>
 void visit_block(std::int64_t block, const Visitor& visit) {
   switch (block) {
-    case 16: return visit(std::integral_constant<int, 16>{});
-    case 8: return visit(std::integral_constant<int, 8>{});
-    case 4: return visit(std::integral_constant<int, 4>{});
-    default: return visit(std::integral_constant<int, 1>{});
+    case 16:
+      return visit(std::integral_constant<int, 16>{});
+    case 8:
+      return visit(std::integral_constant<int, 8>{});
+    case 4:
+      return visit(std::integral_constant<int, 4>{});
+    default:
+      return visit(std::integral_constant<int, 1>{});
   }
 }
 
@@ -265,9 +272,8 @@ Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
-        visit_block(tiling.view.block, [&](auto block) {
-          forward<block()>(p, tiling, as_floats(args[0]), as_floats(args[1]));
-        });
+        visit_block(tiling.view.block,
+                    [&](auto block) { forward<block()>(p, tiling, as_floats(args[0]), as_floats(args[1])); });
       });
 }
 

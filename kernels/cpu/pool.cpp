@@ -1,5 +1,7 @@
-// Pooling over plain and blocked activations. An own kernel: it is as fast as oneDNN's and has none of its
-// limits (windows that start inside the image, sums, windows outside the image, NaN).
+// Pooling over plain and blocked activations. One own kernel for all cases, with none of oneDNN's limits:
+// windows that start inside the image, sums, windows outside the image, NaN. On blocked layouts it takes 1
+// to 1.4 times oneDNN's time forward and 1.3 to 1.8 backward, about that of copying the image; plain ones are
+// several times slower.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

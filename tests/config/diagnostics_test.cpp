@@ -1,6 +1,6 @@
 #include "convnet/config/diagnostics.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 #include "convnet/config/text.h"
 

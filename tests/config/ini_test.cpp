@@ -1,6 +1,6 @@
 #include "convnet/config/ini.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <chrono>
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,6 @@
 #include "convnet/config/params.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <stdexcept>
 
 using namespace convnet;

@@ -1,6 +1,6 @@
 #include "convnet/config/schedule.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <cmath>
 #include <stdexcept>
 

@@ -1,11 +1,11 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <functional>
 #include <future>
 
-#include "kernels/cpu/layout.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/error.h"
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_runner.h"
@@ -189,6 +189,28 @@ TEST_CASE("an impossible convolution is refused by name", "[conv]") {
   CHECK_THROWS_AS(cpu::prepare(ConvForward{g, false, false, false}, LayoutHints(3)), DeviceError);
   CHECK_THROWS_WITH(cpu::prepare(ConvBackwardData{g}, LayoutHints(3)),
                     Catch::Contains("conv.backward_data") && Catch::Contains("2x16x8x8"));
+}
+
+TEST_CASE("a slow reference implementation is refused unless the operation is small", "[conv]") {
+  using tag = dnnl::memory::format_tag;
+  const auto with_odd_layouts = [](const ConvGeometry& g) {
+    const auto desc = [](const Dims& dims, tag format) {
+      return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, format);
+    };
+    const auto pd = cpu::forward_pd<dnnl::convolution_forward>(
+        cpu::attributes(), dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct,
+        desc(g.src(), tag::nhwc), desc(g.weights(), tag::oihw), dnnl::memory::desc(),
+        desc(g.dst(), tag::nChw16c), Dims{1, 1}, Dims{1, 1}, Dims{1, 1});
+    REQUIRE(cpu::is_reference(pd));
+    const cpu::DnnlOp op(ConvForward{g, false, false, false}, pd, dnnl::convolution_forward(pd),
+                         {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST});
+    return op.algorithm();
+  };
+  CHECK_NOTHROW(with_odd_layouts(conv(1, 16, 8, 8, 16, 3, 1, 1)));
+  const ConvGeometry large = conv(64, 32, 32, 32, 32, 3, 1, 1);
+  CHECK_THROWS_AS(with_odd_layouts(large), DeviceError);
+  CHECK_THROWS_WITH(with_odd_layouts(large), Catch::Contains("conv.forward src 64x32x32x32") &&
+                                                 Catch::Contains("reference implementation"));
 }
 
 }  // namespace

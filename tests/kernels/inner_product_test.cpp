@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <functional>
 
 #include "tests/kernels/dnn_reference.h"

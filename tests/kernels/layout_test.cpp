@@ -1,6 +1,6 @@
 #include "kernels/cpu/layout.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 #include "kernels/error.h"
 #include "tests/kernels/op_runner.h"

@@ -1,6 +1,6 @@
 #include <zlib.h>
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <cstring>
 #include <filesystem>
 #include <thread>

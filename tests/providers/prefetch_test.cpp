@@ -1,7 +1,7 @@
 #include "providers/prefetch.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <chrono>
 #include <mutex>
 #include <semaphore>

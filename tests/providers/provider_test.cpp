@@ -1,6 +1,6 @@
 #include "providers/provider.h"
 
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 
 #include "kernels/error.h"
 #include "tests/temp_folder.h"

@@ -3,7 +3,7 @@
 #include <sys/resource.h>
 
 #include <bit>
-#include <catch2/catch.hpp>
+#include "tests/catch.h"
 #include <csignal>
 #include <cstring>
 #include <limits>

@@ -1,0 +1,70 @@
+#include "kernels/philox.h"
+#include "tests/kernels/run_op.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+std::vector<float> drop(const Dropout& op, int block, const std::vector<float>& x, std::uint64_t iteration,
+                        int threads = 2, bool in_place = false) {
+  OpRun run(cpu::prepare(op, {activations(op.dims, block)}));
+  if (in_place) run.alias(1, 0);
+  run.set(0, x);
+  run.set_raw(2, std::vector<StepHeader>{{iteration}});
+  run.run(threads);
+  CHECK(run.padding_is_zero(in_place ? 0 : 1));
+  return run.get(in_place ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("dropout masks by the word of each element in every layout", "[dropout]") {
+  for (const Dims& dims :
+       std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 5, 17, 31}, {3, 33, 21, 19}}) {
+    const Dropout op{dims, 0.7F, 2.0F, 0x123456789abcdef, 11};
+    const std::uint64_t iteration = (std::uint64_t{3} << 32) + 4;
+    const auto x = random_values(element_count(dims), 1);
+    const auto per_image = static_cast<std::size_t>(element_count(dims) / dims[0]);
+    std::vector<float> expected;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::uint32_t word =
+          element_random(op.key, iteration, static_cast<std::uint32_t>(11 + i / per_image),
+                         static_cast<std::uint32_t>(i % per_image));
+      expected.push_back(word < static_cast<double>(0.7F) * 0x1p32 ? x[i] * 2.0F : 0.0F);
+    }
+    for (int block : {1, 4, 8, 16})
+      for (int threads : {1, 2, 3}) {
+        INFO(to_string(dims) << " block " << block << " threads " << threads);
+        CHECK(drop(op, block, x, iteration, threads) == expected);
+        CHECK(drop(op, block, x, iteration, threads, true) == expected);
+      }
+  }
+}
+
+TEST_CASE("dropout works on flat vectors", "[dropout]") {
+  const auto x = random_values(2 * 37, 1);
+  CHECK(drop({{2, 37}, 0.5F, 1.0F, 5, 0}, 1, x, 0) == drop({{2, 37, 1, 1}, 0.5F, 1.0F, 5, 0}, 16, x, 0));
+}
+
+TEST_CASE("dropout keeps the fraction asked for", "[dropout]") {
+  const Dims dims{10, 10007};
+  const std::vector<float> ones(10 * 10007, 1.0F);
+  for (float keep : {0.0F, 0.2F, 0.5F, 0.9F, 1.0F}) {
+    double kept = 0;
+    for (float v : drop({dims, keep, 1.0F, 99, 0}, 1, ones, 1)) kept += static_cast<double>(v);
+    const double expected = static_cast<double>(keep) * static_cast<double>(ones.size());
+    if (keep == 0.0F || keep == 1.0F) CHECK(kept == expected);
+    CHECK(std::abs(kept - expected) < 4 * std::sqrt(static_cast<double>(ones.size()) / 4) + 1e-9);
+  }
+}
+
+TEST_CASE("dropout differs between iterations, images and keys", "[dropout]") {
+  const Dims dims{1, 100};
+  const std::vector<float> ones(100, 1.0F);
+  const auto first = drop({dims, 0.5F, 1.0F, 1, 0}, 1, ones, 0);
+  CHECK(drop({dims, 0.5F, 1.0F, 1, 0}, 1, ones, 0) == first);
+  CHECK(drop({dims, 0.5F, 1.0F, 1, 0}, 1, ones, 1) != first);
+  CHECK(drop({dims, 0.5F, 1.0F, 1, 1}, 1, ones, 0) != first);
+  CHECK(drop({dims, 0.5F, 1.0F, 2, 0}, 1, ones, 0) != first);
+}

@@ -1,0 +1,86 @@
+// Slow and obvious double-precision versions of the own kernels, in canonical (N,C,H,W) order.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace convnet::reference {
+
+using Values = std::vector<double>;
+
+inline Values to_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+/// First and last-plus-one map that map c is normalised over.
+inline std::pair<std::int64_t, std::int64_t> norm_window(const CrossMapNorm& p, std::int64_t c) {
+  const std::int64_t first = p.blocked ? c / p.size * p.size : c - p.size / 2;
+  return {std::max<std::int64_t>(first, 0), std::min(first + p.size, p.c)};
+}
+
+inline double norm_denominator(const CrossMapNorm& p, const Values& x, std::int64_t n, std::int64_t c,
+                               std::int64_t s) {
+  const auto [first, last] = norm_window(p, c);
+  double sum = 0;
+  for (std::int64_t i = first; i < last; ++i) {
+    const double v = x[static_cast<std::size_t>((n * p.c + i) * p.h * p.w + s)];
+    sum += v * v;
+  }
+  return static_cast<double>(p.min_div) + static_cast<double>(p.scale) / static_cast<double>(p.size) * sum;
+}
+
+inline Values norm(const CrossMapNorm& p, const Values& x) {
+  Values y;
+  for (std::int64_t n = 0; n < p.n; ++n)
+    for (std::int64_t c = 0; c < p.c; ++c)
+      for (std::int64_t s = 0; s < p.h * p.w; ++s)
+        y.push_back(x[y.size()] * std::pow(norm_denominator(p, x, n, c, s), -static_cast<double>(p.power)));
+  return y;
+}
+
+/// d(sum of dy * norm(x))/dx by central differences.
+inline Values norm_gradient(const CrossMapNorm& p, const Values& x, const Values& dy) {
+  const auto cost = [&](const Values& at) {
+    const Values y = norm(p, at);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+    return sum;
+  };
+  constexpr double kStep = 1e-5;
+  Values gradient, moved = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    moved[i] = x[i] + kStep;
+    const double above = cost(moved);
+    moved[i] = x[i] - kStep;
+    const double below = cost(moved);
+    moved[i] = x[i];
+    gradient.push_back((above - below) / (2 * kStep));
+  }
+  return gradient;
+}
+
+inline double neuron(const Neuron& f, double x) {
+  switch (f.kind) {
+    case NeuronKind::ident:
+      break;
+    case NeuronKind::relu:
+      return std::max(x, 0.0);
+    case NeuronKind::logistic:
+      return 1 / (1 + std::exp(-x));
+    case NeuronKind::tanh:
+      return static_cast<double>(f.a) * std::tanh(static_cast<double>(f.b) * x);
+  }
+  return x;
+}
+
+/// Of one row.
+inline Values softmax(const Values& x) {
+  double sum = 0;
+  for (double v : x) sum += std::exp(v);
+  Values y;
+  for (double v : x) y.push_back(std::exp(v) / sum);
+  return y;
+}
+
+}  // namespace convnet::reference

@@ -1,0 +1,154 @@
+// Runs a prepared operation of the CPU on buffers that are watched for writes outside of them.
+#pragma once
+
+#include <omp.h>
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/layout.h"
+#include "kernels/cpu/prepare.h"
+
+namespace convnet::test {
+
+/// 64-byte aligned memory between two guards.
+class GuardedBuffer {
+ public:
+  explicit GuardedBuffer(std::int64_t bytes)
+      : size_(static_cast<std::size_t>(bytes)),
+        memory_(static_cast<std::byte*>(::operator new (size_ + 2 * kGuard, std::align_val_t{kGuard}))) {
+    std::memset(memory_.get(), kSentinel, size_ + 2 * kGuard);
+  }
+  std::byte* data() const { return memory_.get() + kGuard; }
+  bool intact() const {
+    for (std::size_t i = 0; i < kGuard; ++i)
+      if (memory_.get()[i] != std::byte{kSentinel} || data()[size_ + i] != std::byte{kSentinel}) return false;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+  static constexpr unsigned char kSentinel = 0xA5;
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kGuard}); }
+  };
+  std::size_t size_;
+  std::unique_ptr<std::byte, Free> memory_;
+};
+
+/// How the tensors of a test lie in memory: block 1 is plain.
+inline TensorDesc activations(const Dims& dims, int block) {
+  return block == 1 ? TensorDesc{dims, DataType::f32, nullptr} : cpu::blocked_activations(dims, block);
+}
+
+/// Offset in memory of canonical element (n, c, s).
+inline std::size_t offset_of(const cpu::ActivationView& v, std::int64_t n, std::int64_t c, std::int64_t s) {
+  return static_cast<std::size_t>(((n * (v.padded_c / v.block) + c / v.block) * v.spatial + s) * v.block +
+                                  c % v.block);
+}
+
+/// A prepared operation and its arguments' memory. Values go in and out in canonical (N,C,H,W) order.
+class OpRun {
+ public:
+  /// `unsized` are the bytes of arguments that the operation does not size (step block, costs).
+  explicit OpRun(cpu::Prepared op, std::int64_t unsized = 64) : op_(std::move(op)) {
+    for (const TensorDesc& arg : op_->args()) buffers_.emplace_back(arg.bytes() > 0 ? arg.bytes() : unsized);
+  }
+
+  template <class T>
+  void set_raw(std::size_t arg, const std::vector<T>& values) {
+    std::memcpy(buffers_.at(arg).data(), values.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  std::vector<T> raw(std::size_t arg, std::size_t count) const {
+    std::vector<T> values(count);
+    std::memcpy(values.data(), buffers_.at(arg).data(), count * sizeof(T));
+    return values;
+  }
+
+  /// Canonical values; the padding becomes zero, as layouts promise.
+  void set(std::size_t arg, const std::vector<float>& values) {
+    const cpu::ActivationView v = view(arg);
+    std::vector<float> stored(static_cast<std::size_t>(v.size()));
+    std::size_t i = 0;
+    for_each(v, v.c, [&](std::size_t at) { stored[at] = values.at(i++); });
+    set_raw(arg, stored);
+  }
+  std::vector<float> get(std::size_t arg) const {
+    const cpu::ActivationView v = view(arg);
+    const auto stored = raw<float>(arg, static_cast<std::size_t>(v.size()));
+    std::vector<float> values;
+    for_each(v, v.c, [&](std::size_t at) { values.push_back(stored[at]); });
+    return values;
+  }
+  bool padding_is_zero(std::size_t arg) const {
+    const cpu::ActivationView v = view(arg);
+    const auto stored = raw<float>(arg, static_cast<std::size_t>(v.size()));
+    for (std::int64_t n = 0; n < v.n; ++n)
+      for (std::int64_t c = v.c; c < v.padded_c; ++c)
+        for (std::int64_t s = 0; s < v.spatial; ++s)
+          if (stored[offset_of(v, n, c, s)] != 0) return false;
+    return true;
+  }
+
+  /// Makes argument `arg` the same memory as argument `of`.
+  void alias(std::size_t arg, std::size_t of) { aliases_.emplace_back(arg, of); }
+
+  /// Runs with that many threads and checks that nothing wrote outside of the arguments.
+  void run(int threads = 2) const {
+    std::vector<std::byte*> pointers;
+    for (const GuardedBuffer& buffer : buffers_) pointers.push_back(buffer.data());
+    for (const auto& [arg, of] : aliases_) pointers[arg] = pointers[of];
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    op_->run(pointers, nullptr);
+    omp_set_num_threads(before);
+    for (const GuardedBuffer& buffer : buffers_) CHECK(buffer.intact());
+  }
+
+ private:
+  cpu::ActivationView view(std::size_t arg) const {
+    return cpu::activation_view(op_->args().at(arg)).value();
+  }
+
+  template <class Body>
+  static void for_each(const cpu::ActivationView& v, std::int64_t channels, const Body& body) {
+    for (std::int64_t n = 0; n < v.n; ++n)
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t s = 0; s < v.spatial; ++s) body(offset_of(v, n, c, s));
+  }
+
+  cpu::Prepared op_;
+  std::vector<GuardedBuffer> buffers_;
+  std::vector<std::pair<std::size_t, std::size_t>> aliases_;
+};
+
+/// Uniform in [low, high).
+inline std::vector<float> random_values(std::int64_t count, unsigned seed, float low = -1, float high = 1) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(low, high);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& v : values) v = uniform(engine);
+  return values;
+}
+
+/// The largest difference, relative to the larger of 1 and the expected value; infinite for unequal sizes or
+/// NaN.
+template <class Expected>
+double worst_difference(const std::vector<float>& actual, const std::vector<Expected>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double worst = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double want = static_cast<double>(expected[i]);
+    const double difference = std::abs(static_cast<double>(actual[i]) - want) / std::max(1.0, std::abs(want));
+    worst = difference <= worst ? worst : std::isnan(difference) ? INFINITY : difference;
+  }
+  return worst;
+}
+
+}  // namespace convnet::test
