@@ -1,4 +1,5 @@
-// convnet: trains convolutional networks described by two .cfg files. Parses the command, maps errors to exit codes.
+// convnet: trains convolutional networks described by two .cfg files. Parses the command, maps errors to exit
+// codes.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -15,7 +16,8 @@ namespace {
 
 constexpr const char* kUsage =
     "convnet trains convolutional networks described by two .cfg files.\n\n"
-    "  convnet --layer-def F --layer-params F --data-provider P --data-path D --train-range A-B --test-range C-D\n"
+    "  convnet --layer-def F --layer-params F --data-provider P --data-path D --train-range A-B --test-range "
+    "C-D\n"
     "          --save-path D [options]           train; --load-file CHECKPOINT alone resumes\n"
     "  convnet plan --layer-def F --layer-params F --data-provider P [options]\n"
     "                                            shapes, memory and work of a net, without running it\n"
@@ -23,7 +25,8 @@ constexpr const char* kUsage =
     "                                            speed of a training step, by layer\n"
     "  convnet layers [TYPE]                     the layer types and their keys\n"
     "  convnet --version\n\n"
-    "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is wrong,\n"
+    "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is "
+    "wrong,\n"
     "3 the machine cannot do it.\n";
 
 int dispatch(std::vector<std::string> args) {

@@ -14,8 +14,8 @@
 
 namespace convnet {
 
-/// An operation ready to run: layouts, algorithm and workspace are decided. Immutable; may be run from several
-/// threads at once as long as each call has its own workspace.
+/// An operation ready to run: layouts, algorithm and workspace are decided. Immutable; may be run from
+/// several threads at once as long as each call has its own workspace.
 class PreparedOp {
  public:
   PreparedOp() = default;
@@ -29,8 +29,8 @@ class PreparedOp {
   /// What the library chose, like "jit:avx512_core"; "own" for our kernels.
   const std::string& algorithm() const { return algorithm_; }
 
-  /// Computes. `pointers` are the arguments' memory, 64-byte aligned, in the layouts of args(); `workspace` has
-  /// workspace_bytes(). Blocks until done on CPU devices.
+  /// Computes. `pointers` are the arguments' memory, 64-byte aligned, in the layouts of args(); `workspace`
+  /// has workspace_bytes(). Blocks until done on CPU devices.
   virtual void run(std::span<std::byte* const> pointers, std::byte* workspace) const = 0;
 
  protected:
@@ -62,9 +62,9 @@ class Backend {
 
   virtual std::string name() const = 0;  ///< "cpu", "cuda"
 
-  /// Prepares `op`. `hints` has an entry per argument: how its memory lies now, where that is decided. The result
-  /// may want another layout for an argument (the planner then adds a reorder). Throws DeviceError, naming the
-  /// operation and its shapes, where it would only run on a slow fallback.
+  /// Prepares `op`. `hints` has an entry per argument: how its memory lies now, where that is decided. The
+  /// result may want another layout for an argument (the planner then adds a reorder). Throws DeviceError,
+  /// naming the operation and its shapes, where it would only run on a slow fallback.
   virtual std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const = 0;
 
   /// Zeroed memory on physical device `device`, 64-byte aligned. Throws DeviceError when there is not enough.

@@ -15,9 +15,9 @@ namespace convnet {
 /// Geometry of a 2-d convolution over (N,C,H,W). The output side is given, not derived: with ceil-mode
 /// borders the last window hangs over the far edge onto zeros.
 struct ConvGeometry {
-  std::int64_t n = 0, c = 0, h = 0, w = 0;  ///< input (N,C,H,W)
-  std::int64_t k = 0, oh = 0, ow = 0;       ///< output (N,K,OH,OW); k counts all groups
-  std::int64_t filter = 0;                  ///< filter side in pixels
+  std::int64_t n = 0, c = 0, h = 0, w = 0;       ///< input (N,C,H,W)
+  std::int64_t k = 0, oh = 0, ow = 0;            ///< output (N,K,OH,OW); k counts all groups
+  std::int64_t filter = 0;                       ///< filter side in pixels
   std::int64_t stride = 1, pad = 0, groups = 1;  ///< pad: zeros before the first row and column
 
   Dims src() const { return {n, c, h, w}; }
@@ -49,7 +49,9 @@ struct InnerProductGeometry {
   Dims src() const { return {n, in}; }
   Dims dst() const { return {n, out}; }
   Dims weights() const { return {out, in}; }
-  double flops() const { return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out); }
+  double flops() const {
+    return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(out);
+  }
 };
 /// dst = [dst +] src weights^T [+ bias], then `activation`. Args: src weights [bias] dst
 struct InnerProductForward {
@@ -161,7 +163,8 @@ struct LogregBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
 };
-/// diff_src = coeff * (p - onehot(label)): softmax and cost differentiated together. Args: labels probs diff_src
+/// diff_src = coeff * (p - onehot(label)): softmax and cost differentiated together. Args: labels probs
+/// diff_src
 struct SoftmaxLogregBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
@@ -193,19 +196,21 @@ struct FillZero {
 
 /// One momentum step (REFERENCE: inc = mom*inc - eps*wc*w + eps*grad; w += inc), with the gradient
 /// stored as d(cost)/dw, summed over images, so grad = -gradient/images.
-/// (eps, mom, wc) are read from the step block; nothing happens if costs[0] says a cost was not finite.
-/// Works on the flat bytes: padding holds zeros and keeps them. Args: weights increment gradient step costs
+/// (eps, mom, wc) are read from the step block; nothing happens if costs[0] says a cost was not finite. Sets
+/// costs[0] = 1 where a weight becomes NaN or infinite: a relu above may hide that from the costs. Works on
+/// the flat bytes: padding holds zeros and keeps them. Args: weights increment gradient step costs
 struct Update {
   TensorDesc what;
   std::int64_t images = 1;
   std::int64_t rate_index = 0;  ///< entry of the step block's rate table
 };
 
-using OpDesc = std::variant<ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward,
-                            InnerProductBackwardData, InnerProductBackwardWeights, PoolForward, PoolBackward,
-                            CrossMapNormForward, CrossMapNormBackward, NeuronForward, NeuronBackward, Dropout,
-                            Scale, SoftmaxForward, SoftmaxBackward, LogregForward, LogregBackward,
-                            SoftmaxLogregBackward, LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update>;
+using OpDesc =
+    std::variant<ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward,
+                 InnerProductBackwardData, InnerProductBackwardWeights, PoolForward, PoolBackward,
+                 CrossMapNormForward, CrossMapNormBackward, NeuronForward, NeuronBackward, Dropout, Scale,
+                 SoftmaxForward, SoftmaxBackward, LogregForward, LogregBackward, SoftmaxLogregBackward,
+                 LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update>;
 
 /// The scalars that change from step to step, in one device buffer that the host writes before a step.
 /// Memory: StepHeader, then `rates` entries.

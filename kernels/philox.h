@@ -46,8 +46,8 @@ constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose)
 }
 
 /// The random word of element `element` of image `image` in minibatch `iteration`.
-CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration, std::uint32_t image,
-                                               std::uint32_t element) {
+CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration,
+                                               std::uint32_t image, std::uint32_t element) {
   const Philox4x32 r = philox(key, element / 4, image, static_cast<std::uint32_t>(iteration),
                               static_cast<std::uint32_t>(iteration >> 32));
   return r.value[element % 4];

@@ -68,8 +68,8 @@ std::optional<ConvGeometry> check_geometry(const LayerSource& source, const Conv
   g.groups = p.groups[i];
   g.k = static_cast<std::int64_t>(p.filters) * g.groups;
   if (g.c % g.groups != 0) {
-    source.error("groups", "groups=" + std::to_string(g.groups) + " does not divide the " + std::to_string(g.c) +
-                               " channels of input '" + source.inputs[i].name + "'");
+    source.error("groups", "groups=" + std::to_string(g.groups) + " does not divide the " +
+                               std::to_string(g.c) + " channels of input '" + source.inputs[i].name + "'");
     return std::nullopt;
   }
   if (g.pad >= g.filter) {
@@ -92,8 +92,9 @@ std::optional<ConvGeometry> check_geometry(const LayerSource& source, const Conv
       // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image.
       if (g.stride * (p.modules - 1) + g.filter - g.pad < side) {
         source.error("modulesX", "modulesX=" + std::to_string(p.modules) + " windows of " +
-                                     std::to_string(g.filter) + " pixels do not cover the " + std::to_string(side) +
-                                     " pixels of input '" + source.inputs[i].name + "'; it takes at least " +
+                                     std::to_string(g.filter) + " pixels do not cover the " +
+                                     std::to_string(side) + " pixels of input '" + source.inputs[i].name +
+                                     "'; it takes at least " +
                                      std::to_string(conv_side(side, g.filter, g.pad, g.stride)));
         return std::nullopt;
       }
@@ -117,8 +118,9 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     const std::optional<ConvGeometry> g = check_geometry(source, p, i);
     if (!g) return nullptr;
     if (i > 0 && g->dst() != layer->geometry[0].dst()) {
-      source.error("inputs", "input '" + source.inputs[i].name + "' gives an output of " + to_string(Dims{g->k, g->oh, g->ow}) +
-                                 ", but '" + source.inputs[0].name + "' gives " + layer->output.str());
+      source.error("inputs", "input '" + source.inputs[i].name + "' gives an output of " +
+                                 to_string(Dims{g->k, g->oh, g->ow}) + ", but '" + source.inputs[0].name +
+                                 "' gives " + layer->output.str());
       return nullptr;
     }
     layer->geometry.push_back(*g);
@@ -136,28 +138,48 @@ LayerType conv_type() {
   LayerType type;
   type.name = "conv";
   type.role = LayerRole::weights;
-  type.doc = "Convolution: every filter is applied at every position of the image. Several inputs are summed.";
+  type.doc =
+      "Convolution: every filter is applied at every position of the image. Several inputs are summed.";
   type.formula =
-      "output: filters*groups maps of side 1 + ceil((2*padding + side - filterSize)/stride); the last window may hang "
+      "output: filters*groups maps of side 1 + ceil((2*padding + side - filterSize)/stride); the last window "
+      "may hang "
       "over the edge onto zeros";
   type.example =
-      "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=32\nfilterSize=5\npadding=2\nstride=1\ninitW=0.0001\n"
+      "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=32\nfilterSize=5\npadding=2\nstride=1\ninitW=0."
+      "0001\n"
       "neuron=relu\n\n; parameter file\n[conv1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=0.004";
   type.max_inputs = 64;
   type.params = {
-      param_per_input("channels", &ConvParams::channels, {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
-      param("filters", &ConvParams::filters, {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "output maps of each group"}),
+      param_per_input("channels", &ConvParams::channels,
+                      {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+      param("filters", &ConvParams::filters,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "output maps of each group"}),
       param_per_input("filterSize", &ConvParams::filter_size,
                       {.min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square filters"}),
       param_per_input("padding", &ConvParams::padding,
-                      {.fallback = "0", .min = 0, .max = 4096, .unit = "pixels", .doc = "border of zeros around the image",
+                      {.fallback = "0",
+                       .min = 0,
+                       .max = 4096,
+                       .unit = "pixels",
+                       .doc = "border of zeros around the image",
                        .aliases = {"pad"}}),
       param_per_input("stride", &ConvParams::stride,
-                      {.fallback = "1", .min = 1, .max = 4096, .unit = "pixels", .doc = "step between neighbouring windows"}),
+                      {.fallback = "1",
+                       .min = 1,
+                       .max = 4096,
+                       .unit = "pixels",
+                       .doc = "step between neighbouring windows"}),
       param_per_input("groups", &ConvParams::groups,
-                      {.fallback = "1", .min = 1, .max = 1 << 20, .doc = "divides input and output maps into separate convolutions"}),
+                      {.fallback = "1",
+                       .min = 1,
+                       .max = 1 << 20,
+                       .doc = "divides input and output maps into separate convolutions"}),
       param("modulesX", &ConvParams::modules,
-            {.fallback = "0", .min = 0, .max = 1 << 20, .unit = "windows", .doc = "side of the output; 0 covers the image"}),
+            {.fallback = "0",
+             .min = 0,
+             .max = 1 << 20,
+             .unit = "windows",
+             .doc = "side of the output; 0 covers the image"}),
       param_hint("sumWidth", {.doc = "performance hint of the original", .aliases = {"partialSum"}}),
   };
   for (ParamSpec& spec : weight_param_specs<ConvParams>()) type.params.push_back(std::move(spec));

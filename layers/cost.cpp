@@ -39,8 +39,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     return nullptr;
   }
   if (probs.type != "softmax") {
-    source.error("inputs", "the second input must be a softmax layer; '" + probs.name + "' is of type '" + probs.type +
-                               "'");
+    source.error("inputs", "the second input must be a softmax layer; '" + probs.name + "' is of type '" +
+                               probs.type + "'");
     return nullptr;
   }
   if (labels.classes > probs.shape.size()) {
@@ -69,17 +69,23 @@ LayerType logreg_type() {
   LayerType type;
   type.name = "cost.logreg";
   type.role = LayerRole::cost;
-  type.doc = "Multinomial logistic cost of labels and softmax probabilities. Prints -log p, top-1 and top-k error.";
-  type.formula = "-sum log p(label), log p floored at -50; ties among the top probabilities count fractionally";
+  type.doc =
+      "Multinomial logistic cost of labels and softmax probabilities. Prints -log p, top-1 and top-k error.";
+  type.formula =
+      "-sum log p(label), log p floored at -50; ties among the top probabilities count fractionally";
   type.example =
       "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n\n; parameter file\n[logprob]\ncoeff=1\ntopk=5";
   type.min_inputs = type.max_inputs = 2;
-  type.params = {param("coeff", &LogregParams::coeff,
-                       {.doc = "weight of this cost in the gradient; 0 only reports it", .file = CfgFile::parameters}),
-                 param("topk", &LogregParams::topk,
-                       {.fallback = "1", .min = 1, .max = 1 << 20, .unit = "classes",
-                        .doc = "the third value counts labels outside the k most probable classes",
-                        .file = CfgFile::parameters})};
+  type.params = {
+      param("coeff", &LogregParams::coeff,
+            {.doc = "weight of this cost in the gradient; 0 only reports it", .file = CfgFile::parameters}),
+      param("topk", &LogregParams::topk,
+            {.fallback = "1",
+             .min = 1,
+             .max = 1 << 20,
+             .unit = "classes",
+             .doc = "the third value counts labels outside the k most probable classes",
+             .file = CfgFile::parameters})};
   type.create = create;
   return type;
 }

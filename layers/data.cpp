@@ -33,7 +33,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   if (!parse_params(type, source, p)) return nullptr;
   const auto index = static_cast<std::size_t>(p.data_idx);
   if (index >= source.matrices.size()) {
-    source.error("dataIdx", "dataIdx=" + std::to_string(p.data_idx) + ", but the data provider has matrices 0-" +
+    source.error("dataIdx", "dataIdx=" + std::to_string(p.data_idx) +
+                                ", but the data provider has matrices 0-" +
                                 std::to_string(source.matrices.size() - 1) + " (0 images, 1 labels)");
     return nullptr;
   }

@@ -78,7 +78,10 @@ std::vector<ParamSpec> params() {
   return {param("enable", &DropoutParams::enable,
                 {.fallback = "1", .doc = "0 switches the mask off", .file = CfgFile::parameters}),
           param("keep", &DropoutParams::keep,
-                {.fallback = "0.5", .min = 1e-6, .max = 1, .doc = "probability of keeping a value",
+                {.fallback = "0.5",
+                 .min = 1e-6,
+                 .max = 1,
+                 .doc = "probability of keeping a value",
                  .file = CfgFile::parameters})};
 }
 

@@ -70,10 +70,12 @@ LayerType fc_type() {
   type.doc = "Fully-connected layer: every output is a weighted sum of all inputs, plus a bias.";
   type.formula = "y = sum over inputs of W x + b";
   type.example =
-      "[fc10]\ntype=fc\ninputs=pool3\noutputs=10\ninitW=0.1\n\n; parameter file\n[fc10]\nepsW=0.001\nepsB=0.002\n"
+      "[fc10]\ntype=fc\ninputs=pool3\noutputs=10\ninitW=0.1\n\n; parameter "
+      "file\n[fc10]\nepsW=0.001\nepsB=0.002\n"
       "momW=0.9\nmomB=0.9\nwc=1";
   type.max_inputs = 64;
-  type.params = {param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"})};
+  type.params = {
+      param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
   type.create = create;
   return type;

@@ -29,8 +29,8 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
   const LayerInput& in = source.inputs[input];
   if (in.shape.image) {
     if (in.shape.c == channels) return in.shape;
-    source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name + "' is " +
-                          in.shape.str() + " and has " + std::to_string(in.shape.c) + " channels");
+    source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name +
+                          "' is " + in.shape.str() + " and has " + std::to_string(in.shape.c) + " channels");
     return std::nullopt;
   }
   if (in.shape.c % channels == 0) {
@@ -60,8 +60,9 @@ const std::vector<ParamSpec>& common_params() {
       described("neuron", "name", "an element-wise function applied to the output", CfgFile::definition),
       described("dropout", "number", "probability of dropping an output in training, before the neuron",
                 CfgFile::both),
-      described("gpu", "integers", "indices into --gpu: one replica of the layer on each; default: those of its "
-                                   "first input that is not a data layer, else 0",
+      described("gpu", "integers",
+                "indices into --gpu: one replica of the layer on each; default: those of its "
+                "first input that is not a data layer, else 0",
                 CfgFile::definition)};
   return params;
 }

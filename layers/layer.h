@@ -1,5 +1,5 @@
-// What a layer type is: declared parameters, pure facts (shapes, weights), and its mathematics as a sequence of
-// backend operations. Nothing here knows of devices, replicas or memory: the plan builder does.
+// What a layer type is: declared parameters, pure facts (shapes, weights), and its mathematics as a sequence
+// of backend operations. Nothing here knows of devices, replicas or memory: the plan builder does.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct LearningParams {
 
 /// A weight matrix or bias vector a layer owns.
 struct WeightSpec {
-  std::string name;  ///< within the layer: "weights.<input>" or "biases"
-  Dims dims;         ///< canonical: conv (O,I/groups,H,W), fc (out,in), biases (O)
+  std::string name;                       ///< within the layer: "weights.<input>" or "biases"
+  Dims dims;                              ///< canonical: conv (O,I/groups,H,W), fc (out,in), biases (O)
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
 };
@@ -45,8 +45,8 @@ struct Value {
   bool exists() const { return id >= 0; }
 };
 
-/// Where a layer writes down its operations: one replica, one microbatch. Implemented by the plan builder, which
-/// chooses buffers and layouts, adds reorders, and sums gradients that arrive from several users.
+/// Where a layer writes down its operations: one replica, one microbatch. Implemented by the plan builder,
+/// which chooses buffers and layouts, adds reorders, and sums gradients that arrive from several users.
 class Lowering {
  public:
   Lowering() = default;
@@ -57,7 +57,8 @@ class Lowering {
   virtual std::int64_t images() const = 0;       ///< N of this microbatch
   virtual std::int64_t first_image() const = 0;  ///< its first image's index in the minibatch
   virtual bool training() const = 0;
-  /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's matter.
+  /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's
+  /// matter.
   virtual bool fused() const = 0;
   virtual std::uint64_t random_key() const = 0;  ///< of the seed and the layer's name
 
@@ -104,11 +105,11 @@ class Layer {
   std::vector<WeightSpec> weights;
 
   // Facts the planner uses to share memory.
-  bool in_place = false;                  ///< output may be written over input 0
-  bool backward_reads_input = false;      ///< of any input
+  bool in_place = false;              ///< output may be written over input 0
+  bool backward_reads_input = false;  ///< of any input
   bool backward_reads_output = false;
-  bool backward_in_place = false;         ///< input_gradient(0) may be written over output_gradient
-  bool relu = false;                      ///< computes max(0,x): the layer below may do it itself
+  bool backward_in_place = false;  ///< input_gradient(0) may be written over output_gradient
+  bool relu = false;               ///< computes max(0,x): the layer below may do it itself
 
   /// Data layers: the provider's matrix index; -1 for the others.
   int data_matrix = -1;
@@ -127,8 +128,8 @@ struct SourceMatrix {
 struct LayerInput {
   std::string name;
   FeatureShape shape;
-  std::string type;         ///< of the layer
-  std::int64_t classes = 0; ///< if it is a data layer of labels
+  std::string type;          ///< of the layer
+  std::int64_t classes = 0;  ///< if it is a data layer of labels
 };
 
 /// Everything a layer is made from, and where its mistakes are reported.
@@ -152,9 +153,9 @@ enum class LayerRole { data, weights, neuron, cost, other };
 struct LayerType {
   std::string name;
   LayerRole role = LayerRole::other;
-  std::string doc;       ///< one or two sentences
-  std::string formula;   ///< shape and value formulas
-  std::string example;   ///< a section of a definition file, and one of a parameter file if needed
+  std::string doc;      ///< one or two sentences
+  std::string formula;  ///< shape and value formulas
+  std::string example;  ///< a section of a definition file, and one of a parameter file if needed
   std::vector<ParamSpec> params;
   int min_inputs = 1, max_inputs = 1;
   /// Checks, infers the shape. Returns null after reporting errors.
@@ -168,7 +169,8 @@ const LayerType* find_layer_type(std::string_view name);
 /// Keys every layer may have beside its own: type, inputs, neuron, gpu, dropout.
 const std::vector<ParamSpec>& common_params();
 
-/// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known ones.
+/// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known
+/// ones.
 Neuron parse_neuron(const std::string& text);
 std::string to_string(const Neuron& f);
 /// A neuron layer after `input`, for `neuron=`.
@@ -184,10 +186,10 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
 /// Parses the layer's two sections into `params` by the type's table; false if there were errors.
 template <class Params>
 bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {
-  const std::size_t before = source.diagnostics->errors().size();
-  assign_params(type.params, common_params(), source.name, *source.definition, source.parameters, source.inputs.size(),
-                source.strict, &params, *source.diagnostics);
-  return source.diagnostics->errors().size() == before;
+  const std::size_t before = source.diagnostics->error_count();
+  assign_params(type.params, common_params(), source.name, *source.definition, source.parameters,
+                source.inputs.size(), source.strict, &params, *source.diagnostics);
+  return source.diagnostics->error_count() == before;
 }
 
 // One function per family, for the registry.

@@ -76,7 +76,8 @@ Neuron parse_neuron(const std::string& text) {
     }
     if (text.back() != ']') throw std::invalid_argument(usage);
     const std::vector<std::string> items = split_list(text.substr(bracket + 1, text.size() - bracket - 2));
-    if (static_cast<int>(items.size()) != k.parameters) throw std::invalid_argument(usage);
+    if (k.parameters == 0 || static_cast<int>(items.size()) != k.parameters)
+      throw std::invalid_argument(usage);
     ParamSpec any;
     double a = 0;
     double b = 0;
@@ -90,7 +91,8 @@ Neuron parse_neuron(const std::string& text) {
   }
   const std::string close = nearest(name, names);
   throw std::invalid_argument("unknown neuron '" + name + "'; " +
-                              (close.empty() ? "" : "did you mean '" + close + "'? ") + "known: " + known_neurons());
+                              (close.empty() ? "" : "did you mean '" + close + "'? ") +
+                              "known: " + known_neurons());
 }
 
 std::string to_string(const Neuron& f) {

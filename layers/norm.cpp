@@ -38,7 +38,14 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     return nullptr;
   }
   auto layer = std::make_shared<CmrnormLayer>();
-  layer->norm = {0, in->c, in->h, in->w, p.size, p.blocked, static_cast<float>(p.scale), static_cast<float>(p.power),
+  layer->norm = {0,
+                 in->c,
+                 in->h,
+                 in->w,
+                 p.size,
+                 p.blocked,
+                 static_cast<float>(p.scale),
+                 static_cast<float>(p.power),
                  static_cast<float>(p.min_div)};
   layer->output = *in;
   layer->backward_reads_input = true;
@@ -50,18 +57,25 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
 LayerType cmrnorm_type() {
   LayerType type;
   type.name = "cmrnorm";
-  type.doc = "Local response normalisation across maps: each value is divided by a power of the squares around it.";
+  type.doc =
+      "Local response normalisation across maps: each value is divided by a power of the squares around it.";
   type.formula =
-      "y_c = x_c * (minDiv + scale/size * sum x_i^2)^-pow over maps i from c - floor(size/2), size of them, clipped";
+      "y_c = x_c * (minDiv + scale/size * sum x_i^2)^-pow over maps i from c - floor(size/2), size of them, "
+      "clipped";
   type.example =
-      "[rnorm1]\ntype=cmrnorm\ninputs=conv1\nchannels=64\nsize=5\n\n; parameter file\n[rnorm1]\nscale=0.0001\npow=0.75";
+      "[rnorm1]\ntype=cmrnorm\ninputs=conv1\nchannels=64\nsize=5\n\n; parameter "
+      "file\n[rnorm1]\nscale=0.0001\npow=0.75";
   type.params = {
-      param("channels", &CmrnormParams::channels, {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
-      param("size", &CmrnormParams::size, {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps in a window; may be even"}),
+      param("channels", &CmrnormParams::channels,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+      param("size", &CmrnormParams::size,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps in a window; may be even"}),
       param("blocked", &CmrnormParams::blocked,
             {.fallback = "0", .doc = "1: windows are the aligned groups of size maps"}),
-      param("scale", &CmrnormParams::scale, {.min = 0, .doc = "weight of the squares", .file = CfgFile::parameters}),
-      param("pow", &CmrnormParams::power, {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
+      param("scale", &CmrnormParams::scale,
+            {.min = 0, .doc = "weight of the squares", .file = CfgFile::parameters}),
+      param("pow", &CmrnormParams::power,
+            {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
       param("minDiv", &CmrnormParams::min_div,
             {.fallback = "1", .min = 1e-9, .doc = "constant part of the denominator", .file = CfgFile::both}),
   };

@@ -36,7 +36,9 @@ class PoolLayer : public Layer {
     g.n = l.images();
     return g;
   }
-  static Value workspace(Lowering& l, const PoolGeometry& g) { return l.kept("argmax", g.dst(), DataType::u8); }
+  static Value workspace(Lowering& l, const PoolGeometry& g) {
+    return l.kept("argmax", g.dst(), DataType::u8);
+  }
 };
 
 /// ceil((img - start - size) / stride) + 1
@@ -74,8 +76,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   g.start = p.start;
   g.sum = p.sum;
   if (g.size > g.h || g.size > g.w) {
-    source.error("sizeX", "sizeX=" + std::to_string(g.size) + " is larger than the input '" + source.inputs[0].name +
-                              "' (" + in->str() + ")");
+    source.error("sizeX", "sizeX=" + std::to_string(g.size) + " is larger than the input '" +
+                              source.inputs[0].name + "' (" + in->str() + ")");
     return nullptr;
   }
   g.oh = p.outputs > 0 ? p.outputs : pooled_side(g.h, g.start, g.size, g.stride);
@@ -83,9 +85,9 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   for (const auto& [side, outputs] : {std::pair{g.h, g.oh}, std::pair{g.w, g.ow}}) {
     if (g.start + g.size <= 0 || g.start + g.stride * (outputs - 1) >= side) {
       source.error(p.outputs > 0 ? "outputsX" : "start",
-                   "a window lies wholly outside the " + std::to_string(side) + "-pixel image (start=" +
-                       std::to_string(g.start) + ", stride=" + std::to_string(g.stride) + ", " +
-                       std::to_string(outputs) + " outputs)");
+                   "a window lies wholly outside the " + std::to_string(side) +
+                       "-pixel image (start=" + std::to_string(g.start) +
+                       ", stride=" + std::to_string(g.stride) + ", " + std::to_string(outputs) + " outputs)");
       return nullptr;
     }
   }
@@ -101,21 +103,38 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
 LayerType pool_type() {
   LayerType type;
   type.name = "pool";
-  type.doc = "Pooling: the maximum or the average of each window of each map. Windows are clipped at the border.";
+  type.doc =
+      "Pooling: the maximum or the average of each window of each map. Windows are clipped at the border.";
   type.formula = "output: maps of side ceil((side - start - sizeX)/stride) + 1";
   type.example = "[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=32\nsizeX=3\nstride=2\nneuron=relu";
   type.params = {
       param_choice("pool", &PoolParams::kind, {{"max", PoolKind::max}, {"avg", PoolKind::average}},
                    {.doc = "what is taken of a window"}),
-      param("channels", &PoolParams::channels, {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+      param("channels", &PoolParams::channels,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
       param("sizeX", &PoolParams::size,
-            {.min = 0, .max = 4096, .unit = "pixels", .doc = "side of the square windows; 0 pools the whole map"}),
+            {.min = 0,
+             .max = 4096,
+             .unit = "pixels",
+             .doc = "side of the square windows; 0 pools the whole map"}),
       param("stride", &PoolParams::stride,
-            {.fallback = "1", .min = 1, .max = 4096, .unit = "pixels", .doc = "step between neighbouring windows"}),
+            {.fallback = "1",
+             .min = 1,
+             .max = 4096,
+             .unit = "pixels",
+             .doc = "step between neighbouring windows"}),
       param("start", &PoolParams::start,
-            {.fallback = "0", .min = -4096, .max = 4096, .unit = "pixels", .doc = "where the first window begins; may be negative"}),
+            {.fallback = "0",
+             .min = -4096,
+             .max = 4096,
+             .unit = "pixels",
+             .doc = "where the first window begins; may be negative"}),
       param("outputsX", &PoolParams::outputs,
-            {.fallback = "0", .min = 0, .max = 4096, .unit = "windows", .doc = "side of the output; 0 covers the image"}),
+            {.fallback = "0",
+             .min = 0,
+             .max = 4096,
+             .unit = "windows",
+             .doc = "side of the output; 0 covers the image"}),
       param("sum", &PoolParams::sum, {.fallback = "0", .doc = "pool=avg only: sum instead of average"}),
   };
   type.create = create;

@@ -3,8 +3,8 @@
 namespace convnet {
 
 const std::vector<LayerType>& layer_types() {
-  static const std::vector<LayerType> types = {data_type(),    conv_type(),    fc_type(),       pool_type(),
-                                               cmrnorm_type(), neuron_type(),  dropout_type(),  dropout2_type(),
+  static const std::vector<LayerType> types = {data_type(),    conv_type(),   fc_type(),      pool_type(),
+                                               cmrnorm_type(), neuron_type(), dropout_type(), dropout2_type(),
                                                softmax_type(), logreg_type()};
   return types;
 }

@@ -2,8 +2,12 @@
 
 namespace convnet {
 
-void add_weights(Layer& layer, const WeightParams& params, const std::string& input, std::size_t i, Dims dims) {
-  layer.weights.push_back({"weights." + input, std::move(dims), params.init_w[i], 0,
+void add_weights(Layer& layer, const WeightParams& params, const std::string& input, std::size_t i,
+                 Dims dims) {
+  layer.weights.push_back({"weights." + input,
+                           std::move(dims),
+                           params.init_w[i],
+                           0,
                            {params.eps_w[i], params.mom_w[i], params.wc[i]}});
 }
 

@@ -27,11 +27,13 @@ std::vector<ParamSpec> weight_param_specs() {
     return static_cast<std::remove_cvref_t<decltype(std::declval<Params>().*member)> Params::*>(member);
   };
   return {
-      param_per_input("initW", field(&WeightParams::init_w),
-                      {.fallback = "0.01", .min = 0, .doc = "standard deviation of the initial weights, N(0, initW^2)"}),
+      param_per_input(
+          "initW", field(&WeightParams::init_w),
+          {.fallback = "0.01", .min = 0, .doc = "standard deviation of the initial weights, N(0, initW^2)"}),
       param("initB", field(&WeightParams::init_b), {.fallback = "0", .doc = "initial value of the biases"}),
-      param_per_input("epsW", field(&WeightParams::eps_w),
-                      {.min = 0, .doc = "learning rate of the weights; 0 freezes them", .file = CfgFile::parameters}),
+      param_per_input(
+          "epsW", field(&WeightParams::eps_w),
+          {.min = 0, .doc = "learning rate of the weights; 0 freezes them", .file = CfgFile::parameters}),
       param("epsB", field(&WeightParams::eps_b),
             {.min = 0, .doc = "learning rate of the biases; 0 freezes them", .file = CfgFile::parameters}),
       param_per_input("momW", field(&WeightParams::mom_w),
@@ -44,7 +46,8 @@ std::vector<ParamSpec> weight_param_specs() {
 }
 
 /// Adds "weights.<input>" of input i, and "biases" (always last) of `outputs` values.
-void add_weights(Layer& layer, const WeightParams& params, const std::string& input, std::size_t i, Dims dims);
+void add_weights(Layer& layer, const WeightParams& params, const std::string& input, std::size_t i,
+                 Dims dims);
 void add_biases(Layer& layer, const WeightParams& params, std::int64_t outputs);
 
 }  // namespace convnet

@@ -39,9 +39,12 @@ DataBatch ShuffledBatches::load(int epoch, int batch) {
     std::vector<std::byte> gathered(batches_[at].matrices[m].size());
     for (std::int64_t i = 0; i < out.images; ++i) {
       const std::int64_t image = order_[static_cast<std::size_t>(first_[at] + i)];
-      const auto owner = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) - first_.begin() - 1);
-      std::memcpy(gathered.data() + static_cast<std::size_t>(i) * image_bytes,
-                  batches_[owner].matrices[m].data() + static_cast<std::size_t>(image - first_[owner]) * image_bytes, image_bytes);
+      const auto owner = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) -
+                                                  first_.begin() - 1);
+      std::memcpy(
+          gathered.data() + static_cast<std::size_t>(i) * image_bytes,
+          batches_[owner].matrices[m].data() + static_cast<std::size_t>(image - first_[owner]) * image_bytes,
+          image_bytes);
     }
     out.matrices.push_back(std::move(gathered));
   }

@@ -44,7 +44,7 @@ std::vector<std::vector<std::byte>> one_minibatch(const Provider& provider, std:
 
 /// Medians over the measured steps, by task of the plan.
 struct Measurement {
-  double step = 0;            ///< seconds, wall clock
+  double step = 0;  ///< seconds, wall clock
   int steps = 0;
   std::vector<double> tasks;  ///< seconds
 };
@@ -73,14 +73,15 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   return m;
 }
 
-/// Time of the step's library work run one operation at a time, each repeated: what the step would take with nothing between
-/// its convolutions, products, poolings, norms and updates.
+/// Time of the step's library work run one operation at a time, each repeated: what the step would take with
+/// nothing between its convolutions, products, poolings, norms and updates.
 double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
   Plan single = plan;
   double sum = 0;
   for (const Task& task : plan.tasks) {
     const std::string op = op_name(task.op);
-    const bool primitive = task.flops > 0 || task.kind == TaskKind::update || op.starts_with("pool") || op.starts_with("cmrnorm");
+    const bool primitive = task.flops > 0 || task.kind == TaskKind::update || op.starts_with("pool") ||
+                           op.starts_with("cmrnorm");
     if (!primitive) continue;
     single.tasks.assign(5, task);
     for (Task& t : single.tasks) t.after.clear();
@@ -131,19 +132,23 @@ json layer_table(const Graph& graph, const Plan& plan, const Measurement& m) {
 }
 
 std::string text_of(const json& r) {
-  std::string text = fmt::format("{:<20} {:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}\n", "layer", "type", "fwd ms", "bwd ms", "upd ms",
-                                 "other ms", "GFLOP/s", "share");
+  std::string text = fmt::format("{:<20} {:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}\n", "layer", "type",
+                                 "fwd ms", "bwd ms", "upd ms", "other ms", "GFLOP/s", "share");
   for (const json& row : r["layers"])
-    text += fmt::format("{:<20} {:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.1f} {:>6.1f}%\n", row["layer"].get<std::string>(),
-                        row["type"].get<std::string>(), row["forward_ms"].get<double>(), row["backward_ms"].get<double>(),
-                        row["update_ms"].get<double>(), row["other_ms"].get<double>(), row["gflops"].get<double>(),
-                        100 * row["share"].get<double>());
+    text += fmt::format("{:<20} {:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.3f} {:>9.1f} {:>6.1f}%\n",
+                        row["layer"].get<std::string>(), row["type"].get<std::string>(),
+                        row["forward_ms"].get<double>(), row["backward_ms"].get<double>(),
+                        row["update_ms"].get<double>(), row["other_ms"].get<double>(),
+                        row["gflops"].get<double>(), 100 * row["share"].get<double>());
   text += fmt::format(
       "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s\n"
-      "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, step/sum {:.3f}\n"
-      "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); peak memory {:.1f} MiB\n",
-      r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(), r["images_per_s"].get<double>(),
-      r["outside_conv_fc_ms"].get<double>(), 100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
+      "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, "
+      "step/sum {:.3f}\n"
+      "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); peak memory {:.1f} "
+      "MiB\n",
+      r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(),
+      r["images_per_s"].get<double>(), r["outside_conv_fc_ms"].get<double>(),
+      100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
       r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(), r["gflops"].get<double>(),
       100 * r["peak_fraction"].get<double>(), r["peak_gflops"].get<double>(), r["threads"].get<int>(),
       r["peak_memory_bytes"].get<double>() / (1 << 20));
@@ -165,7 +170,11 @@ void bench_command(const std::vector<std::string>& args) {
     throw InputError("--parallel data over " + std::to_string(options.gpus().size()) +
                      " devices: this version runs a net on one device; name one in --gpu");
   const auto data = one_minibatch(*provider, options.mini);
-  Net net(std::move(graph), *provider, options, std::vector<float>(provider->subtracts_mean() ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims)) : 0), true);
+  Net net(std::move(graph), *provider, options,
+          std::vector<float>(provider->subtracts_mean()
+                                 ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims))
+                                 : 0),
+          true);
   const Plan& plan = net.prepare(Phase::train, options.mini);
   net.init_weights(options.seed_value());
   StepInputs inputs;
@@ -196,7 +205,8 @@ void bench_command(const std::vector<std::string>& args) {
                  {"layers", layer_table(net.graph(), plan, m)}};
   double inside = 0;
   for (const json& row : result["layers"]) {
-    if (row["weights_layer"].get<bool>()) inside += row["forward_ms"].get<double>() + row["backward_ms"].get<double>();
+    if (row["weights_layer"].get<bool>())
+      inside += row["forward_ms"].get<double>() + row["backward_ms"].get<double>();
   }
   result["outside_conv_fc_ms"] = m.step * 1e3 - inside;
   fmt::print("{}", options.json ? result.dump(2) + "\n" : text_of(result));

@@ -28,6 +28,9 @@ OptionTexts parse_command_line(char command, const std::vector<std::string>& arg
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     app.parse(reversed);
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string what = e.what();  // "--mini: 1 required TEXT missing"
+    throw InputError(what.substr(0, what.find(':')) + " needs a value");
   } catch (const CLI::ParseError& e) {
     throw InputError(e.what());
   }

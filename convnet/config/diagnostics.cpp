@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "convnet/config/text.h"
@@ -48,6 +49,8 @@ std::string SourceLocation::str() const {
 
 void Diagnostics::error(const SourceLocation& where, std::string message) {
   add(errors_, where, "", message);
+  ++error_count_;
+  if (error_places_.size() < max_messages) error_places_.push_back(where);
 }
 
 void Diagnostics::warning(const SourceLocation& where, std::string message) {
@@ -55,7 +58,22 @@ void Diagnostics::warning(const SourceLocation& where, std::string message) {
 }
 
 void Diagnostics::throw_if_errors() const {
-  if (has_errors()) throw InputError(join(errors_, "\n"));
+  if (!has_errors()) return;
+  const std::size_t last = errors_.size();
+  std::vector<std::tuple<std::size_t, int, std::size_t>> order;  // rank of the file, line, index
+  for (std::size_t i = 0; i < last; ++i) {
+    if (i >= error_places_.size() || !error_places_[i].file) {
+      order.emplace_back(last, 0, i);
+      continue;
+    }
+    const auto of_file = [&](const SourceLocation& p) { return p.file && *p.file == *error_places_[i].file; };
+    const auto first = std::find_if(error_places_.begin(), error_places_.end(), of_file);
+    order.emplace_back(static_cast<std::size_t>(first - error_places_.begin()), error_places_[i].line, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::string> sorted;
+  for (const auto& [file, line, i] : order) sorted.push_back(errors_[i]);
+  throw InputError(join(sorted, "\n"));
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits) {

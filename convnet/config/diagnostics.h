@@ -31,11 +31,16 @@ class Diagnostics {
   bool has_errors() const { return !errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }      ///< "file:line: message"
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< "file:line: warning: message"
-  /// Throws InputError with all errors, one a line, if there are any.
+  /// All errors so far, also those beyond max_messages.
+  std::size_t error_count() const { return error_count_; }
+  /// Throws InputError with all errors, one a line, if there are any: file by file in order of their lines,
+  /// those without a place at the end.
   void throw_if_errors() const;
 
  private:
   std::vector<std::string> errors_, warnings_;
+  std::vector<SourceLocation> error_places_;  ///< by error; the entry that says that more follow has none
+  std::size_t error_count_ = 0;
 };
 
 /// The candidate closest to `word` within `max_edits` edits (Levenshtein, case-insensitive), or "".

@@ -39,7 +39,8 @@ struct IniFile {
 /// key of its own.
 IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics);
 
-/// Reads and parses a file; a file that cannot be read is an error in `diagnostics`.
+/// Reads and parses a file, as UTF-8 if it is that, else as Latin-1 (IniFile::text is always UTF-8); a file
+/// that cannot be read is an error in `diagnostics`.
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics);
 
 }  // namespace convnet

@@ -28,7 +28,8 @@ class Builder {
     for (const IniSection& section : definition_.sections) add_section(section);
     for (const IniSection& section : parameters_.sections) {
       if (definition_.find(section.name) == nullptr)
-        diagnostics_.warning(section.where, "section [" + section.name + "] is ignored: there is no such layer" +
+        diagnostics_.warning(section.where, "section [" + section.name +
+                                                "] is ignored: there is no such layer" +
                                                 did_you_mean(section.name, section_names()));
     }
     check_users();
@@ -88,8 +89,8 @@ class Builder {
     if (type == nullptr) {
       const std::string close = nearest(value->text, known);
       error(value->where, section.name,
-            "unknown layer type '" + value->text + "'; " + (close.empty() ? "" : "did you mean '" + close + "'? ") +
-                "known: " + join(known));
+            "unknown layer type '" + value->text + "'; " +
+                (close.empty() ? "" : "did you mean '" + close + "'? ") + "known: " + join(known));
     }
     return type;
   }
@@ -103,7 +104,8 @@ class Builder {
       }
       return true;
     }
-    const std::vector<std::string> names = value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+    const std::vector<std::string> names =
+        value == nullptr ? std::vector<std::string>{} : split_list(value->text);
     if (names.empty()) {
       error(value == nullptr ? section.where : value->where, section.name,
             "'inputs' is missing; it names the layers this one reads");
@@ -111,15 +113,22 @@ class Builder {
     }
     const auto count = static_cast<int>(names.size());
     if (count < type.min_inputs || count > type.max_inputs) {
-      const std::string takes = type.min_inputs == type.max_inputs
-                                    ? std::to_string(type.min_inputs)
-                                    : std::to_string(type.min_inputs) + " to " + std::to_string(type.max_inputs);
+      const std::string takes =
+          type.min_inputs == type.max_inputs
+              ? std::to_string(type.min_inputs)
+              : std::to_string(type.min_inputs) + " to " + std::to_string(type.max_inputs);
       error(value->where, section.name,
-            "a layer of type '" + type.name + "' takes " + takes + (type.max_inputs == 1 ? " input" : " inputs") +
-                ", not " + std::to_string(count));
+            "a layer of type '" + type.name + "' takes " + takes +
+                (type.max_inputs == 1 ? " input" : " inputs") + ", not " + std::to_string(count));
       return false;
     }
     bool good = true;
+    for (const std::string& name : names) {
+      // Weights are called by their input, in checkpoints too.
+      if (type.role != LayerRole::weights || std::count(names.begin(), names.end(), name) == 1) continue;
+      error(value->where, section.name, "input '" + name + "' is given twice");
+      return false;
+    }
     for (const std::string& name : names) good = add_input(name, *value, section, node, source) && good;
     return good;
   }
@@ -142,7 +151,8 @@ class Builder {
     if (name == section.name) {
       error(value.where, section.name, "reads itself");
     } else if (definition_.find(name) != nullptr) {
-      error(value.where, section.name, "input '" + name + "' is defined below it; inputs must be defined above");
+      error(value.where, section.name,
+            "input '" + name + "' is defined below it; inputs must be defined above");
     } else {
       error(value.where, section.name, "unknown input '" + name + "'" + did_you_mean(name, section_names()));
     }
@@ -183,8 +193,9 @@ class Builder {
     }
     if (node.gpus.size() > 1 || node.gpus[0] != 0) {
       error(value->where, section.name,
-            "gpu=" + value->text + " places the layer on other devices than the first; this version runs a net on one "
-            "device, gpu=0");
+            "gpu=" + value->text +
+                " places the layer on other devices than the first; this version runs a net on one "
+                "device, gpu=0");
       return false;
     }
     return true;
@@ -242,7 +253,8 @@ class Builder {
     node.where = graph_.nodes[static_cast<std::size_t>(below)].where;
     node.implicit = true;
     if (by_name_.contains(node.name) || definition_.find(node.name) != nullptr)
-      error(node.where, layer, "its implicit layer would be called '" + node.name + "', which is defined too; rename one");
+      error(node.where, layer,
+            "its implicit layer would be called '" + node.name + "', which is defined too; rename one");
     const int id = add_node(std::move(node));
     by_name_[layer] = id;
     return id;
@@ -252,19 +264,23 @@ class Builder {
     for (const Node& node : graph_.nodes) {
       if (!node.users.empty() || node.is_cost()) continue;
       // A user that is itself broken was reported already.
-      const bool named = std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
-        const IniValue* inputs = s.find("inputs");
-        if (inputs == nullptr || !broken_.contains(s.name)) return false;
-        const std::vector<std::string> names = split_list(inputs->text);
-        return std::any_of(names.begin(), names.end(), [&](const auto& n) {
-          return n == node.name || (node.implicit && node.name.starts_with(n + "_"));
-        });
-      });
-      if (!named) error(node.where, node.name, "no layer uses its output; name it in an inputs= or remove it");
+      const bool named =
+          std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
+            const IniValue* inputs = s.find("inputs");
+            if (inputs == nullptr || !broken_.contains(s.name)) return false;
+            const std::vector<std::string> names = split_list(inputs->text);
+            return std::any_of(names.begin(), names.end(), [&](const auto& n) {
+              return n == node.name || (node.implicit && node.name.starts_with(n + "_"));
+            });
+          });
+      if (!named)
+        error(node.where, node.name, "no layer uses its output; name it in an inputs= or remove it");
     }
-    const bool cost = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
-    if (!cost && !diagnostics_.has_errors())
-      diagnostics_.error({}, definition_.path + ": the net has no cost layer; add one, like type=cost.logreg");
+    const bool cost =
+        std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
+    if (!cost && !graph_.nodes.empty() && broken_.empty())
+      diagnostics_.error({},
+                         definition_.path + ": the net has no cost layer; add one, like type=cost.logreg");
   }
 
   const IniFile& definition_;
@@ -295,7 +311,8 @@ void mark_gradients(Graph& graph) {
   }
 }
 
-/// conv and fc apply a relu that is their only user themselves; softmax and cost.logreg are differentiated together.
+/// conv and fc apply a relu that is their only user themselves; softmax and cost.logreg are differentiated
+/// together.
 void apply_rewrites(Graph& graph) {
   for (Node& node : graph.nodes) {
     if (node.inputs.empty()) continue;
@@ -308,7 +325,8 @@ void apply_rewrites(Graph& graph) {
       Node& probs = graph.nodes[static_cast<std::size_t>(node.inputs[1])];
       if (probs.type != "softmax" || probs.users.size() != 1) continue;
       node.fused = probs.fused = true;
-      graph.rewrites.push_back("the gradients of '" + probs.name + "' and '" + node.name + "' are one operation");
+      graph.rewrites.push_back("the gradients of '" + probs.name + "' and '" + node.name +
+                               "' are one operation");
     }
   }
 }
@@ -336,8 +354,9 @@ int Graph::gpu_count() const {
   return count;
 }
 
-Graph build_graph(const IniFile& definition, const IniFile& parameters, const std::vector<MatrixInfo>& matrices,
-                  const GraphOptions& options, Diagnostics& diagnostics) {
+Graph build_graph(const IniFile& definition, const IniFile& parameters,
+                  const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
+                  Diagnostics& diagnostics) {
   Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
   if (diagnostics.has_errors()) return graph;
   mark_gradients(graph);
@@ -346,7 +365,8 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters, const st
 }
 
 std::vector<std::string> logical_signature(const IniFile& definition) {
-  static const std::set<std::string> without_meaning = {"gpu", "parallel", "initw", "initb", "sumwidth", "partialsum"};
+  static const std::set<std::string> without_meaning = {"gpu",   "parallel", "initw",
+                                                        "initb", "sumwidth", "partialsum"};
   std::vector<std::string> lines;
   for (const IniSection& section : definition.sections) {
     std::map<std::string, std::string> sorted;

@@ -45,12 +45,14 @@ struct GraphOptions {
   bool rewrites = true;  ///< fuse layers; off only to look for the cause of a NaN, and in tests
 };
 
-/// Builds the graph of two files. Everything wrong goes to `diagnostics`; the graph is complete only without errors.
-Graph build_graph(const IniFile& definition, const IniFile& parameters, const std::vector<MatrixInfo>& matrices,
-                  const GraphOptions& options, Diagnostics& diagnostics);
+/// Builds the graph of two files. Everything wrong goes to `diagnostics`; the graph is complete only without
+/// errors.
+Graph build_graph(const IniFile& definition, const IniFile& parameters,
+                  const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
+                  Diagnostics& diagnostics);
 
-/// What makes two definition files the same logical net: one line a layer with its keys in order, without those that only
-/// place it on devices or set initial weights.
+/// What makes two definition files the same logical net: one line a layer with its keys in order, without
+/// those that only place it on devices or set initial weights.
 std::vector<std::string> logical_signature(const IniFile& definition);
 
 }  // namespace convnet

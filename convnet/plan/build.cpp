@@ -1,5 +1,5 @@
-// From the graph to tasks: walks the layers forward and backward, and answers their Lowering calls with buffers, layouts,
-// reorders and gradient sums.
+// From the graph to tasks: walks the layers forward and backward, and answers their Lowering calls with
+// buffers, layouts, reorders and gradient sums.
 #include <algorithm>
 #include <stdexcept>
 
@@ -8,8 +8,8 @@
 
 namespace convnet {
 
-/// One tensor of the plan under construction. It may exist in several layouts at once: `buffer` is the primary one,
-/// `copies` are made by reorders and die when the tensor is written.
+/// One tensor of the plan under construction. It may exist in several layouts at once: `buffer` is the
+/// primary one, `copies` are made by reorders and die when the tensor is written.
 struct PlannedTensor {
   std::string name;
   BufferKind kind = BufferKind::activation;
@@ -53,7 +53,8 @@ class PlanBuilder : public Lowering {
 
   Plan build() {
     for (int device = 0; device < set_.devices(); ++device)
-      emit(TaskKind::zero, FillZero{buffer(set_.costs_buffer(device)).desc}, {Value{set_.costs_buffer(device)}});
+      emit(TaskKind::zero, FillZero{buffer(set_.costs_buffer(device)).desc},
+           {Value{set_.costs_buffer(device)}});
     for (const Node& node : graph_.nodes) forward_node(node);
     if (training()) {
       for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
@@ -61,6 +62,7 @@ class PlanBuilder : public Lowering {
       }
     }
     finish_persistent();
+    number_versions();
     for (Task& task : plan_.tasks) {
       for (const BufferUse& use : task.uses) task.bytes += buffer(use.buffer).bytes;
     }
@@ -245,7 +247,9 @@ class PlanBuilder : public Lowering {
     backward_ = true;
     node.layer->backward(*this);
     for (const WeightBuffers& w : set_.weights_) {
-      if (w.node != node.id || node.layer->weights[static_cast<std::size_t>(w.index)].learning.epsilon.frozen()) continue;
+      if (w.node != node.id ||
+          node.layer->weights[static_cast<std::size_t>(w.index)].learning.epsilon.frozen())
+        continue;
       const auto gradient = weight_gradients_.find(w.weights);
       if (gradient == weight_gradients_.end()) continue;
       // The increment lies in memory like its weights.
@@ -259,7 +263,8 @@ class PlanBuilder : public Lowering {
   /// The input's tensor if this layer may write over it, else a new one.
   Value in_place_output() {
     const Layer& layer = *node_->layer;
-    if (layer.in_place && !tensor(input(0)).pinned && !(training() && layer.backward_reads_input)) return input(0);
+    if (layer.in_place && !tensor(input(0)).pinned && !(training() && layer.backward_reads_input))
+      return input(0);
     PlannedTensor t;
     t.name = node_->name;
     t.device = device();
@@ -290,7 +295,8 @@ class PlanBuilder : public Lowering {
   /// The buffer that holds `t` in layout `want`, reordering if there is none yet.
   int version(PlannedTensor& t, const TensorDesc& want) {
     if (t.buffer < 0) {
-      if (t.kind != BufferKind::weights) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
+      if (t.kind != BufferKind::weights)
+        throw std::logic_error("plan: '" + t.name + "' is read before it is written");
       decide_persistent(t, static_cast<int>(&t - tensors_.data()), want);
       return t.buffer;
     }
@@ -351,7 +357,8 @@ class PlanBuilder : public Lowering {
     if (t.kind == BufferKind::step || t.kind == BufferKind::costs) return t.buffer;
     if (arg.dims != t.dims) {
       if (!want.plain() || element_count(arg.dims) != element_count(t.dims))
-        throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " + to_string(arg.dims));
+        throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
+                               to_string(arg.dims));
       want = dense(t);
     }
     if (arg.access == Access::read) return version(t, want);
@@ -388,7 +395,8 @@ class PlanBuilder : public Lowering {
 
   void emit(TaskKind kind, const OpDesc& op, const std::vector<Value>& values) {
     const std::vector<Argument> args = arguments(op);
-    if (args.size() != values.size()) throw std::logic_error("plan: " + op_name(op) + " has another number of arguments");
+    if (args.size() != values.size())
+      throw std::logic_error("plan: " + op_name(op) + " has another number of arguments");
     Task task = new_task(kind, op, set_.backend_.prepare(op, hints_for(args, values)));
     const std::vector<TensorDesc>& wants = task.prepared->args();
     // Reads first: an operation in place reads the version that its write then replaces.
@@ -428,6 +436,17 @@ class PlanBuilder : public Lowering {
     }
   }
 
+  /// The order in which the layers wrote their operations down is that of the mathematics.
+  void number_versions() {
+    std::vector<int> writes(plan_.buffers.size(), 0);
+    for (Task& task : plan_.tasks) {
+      for (BufferUse& use : task.uses) use.version = writes[static_cast<std::size_t>(use.buffer)];
+      for (const BufferUse& use : task.uses) {
+        if (use.access != Access::read) ++writes[static_cast<std::size_t>(use.buffer)];
+      }
+    }
+  }
+
   PlanSet& set_;
   const Graph& graph_;
   Plan plan_;
@@ -462,7 +481,9 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
       w.index = static_cast<int>(i);
       w.name = node.name + "." + spec.name;
       w.weights = add(w.name, BufferKind::weights, device, {spec.dims, DataType::f32, nullptr}, false);
-      if (learns_) w.increment = add("inc " + w.name, BufferKind::increment, device, {spec.dims, DataType::f32, nullptr}, false);
+      if (learns_)
+        w.increment =
+            add("inc " + w.name, BufferKind::increment, device, {spec.dims, DataType::f32, nullptr}, false);
       w.rate_index = static_cast<std::int64_t>(weights_.size());
       weights_.push_back(std::move(w));
     }
@@ -477,8 +498,9 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
     mean_ = add("mean", BufferKind::mean, 0, {dims, DataType::f32, nullptr}, true);
   }
   for (int device = 0; device < devices(); ++device) {
-    step_.push_back(add("step", BufferKind::step, device,
-                        {{step_block_bytes(static_cast<std::int64_t>(weights_.size()))}, DataType::u8, nullptr}, true));
+    step_.push_back(
+        add("step", BufferKind::step, device,
+            {{step_block_bytes(static_cast<std::int64_t>(weights_.size()))}, DataType::u8, nullptr}, true));
     costs_.push_back(add("costs", BufferKind::costs, device, {{slot}, DataType::f64, nullptr}, true));
   }
 }

@@ -43,7 +43,8 @@ std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken
 }
 
 /// Bytes by kind at the moment when most transient memory is in use.
-std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::vector<Lifetime>& lives, int device) {
+std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::vector<Lifetime>& lives,
+                                                  int device) {
   std::map<BufferKind, std::int64_t> fullest;
   std::int64_t most = -1;
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
@@ -70,8 +71,9 @@ void place_buffers(Plan& plan, int devices) {
   // Largest first: small buffers then fill the gaps.
   std::vector<std::size_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return plan.buffers[a].bytes > plan.buffers[b].bytes;
+  });
   plan.memory.assign(static_cast<std::size_t>(devices), {});
   std::vector<std::size_t> placed;
   for (std::size_t b : order) {
@@ -94,7 +96,8 @@ void place_buffers(Plan& plan, int devices) {
     for (const Buffer& b : plan.buffers) {
       if (b.device != device || !b.persistent()) continue;
       needs.by_kind[b.kind] += b.bytes;
-      needs.persistent = std::max(needs.persistent, b.offset + (b.bytes + kAlignment - 1) / kAlignment * kAlignment);
+      needs.persistent =
+          std::max(needs.persistent, b.offset + (b.bytes + kAlignment - 1) / kAlignment * kAlignment);
     }
   }
 }

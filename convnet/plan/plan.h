@@ -1,5 +1,5 @@
-// The static plan: every task of a minibatch, its buffers, its order. Data, made by a pure function of the graph, the number of
-// images and the phase; the executor only follows it.
+// The static plan: every task of a minibatch, its buffers, its order. Data, made by a pure function of the
+// graph, the number of images and the phase; the executor only follows it.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,18 @@ namespace convnet {
 
 enum class Phase { train, test };
 
-enum class BufferKind { weights, increment, mean, step, costs, input, activation, gradient, weights_gradient, workspace };
+enum class BufferKind {
+  weights,
+  increment,
+  mean,
+  step,
+  costs,
+  input,
+  activation,
+  gradient,
+  weights_gradient,
+  workspace
+};
 const char* to_string(BufferKind kind);
 
 /// A piece of memory on one device.
@@ -38,6 +49,7 @@ const char* to_string(TaskKind kind);
 struct BufferUse {
   int buffer = 0;
   Access access = Access::read;
+  int version = 0;  ///< tasks of the plan that have written the buffer before: which contents are meant
 };
 
 struct Task {
@@ -75,7 +87,8 @@ struct CostSlot {
 
 struct DeviceMemoryNeeds {
   std::int64_t persistent = 0, transient = 0;
-  std::map<BufferKind, std::int64_t> by_kind;  ///< persistent kinds: sums; transient kinds: at the fullest moment
+  std::map<BufferKind, std::int64_t>
+      by_kind;  ///< persistent kinds: sums; transient kinds: at the fullest moment
 };
 
 struct Plan {
@@ -88,13 +101,14 @@ struct Plan {
   std::vector<DeviceMemoryNeeds> memory;  ///< per device
 };
 
-/// The plans of one net on one backend. They share the persistent buffers, whose layouts the first plan decides.
+/// The plans of one net on one backend. They share the persistent buffers, whose layouts the first plan
+/// decides.
 class PlanSet {
  public:
-  /// `mean` says whether a mean image is subtracted from matrix 0. `learns`: whether increments are kept (false
-  /// where nothing will be trained). The graph and backend must outlive the set.
-  PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend, std::uint64_t seed,
-          bool mean, bool learns);
+  /// `mean` says whether a mean image is subtracted from matrix 0. `learns`: whether increments are kept
+  /// (false where nothing will be trained). The graph and backend must outlive the set.
+  PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend,
+          std::uint64_t seed, bool mean, bool learns);
 
   /// The plan for `images` images; made at the first call. Verified in builds with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);
@@ -128,7 +142,8 @@ class PlanSet {
   std::map<std::pair<Phase, std::int64_t>, std::unique_ptr<Plan>> plans_;
 };
 
-/// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are wrong.
+/// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are
+/// wrong.
 void verify(const Plan& plan, const Graph& graph);
 
 /// Places transient buffers by liveness and fills Plan::memory.

@@ -38,7 +38,9 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
   for (const BufferUse& use : task.uses) {
     const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
     uses.push_back({{"buffer", b.name},
-                    {"access", use.access == Access::read ? "read" : use.access == Access::write ? "write" : "read+write"},
+                    {"access", use.access == Access::read    ? "read"
+                               : use.access == Access::write ? "write"
+                                                             : "read+write"},
                     {"dims", to_string(b.desc.dims)},
                     {"layout", b.desc.layout_name()}});
   }
@@ -103,8 +105,8 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                        {"train", memory_json(train, static_cast<std::size_t>(d))},
                        {"test", memory_json(test, static_cast<std::size_t>(d))}});
   }
-  json plan = {{"backend", set.backend().name()}, {"images", train.images}, {"layers", layers},
-               {"parameters", parameters},        {"flops_per_step", flops}, {"devices", devices},
+  json plan = {{"backend", set.backend().name()}, {"images", train.images},     {"layers", layers},
+               {"parameters", parameters},        {"flops_per_step", flops},    {"devices", devices},
                {"rewrites", graph.rewrites},      {"tasks", train.tasks.size()}};
   if (tasks) {
     for (const auto& [key, p] : {std::pair{"train_tasks", &train}, std::pair{"test_tasks", &test}}) {
@@ -116,8 +118,8 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
 }
 
 std::string plan_text(const json& plan) {
-  std::string text = fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", "layer", "type", "output", "parameters",
-                                 "fwd FLOP", "bwd FLOP", "bytes", "gpu");
+  std::string text = fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", "layer", "type",
+                                 "output", "parameters", "fwd FLOP", "bwd FLOP", "bytes", "gpu");
   for (const json& l : plan["layers"]) {
     std::string gpus;
     for (const json& g : l["gpu"]) gpus += (gpus.empty() ? "" : ",") + std::to_string(g.get<int>());
@@ -125,20 +127,24 @@ std::string plan_text(const json& plan) {
       const double value = l[key].get<double>();
       return value == 0 ? std::string("-") : scaled(value);
     };
-    text += fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", l["name"].get<std::string>(),
-                        l["type"].get<std::string>(), l["output"].get<std::string>(),
-                        l["parameters"].get<std::int64_t>() == 0 ? "-" : std::to_string(l["parameters"].get<std::int64_t>()),
-                        number("forward_flops"), number("backward_flops"), number("bytes"), gpus);
+    text += fmt::format(
+        "{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", l["name"].get<std::string>(),
+        l["type"].get<std::string>(), l["output"].get<std::string>(),
+        l["parameters"].get<std::int64_t>() == 0 ? "-" : std::to_string(l["parameters"].get<std::int64_t>()),
+        number("forward_flops"), number("backward_flops"), number("bytes"), gpus);
   }
-  text += fmt::format("\n{} parameters; {} FLOP a step of {} images; {} tasks on backend {}\n", plan["parameters"].get<std::int64_t>(),
-                      scaled(plan["flops_per_step"].get<double>()), plan["images"].get<std::int64_t>(),
-                      plan["tasks"].get<std::size_t>(), plan["backend"].get<std::string>());
+  text += fmt::format("\n{} parameters; {} FLOP a step of {} images; {} tasks on backend {}\n",
+                      plan["parameters"].get<std::int64_t>(), scaled(plan["flops_per_step"].get<double>()),
+                      plan["images"].get<std::int64_t>(), plan["tasks"].get<std::size_t>(),
+                      plan["backend"].get<std::string>());
   text += "\nmemory, MiB       weights increments activations  gradients  workspace      other      total\n";
   for (const json& d : plan["devices"]) {
     for (const char* phase : {"train", "test"}) {
       text += fmt::format("device {} {:<6}", d["device"].get<int>(), phase);
-      for (const char* kind : {"weights", "increments", "activations", "gradients", "workspace", "other", "total"})
-        text += fmt::format(" {:>{}.1f}", d[phase][kind].get<double>() / (1 << 20), std::string_view(kind) == "activations" ? 11 : 10);
+      for (const char* kind :
+           {"weights", "increments", "activations", "gradients", "workspace", "other", "total"})
+        text += fmt::format(" {:>{}.1f}", d[phase][kind].get<double>() / (1 << 20),
+                            std::string_view(kind) == "activations" ? 11 : 10);
       text += "\n";
     }
   }
@@ -149,11 +155,13 @@ std::string plan_text(const json& plan) {
       text += fmt::format("\n{}:\n", phase);
       int index = 0;
       for (const json& t : plan[phase]) {
-        text += fmt::format("{:>4} {:<18} {:<10} {:<32} {}\n", index++, t["layer"].get<std::string>(), t["kind"].get<std::string>(),
-                            t["op"].get<std::string>(), t["algorithm"].get<std::string>());
+        text += fmt::format("{:>4} {:<18} {:<10} {:<32} {}\n", index++, t["layer"].get<std::string>(),
+                            t["kind"].get<std::string>(), t["op"].get<std::string>(),
+                            t["algorithm"].get<std::string>());
         for (const json& b : t["buffers"])
-          text += fmt::format("       {:<10} {} {} {}\n", b["access"].get<std::string>(), b["buffer"].get<std::string>(),
-                              b["dims"].get<std::string>(), b["layout"].get<std::string>());
+          text += fmt::format("       {:<10} {} {} {}\n", b["access"].get<std::string>(),
+                              b["buffer"].get<std::string>(), b["dims"].get<std::string>(),
+                              b["layout"].get<std::string>());
       }
     }
   }

@@ -8,8 +8,8 @@
 
 namespace convnet {
 
-/// Per layer: shape, parameters, FLOPs and bytes of a training step; per device: memory in training and tests. The JSON
-/// form of everything `convnet plan` prints.
+/// Per layer: shape, parameters, FLOPs and bytes of a training step; per device: memory in training and
+/// tests. The JSON form of everything `convnet plan` prints.
 nlohmann::json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tasks);
 
 /// The same as text, from the JSON.

@@ -9,7 +9,8 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), words_((plan.tasks.size() + 63) / 64) {}
+  Verifier(const Plan& plan, const Graph& graph)
+      : plan_(plan), graph_(graph), words_((plan.tasks.size() + 63) / 64) {}
 
   void run() {
     find_order();
@@ -17,6 +18,7 @@ class Verifier {
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_task(t);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) check_buffer(b);
     check_memory();
+    check_results();
   }
 
  private:
@@ -24,6 +26,7 @@ class Verifier {
     std::size_t task;
     bool writes;
     bool reads;
+    int version;  ///< writes that must come before; -1: scratch memory
   };
 
   std::string task_name(std::size_t t) const {
@@ -32,8 +35,8 @@ class Verifier {
 
   [[noreturn]] void fail(const std::string& what) const { throw std::logic_error("plan is wrong: " + what); }
 
-  /// before_[t]: the tasks that are certainly done when t starts. Dependencies point to earlier tasks of the list, so
-  /// there are no cycles and one sweep finds the closure.
+  /// before_[t]: the tasks that are certainly done when t starts. Dependencies point to earlier tasks of the
+  /// list, so there are no cycles and one sweep finds the closure.
   void find_order() {
     before_.assign(plan_.tasks.size() * words_, 0);
     std::vector<int> last_on_device(plan_.memory.size(), -1);
@@ -45,7 +48,8 @@ class Verifier {
       if (last >= 0) add_before(t, static_cast<std::size_t>(last));
       last = static_cast<int>(t);
       for (int after : task.after) {
-        if (after < 0 || after >= static_cast<int>(t)) fail(task_name(t) + " waits for a task that does not come before it");
+        if (after < 0 || after >= static_cast<int>(t))
+          fail(task_name(t) + " waits for a task that does not come before it");
         add_before(t, static_cast<std::size_t>(after));
       }
     }
@@ -64,31 +68,34 @@ class Verifier {
   void collect_uses() {
     uses_.resize(plan_.buffers.size());
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-      const auto add = [&](int b, Access access) {
-        if (b < 0 || b >= static_cast<int>(plan_.buffers.size())) fail(task_name(t) + " uses a buffer that is not there");
-        uses_[static_cast<std::size_t>(b)].push_back({t, access != Access::read, access != Access::write});
+      const auto add = [&](int b, Access access, int version) {
+        if (b < 0 || b >= static_cast<int>(plan_.buffers.size()))
+          fail(task_name(t) + " uses a buffer that is not there");
+        uses_[static_cast<std::size_t>(b)].push_back(
+            {t, access != Access::read, access != Access::write, version});
       };
-      for (const BufferUse& use : plan_.tasks[t].uses) add(use.buffer, use.access);
-      if (plan_.tasks[t].workspace >= 0) add(plan_.tasks[t].workspace, Access::write);
+      for (const BufferUse& use : plan_.tasks[t].uses) add(use.buffer, use.access, use.version);
+      if (plan_.tasks[t].workspace >= 0) add(plan_.tasks[t].workspace, Access::write, -1);
     }
   }
 
   /// Memory is the task's device's, and lies as the prepared operation expects.
   void check_task(std::size_t t) const {
     const Task& task = plan_.tasks[t];
-    if (task.uses.size() != task.prepared->args().size()) fail(task_name(t) + " has another number of buffers than arguments");
+    if (task.uses.size() != task.prepared->args().size())
+      fail(task_name(t) + " has another number of buffers than arguments");
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
       const Buffer& b = plan_.buffers[static_cast<std::size_t>(task.uses[k].buffer)];
       if (b.device != task.device) fail(task_name(t) + " touches '" + b.name + "' of another device");
       if (b.kind == BufferKind::step || b.kind == BufferKind::costs) continue;
       if (!same_layout(b.desc, task.prepared->args()[k]))
-        fail(task_name(t) + " expects '" + b.name + "' as " + task.prepared->args()[k].layout_name() + ", but it is " +
-             b.desc.layout_name());
+        fail(task_name(t) + " expects '" + b.name + "' as " + task.prepared->args()[k].layout_name() +
+             ", but it is " + b.desc.layout_name());
       if (task.prepared->args()[k].bytes() > b.bytes) fail(task_name(t) + " reaches beyond '" + b.name + "'");
     }
-    if (task.workspace >= 0 &&
-        plan_.buffers[static_cast<std::size_t>(task.workspace)].bytes < task.prepared->workspace_bytes())
-      fail(task_name(t) + " has too small a workspace");
+    const std::int64_t workspace =
+        task.workspace < 0 ? 0 : plan_.buffers[static_cast<std::size_t>(task.workspace)].bytes;
+    if (workspace < task.prepared->workspace_bytes()) fail(task_name(t) + " has too small a workspace");
   }
 
   /// Every read has its write before it; any two tasks that touch a buffer, one of them writing, are ordered.
@@ -105,8 +112,34 @@ class Verifier {
       for (const Use& other : uses_[b]) {
         if (other.task == use.task || !(use.writes || other.writes)) continue;
         if (!ordered(use.task, other.task))
-          fail(task_name(use.task) + " and " + task_name(other.task) + " touch '" + buffer.name + "' in no fixed order");
+          fail(task_name(use.task) + " and " + task_name(other.task) + " touch '" + buffer.name +
+               "' in no fixed order");
       }
+      const auto writes_before = std::count_if(uses_[b].begin(), uses_[b].end(), [&](const Use& other) {
+        return other.writes && is_before(other.task, use.task);
+      });
+      if (use.version >= 0 && writes_before != use.version)
+        fail(task_name(use.task) + " uses '" + buffer.name + "' after " + std::to_string(writes_before) +
+             " writes, not after " + std::to_string(use.version));
+    }
+  }
+
+  /// What the graph asks for and no other task reads: every cost is computed, and every matrix that learns is
+  /// updated once.
+  void check_results() const {
+    for (const Node& node : graph_.nodes) {
+      const auto tasks = [&](TaskKind kind) {
+        return std::count_if(plan_.tasks.begin(), plan_.tasks.end(),
+                             [&](const Task& t) { return t.node == node.id && t.kind == kind; });
+      };
+      const auto learn = std::count_if(node.layer->weights.begin(), node.layer->weights.end(),
+                                       [](const WeightSpec& w) { return !w.learning.epsilon.frozen(); });
+      const std::ptrdiff_t updates = plan_.phase == Phase::train && node.gets_gradient ? learn : 0;
+      if (tasks(TaskKind::update) != updates)
+        fail("'" + node.name + "' has " + std::to_string(tasks(TaskKind::update)) + " updates, not " +
+             std::to_string(updates));
+      if (node.is_cost() && tasks(TaskKind::forward) != 1)
+        fail("cost '" + node.name + "' is not computed once");
     }
   }
 
@@ -119,7 +152,12 @@ class Verifier {
   void check_memory() const {
     for (std::size_t a = 0; a < plan_.buffers.size(); ++a) {
       const Buffer& first = plan_.buffers[a];
-      if (first.kind != BufferKind::input && first.offset < 0 && !uses_[a].empty()) fail("'" + first.name + "' has no place");
+      if (first.kind != BufferKind::input && first.offset < 0 && !uses_[a].empty())
+        fail("'" + first.name + "' has no place");
+      const DeviceMemoryNeeds& needs = plan_.memory.at(static_cast<std::size_t>(first.device));
+      if (!uses_[a].empty() &&
+          first.offset + first.bytes > (first.persistent() ? needs.persistent : needs.transient))
+        fail("'" + first.name + "' lies outside the memory asked for");
       for (std::size_t b = a + 1; b < plan_.buffers.size(); ++b) {
         const Buffer& second = plan_.buffers[b];
         if (!share_memory(first, second) || uses_[a].empty() || uses_[b].empty()) continue;

@@ -24,7 +24,9 @@ struct Executor::Run {
 
   explicit Run(const Plan& p) : plan(&p), done(p.tasks.size()) {}
 
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
 
   void fail() {
     failed = true;
@@ -43,8 +45,10 @@ struct Executor::Run {
       for (int after : task.after) done[static_cast<std::size_t>(after)].wait(false);
       if (failed) return;
       pointers.clear();
-      for (const BufferUse& use : task.uses) pointers.push_back(addresses[static_cast<std::size_t>(use.buffer)]);
-      std::byte* workspace = task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
+      for (const BufferUse& use : task.uses)
+        pointers.push_back(addresses[static_cast<std::size_t>(use.buffer)]);
+      std::byte* workspace =
+          task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
       const double begin = times == nullptr ? 0 : seconds();
       task.prepared->run(pointers, workspace);
       if (times != nullptr) (*times)[t] = {begin, seconds()};
@@ -118,13 +122,15 @@ class Executor::Worker {
   std::thread thread_;  // last: it uses the others
 };
 
-Executor::Executor(PlanSet& plans, std::vector<int> physical) : plans_(plans), physical_(std::move(physical)) {
+Executor::Executor(PlanSet& plans, std::vector<int> physical)
+    : plans_(plans), physical_(std::move(physical)) {
   if (static_cast<int>(physical_.size()) < plans_.devices())
     throw std::logic_error("executor: fewer devices than the plan has");
   persistent_.resize(static_cast<std::size_t>(plans_.devices()));
   transient_.resize(static_cast<std::size_t>(plans_.devices()));
   for (int device = 0; device < plans_.devices(); ++device)
-    workers_.push_back(std::make_unique<Worker>(plans_.backend(), device, physical_[static_cast<std::size_t>(device)]));
+    workers_.push_back(
+        std::make_unique<Worker>(plans_.backend(), device, physical_[static_cast<std::size_t>(device)]));
 }
 
 Executor::~Executor() = default;
@@ -138,9 +144,9 @@ void Executor::reserve(const Plan& plan) {
     const std::int64_t freed = grow && transient_[device] ? transient_[device]->bytes() : 0;
     const std::int64_t available = plans_.backend().memory_available(physical_[device]) + freed;
     if (wanted > available)
-      throw DeviceError("device " + std::to_string(physical_[device]) + " (" + plans_.backend().name() + "): this net with " +
-                        std::to_string(plan.images) + " images a minibatch needs " + std::to_string(wanted >> 20) +
-                        " MiB, but only " + std::to_string(available >> 20) +
+      throw DeviceError("device " + std::to_string(physical_[device]) + " (" + plans_.backend().name() +
+                        "): this net with " + std::to_string(plan.images) + " images a minibatch needs " +
+                        std::to_string(wanted >> 20) + " MiB, but only " + std::to_string(available >> 20) +
                         " MiB are free; use a smaller --mini (convnet plan shows what takes the memory)");
     if (first) persistent_[device] = plans_.backend().allocate(physical_[device], needs.persistent);
     if (grow) {
@@ -162,10 +168,12 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
   run.times = times;
   run.after_task = &after_task;
   if (times != nullptr) times->assign(plan.tasks.size(), {});
-  for (const Buffer& b : plan.buffers) run.addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
+  for (const Buffer& b : plan.buffers)
+    run.addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     if (plan.inputs[m] < 0) continue;
-    if (inputs.matrices.at(m) == nullptr) throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
+    if (inputs.matrices.at(m) == nullptr)
+      throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
     // Load tasks only read it.
     run.addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
   }
@@ -173,7 +181,8 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
   for (int device = 0; device < plans_.devices(); ++device) {
     std::byte* step = address(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(device))]);
     std::memcpy(step, &header, sizeof header);
-    if (!inputs.rates.empty()) std::memcpy(step + sizeof header, inputs.rates.data(), inputs.rates.size() * sizeof(Rates));
+    if (!inputs.rates.empty())
+      std::memcpy(step + sizeof header, inputs.rates.data(), inputs.rates.size() * sizeof(Rates));
   }
   for (auto& worker : workers_) worker->start(run);
   std::exception_ptr error;

@@ -1,4 +1,5 @@
-// Runs plans: one worker thread per device follows that device's tasks in order and waits for tasks of other devices.
+// Runs plans: one worker thread per device follows that device's tasks in order and waits for tasks of other
+// devices.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,8 @@ struct StepInputs {
 };
 
 struct StepResult {
-  std::vector<double> costs;  ///< summed over images, by slot; [0] is 1 if a cost was not finite (then nothing was updated)
+  std::vector<double> costs;  ///< summed over images, by slot; [0] is 1 if a cost was not finite (then
+                              ///< nothing was updated), or a weight is not
   bool finite() const { return costs.empty() || costs[0] == 0; }
 };
 
@@ -38,16 +40,18 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();
 
-  /// Allocates memory for `plan` if it needs more than is there. Throws DeviceError with what is needed and what there is.
+  /// Allocates memory for `plan` if it needs more than is there. Throws DeviceError with what is needed and
+  /// what there is.
   void reserve(const Plan& plan);
 
-  /// Runs a plan to its end and waits for it. `times` (optional) receives when each task ran. `after_task` (optional) is
-  /// called on the worker after each task; what it throws, and what a task throws, ends the step and is rethrown here.
+  /// Runs a plan to its end and waits for it. `times` (optional) receives when each task ran. `after_task`
+  /// (optional) is called on the worker after each task; what it throws, and what a task throws, ends the
+  /// step and is rethrown here.
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 
-  /// Copies a buffer of floats to or from its canonical (dense) form. Transient buffers: only between a task that writes
-  /// them and the next one that uses their memory, that is from `after_task`.
+  /// Copies a buffer of floats to or from its canonical (dense) form. Transient buffers: only between a task
+  /// that writes them and the next one that uses their memory, that is from `after_task`.
   std::vector<float> read(const Plan* plan, int buffer) const;
   void write(int persistent_buffer, std::span<const float> values);
 

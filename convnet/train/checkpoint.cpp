@@ -1,11 +1,14 @@
 #include "convnet/train/checkpoint.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 
 #include "kernels/error.h"
 
@@ -31,9 +34,17 @@ json to_json(const CostSums& costs) {
   return {{"images", costs.images}, {"sums", sums}};
 }
 
+/// A whole number from 0 to `max`; get<int>() would cut larger ones.
+std::int64_t whole(const json& j, std::int64_t max) {
+  if (!j.is_number_unsigned() || j.get<std::uint64_t>() > static_cast<std::uint64_t>(max))
+    throw std::out_of_range("the position makes no sense");
+  return j.get<std::int64_t>();
+}
+constexpr std::int64_t kMostEpochs = 1'000'000'000, kMostImages = std::int64_t{1} << 40;
+
 CostSums costs_from(const json& j) {
   CostSums costs;
-  costs.images = j.at("images").get<std::int64_t>();
+  costs.images = whole(j.at("images"), kMostImages);
   for (const json& entry : j.at("sums"))
     costs.sums.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<std::vector<double>>());
   return costs;
@@ -64,10 +75,11 @@ json to_json(const TrainingState& s) {
 TrainingState state_from(const json& j) {
   TrainingState s;
   const json& p = j.at("position");
-  s.position = {p.at("epoch").get<int>(), p.at("batch").get<int>(), p.at("minibatches").get<std::int64_t>(),
-                p.at("images").get<std::int64_t>()};
-  s.iteration = j.at("iteration").get<std::uint64_t>();
-  s.test_cursor = j.at("test_cursor").get<std::int64_t>();
+  s.position = {static_cast<int>(whole(p.at("epoch"), kMostEpochs)),
+                static_cast<int>(whole(p.at("batch"), kMostEpochs)), whole(p.at("minibatches"), kMostImages),
+                whole(p.at("images"), kMostImages)};
+  s.iteration = static_cast<std::uint64_t>(whole(j.at("iteration"), std::int64_t{1} << 62));
+  s.test_cursor = whole(j.at("test_cursor"), kMostImages);
   s.test_due = j.at("test_due").get<bool>();
   s.partial = costs_from(j.at("partial"));
   s.partial_seconds = j.at("partial_seconds").get<double>();
@@ -79,14 +91,32 @@ TrainingState state_from(const json& j) {
     h.costs = costs_from(entry);
     s.history.push_back(std::move(h));
   }
-  const Position& at = s.position;
-  if (at.epoch < 0 || at.batch < 0 || at.minibatches < 0 || at.images < 0 || s.test_cursor < 0 ||
-      (at.minibatches == 0) != (at.images == 0))
+  if ((s.position.minibatches == 0) != (s.position.images == 0))
     throw std::out_of_range("the position makes no sense");
   return s;
 }
 
-void remove_old(const std::string& folder, int keep) {
+/// Removes what writers that were killed left in `folder`: entries called NAME.tmp-PID, NAME as `ours` says,
+/// whose process is gone.
+void remove_leftovers(const fs::path& folder, const std::function<bool(const std::string&)>& ours) {
+  constexpr std::string_view mark = ".tmp-";
+  std::error_code ignored;
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t at = name.rfind(mark);
+    if (at == std::string::npos || !ours(name.substr(0, at))) continue;
+    std::string_view digits = std::string_view(name).substr(at + mark.size());
+    pid_t pid = 0;
+    if (!take_number(digits, pid) || !digits.empty() || pid == 0) continue;
+    if (kill(pid, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
+}
+
+/// Removes all but the newest `keep` checkpoints; never `written`, which may be older than others after going
+/// back.
+void remove_old(const std::string& folder, int keep, const std::string& written) {
   std::vector<std::pair<Position, fs::path>> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
@@ -94,7 +124,9 @@ void remove_old(const std::string& folder, int keep) {
       found.emplace_back(*position, entry.path());
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (std::size_t i = static_cast<std::size_t>(keep); i < found.size(); ++i) fs::remove(found[i].second, ignored);
+  for (std::size_t i = static_cast<std::size_t>(keep); i < found.size(); ++i) {
+    if (found[i].second.filename() != written) fs::remove(found[i].second, ignored);
+  }
 }
 
 }  // namespace
@@ -121,7 +153,8 @@ std::optional<Position> Position::of_file_name(const std::string& name) {
 
 std::strong_ordering Position::operator<=>(const Position& other) const {
   const auto key = [](const Position& p) {
-    return std::tuple(p.epoch, p.batch, p.minibatches == 0 ? std::numeric_limits<std::int64_t>::max() : p.minibatches);
+    return std::tuple(p.epoch, p.batch,
+                      p.minibatches == 0 ? std::numeric_limits<std::int64_t>::max() : p.minibatches);
   };
   return key(*this) <=> key(other);
 }
@@ -142,6 +175,8 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
     write_safetensors((fs::path(folder) / name).string(), checkpoint.tensors);
   } else {
     const fs::path fresh = folder + ".tmp-" + std::to_string(getpid());
+    remove_leftovers(fs::path(folder).parent_path(),
+                     [&](const std::string& n) { return n == fs::path(folder).filename().string(); });
     fs::create_directories(fresh, error);
     if (error) throw RunError("cannot create the checkpoint folder " + folder + ": " + error.message());
     try {
@@ -156,7 +191,8 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
     }
   }
   checkpoint.file = (fs::path(folder) / name).string();
-  remove_old(folder, keep);
+  remove_leftovers(folder, [](const std::string& n) { return Position::of_file_name(n).has_value(); });
+  remove_old(folder, keep, name);
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
@@ -177,7 +213,8 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
   if (fs::is_directory(file_or_folder, error)) {
     const auto newest = newest_checkpoint(file_or_folder);
     if (!newest)
-      throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" + std::string(kExtension) + ")");
+      throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
+                       std::string(kExtension) + ")");
     c.file = *newest;
   } else if (!fs::exists(file_or_folder, error)) {
     throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
@@ -190,7 +227,8 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
     return found->second;
   };
   if (meta("format") != kFormat)
-    throw InputError(c.file + ": is a checkpoint of format '" + meta("format") + "'; this program reads '" + kFormat + "'");
+    throw InputError(c.file + ": is a checkpoint of format '" + meta("format") + "'; this program reads '" +
+                     kFormat + "'");
   c.definition_text = meta("layer_def");
   c.definition_path = meta("layer_def_path");
   c.parameters_text = meta("layer_params");

@@ -41,10 +41,10 @@ struct HistoryEntry {
 /// Everything but the tensors.
 struct TrainingState {
   Position position;
-  std::uint64_t iteration = 0;  ///< minibatches since the start of training
-  std::int64_t test_cursor = 0; ///< tests done so far: which test batch is next
-  bool test_due = false;        ///< the batch is finished, but its test was not
-  CostSums partial;             ///< of the unfinished batch
+  std::uint64_t iteration = 0;   ///< minibatches since the start of training
+  std::int64_t test_cursor = 0;  ///< tests done so far: which test batch is next
+  bool test_due = false;         ///< the batch is finished, but its test was not
+  CostSums partial;              ///< of the unfinished batch
   double partial_seconds = 0;
   std::vector<HistoryEntry> history;
 };
@@ -60,8 +60,9 @@ struct Checkpoint {
   nlohmann::json algorithms;  ///< what the libraries chose
 };
 
-/// Fills the metadata of checkpoint.tensors and writes it into `folder`, creating the folder with it so that it never
-/// exists without a checkpoint; then removes all but the newest `keep`. Throws RunError.
+/// Fills the metadata of checkpoint.tensors and writes it into `folder`, creating the folder with it so that
+/// it never exists without a checkpoint; then removes all but the newest `keep` and
+/// this one, and what killed writers left. Throws RunError.
 void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
 
 /// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file and what is wrong.

@@ -19,14 +19,17 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
 #pragma omp parallel for schedule(static)
   for (std::int64_t first = 0; first < count; first += 4) {
     const auto block = static_cast<std::uint64_t>(first / 4);
-    const Philox4x32 r = philox(key, static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0);
+    const Philox4x32 r =
+        philox(key, static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0);
     for (int pair = 0; pair < 2; ++pair) {
       const double u = (r.value[2 * pair] + 0.5) * 0x1p-32;
       const double angle = 2 * std::numbers::pi * (r.value[2 * pair + 1] * 0x1p-32);
       const double radius = std::sqrt(-2 * std::log(u)) * stdev;
       const std::int64_t at = first + 2 * pair;
-      if (at < count) values[static_cast<std::size_t>(at)] = static_cast<float>(mean + radius * std::cos(angle));
-      if (at + 1 < count) values[static_cast<std::size_t>(at + 1)] = static_cast<float>(mean + radius * std::sin(angle));
+      if (at < count)
+        values[static_cast<std::size_t>(at)] = static_cast<float>(mean + radius * std::cos(angle));
+      if (at + 1 < count)
+        values[static_cast<std::size_t>(at + 1)] = static_cast<float>(mean + radius * std::sin(angle));
     }
   }
 }
@@ -59,11 +62,14 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   return make_cpu_backend(std::max(1, thread_count(options) / devices));
 }
 
-Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options, Diagnostics& diagnostics) {
-  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), {options.strict, true}, diagnostics);
+Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+                    Diagnostics& diagnostics) {
+  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), {options.strict, true},
+                            diagnostics);
   diagnostics.throw_if_errors();
   if (const int needed = graph.gpu_count(); needed > static_cast<int>(options.gpus().size()))
-    throw InputError(fmt::format("--gpu {} names {} device(s), but the layers use {}", options.gpu, options.gpus().size(), needed));
+    throw InputError(fmt::format("--gpu {} names {} device(s), but the layers use {}", options.gpu,
+                                 options.gpus().size(), needed));
   return graph;
 }
 
@@ -91,8 +97,10 @@ void Net::upload_mean() {
 
 void Net::init_weights(std::uint64_t seed) {
   for (const WeightBuffers& w : plans_.weights()) {
-    const WeightSpec& spec = graph_.nodes[static_cast<std::size_t>(w.node)].layer->weights[static_cast<std::size_t>(w.index)];
-    std::vector<float> values(static_cast<std::size_t>(element_count(spec.dims)), static_cast<float>(spec.init_value));
+    const WeightSpec& spec =
+        graph_.nodes[static_cast<std::size_t>(w.node)].layer->weights[static_cast<std::size_t>(w.index)];
+    std::vector<float> values(static_cast<std::size_t>(element_count(spec.dims)),
+                              static_cast<float>(spec.init_value));
     if (spec.init_stdev > 0) fill_normal(philox_key(seed, w.name), spec.init_value, spec.init_stdev, values);
     executor_.write(w.weights, values);
     if (w.increment >= 0) executor_.write(w.increment, std::vector<float>(values.size(), 0.0F));
@@ -100,16 +108,18 @@ void Net::init_weights(std::uint64_t seed) {
 }
 
 std::string increment_name(const std::string& layer, const std::string& weight) {
-  return layer + (weight == "biases" ? ".biasesInc" : ".weightsInc" + weight.substr(std::string("weights").size()));
+  return layer +
+         (weight == "biases" ? ".biasesInc" : ".weightsInc" + weight.substr(std::string("weights").size()));
 }
 
 void Net::load(const TensorFile& tensors, const std::string& file) {
   const auto fill = [&](const std::string& name, const Dims& dims, int buffer) {
     const auto found = tensors.tensors.find(name);
-    if (found == tensors.tensors.end()) throw InputError(file + ": has no tensor '" + name + "', which this net needs");
+    if (found == tensors.tensors.end())
+      throw InputError(file + ": has no tensor '" + name + "', which this net needs");
     if (found->second.dims != dims)
-      throw InputError(file + ": tensor '" + name + "' is " + to_string(found->second.dims) + ", but this net needs " +
-                       to_string(dims));
+      throw InputError(file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
+                       ", but this net needs " + to_string(dims));
     executor_.write(buffer, found->second.values);
   };
   for (const WeightBuffers& w : plans_.weights()) {
@@ -125,16 +135,20 @@ void Net::store(TensorFile& tensors) const {
     const Node& node = graph_.nodes[static_cast<std::size_t>(w.node)];
     const WeightSpec& spec = node.layer->weights[static_cast<std::size_t>(w.index)];
     tensors.tensors[w.name] = {spec.dims, executor_.read(nullptr, w.weights)};
-    if (w.increment >= 0) tensors.tensors[increment_name(node.name, spec.name)] = {spec.dims, executor_.read(nullptr, w.increment)};
+    if (w.increment >= 0)
+      tensors.tensors[increment_name(node.name, spec.name)] = {spec.dims,
+                                                               executor_.read(nullptr, w.increment)};
   }
 }
 
 std::vector<Rates> Net::rates(double progress) const {
   std::vector<Rates> rates;
   for (const WeightBuffers& w : plans_.weights()) {
-    const LearningParams& p =
-        graph_.nodes[static_cast<std::size_t>(w.node)].layer->weights[static_cast<std::size_t>(w.index)].learning;
-    rates.push_back({static_cast<float>(p.epsilon.at(progress)), static_cast<float>(p.momentum), static_cast<float>(p.decay)});
+    const LearningParams& p = graph_.nodes[static_cast<std::size_t>(w.node)]
+                                  .layer->weights[static_cast<std::size_t>(w.index)]
+                                  .learning;
+    rates.push_back({static_cast<float>(p.epsilon.at(progress)), static_cast<float>(p.momentum),
+                     static_cast<float>(p.decay)});
   }
   return rates;
 }
@@ -142,7 +156,7 @@ std::vector<Rates> Net::rates(double progress) const {
 std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
   for (const WeightBuffers& w : plans_.weights()) {
     if (!all_finite(executor_.read(nullptr, w.weights))) {
-      return "'" + w.name + "' holds such numbers already: an update before was too large";
+      return "'" + w.name + "' is not finite after an update that was too large";
     }
   }
   // The same net with no layer fused into another, so that every layer's own output can be seen.
@@ -161,8 +175,10 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
     if (!first.empty() || (task.kind != TaskKind::forward && task.kind != TaskKind::load)) return;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      if (use.access == Access::read || b.kind != BufferKind::activation || b.desc.type != DataType::f32) continue;
-      if (!all_finite(executor.read(&plan, use.buffer))) first = plain.nodes[static_cast<std::size_t>(task.node)].name;
+      if (use.access == Access::read || b.kind != BufferKind::activation || b.desc.type != DataType::f32)
+        continue;
+      if (!all_finite(executor.read(&plan, use.buffer)))
+        first = plain.nodes[static_cast<std::size_t>(task.node)].name;
     }
   });
   return first.empty() ? "" : "the first layer with such an output is '" + first + "'";

@@ -29,7 +29,8 @@ int thread_count(const Options& options);
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 
 /// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
-Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options, Diagnostics& diagnostics);
+Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+                    Diagnostics& diagnostics);
 
 class Net {
  public:
@@ -45,18 +46,20 @@ class Net {
   /// Makes the plan of `images` images a minibatch and its memory.
   const Plan& prepare(Phase phase, std::int64_t images);
 
-  /// Initial weights by canonical index, the same for every layout and device; zero increments. After a prepare().
+  /// Initial weights by canonical index, the same for every layout and device; zero increments. After a
+  /// prepare().
   void init_weights(std::uint64_t seed);
-  /// Weights and increments to and from a checkpoint's tensors. load() throws InputError naming `file` and the tensor that is
-  /// missing or has another shape.
+  /// Weights and increments to and from a checkpoint's tensors. load() throws InputError naming `file` and
+  /// the tensor that is missing or has another shape.
   void load(const TensorFile& tensors, const std::string& file);
   void store(TensorFile& tensors) const;
 
   /// Learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
   std::vector<Rates> rates(double progress) const;
 
-  /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with such an output is
-  /// 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all is finite.
+  /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with
+  /// such an output is 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all
+  /// is finite.
   std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
  private:

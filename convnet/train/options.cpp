@@ -9,7 +9,8 @@ namespace convnet {
 namespace {
 
 template <class T>
-OptionSpec option(std::string key, T Options::*field, std::string commands, ParamInfo info, bool saved = true) {
+OptionSpec option(std::string key, T Options::*field, std::string commands, ParamInfo info,
+                  bool saved = true) {
   return {param(std::move(key), field, std::move(info)), std::move(commands), saved};
 }
 
@@ -24,7 +25,8 @@ std::vector<OptionSpec> make_specs() {
   return {
       option("layer-def", &Options::layer_def, "tpb", {.doc = "the layer definition file"}),
       option("layer-params", &Options::layer_params, "tpb", {.doc = "the layer parameter file"}),
-      option("layer-path", &Options::layer_path, "tpb", {.fallback = "", .doc = "folder put before both files' names"}),
+      option("layer-path", &Options::layer_path, "tpb",
+             {.fallback = "", .doc = "folder put before both files' names"}),
       option("data-provider", &Options::data_provider, "tpb",
              {.doc = "mnist, or dummy-CxHxW-K and other dummy-… forms for random data"}),
       option("data-path", &Options::data_path, "tpb", {.fallback = "", .doc = "folder of the data set"}),
@@ -39,35 +41,54 @@ std::vector<OptionSpec> make_specs() {
       option("gpu", &Options::gpu, "tpb",
              {.fallback = "0", .doc = "physical devices; index i of a gpu= line is the i-th of this list"}),
       option("mini", &Options::mini, "tpb",
-             {.fallback = "128", .min = 1, .max = 1 << 24, .unit = "images", .doc = "minibatch size over all devices together"}),
+             {.fallback = "128",
+              .min = 1,
+              .max = 1 << 24,
+              .unit = "images",
+              .doc = "minibatch size over all devices together"}),
       option("epochs", &Options::epochs, "t",
              {.fallback = "50000", .min = 0, .max = 1e9, .doc = "passes over the training range"}),
       option("test-freq", &Options::test_freq, "t",
-             {.fallback = "57", .min = 1, .max = 1e9, .unit = "batches", .doc = "batches between tests with a checkpoint"}),
+             {.fallback = "57",
+              .min = 1,
+              .max = 1e9,
+              .unit = "batches",
+              .doc = "batches between tests with a checkpoint"}),
       option("test-one", &Options::test_one, "t",
              {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"}),
       option("test-only", &Options::test_only, "t",
              {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}, false),
-      option("force-save", &Options::force_save, "t", {.fallback = "0", .doc = "save before quitting"}, false),
+      option("force-save", &Options::force_save, "t", {.fallback = "0", .doc = "save before quitting"},
+             false),
       option("keep", &Options::keep, "t",
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
       option("shuffle", &Options::shuffle, "t",
-             {.fallback = "0", .doc = "shuffle the images of the training range each epoch; holds the range in memory"}),
+             {.fallback = "0",
+              .doc = "shuffle the images of the training range each epoch; holds the range in memory"}),
       choice("device", &Options::device, {"auto", "cpu", "cuda"}, "tpb",
              {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
       option("threads", &Options::threads, "tpb",
-             {.fallback = "0", .min = 0, .max = 4096, .unit = "cores", .doc = "cores over all CPU devices together; 0: all"}),
+             {.fallback = "0",
+              .min = 0,
+              .max = 4096,
+              .unit = "cores",
+              .doc = "cores over all CPU devices together; 0: all"}),
       option("seed", &Options::seed, "tpb",
              {.fallback = "1", .min = 0, .max = 9007199254740992.0, .doc = "decides every random number"}),
       option("strict", &Options::strict, "tpb",
              {.fallback = "0", .doc = "unknown keys in the layer files are errors, not warnings"}),
-      option("verbose", &Options::verbose, "p", {.fallback = "0", .doc = "also print every task of the plan"}, false),
-      option("json", &Options::json, "pb", {.fallback = "0", .doc = "print one JSON object and nothing else"}, false),
+      option("verbose", &Options::verbose, "p", {.fallback = "0", .doc = "also print every task of the plan"},
+             false),
+      option("json", &Options::json, "pb", {.fallback = "0", .doc = "print one JSON object and nothing else"},
+             false),
       option("steps", &Options::steps, "b",
-             {.fallback = "0", .min = 0, .max = 1e6, .doc = "measured steps; 0: for about ten seconds"}, false),
-      choice("precision", &Options::precision, {"fp32"}, "b", {.fallback = "fp32", .doc = "arithmetic of the layers"}),
+             {.fallback = "0", .min = 0, .max = 1e6, .doc = "measured steps; 0: for about ten seconds"},
+             false),
+      choice("precision", &Options::precision, {"fp32"}, "b",
+             {.fallback = "fp32", .doc = "arithmetic of the layers"}),
       choice("parallel", &Options::parallel, {"cfg", "data"}, "b",
-             {.fallback = "cfg", .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
+             {.fallback = "cfg",
+              .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
   };
 }
 
@@ -97,7 +118,8 @@ Options parse_options(const OptionTexts& texts) {
       wrong.push_back("--" + std::string(range) + " " + e.what());
     }
   }
-  if (options.seed != std::floor(options.seed)) wrong.push_back("--seed expects a whole number, not '" + texts.at("seed") + "'");
+  if (options.seed != std::floor(options.seed))
+    wrong.push_back("--seed expects a whole number, not '" + texts.at("seed") + "'");
   try {
     options.gpus();
   } catch (const InputError& e) {
@@ -107,7 +129,8 @@ Options parse_options(const OptionTexts& texts) {
   return options;
 }
 
-void require_options(const OptionTexts& texts, const std::vector<std::string>& keys, const std::string& hint) {
+void require_options(const OptionTexts& texts, const std::vector<std::string>& keys,
+                     const std::string& hint) {
   std::vector<std::string> missing;
   for (const std::string& key : keys) {
     if (!texts.contains(key)) missing.push_back("--" + key);
@@ -123,6 +146,7 @@ std::vector<int> Options::gpus() const {
   for (const std::string& item : split_list(gpu)) {
     int id = 0;
     if (std::string why = parse_value(item, rules, id); !why.empty()) throw InputError("--gpu " + why);
+    if (std::count(ids.begin(), ids.end(), id) > 0) throw InputError("--gpu names device " + std::to_string(id) + " twice");
     ids.push_back(id);
   }
   if (ids.empty()) throw InputError("--gpu expects a comma list of device numbers, like 0,1");

@@ -12,8 +12,8 @@
 
 namespace convnet {
 
-/// Options of training, testing, planning and benchmarks; each command takes some of them. Names and defaults are
-/// declared once, in option_specs().
+/// Options of training, testing, planning and benchmarks; each command takes some of them. Names and defaults
+/// are declared once, in option_specs().
 struct Options {
   std::string layer_def, layer_params, layer_path;
   std::string data_provider, data_path;
@@ -37,9 +37,9 @@ struct Options {
 
 /// One option of the command line: "--mini".
 struct OptionSpec {
-  ParamSpec param;        ///< key without the dashes
-  std::string commands;   ///< letters of the commands that take it: t(rain) p(lan) b(ench)
-  bool saved = true;      ///< stored in checkpoints: part of the run, not of one invocation
+  ParamSpec param;       ///< key without the dashes
+  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench)
+  bool saved = true;     ///< stored in checkpoints: part of the run, not of one invocation
 };
 const std::vector<OptionSpec>& option_specs();
 
@@ -49,7 +49,8 @@ using OptionTexts = std::map<std::string, std::string>;
 /// Throws InputError listing those of `keys` that are absent; `hint` ends the message.
 void require_options(const OptionTexts& texts, const std::vector<std::string>& keys, const std::string& hint);
 
-/// Parses and checks all texts; throws InputError with everything that is wrong, one line each ("--mini expects …").
+/// Parses and checks all texts; throws InputError with everything that is wrong, one line each ("--mini
+/// expects …").
 Options parse_options(const OptionTexts& texts);
 
 }  // namespace convnet

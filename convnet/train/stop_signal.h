@@ -3,7 +3,8 @@
 
 namespace convnet {
 
-/// Blocks both signals in the thread that makes it and in all threads started later. Make it before any thread.
+/// Blocks both signals in the thread that makes it and in all threads started later. Make it before any
+/// thread.
 class StopSignal {
  public:
   StopSignal();

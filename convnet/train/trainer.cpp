@@ -19,18 +19,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// "1:02:03" or "2:03".
 std::string duration(double seconds) {
   const auto s = static_cast<long>(seconds);
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60) : fmt::format("{}:{:02}", s / 60, s % 60);
+  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
+                   : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 /// A line on a terminal that shows how far a batch is; nothing in a pipe.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string title) : title_(std::move(title)), terminal_(isatty(STDOUT_FILENO) == 1) {}
+  explicit ProgressLine(std::string title)
+      : title_(std::move(title)), terminal_(isatty(STDOUT_FILENO) == 1) {}
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine() {
@@ -45,7 +49,8 @@ class ProgressLine {
     const int width = 20;
     const auto filled = static_cast<std::size_t>(width * done / std::max<std::int64_t>(1, total));
     fmt::print("\r\033[K{} [{}{}] {:.0f} images/s, {} left", title_, std::string(filled, '#'),
-               std::string(width - filled, '.'), rate, duration(static_cast<double>(total - done) / std::max(1e-9, rate)));
+               std::string(width - filled, '.'), rate,
+               duration(static_cast<double>(total - done) / std::max(1e-9, rate)));
     std::fflush(stdout);
     shown_ = true;
   }
@@ -56,12 +61,25 @@ class ProgressLine {
   Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
 };
 
-void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs, std::int64_t images) {
-  if (into.sums.empty()) {
-    for (const CostSlot& c : plan.costs)
-      into.sums.emplace_back(graph.nodes[static_cast<std::size_t>(c.node)].name,
-                             std::vector<double>(static_cast<std::size_t>(c.values), 0.0));
-  }
+/// Zeros for every cost of a plan.
+CostSums no_costs(const Plan& plan, const Graph& graph) {
+  CostSums costs;
+  for (const CostSlot& c : plan.costs)
+    costs.sums.emplace_back(graph.nodes[static_cast<std::size_t>(c.node)].name,
+                            std::vector<double>(static_cast<std::size_t>(c.values), 0.0));
+  return costs;
+}
+
+bool same_layers(const CostSums& a, const CostSums& b) {
+  return std::equal(a.sums.begin(), a.sums.end(), b.sums.begin(), b.sums.end(),
+                    [](const auto& x, const auto& y) {
+                      return x.first == y.first && x.second.size() == y.second.size();
+                    });
+}
+
+void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs,
+               std::int64_t images) {
+  if (into.sums.empty()) into = no_costs(plan, graph);
   for (std::size_t i = 0; i < plan.costs.size(); ++i) {
     for (std::size_t v = 0; v < into.sums[i].second.size(); ++v)
       into.sums[i].second[v] += costs[static_cast<std::size_t>(plan.costs[i].slot) + v];
@@ -86,10 +104,26 @@ std::string cost_text(const CostSums& costs) {
   std::vector<std::string> texts;
   for (const auto& [name, sums] : costs.sums) {
     std::vector<std::string> values;
-    for (double v : sums) values.push_back(fmt::format("{:.6f}", v / static_cast<double>(std::max<std::int64_t>(1, costs.images))));
+    for (double v : sums)
+      values.push_back(
+          fmt::format("{:.6f}", v / static_cast<double>(std::max<std::int64_t>(1, costs.images))));
     texts.push_back(name + ":  " + join(values));
   }
   return join(texts, " ");
+}
+
+/// Throws InputError if no folder can be made or written at `path`: training would fail when it first saves.
+void check_writable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (fs::path at = path; !at.empty(); at = at.parent_path()) {
+    if (!fs::exists(at, ignored)) continue;
+    if (!fs::is_directory(at, ignored))
+      throw InputError(at.string() + ": is not a folder; checkpoints are to be saved in " + path);
+    if (access(at.c_str(), W_OK) != 0)
+      throw InputError(at.string() + ": cannot be written; checkpoints are to be saved in " + path);
+    return;
+  }
 }
 
 /// The definition is the checkpoint's; another --layer-def must be the same logical net.
@@ -107,13 +141,16 @@ void check_same_net(const IniFile& saved, const IniFile& given, const std::strin
                    "\n  A resumed run keeps its net; start a new one to train this file");
 }
 
-std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(const std::shared_ptr<const Provider>& provider,
-                                                                                const Options& options, BatchRange train) {
+std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
+    const std::shared_ptr<const Provider>& provider, const Options& options, BatchRange train) {
   if (!options.shuffle)
-    return [provider](const LoadRequest& r) { return std::make_shared<const DataBatch>(provider->load(r.batch)); };
+    return [provider](const LoadRequest& r) {
+      return std::make_shared<const DataBatch>(provider->load(r.batch));
+    };
   auto shuffled = std::make_shared<ShuffledBatches>(*provider, train, options.seed_value());
   return [provider, shuffled](const LoadRequest& r) {
-    return std::make_shared<const DataBatch>(r.epoch > 0 ? shuffled->load(r.epoch, r.batch) : provider->load(r.batch));
+    return std::make_shared<const DataBatch>(r.epoch > 0 ? shuffled->load(r.epoch, r.batch)
+                                                         : provider->load(r.batch));
   };
 }
 
@@ -135,7 +172,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   Loaded l;
   const Options first = parse_options(given);
   std::string resume_from = first.load_file;
-  if (resume_from.empty() && !first.save_file.empty() && newest_checkpoint(first.save_file)) resume_from = first.save_file;
+  if (resume_from.empty() && !first.save_file.empty() && newest_checkpoint(first.save_file))
+    resume_from = first.save_file;
   OptionTexts texts;
   if (!resume_from.empty()) {
     l.checkpoint = read_checkpoint(resume_from);
@@ -144,25 +182,27 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     throw InputError("--test-only tests a trained net: --load-file must name its checkpoint");
   }
   for (const auto& [key, text] : given) texts[key] = text;
-  require_options(texts, {"layer-def", "layer-params", "data-provider", "train-range", "test-range"},
-                  "; or --load-file with a checkpoint to resume from");
+  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider", "train-range", "test-range"};
+  if (first.load_file.empty() && first.save_file.empty() && first.save_path.empty())
+    required.emplace_back("save-path or --save-file");
+  require_options(texts, required, "; or --load-file with a checkpoint to resume from");
   l.options = parse_options(texts);
   for (const OptionSpec& spec : option_specs()) {
-    if (spec.saved && texts.contains(spec.param.key)) l.saved_options[spec.param.key] = texts.at(spec.param.key);
+    if (spec.saved && texts.contains(spec.param.key))
+      l.saved_options[spec.param.key] = texts.at(spec.param.key);
   }
   if (!first.load_file.empty()) {
     l.folder = std::filesystem::path(l.checkpoint->file).parent_path().string();
     if (l.folder.empty()) l.folder = ".";
   } else if (!l.options.save_file.empty()) {
     l.folder = l.options.save_file;
-  } else if (!l.options.save_path.empty()) {
+  } else {
     l.folder = (std::filesystem::path(l.options.save_path) /
                 fmt::format("ConvNet__{:%Y-%m-%d_%H.%M.%S}", fmt::localtime(std::time(nullptr))))
                    .string();
-  } else {
-    throw InputError("missing: --save-path (parent of a new checkpoint folder) or --save-file (the folder itself)");
   }
   if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
+  if (!l.options.test_only) check_writable(l.folder);
 
   Diagnostics diagnostics;
   l.files = read_net_files(l.options, diagnostics);
@@ -184,8 +224,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   l.provider = make_provider(l.options.data_provider, l.options.data_path, l.options.seed_value());
   l.train_range = l.options.train_batches();
   l.test_range = l.options.test_batches();
-  l.provider->check_range(l.train_range, "--train-range " + l.train_range.str());
-  l.provider->check_range(l.test_range, "--test-range " + l.test_range.str());
+  l.provider->check_range(l.train_range, "--train-range");
+  l.provider->check_range(l.test_range, "--test-range");
   l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (l.checkpoint) {
@@ -223,26 +263,32 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
     return std::min<std::int64_t>(options_.mini, images);
   };
   if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_));
-  net_.prepare(Phase::test, largest(test_range_));
+  const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file);
     state_ = std::move(loaded.checkpoint->state);
     last_checkpoint_ = loaded.checkpoint->file;
     const Position& at = state_.position;
+    if (at.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
+      throw InputError(last_checkpoint_ +
+                       ": metadata 'state' is damaged: its sums are not those of this net's costs");
     if (at.minibatches > 0)
-      fmt::print("Loaded {}: epoch {}, batch {}, {} minibatches of it\n", last_checkpoint_, at.epoch, at.batch, at.minibatches);
+      fmt::print("Loaded {}: epoch {}, batch {}, {} minibatches of it\n", last_checkpoint_, at.epoch,
+                 at.batch, at.minibatches);
     else
       fmt::print("Loaded {}: epoch {}, batch {} finished\n", last_checkpoint_, at.epoch, at.batch);
   } else {
     net_.init_weights(options_.seed_value());
   }
   fmt::print("Devices: {}:{}, {} thread(s); minibatches of {} images\n", net_.plans().backend().name(),
-             join([&] {
-               std::vector<std::string> ids;
-               for (int d = 0; d < net_.plans().devices(); ++d)
-                 ids.push_back(std::to_string(options_.gpus()[static_cast<std::size_t>(d)]));
-               return ids;
-             }(), ","),
+             join(
+                 [&] {
+                   std::vector<std::string> ids;
+                   for (int d = 0; d < net_.plans().devices(); ++d)
+                     ids.push_back(std::to_string(options_.gpus()[static_cast<std::size_t>(d)]));
+                   return ids;
+                 }(),
+                 ","),
              thread_count(options_), options_.mini);
   std::fflush(stdout);
 }
@@ -263,7 +309,8 @@ double Trainer::progress(const Position& work) const {
 }
 
 bool Trainer::test_follows(const Position& work) const {
-  const int done = (work.epoch - 1) * train_range_.count() + work.batch - train_range_.first + 1;
+  const std::int64_t done =
+      std::int64_t{work.epoch - 1} * train_range_.count() + work.batch - train_range_.first + 1;
   return done % options_.test_freq == 0 || (work.epoch == options_.epochs && work.batch == train_range_.last);
 }
 
@@ -291,7 +338,8 @@ void Trainer::run() {
     if (!going_on || stop_.arrived()) return save();
   }
   if (trained) return;
-  fmt::print("Nothing to train: {} of {} epochs are done\n", std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
+  fmt::print("Nothing to train: {} of {} epochs are done\n",
+             std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
   if (options_.force_save) save();
 }
 
@@ -330,15 +378,16 @@ bool Trainer::train_batch(const Position& work) {
     }
   }
   state_.position = {work.epoch, work.batch};
-  fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial), state_.partial_seconds + seconds_since(start));
+  fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial),
+             state_.partial_seconds + seconds_since(start));
   std::fflush(stdout);
   state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
   state_.partial_seconds = 0;
   return true;
 }
 
-StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images, double progress,
-                         CostSums& sums) {
+StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
+                         double progress, CostSums& sums) {
   const Plan& plan = net_.prepare(phase, images);
   StepInputs inputs;
   const std::vector<MatrixInfo>& infos = provider_->matrices();
@@ -351,10 +400,12 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
   const StepResult result = net_.executor().run(plan, inputs);
   if (!result.finite()) {
     const std::string where = net_.first_non_finite(phase, images, inputs);
-    throw RunError(fmt::format("a cost is not finite (NaN or infinity) in {} after {} minibatches, images {}-{} of the batch{}{}",
-                               phase == Phase::train ? "training" : "a test", state_.iteration, first, first + images - 1,
-                               where.empty() ? "" : "; " + where,
-                               last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
+    throw RunError(
+        fmt::format("a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
+                    "{}-{} of the batch{}{}",
+                    phase == Phase::train ? "training" : "a test", state_.iteration, first,
+                    first + images - 1, where.empty() ? "" : "; " + where,
+                    last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
@@ -383,8 +434,10 @@ bool Trainer::test() {
     if (!test_batch(now, sums)) return false;
     if (i + 1 < batches) prefetcher_.start({now.batch + 1, 0});
   }
-  if (const Position next = next_batch(); next.epoch <= options_.epochs) prefetcher_.start({next.batch, next.epoch});
-  fmt::print("======================Test output======================\n{} ({:.3f} sec)\n", cost_text(sums), seconds_since(start));
+  if (const Position next = next_batch(); next.epoch <= options_.epochs)
+    prefetcher_.start({next.batch, next.epoch});
+  fmt::print("======================Test output======================\n{} ({:.3f} sec)\n", cost_text(sums),
+             seconds_since(start));
   state_.history.push_back({state_.position.epoch, state_.position.batch, request.batch, std::move(sums)});
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;

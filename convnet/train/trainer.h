@@ -15,12 +15,12 @@ namespace convnet {
 
 class Trainer {
  public:
-  /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they override the
-  /// checkpoint's. Throws InputError, with everything that is wrong, before a device is used.
+  /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they
+  /// override the checkpoint's. Throws InputError, with everything that is wrong, before a device is used.
   Trainer(const OptionTexts& given, StopSignal& stop);
 
-  /// Trains (or tests, with --test-only) to the end or until the stop signal; prints the original's lines on stdout.
-  /// Throws RunError when a cost is not finite.
+  /// Trains (or tests, with --test-only) to the end or until the stop signal; prints the original's lines on
+  /// stdout. Throws RunError when a cost is not finite.
   void run();
 
  private:
@@ -28,7 +28,8 @@ class Trainer {
   explicit Trainer(Loaded loaded, StopSignal& stop);
   static Loaded load(const OptionTexts& given);
 
-  /// The batch to train next (minibatches and images: where in it); its epoch is beyond --epochs when all is done.
+  /// The batch to train next (minibatches and images: where in it); its epoch is beyond --epochs when all is
+  /// done.
   Position next_batch() const;
   /// Training progress in [0,1] while `work` is trained.
   double progress(const Position& work) const;
@@ -42,7 +43,8 @@ class Trainer {
   bool test_batch(const LoadRequest& request, CostSums& sums);
 
   void save();
-  StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images, double progress, CostSums& sums);
+  StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
+                  double progress, CostSums& sums);
   void print_weights() const;
 
   Options options_;

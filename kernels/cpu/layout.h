@@ -30,8 +30,8 @@ dnnl::memory::desc any_layout(const Dims& dims, DataType type = DataType::f32);
 /// The tensor a descriptor means; layout null when it is dense row-major.
 TensorDesc from_dnnl(const dnnl::memory::desc& desc, const Dims& dims, DataType type = DataType::f32);
 
-/// Activations as own kernels walk them: [n][padded_c/block][spatial][block]; block 1 is plain (N,C,H,W) or (N,C).
-/// Lanes of channels >= c hold zeros and must keep them.
+/// Activations as own kernels walk them: [n][padded_c/block][spatial][block]; block 1 is plain (N,C,H,W) or
+/// (N,C). Lanes of channels >= c hold zeros and must keep them.
 struct ActivationView {
   std::int64_t n = 0, c = 0, spatial = 1;
   std::int64_t block = 1;     ///< channels stored together: 1, 4, 8 or 16

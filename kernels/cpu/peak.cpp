@@ -9,7 +9,8 @@
 namespace convnet::cpu {
 
 double measure_peak_flops(int threads) {
-  // GCC and clang turn these into the widest fused multiply-adds there are; 12 independent chains hide their latency.
+  // GCC and clang turn these into the widest fused multiply-adds there are; 12 independent chains hide their
+  // latency.
   using Vector = float __attribute__((vector_size(64)));
   constexpr int chains = 12;
   constexpr int lanes = 16;

@@ -2,7 +2,8 @@
 
 namespace convnet::cpu {
 
-/// FLOP/s of fp32 fused multiply-adds on `threads` cores: best of five short loops, about a tenth of a second.
+/// FLOP/s of fp32 fused multiply-adds on `threads` cores: best of five short loops, about a tenth of a
+/// second.
 double measure_peak_flops(int threads);
 
 }  // namespace convnet::cpu

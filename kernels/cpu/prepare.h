@@ -1,5 +1,5 @@
-// How each operation is prepared on the CPU; backend.cpp dispatches here. See Backend::prepare for the contract.
-// conv, inner_product, pool, reorder: oneDNN. The rest: own kernels with OpenMP.
+// How each operation is prepared on the CPU; backend.cpp dispatches here. See Backend::prepare for the
+// contract. conv, inner_product, pool, reorder: oneDNN. The rest: own kernels with OpenMP.
 #pragma once
 
 #include <functional>
@@ -42,7 +42,9 @@ Prepared prepare(const Update& op, const LayoutHints& hints);
 class KernelOp : public PreparedOp {
  public:
   using Kernel = std::function<void(std::span<std::byte* const>)>;
-  KernelOp(std::vector<TensorDesc> args, Kernel kernel) : kernel_(std::move(kernel)) { args_ = std::move(args); }
+  KernelOp(std::vector<TensorDesc> args, Kernel kernel) : kernel_(std::move(kernel)) {
+    args_ = std::move(args);
+  }
   void run(std::span<std::byte* const> pointers, std::byte*) const override { kernel_(pointers); }
 
  private:

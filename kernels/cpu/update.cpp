@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstring>
 
 #include "kernels/cpu/own_kernel.h"
@@ -19,14 +20,19 @@ Prepared prepare(const Update& op, const LayoutHints&) {
         const float momentum = rates.momentum;
         const float decay = rates.epsilon * rates.decay;
         const float step = rates.epsilon / static_cast<float>(images);
-        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
+        std::atomic<bool> diverged = false;
+        for_pieces(count, [=, &diverged](std::int64_t begin, std::int64_t end) {
+          float poison = 0;  // NaN as soon as one weight is NaN or infinite
+#pragma omp simd reduction(+ : poison)
           for (std::int64_t i = begin; i < end; ++i) {
             const float change = momentum * increment[i] - decay * weights[i] - step * gradient[i];
             increment[i] = change;
             weights[i] += change;
+            poison += weights[i] * 0;
           }
+          if (poison != 0) diverged = true;
         });
+        if (diverged) *reinterpret_cast<double*>(args[4]) = 1;
       });
 }
 

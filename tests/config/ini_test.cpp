@@ -1,11 +1,13 @@
 #include "convnet/config/ini.h"
 
-#include "tests/catch.h"
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <thread>
+
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
 
 using namespace convnet;
 using Strings = std::vector<std::string>;
@@ -380,4 +382,20 @@ TEST_CASE("read_ini reads a file or says why not", "[ini]") {
                                         folder.string() + ": cannot be read: Is a directory",
                                         large + ": is larger than 4 MiB; is this a layer file?"});
   fs::remove_all(folder);
+}
+
+TEST_CASE("files that are not UTF-8 are read as Latin-1") {
+  const convnet::TempFolder folder;
+  const std::string path = folder / "net.cfg";
+  convnet::write_file(path, "# caf\xe9\n[a]\ntype=data\n[b\xfc]\nk=\xc3\xa9\n");
+  convnet::Diagnostics diagnostics;
+  const convnet::IniFile file = convnet::read_ini(path, diagnostics);
+  CHECK_FALSE(diagnostics.has_errors());
+  CHECK(file.text.starts_with("# caf\xc3\xa9\n"));
+  REQUIRE(file.sections.size() == 2);
+  CHECK(file.sections[1].name == "b\xc3\xbc");
+
+  const std::string good = folder / "good.cfg";
+  convnet::write_file(good, "[b\xc3\xbc]\nk=\xf0\x9f\x98\x80\n");
+  CHECK(convnet::read_ini(good, diagnostics).sections.at(0).name == "b\xc3\xbc");
 }

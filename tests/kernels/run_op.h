@@ -1,4 +1,4 @@
-// Runs a prepared operation of the CPU on buffers that are watched for writes outside of them.
+// Runs a prepared operation in a layout, in place and with a number of threads of the test's choice.
 #pragma once
 
 #include <omp.h>
@@ -6,40 +6,14 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstring>
-#include <memory>
-#include <new>
 #include <random>
 #include <vector>
 
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/prepare.h"
+#include "tests/kernels/op_runner.h"
 
 namespace convnet::test {
-
-/// 64-byte aligned memory between two guards.
-class GuardedBuffer {
- public:
-  explicit GuardedBuffer(std::int64_t bytes)
-      : size_(static_cast<std::size_t>(bytes)),
-        memory_(static_cast<std::byte*>(::operator new (size_ + 2 * kGuard, std::align_val_t{kGuard}))) {
-    std::memset(memory_.get(), kSentinel, size_ + 2 * kGuard);
-  }
-  std::byte* data() const { return memory_.get() + kGuard; }
-  bool intact() const {
-    for (std::size_t i = 0; i < kGuard; ++i)
-      if (memory_.get()[i] != std::byte{kSentinel} || data()[size_ + i] != std::byte{kSentinel}) return false;
-    return true;
-  }
-
- private:
-  static constexpr std::size_t kGuard = 64;
-  static constexpr unsigned char kSentinel = 0xA5;
-  struct Free {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{kGuard}); }
-  };
-  std::size_t size_;
-  std::unique_ptr<std::byte, Free> memory_;
-};
 
 /// How the tensors of a test lie in memory: block 1 is plain.
 inline TensorDesc activations(const Dims& dims, int block) {
@@ -100,9 +74,9 @@ class OpRun {
   void alias(std::size_t arg, std::size_t of) { aliases_.emplace_back(arg, of); }
 
   /// Runs with that many threads and checks that nothing wrote outside of the arguments.
-  void run(int threads = 2) const {
+  void run(int threads = 2) {
     std::vector<std::byte*> pointers;
-    for (const GuardedBuffer& buffer : buffers_) pointers.push_back(buffer.data());
+    for (GuardedBuffer& buffer : buffers_) pointers.push_back(buffer.data());
     for (const auto& [arg, of] : aliases_) pointers[arg] = pointers[of];
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads);

@@ -1,0 +1,267 @@
+// Resuming: a run that was stopped or killed ends where the uninterrupted one does, bit for bit.
+#include <nlohmann/json.hpp>
+#include <random>
+#include <regex>
+#include <thread>
+
+#include "convnet/train/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+nlohmann::json state_of(const TensorFile& file) { return nlohmann::json::parse(file.metadata.at("state")); }
+
+/// Equal tensors, names and bits; the same place in training and the same history of costs.
+void check_equal(const std::string& file, const std::string& expected) {
+  const TensorFile a = read_safetensors(file);
+  const TensorFile b = read_safetensors(expected);
+  REQUIRE(a.tensors.size() == b.tensors.size());
+  for (const auto& [name, tensor] : b.tensors) {
+    INFO(name);
+    REQUIRE(a.tensors.contains(name));
+    const NamedTensor& other = a.tensors.at(name);
+    CHECK(other.dims == tensor.dims);
+    CHECK(other.values == tensor.values);
+  }
+  for (const char* key : {"position", "iteration", "test_cursor", "test_due", "history"}) {
+    INFO(key);
+    CHECK(state_of(a).at(key) == state_of(b).at(key));
+  }
+}
+
+bool same_weights(const std::string& a, const std::string& b) {
+  return read_safetensors(a).tensors.at("fc10.weights.pool1").values ==
+         read_safetensors(b).tensors.at("fc10.weights.pool1").values;
+}
+
+/// Both training batches have 1000 images, so the last minibatch is short.
+Args options(const Workshop& shop, int epochs, bool shuffle, const std::string& folder) {
+  return shop.dummy() + Args{"--save-file", folder, "--epochs", std::to_string(epochs), "--test-freq", "1", "--mini", "48",
+                             "--test-range", "3-5", "--threads", "2", "--shuffle", shuffle ? "1" : "0"};
+}
+
+std::string last_of(const std::string& folder, int epochs) { return folder + "/" + std::to_string(epochs) + ".2.safetensors"; }
+
+TEST_CASE("the same command twice gives the same bits, another seed does not") {
+  const Workshop shop;
+  for (const char* folder : {"a", "b"}) run_well(options(shop, 2, true, shop / folder));
+  check_equal(last_of(shop / "a", 2), last_of(shop / "b", 2));
+  run_well(options(shop, 2, true, shop / "c") + Args{"--seed", "2"});
+  CHECK_FALSE(same_weights(last_of(shop / "a", 2), last_of(shop / "c", 2)));
+  run_well(options(shop, 2, false, shop / "d"));
+  CHECK_FALSE(same_weights(last_of(shop / "a", 2), last_of(shop / "d", 2)));
+}
+
+TEST_CASE("a resumed run ends like the uninterrupted one") {
+  const Workshop shop;
+  for (const bool shuffle : {false, true}) {
+    const std::string name = shuffle ? "shuffled" : "plain";
+    const std::string straight = shop / (name + "-straight");
+    const std::string resumed = shop / (name + "-resumed");
+    // --epochs drives nothing here: the rates are constant.
+    run_well(options(shop, 4, shuffle, straight));
+    run_well(options(shop, 1, shuffle, resumed));
+    run_well(options(shop, 3, shuffle, resumed));
+    const Outcome last = run_well({"--load-file", resumed, "--epochs", "4"});
+    CHECK(last.out.find("Saved checkpoint to " + resumed + "\n") != std::string::npos);
+    check_equal(last_of(resumed, 4), last_of(straight, 4));
+  }
+}
+
+TEST_CASE("a run stopped by SIGTERM or SIGINT again and again ends like the uninterrupted one") {
+  const Workshop shop;
+  std::mt19937 random(1);
+  int inside = 0;
+  for (const bool shuffle : {false, true}) {
+    const std::string name = shuffle ? "shuffled" : "plain";
+    const std::string straight = shop / (name + "-straight");
+    const std::string stopped = shop / (name + "-stopped");
+    const int epochs = 12;
+    run_well(options(shop, epochs, shuffle, straight));
+    for (int i = 0;; ++i) {
+      REQUIRE(i < 100);
+      Program program(options(shop, epochs, shuffle, stopped));
+      if (i < 12) {
+        program.printed(" sec)", static_cast<int>(random() % 3));
+        if (i > 0) program.printed("Devices: ", 1);
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 6000));
+        program.send(i % 2 == 0 ? SIGTERM : SIGINT);
+      }
+      const Outcome run = program.finish();
+      INFO(run.out << run.err);
+      // A signal before the program watches for them ends it at once.
+      REQUIRE((run.code == 0 || (run.signal != 0 && run.out.empty())));
+      if (!std::filesystem::exists(stopped)) continue;
+      bool done = false;
+      for (const auto& entry : std::filesystem::directory_iterator(stopped)) {
+        const std::string file = entry.path().filename().string();
+        CHECK(std::regex_match(file, std::regex(R"(\d+\.\d+(-\d{4})?\.safetensors)")));
+        inside += file.find('-') != std::string::npos ? 1 : 0;
+        done = done || entry.path() == last_of(stopped, epochs);
+      }
+      if (done && i >= 12) break;
+    }
+    check_equal(last_of(stopped, epochs), last_of(straight, epochs));
+  }
+  CHECK(inside > 0);
+}
+
+TEST_CASE("a run killed at any moment leaves a checkpoint that loads, and ends like the uninterrupted one") {
+  const Workshop shop;
+  shop.write_data();
+  // Rates for pixels of 0 to 255.
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0"), "eps$1=0.00000"));
+  const int epochs = 260;
+  const auto options = [&](const std::string& folder) {
+    return shop.mnist() + Args{"--save-file", folder, "--epochs", std::to_string(epochs), "--test-freq", "1"};
+  };
+  const std::string straight = shop / "straight";
+  const std::string killed = shop / "killed";
+  const std::string last = "/" + std::to_string(epochs) + ".1.safetensors";
+  run_well(options(straight));
+  std::mt19937 random(2);
+  int by_kill = 0;
+  for (int i = 0; i < 40; ++i) {
+    Program program(options(killed));
+    if (i % 4 != 3) program.printed("Saved checkpoint", static_cast<int>(random() % 8));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % (i % 4 == 3 ? 20000 : 4000)));
+    program.send(SIGKILL);
+    by_kill += program.finish().signal == SIGKILL ? 1 : 0;
+    if (!std::filesystem::exists(killed)) continue;
+    const Outcome loaded = run_program({"--load-file", killed, "--test-only"});
+    INFO(loaded.err);
+    REQUIRE(loaded.code == 0);
+  }
+  CHECK(by_kill >= 30);
+  run_well(options(killed));
+  check_equal(killed + last, straight + last);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(killed)) {
+    INFO(entry.path());
+    CHECK(entry.path().extension() == ".safetensors");
+    ++files;
+  }
+  CHECK(files == 2);
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(killed).parent_path()))
+    CHECK(entry.path().filename().string().find(".tmp-") == std::string::npos);
+}
+
+TEST_CASE("what killed writers left is removed, what others may still write is not") {
+  const Workshop shop;
+  // A process that is gone: a child of ours that has been waited for.
+  const pid_t gone = fork();
+  if (gone == 0) _exit(0);
+  waitpid(gone, nullptr, 0);
+  const std::string dead = ".tmp-" + std::to_string(gone);
+  const std::string alive = ".tmp-" + std::to_string(getpid());
+  std::filesystem::create_directory(shop / ("out" + dead));
+  write_file(shop / ("out" + dead + "/0.0.safetensors"), "half");
+  std::filesystem::create_directory(shop / ("out" + alive));
+  std::filesystem::create_directory(shop / ("other" + dead));
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  CHECK_FALSE(std::filesystem::exists(shop / ("out" + dead)));
+  CHECK(std::filesystem::exists(shop / ("out" + alive)));
+  CHECK(std::filesystem::exists(shop / ("other" + dead)));
+
+  for (const std::string name : {"1.1.safetensors", "notes"}) {
+    write_file(shop / ("out/" + name + dead), "half");
+    write_file(shop / ("out/" + name + alive), "half");
+  }
+  run_well({"--load-file", shop / "out", "--epochs", "2"});
+  CHECK_FALSE(std::filesystem::exists(shop / ("out/1.1.safetensors" + dead)));
+  CHECK(std::filesystem::exists(shop / ("out/1.1.safetensors" + alive)));
+  CHECK(std::filesystem::exists(shop / ("out/notes" + dead)));
+}
+
+TEST_CASE("a resumed run takes the learning parameters from the file as it is now") {
+  const Workshop shop;
+  const std::string frozen = shop / "frozen";
+  const std::string learning = shop / "learning";
+  run_well(shop.dummy() + Args{"--save-file", frozen, "--epochs", "1"});
+  std::filesystem::copy(frozen, learning);
+  run_well({"--load-file", learning, "--epochs", "2"});
+  // No rate, no momentum, no decay: nothing moves any more.
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("(eps.|mom.|wc)=[0-9.]+"), "$1=0"));
+  const Outcome run = run_well({"--load-file", frozen, "--epochs", "3"});
+  CHECK(run.out.find("2.1 (33.33%)...") != std::string::npos);
+  CHECK(same_weights(frozen + "/3.2.safetensors", frozen + "/1.2.safetensors"));
+  CHECK_FALSE(same_weights(learning + "/2.2.safetensors", learning + "/1.2.safetensors"));
+}
+
+TEST_CASE("a resumed run keeps its net, whatever became of the definition file") {
+  const Workshop shop;
+  const std::string folder = shop / "out";
+  run_well(shop.dummy() + Args{"--save-file", folder, "--epochs", "1"});
+  const Args again = Args{"--load-file", folder, "--layer-def", shop.definition_path(), "--test-only"};
+  struct Change {
+    std::string from, to;
+    int code;
+  };
+  for (const Change& change : std::vector<Change>{{"outputs=10", "outputs=10\ninitW=0.5", 0},
+                                                  {"filters=2", "Filters = 2 # as before", 0},
+                                                  {"stride=2", "stride=2\ngpu=0", 0},
+                                                  {"filters=2", "filters=3", 2},
+                                                  {"pool=max", "pool=avg", 2},
+                                                  {"[pool1]", "[extra]\ntype=neuron\nneuron=relu\ninputs=conv1\n[pool1]", 2}}) {
+    shop.write(replaced(kDefinition, change.from, change.to), kParameters);
+    const Outcome run = run_program(again);
+    INFO(change.to << "\n" << run.err);
+    CHECK(run.code == change.code);
+    if (change.code != 0)
+      CHECK(run.err.find(shop.definition_path() + ": is another net than that of checkpoint " + folder + "/1.2.safetensors:") !=
+            std::string::npos);
+  }
+  std::filesystem::remove(shop.definition_path());
+  run_well({"--load-file", folder, "--epochs", "2"});
+  CHECK(run_program(again).code == 2);
+}
+
+TEST_CASE("a training range without the saved batch starts at its first batch") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Outcome run = run_well({"--load-file", shop / "out", "--train-range", "5-6", "--epochs", "1"});
+  CHECK(run.out.find("\n1.5 (0.00%)...") != std::string::npos);
+  CHECK(std::filesystem::exists(shop / "out/1.6.safetensors"));
+}
+
+TEST_CASE("a cost that is not finite stops training and leaves the last good checkpoint") {
+  const Workshop shop;
+  const std::string folder = shop / "out";
+  run_well(shop.dummy() + Args{"--save-file", folder, "--epochs", "1"});
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("epsW=0.01"), "epsW=1e38"));
+  const Outcome run = run_program({"--load-file", folder, "--epochs", "3"});
+  INFO(run.out << run.err);
+  CHECK(run.code == 1);
+  CHECK(std::regex_search(run.err, std::regex("is not finite \\(NaN or infinity\\) in training after \\d+ minibatches")));
+  CHECK(std::regex_search(run.err, std::regex("'(conv1|fc10|probs|logprob|pool1)")));
+  CHECK(run.err.find("the last good checkpoint is " + folder + "/1.2.safetensors") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder + "/2.1.safetensors"));
+  run_well({"--load-file", folder, "--test-only"});
+}
+
+TEST_CASE("a test of weights that are not finite fails and names them") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    TensorFile file = read_safetensors(shop / "out/1.2.safetensors");
+    file.tensors.at("fc10.biases").values[3] = value;
+    write_safetensors(shop / "bad.safetensors", file);
+    const Outcome run = run_program({"--load-file", shop / "bad.safetensors", "--test-only"});
+    INFO(run.out << run.err);
+    CHECK(run.code == 1);
+    CHECK(run.err.find("is not finite (NaN or infinity) in a test") != std::string::npos);
+    CHECK(run.err.find("'fc10.biases'") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace convnet

@@ -1,0 +1,129 @@
+// Runs the program as a user does: arguments in, exit code and both outputs back.
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace convnet {
+
+/// How a run of the program ended.
+struct Outcome {
+  int code = -1;     ///< exit code; -1 if a signal ended it
+  int signal = 0;    ///< that signal
+  std::string out;   ///< stdout
+  std::string err;   ///< stderr
+};
+
+/// The program, running; its outputs are pipes. The destructor ends it.
+class Program {
+ public:
+  explicit Program(std::vector<std::string> args) {
+    std::array<int, 2> out{};
+    std::array<int, 2> err{};
+    if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    args.insert(args.begin(), CONVNET_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, err[1], STDERR_FILENO);
+    const int error = posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(out[1]);
+    close(err[1]);
+    pipes_ = {{{out[0], POLLIN, 0}, {err[0], POLLIN, 0}}};
+    if (error != 0) throw std::runtime_error("cannot start " + args[0]);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    for (const pollfd& pipe : pipes_) {
+      if (pipe.fd >= 0) close(pipe.fd);
+    }
+  }
+
+  void send(int signal) const { kill(pid_, signal); }
+
+  /// Waits until stdout holds `text` that many times. False if the program closed its outputs before.
+  bool printed(const std::string& text, int times) {
+    const auto enough = [&] {
+      std::size_t at = 0;
+      for (int i = 0; i < times; ++i) {
+        at = outcome_.out.find(text, at);
+        if (at == std::string::npos) return false;
+        at += text.size();
+      }
+      return true;
+    };
+    while (!enough()) {
+      if (!read_more()) return false;
+    }
+    return true;
+  }
+
+  Outcome finish() {
+    while (read_more()) {
+    }
+    int status = 0;
+    waitpid(std::exchange(pid_, -1), &status, 0);
+    if (WIFEXITED(status)) outcome_.code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) outcome_.signal = WTERMSIG(status);
+    return outcome_;
+  }
+
+ private:
+  /// False at the end of both outputs.
+  bool read_more() {
+    using Clock = std::chrono::steady_clock;
+    if (pipes_[0].fd < 0 && pipes_[1].fd < 0) return false;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now()).count();
+    if (left <= 0 || poll(pipes_.data(), pipes_.size(), static_cast<int>(left)) == 0)
+      throw std::runtime_error("the program hangs; so far it wrote:\n" + outcome_.out + outcome_.err);
+    for (std::size_t i = 0; i < pipes_.size(); ++i) {
+      if (pipes_[i].fd < 0 || pipes_[i].revents == 0) continue;
+      std::array<char, 4096> buffer{};
+      const ssize_t count = read(pipes_[i].fd, buffer.data(), buffer.size());
+      if (count > 0) {
+        (i == 0 ? outcome_.out : outcome_.err).append(buffer.data(), static_cast<std::size_t>(count));
+      } else {
+        close(std::exchange(pipes_[i].fd, -1));
+      }
+    }
+    return true;
+  }
+
+  pid_t pid_ = -1;
+  std::array<pollfd, 2> pipes_{};
+  Outcome outcome_;
+  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+};
+
+using Args = std::vector<std::string>;
+
+inline Args operator+(Args args, const Args& more) {
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+inline Outcome run_program(const Args& args) { return Program(args).finish(); }
+
+}  // namespace convnet

@@ -1,0 +1,124 @@
+// A net and a data set so small that a run takes some hundredths of a second.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "tests/cli/run_program.h"
+#include "tests/temp_folder.h"
+
+namespace convnet {
+
+/// For images of 1x8x8 in 10 classes. Tests of messages count its lines.
+inline const std::string kDefinition =
+    "[data]\n"                // 1
+    "type=data\n"             // 2
+    "dataIdx=0\n"             // 3
+    "[labels]\n"              // 4
+    "type=data\n"             // 5
+    "dataIdx=1\n"             // 6
+    "[conv1]\n"               // 7
+    "type=conv\n"             // 8
+    "inputs=data\n"           // 9
+    "channels=1\n"            // 10
+    "filters=2\n"             // 11
+    "filterSize=3\n"          // 12
+    "neuron=relu\n"           // 13
+    "[pool1]\n"               // 14
+    "type=pool\n"             // 15
+    "inputs=conv1\n"          // 16
+    "pool=max\n"              // 17
+    "channels=2\n"            // 18
+    "sizeX=2\n"               // 19
+    "stride=2\n"              // 20
+    "[fc10]\n"                // 21
+    "type=fc\n"               // 22
+    "inputs=pool1\n"          // 23
+    "outputs=10\n"            // 24
+    "dropout=0.25\n"          // 25
+    "[probs]\n"               // 26
+    "type=softmax\n"          // 27
+    "inputs=fc10\n"           // 28
+    "[logprob]\n"             // 29
+    "type=cost.logreg\n"      // 30
+    "inputs=labels,probs\n";  // 31
+
+inline const std::string kParameters =
+    "[conv1]\n"    // 1
+    "epsW=0.01\n"  // 2
+    "epsB=0.02\n"  // 3
+    "momW=0.9\n"   // 4
+    "momB=0.8\n"   // 5
+    "[fc10]\n"     // 6
+    "epsW=0.01\n"  // 7
+    "epsB=0.02\n"  // 8
+    "momW=0.9\n"   // 9
+    "momB=0.8\n"   // 10
+    "wc=0.001\n"   // 11
+    "[logprob]\n"  // 12
+    "coeff=1\n"    // 13
+    "topk=2\n";    // 14
+
+/// `text` with its first `from` replaced.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) throw std::invalid_argument("the text has no '" + from + "'");
+  return text.replace(at, from.size(), to);
+}
+
+/// Bytes of an IDX file of unsigned bytes; `dims` begins with the number of records.
+inline std::string idx_file(const std::vector<std::uint32_t>& dims, const std::string& values) {
+  std::string bytes{'\0', '\0', '\x08', static_cast<char>(dims.size())};
+  for (std::uint32_t d : dims) {
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(d >> shift & 0xFF);
+  }
+  return bytes + values;
+}
+
+/// A folder with the net's files, net.cfg and params.cfg, and on wish a data set.
+class Workshop {
+ public:
+  Workshop() { write(kDefinition, kParameters); }
+
+  void write(const std::string& definition, const std::string& parameters) const {
+    write_file(definition_path(), definition);
+    write_file(parameters_path(), parameters);
+  }
+
+  /// A MNIST-like set of 8x8 images: batch 1 has 40 for training, batch 2 has 20 for tests.
+  std::string write_data() const {
+    std::filesystem::create_directory(data_path());
+    for (const auto& [stem, count] : {std::pair<std::string, std::uint32_t>{"train", 40}, {"t10k", 20}}) {
+      std::string pixels;
+      std::string labels;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        labels += static_cast<char>(i * 7 % 10);
+        for (std::uint32_t p = 0; p < 64; ++p) pixels += static_cast<char>((p * (i * 7 % 10 + 3) + i * 31) % 256);
+      }
+      write_file(data_path() + "/" + stem + "-images-idx3-ubyte", idx_file({count, 8, 8}, pixels));
+      write_file(data_path() + "/" + stem + "-labels-idx1-ubyte", idx_file({count}, labels));
+    }
+    return data_path();
+  }
+
+  std::string definition_path() const { return folder_ / "net.cfg"; }
+  std::string parameters_path() const { return folder_ / "params.cfg"; }
+  std::string data_path() const { return folder_ / "set"; }
+  std::string operator/(const std::string& name) const { return folder_ / name; }
+
+  /// Options of the net's files.
+  Args net() const { return {"--layer-def", definition_path(), "--layer-params", parameters_path(), "--threads", "1"}; }
+  /// Two training batches of 1000 random images, one for tests.
+  Args dummy() const { return net() + Args{"--data-provider", "dummy-1x8x8-10", "--train-range", "1-2", "--test-range", "3"}; }
+  /// The data set of write_data(), in minibatches of 16, 16 and 8 images.
+  Args mnist() const {
+    return net() + Args{"--data-provider", "mnist", "--data-path", data_path(), "--train-range", "1", "--test-range", "2",
+                        "--mini", "16"};
+  }
+
+ private:
+  TempFolder folder_;
+};
+
+}  // namespace convnet

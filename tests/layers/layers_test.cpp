@@ -1,0 +1,386 @@
+// Every layer type through the real path (files, graph, plan, executor, CPU kernels) against the reference
+// interpreter: outputs, costs, weights and increments, over shapes that libraries find odd.
+#include "tests/catch.h"
+#include "tests/layers/small_net.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+struct Case {
+  std::string name;
+  Dims image;
+  std::int64_t images;
+  std::string layers, top;
+  std::string parameters = "";
+  int classes = 4;
+};
+
+// fp32 against double; rounding alone gives about 1e-6 in nets this small.
+constexpr double kTolerance = 2e-4;
+
+void check(SmallNet& net, const reference::NetReference& reference, const StepOutcome& outcome) {
+  CHECK(relative_difference(outcome.costs, reference.costs()) < kTolerance);
+  for (const auto& [layer, values] : outcome.outputs) {
+    INFO("output of " << layer);
+    if (layer == "labels") continue;
+    CHECK(relative_difference(values, reference.output(layer)) < kTolerance);
+  }
+  const auto tensors = net.tensors();
+  for (const auto& [name, matrix] : reference.matrices) {
+    INFO(name);
+    const std::size_t dot = name.find('.');
+    CHECK(relative_difference(tensors.at(name).values, matrix.values) < kTolerance);
+    CHECK(relative_difference(tensors.at(increment_name(name.substr(0, dot), name.substr(dot + 1))).values,
+                              matrix.increment) < kTolerance);
+  }
+}
+
+/// A test, three training steps on different images with a look after each, and a test of other images.
+void run(const Case& c) {
+  INFO(c.name);
+  SmallNet net(between_data_and_cost(c.layers, c.top, c.classes, c.parameters), c.image, c.classes);
+  net.prepare(Phase::train, c.images);
+  reference::NetReference reference = net.reference();
+  std::uint64_t iteration = 0;
+  for (const Phase phase : {Phase::test, Phase::train, Phase::train, Phase::train, Phase::test}) {
+    INFO("step " << iteration << (phase == Phase::train ? ", train" : ", test"));
+    const Minibatch batch = random_minibatch(c.image, c.images, c.classes, 100 + iteration);
+    const StepOutcome outcome = net.step(phase, batch, iteration, true);
+    reference.forward({batch.data.begin(), batch.data.end()}, {batch.labels.begin(), batch.labels.end()},
+                      phase == Phase::train, iteration);
+    if (phase == Phase::train) {
+      reference.backward();
+      reference.update();
+    }
+    check(net, reference, outcome);
+    ++iteration;
+  }
+}
+
+std::string conv(const std::string& name, const std::string& keys) {
+  return "[" + name + "]\ntype=conv\ninitW=0.3\ninitB=0.1\n" + keys + "\n";
+}
+std::string fc(const std::string& name, const std::string& keys) {
+  return "[" + name + "]\ntype=fc\ninitW=0.3\ninitB=0.1\n" + keys + "\n";
+}
+/// A convolution to learn below the layer under test.
+std::string below(int channels, int filters) {
+  return conv("below", "inputs=data\nchannels=" + std::to_string(channels) +
+                           "\nfilters=" + std::to_string(filters) + "\nfilterSize=1");
+}
+std::string pool(const std::string& keys) { return "[pool]\ntype=pool\ninputs=below\n" + keys + "\n"; }
+std::string norm(const std::string& keys) { return "[norm]\ntype=cmrnorm\ninputs=below\n" + keys + "\n"; }
+
+}  // namespace
+
+TEST_CASE("conv layers train like the reference") {
+  const std::vector<Case> cases = {
+      {"one channel, one pixel, one image",
+       {1, 1, 1},
+       1,
+       conv("c", "inputs=data\nchannels=1\nfilters=1\nfilterSize=1"),
+       "c"},
+      {"one image",
+       {3, 7, 7},
+       1,
+       conv("c", "inputs=data\nchannels=3\nfilters=5\nfilterSize=3\npadding=1"),
+       "c"},
+      {"3 to 16 channels, not square",
+       {3, 6, 9},
+       5,
+       conv("c", "inputs=data\nchannels=3\nfilters=16\nfilterSize=3"),
+       "c"},
+      {"5 to 20 channels",
+       {5, 5, 5},
+       3,
+       conv("c", "inputs=data\nchannels=5\nfilters=20\nfilterSize=5\npadding=2\nneuron=relu"),
+       "c"},
+      {"stride 4, the last window hangs over",
+       {3, 15, 15},
+       2,
+       conv("c", "inputs=data\nchannels=3\nfilters=4\nfilterSize=6\nstride=4"),
+       "c"},
+      {"stride 2 with padding, hanging over",
+       {4, 8, 8},
+       3,
+       conv("c", "inputs=data\nchannels=4\nfilters=3\nfilterSize=3\nstride=2\npadding=1"),
+       "c"},
+      {"modulesX says how many windows",
+       {2, 7, 7},
+       2,
+       conv("c", "inputs=data\nchannels=2\nfilters=3\nfilterSize=3\nstride=2\nmodulesX=4"),
+       "c"},
+      {"groups",
+       {4, 5, 5},
+       3,
+       conv("c", "inputs=data\nchannels=4\nfilters=3\ngroups=2\nfilterSize=3\npadding=1"),
+       "c"},
+      {"groups above 16 channels",
+       {3, 5, 5},
+       2,
+       below(3, 32) +
+           conv("c", "inputs=below\nchannels=32\nfilters=16\ngroups=2\nfilterSize=3\npadding=1\nneuron=relu"),
+       "c"},
+      {"a group for each channel",
+       {6, 4, 4},
+       2,
+       conv("c", "inputs=data\nchannels=6\nfilters=1\ngroups=6\nfilterSize=3\npadding=1"),
+       "c"},
+      {"several inputs with own filters",
+       {3, 6, 6},
+       3,
+       conv("a", "inputs=data\nchannels=3\nfilters=4\nfilterSize=3\npadding=1\nneuron=tanh[1,1]") +
+           conv("c", "inputs=data,a\nchannels=3,4\nfilters=5\nfilterSize=3,1\npadding=1,0\nneuron=relu"),
+       "c"},
+      {"a vector read as maps", {27}, 4, conv("c", "inputs=data\nchannels=3\nfilters=4\nfilterSize=2"), "c"},
+      {"two in a row",
+       {3, 8, 8},
+       4,
+       conv("a", "inputs=data\nchannels=3\nfilters=20\nfilterSize=3\npadding=1\nneuron=relu") +
+           conv("c", "inputs=a\nchannels=20\nfilters=5\nfilterSize=3\nneuron=logistic"),
+       "c"},
+  };
+  for (const Case& c : cases) run(c);
+}
+
+TEST_CASE("fc layers train like the reference") {
+  const std::vector<Case> cases = {
+      {"one number, one output", {1}, 1, fc("f", "inputs=data\noutputs=1"), "f", "", 2},
+      {"odd sizes", {13}, 7, fc("f", "inputs=data\noutputs=5\nneuron=tanh[1.7,0.6]"), "f"},
+      {"from an image", {3, 4, 5}, 3, fc("f", "inputs=data\noutputs=6\nneuron=relu"), "f"},
+      {"from blocked maps", {3, 4, 4}, 3, below(3, 20) + fc("f", "inputs=below\noutputs=6"), "f"},
+      {"several inputs",
+       {9},
+       4,
+       fc("a", "inputs=data\noutputs=5\nneuron=relu") + fc("b", "inputs=a\noutputs=3\nneuron=logistic") +
+           fc("f", "inputs=a,b,data\noutputs=8\nneuron=relu\ninitW=0.3,0.2,0.1"),
+       "f"},
+  };
+  for (const Case& c : cases) run(c);
+}
+
+TEST_CASE("pool layers train like the reference") {
+  const std::vector<Case> cases = {
+      {"max", {3, 6, 6}, 3, below(3, 5) + pool("pool=max\nchannels=5\nsizeX=2\nstride=2"), "pool"},
+      {"max, overlapping and hanging over",
+       {3, 8, 8},
+       2,
+       below(3, 16) + pool("pool=max\nchannels=16\nsizeX=3\nstride=2"),
+       "pool"},
+      {"max, negative start",
+       {3, 7, 7},
+       2,
+       below(3, 20) + pool("pool=max\nchannels=20\nsizeX=3\nstride=2\nstart=-1"),
+       "pool"},
+      {"max, then relu",
+       {3, 7, 6},
+       3,
+       below(3, 16) + pool("pool=max\nchannels=16\nsizeX=3\nstride=2\nneuron=relu"),
+       "pool"},
+      {"max, large window",
+       {1, 20, 20},
+       1,
+       below(1, 3) + pool("pool=max\nchannels=3\nsizeX=17\nstride=2"),
+       "pool"},
+      {"average", {3, 6, 6}, 3, below(3, 16) + pool("pool=avg\nchannels=16\nsizeX=3\nstride=3"), "pool"},
+      {"average, clipped at both borders",
+       {3, 8, 8},
+       2,
+       below(3, 5) + pool("pool=avg\nchannels=5\nsizeX=3\nstride=2\nstart=-1"),
+       "pool"},
+      {"average, stride larger than the window",
+       {2, 9, 9},
+       2,
+       below(2, 3) + pool("pool=avg\nchannels=3\nsizeX=2\nstride=4"),
+       "pool"},
+      {"sum",
+       {3, 7, 7},
+       2,
+       below(3, 16) + pool("pool=avg\nsum=1\nchannels=16\nsizeX=3\nstride=2"),
+       "pool",
+       "[below]\nepsW=0.001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[top]\nepsW=0.001\nepsB=0.001\nmomW=0.9\nmomB=0."
+       "9\n"},
+      {"the whole map", {3, 5, 5}, 2, below(3, 16) + pool("pool=avg\nchannels=16\nsizeX=0"), "pool"},
+      {"fewer outputs than cover",
+       {3, 9, 9},
+       2,
+       below(3, 4) + pool("pool=max\nchannels=4\nsizeX=3\nstride=2\noutputsX=3"),
+       "pool"},
+      {"of one pixel", {3, 1, 1}, 1, below(3, 3) + pool("pool=max\nchannels=3\nsizeX=1"), "pool"},
+  };
+  for (const Case& c : cases) run(c);
+}
+
+TEST_CASE("cmrnorm layers train like the reference") {
+  const std::string parameters = "[norm]\nscale=0.5\npow=0.75\n";
+  const std::vector<Case> cases = {
+      {"odd size", {3, 5, 5}, 2, below(3, 16) + norm("channels=16\nsize=5"), "norm", parameters},
+      {"even size", {3, 4, 4}, 3, below(3, 20) + norm("channels=20\nsize=4"), "norm", parameters},
+      {"five maps", {3, 5, 3}, 1, below(3, 5) + norm("channels=5\nsize=3"), "norm", parameters},
+      {"one map", {1, 3, 3}, 2, below(1, 1) + norm("channels=1\nsize=1"), "norm", parameters},
+      {"blocked", {3, 4, 4}, 2, below(3, 16) + norm("channels=16\nsize=4\nblocked=1"), "norm", parameters},
+      {"blocked, the last group is short",
+       {3, 4, 4},
+       2,
+       below(3, 5) + norm("channels=5\nsize=3\nblocked=1"),
+       "norm",
+       parameters},
+      {"minDiv and another power",
+       {3, 4, 4},
+       2,
+       below(3, 16) + norm("channels=16\nsize=5"),
+       "norm",
+       "[norm]\nscale=0.3\npow=1.5\nminDiv=2\n"},
+  };
+  for (const Case& c : cases) run(c);
+}
+
+TEST_CASE("neurons and dropout train like the reference") {
+  std::vector<Case> cases;
+  for (const std::string f : {"ident", "relu", "logistic", "tanh[1.7159,0.6667]"}) {
+    const std::string neuron = "[n]\ntype=neuron\ninputs=below\nneuron=" + f + "\n";
+    cases.push_back({"layer of its own, " + f, {3, 4, 5}, 3, below(3, 5) + neuron, "n"});
+    cases.push_back(
+        {"between convolutions, " + f,
+         {3, 4, 4},
+         2,
+         below(3, 20) + neuron + conv("c", "inputs=n\nchannels=20\nfilters=3\nfilterSize=3\npadding=1"),
+         "n,c"});
+  }
+  const auto dropout = [](const std::string& type) { return "[drop]\ntype=" + type + "\ninputs=below\n"; };
+  for (const std::string type : {"dropout", "dropout2"}) {
+    for (const std::string keys : {"", "keep=0.75", "keep=1", "keep=0.8\nenable=0"}) {
+      cases.push_back(
+          {type + " " + keys, {3, 5, 3}, 3, below(3, 20) + dropout(type), "drop", "[drop]\n" + keys + "\n"});
+      cases.push_back({type + " of a vector " + keys,
+                       {9},
+                       3,
+                       fc("below", "inputs=data\noutputs=7\nneuron=relu") + dropout(type),
+                       "drop",
+                       "[drop]\n" + keys + "\n"});
+    }
+  }
+  cases.push_back(
+      {"dropout= before the neuron",
+       {3, 5, 5},
+       2,
+       conv("c", "inputs=data\nchannels=3\nfilters=16\nfilterSize=3\ndropout=0.3\nneuron=logistic"),
+       "c"});
+  cases.push_back({"of the data itself", {6}, 3, "[n]\ntype=neuron\ninputs=data\nneuron=relu\n", "n,data"});
+  for (const Case& c : cases) run(c);
+}
+
+TEST_CASE("gradients of several users are summed") {
+  const std::string a =
+      conv("a", "inputs=data\nchannels=3\nfilters=16\nfilterSize=3\npadding=1\nneuron=relu");
+  const std::vector<Case> cases = {
+      {"two convolutions read one",
+       {3, 5, 5},
+       2,
+       a + conv("b", "inputs=a\nchannels=16\nfilters=4\nfilterSize=3\npadding=1") +
+           conv("c", "inputs=a\nchannels=16\nfilters=4\nfilterSize=1\nneuron=tanh[1,1]"),
+       "b,c"},
+      {"a shortcut past a layer",
+       {3, 5, 5},
+       2,
+       a + conv("b", "inputs=a\nchannels=16\nfilters=16\nfilterSize=3\npadding=1\nneuron=relu") +
+           conv("c", "inputs=a,b\nchannels=16\nfilters=3\nfilterSize=1"),
+       "c"},
+      {"a shortcut past neurons that work in place",
+       {3, 4, 4},
+       2,
+       below(3, 5) +
+           "[n]\ntype=neuron\ninputs=below\nneuron=logistic\n[m]\ntype=neuron\ninputs=n\nneuron=tanh[1,2]\n",
+       "below,n,m"},
+      {"pool, norm and fc read one",
+       {3, 6, 6},
+       2,
+       a + "[p]\ntype=pool\npool=max\ninputs=a\nchannels=16\nsizeX=3\nstride=2\n[n]\ntype=cmrnorm\ninputs="
+           "a\nchannels=16\nsize=5\n",
+       "a,p,n",
+       "[n]\nscale=0.4\npow=0.75\n"},
+      {"ident neurons pass one gradient on",
+       {3, 4, 4},
+       2,
+       below(3, 5) +
+           "[n]\ntype=neuron\ninputs=below\nneuron=ident\n[m]\ntype=neuron\ninputs=below\nneuron=ident\n" +
+           "[k]\ntype=neuron\ninputs=below\nneuron=tanh[1,1]\n",
+       "n,below,m,k"},
+      {"dropout of an output that others read",
+       {3, 4, 4},
+       2,
+       below(3, 5) + "[d]\ntype=dropout\ninputs=below\n[e]\ntype=dropout2\ninputs=below\n",
+       "d,below,e"},
+      {"dropout above a neuron that needs its output",
+       {8},
+       3,
+       fc("f", "inputs=data\noutputs=6\nneuron=logistic") +
+           "[d]\ntype=dropout\ninputs=f\n[n]\ntype=neuron\ninputs=d\nneuron=tanh[1,1]\n",
+       "n"},
+  };
+  for (const Case& c : cases) run(c);
+}
+
+TEST_CASE("two costs drive one net") {
+  const std::string layers =
+      fc("a", "inputs=data\noutputs=6\nneuron=tanh[1,1]") + fc("b", "inputs=a\noutputs=4") +
+      "[probs2]\ntype=softmax\ninputs=b\n[cost2]\ntype=cost.logreg\ninputs=labels,probs2\n";
+  run({"own softmax, own weight", {7}, 3, layers, "a", "[cost2]\ncoeff=0.5\n"});
+  run({"one only reports",
+       {7},
+       3,
+       layers + fc("c", "inputs=a\noutputs=3"),
+       "a,c",
+       "[cost2]\ncoeff=0\n[b]\nepsW=0\nepsB=0\nmomW=0\nmomB=0\n"});
+  NetTexts shared = between_data_and_cost(fc("a", "inputs=data\noutputs=6\nneuron=relu"), "a", 4);
+  shared.definition += "[again]\ntype=cost.logreg\ninputs=labels,probs\n";
+  shared.parameters += "[again]\ncoeff=0.25\ntopk=3\n";
+  SmallNet net(shared, {5}, 4);
+  net.prepare(Phase::train, 3);
+  reference::NetReference reference = net.reference();
+  const Minibatch batch = random_minibatch({5}, 3, 4, 9);
+  const StepOutcome outcome = net.step(Phase::train, batch, 0, true);
+  reference.forward({batch.data.begin(), batch.data.end()}, {batch.labels.begin(), batch.labels.end()}, true,
+                    0);
+  reference.backward();
+  reference.update();
+  check(net, reference, outcome);
+}
+
+TEST_CASE("frozen matrices stay as they are and pass the gradient on") {
+  const std::string layers =
+      conv("a", "inputs=data\nchannels=3\nfilters=5\nfilterSize=3\nneuron=tanh[1,1]") +
+      conv("b", "inputs=a\nchannels=5\nfilters=16\nfilterSize=3\npadding=1\nneuron=relu") +
+      fc("f", "inputs=b\noutputs=6");
+  const auto rates = [](const std::string& layer, const std::string& w, const std::string& b) {
+    return "[" + layer + "]\nepsW=" + w + "\nepsB=" + b + "\nmomW=0.9\nmomB=0.9\nwc=0.1\n";
+  };
+  struct Freeze {
+    std::string layer, w, b;
+  };
+  for (const std::string layer : {"a", "b", "f"}) {
+    for (const auto& [w, b] : {std::pair{"0", "0.1"}, {"0.1", "0"}, {"0", "0"}}) {
+      const Case c{layer + " epsW=" + w + " epsB=" + b, {3, 6, 6}, 2, layers, "f", rates(layer, w, b)};
+      run(c);
+      SmallNet net(between_data_and_cost(c.layers, c.top, 4, c.parameters), c.image, 4);
+      net.prepare(Phase::train, 2);
+      const auto before = net.tensors();
+      net.step(Phase::train, random_minibatch(c.image, 2, 4, 1), 0);
+      const auto after = net.tensors();
+      for (const auto& [name, tensor] : before) {
+        const bool is_bias = name.find("biases") != std::string::npos;
+        const bool frozen = name.rfind(layer + ".", 0) == 0 && std::string(is_bias ? b : w) == "0";
+        INFO(c.name << ": " << name);
+        CHECK((after.at(name).values == tensor.values) == frozen);
+      }
+    }
+  }
+  run({"only the top learns",
+       {3, 6, 6},
+       2,
+       layers,
+       "f",
+       rates("a", "0", "0") + rates("b", "0", "0") + rates("f", "0", "0")});
+}

@@ -1,0 +1,128 @@
+#include "tests/layers/small_net.h"
+
+#include "kernels/philox.h"
+
+namespace convnet::test {
+
+Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed) {
+  Minibatch batch;
+  const std::uint64_t key = philox_key(seed, "minibatch");
+  for (std::int64_t n = 0; n < images; ++n) {
+    for (std::int64_t i = 0; i < element_count(image); ++i)
+      batch.data.push_back(2 * uniform01(element_random(key, 0, static_cast<std::uint32_t>(n),
+                                                        static_cast<std::uint32_t>(i))) -
+                           1);
+    batch.labels.push_back(static_cast<std::int32_t>(
+        element_random(key, 1, static_cast<std::uint32_t>(n), 0) % static_cast<std::uint32_t>(classes)));
+  }
+  return batch;
+}
+
+NetTexts between_data_and_cost(const std::string& layers, const std::string& top, int classes,
+                               const std::string& parameters) {
+  NetTexts texts;
+  texts.definition =
+      "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n" + layers +
+      "\n[top]\ntype=fc\ninputs=" + top + "\noutputs=" + std::to_string(classes) +
+      "\ninitW=0.3\n[probs]\ntype=softmax\ninputs=top\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
+  texts.parameters = parameters;
+  if (parameters.find("[logprob]") == std::string::npos) texts.parameters += "\n[logprob]\ncoeff=1\ntopk=2\n";
+  Diagnostics diagnostics;
+  for (const IniSection& section : parse_ini("net.cfg", texts.definition, diagnostics).sections) {
+    const IniValue* type = section.find("type");
+    if (type == nullptr || (type->text != "conv" && type->text != "fc")) continue;
+    if (parameters.find("[" + section.name + "]") != std::string::npos) continue;
+    texts.parameters += "[" + section.name + "]\nepsW=0.05\nepsB=0.1\nmomW=0.9\nmomB=0.8\nwc=0.01\n";
+  }
+  return texts;
+}
+
+SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options)
+    : image_(image), seed_(options.seed), provider_(image, classes) {
+  Diagnostics diagnostics;
+  definition_ = parse_ini("net.cfg", texts.definition, diagnostics);
+  parameters_ = parse_ini("params.cfg", texts.parameters, diagnostics);
+  Graph graph =
+      build_graph(definition_, parameters_, provider_.matrices(), {true, options.rewrites}, diagnostics);
+  diagnostics.throw_if_errors();
+  convnet::Options of_run;
+  of_run.device = "cpu";
+  of_run.threads = options.threads;
+  of_run.seed = static_cast<double>(options.seed);
+  net_ = std::make_unique<Net>(std::move(graph), provider_, of_run, std::vector<float>{}, true);
+}
+
+const Plan& SmallNet::prepare(Phase phase, std::int64_t images) {
+  const Plan& plan = net_->prepare(phase, images);
+  if (!std::exchange(has_weights_, true)) net_->init_weights(seed_);
+  return plan;
+}
+
+StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look) {
+  const Plan& plan = prepare(phase, batch.images());
+  StepInputs inputs;
+  inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
+                     reinterpret_cast<const std::byte*>(batch.labels.data())};
+  inputs.iteration = iteration;
+  inputs.rates = net_->rates(0);
+  StepOutcome outcome;
+  const auto after_task = [&](std::size_t t) {
+    const Task& task = plan.tasks[t];
+    if (task.kind == TaskKind::update) {
+      const Buffer& weights = plan.buffers[static_cast<std::size_t>(task.uses[0].buffer)];
+      outcome.gradients[weights.name] = net_->executor().read(&plan, task.uses[2].buffer);
+    }
+    if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
+    for (const BufferUse& use : task.uses) {
+      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      if (use.access == Access::read || b.kind != BufferKind::activation || b.desc.type != DataType::f32)
+        continue;
+      outcome.outputs[graph().nodes[static_cast<std::size_t>(task.node)].name] =
+          net_->executor().read(&plan, use.buffer);
+    }
+  };
+  const StepResult result =
+      look ? net_->executor().run(plan, inputs, nullptr, after_task) : net_->executor().run(plan, inputs);
+  outcome.costs.assign(result.costs.begin() + 1, result.costs.end());
+  if (!look) return outcome;
+  for (const Node& node : graph().nodes) {
+    // A layer without a task has its input's output; a fused one shows its user's.
+    if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))
+      outcome.outputs[node.name] =
+          outcome.outputs[graph().nodes[static_cast<std::size_t>(node.inputs[0])].name];
+    if (node.fused && node.role == LayerRole::weights) outcome.outputs[node.name + " fused"] = {};
+  }
+  for (const Node& node : graph().nodes) {
+    if (outcome.outputs.erase(node.name + " fused") > 0) outcome.outputs.erase(node.name);
+  }
+  return outcome;
+}
+
+std::map<std::string, NamedTensor> SmallNet::tensors() const {
+  TensorFile file;
+  net_->store(file);
+  return file.tensors;
+}
+
+void SmallNet::set_weights(const std::string& name, const std::vector<float>& values) {
+  for (const WeightBuffers& w : net_->plans().weights()) {
+    if (w.name == name) return net_->executor().write(w.weights, values);
+  }
+  throw std::logic_error("no weights " + name);
+}
+
+reference::NetReference SmallNet::reference() const {
+  reference::NetReference net(definition_, parameters_, image_, seed_);
+  const std::map<std::string, NamedTensor> all = tensors();
+  for (const WeightBuffers& w : net_->plans().weights()) {
+    const Node& node = graph().nodes[static_cast<std::size_t>(w.node)];
+    const std::vector<float>& values = all.at(w.name).values;
+    const std::vector<float>& increment =
+        all.at(increment_name(node.name, node.layer->weights[static_cast<std::size_t>(w.index)].name)).values;
+    net.matrices.at(w.name).values.assign(values.begin(), values.end());
+    net.matrices.at(w.name).increment.assign(increment.begin(), increment.end());
+  }
+  return net;
+}
+
+}  // namespace convnet::test

@@ -1,0 +1,104 @@
+// A net from two texts, run the real way (config, graph, plan, executor, CPU backend) and by the reference
+// interpreter.
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/train/net.h"
+#include "tests/reference/net_reference.h"
+
+namespace convnet::test {
+
+/// Images and labels without files: what a Net wants to know of a provider.
+class ShapeOnlyProvider : public Provider {
+ public:
+  ShapeOnlyProvider(const Dims& image, std::int64_t classes)
+      : matrices_{{"data", image, DataType::f32, 0}, {"labels", {1}, DataType::s32, classes}} {}
+  const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
+  void check_range(const BatchRange&, const std::string&) const override {}
+  std::int64_t images_in(int) const override { return 0; }
+  DataBatch load(int) const override { return {}; }
+  bool subtracts_mean() const override { return false; }
+  std::vector<float> mean_image(const BatchRange&) const override { return {}; }
+
+ private:
+  std::vector<MatrixInfo> matrices_;
+};
+
+struct Minibatch {
+  std::vector<float> data;
+  std::vector<std::int32_t> labels;
+  std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
+};
+
+/// Values in [-1,1), the same for the same seed.
+Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed);
+
+struct NetTexts {
+  std::string definition, parameters;
+};
+
+/// Wraps `layers` (which reads "data" and ends in `top`) between data and fc + softmax + cost.logreg, and
+/// gives every weight layer learning parameters. A `[layer]` section of `parameters` replaces the usual ones.
+NetTexts between_data_and_cost(const std::string& layers, const std::string& top, int classes,
+                               const std::string& parameters = "");
+
+struct StepOutcome {
+  std::vector<double> costs;                            ///< by slot, without the first
+  std::map<std::string, std::vector<float>> outputs;    ///< of every layer whose output exists, canonical
+  std::map<std::string, std::vector<float>> gradients;  ///< d(cost)/dw summed over images, by tensor name
+};
+
+struct NetOptions {
+  bool rewrites = true;
+  int threads = 1;
+  std::uint64_t seed = 3;
+};
+
+class SmallNet {
+ public:
+  using Options = NetOptions;
+  SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options = {});
+
+  /// Makes the plan; the first one also decides the initial weights' layouts, so they are set here.
+  const Plan& prepare(Phase phase, std::int64_t images);
+  /// One minibatch; training updates the weights. `look`: collect outputs and gradients too.
+  StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);
+  Net& net() { return *net_; }
+  const Graph& graph() const { return net_->graph(); }
+  /// Weights and increments by checkpoint name.
+  std::map<std::string, NamedTensor> tensors() const;
+  void set_weights(const std::string& name, const std::vector<float>& values);
+  /// The interpreter of the same files, holding the same weights and increments.
+  reference::NetReference reference() const;
+
+ private:
+  Dims image_;
+  std::uint64_t seed_;
+  IniFile definition_, parameters_;
+  ShapeOnlyProvider provider_;
+  std::unique_ptr<Net> net_;
+  bool has_weights_ = false;
+};
+
+/// Largest difference over the largest magnitude of `expected`; infinity where sizes differ or a number is
+/// not finite.
+template <class A, class B>
+double relative_difference(const A& actual, const B& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double largest = 1e-30, difference = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const auto a = static_cast<double>(actual[i]);
+    const auto e = static_cast<double>(expected[i]);
+    if (!std::isfinite(a) || !std::isfinite(e)) return INFINITY;
+    largest = std::max(largest, std::abs(e));
+    difference = std::max(difference, std::abs(a - e));
+  }
+  return difference / largest;
+}
+
+}  // namespace convnet::test

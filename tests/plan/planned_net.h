@@ -1,0 +1,74 @@
+// The plans of a net in configs/, on the CPU backend, without data or memory.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "convnet/plan/plan.h"
+
+namespace convnet::test {
+
+struct ConfigData {
+  Dims image;
+  std::int64_t classes;
+};
+
+/// Every net of configs/ by name, with the data it is made for: a new file there needs a line here.
+inline const std::map<std::string, ConfigData>& config_data() {
+  static const std::map<std::string, ConfigData> data = {{"lenet", {{1, 28, 28}, 10}},
+                                                         {"cifar-quick", {{3, 32, 32}, 10}},
+                                                         {"alexnet-owt", {{3, 224, 224}, 1000}}};
+  return data;
+}
+
+struct PlannedNet {
+  std::vector<MatrixInfo> matrices;
+  Graph graph;
+  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  std::unique_ptr<PlanSet> plans;
+
+  explicit PlannedNet(const std::string& config, bool learns = true) {
+    const ConfigData& data = config_data().at(config);
+    matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
+    const std::string path = CONVNET_SOURCE_DIR "/configs/" + config;
+    Diagnostics diagnostics;
+    const IniFile definition = read_ini(path + ".cfg", diagnostics);
+    const IniFile parameters = read_ini(path + "-params.cfg", diagnostics);
+    graph = build_graph(definition, parameters, matrices, {true, true}, diagnostics);
+    diagnostics.throw_if_errors();
+    plans = std::make_unique<PlanSet>(graph, matrices, *backend, 1, true, learns);
+  }
+
+  const Plan& plan(Phase phase, std::int64_t images) { return plans->plan(phase, images); }
+  const Node& node(const std::string& name) const {
+    const Node* found = graph.find(name);
+    if (found == nullptr) throw std::logic_error("no layer " + name);
+    return *found;
+  }
+};
+
+/// First and last task that touches each buffer; first > last for one that none does.
+struct Life {
+  int first = 1 << 30, last = -1;
+};
+inline std::vector<Life> lives(const Plan& plan) {
+  std::vector<Life> all(plan.buffers.size());
+  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+    const Task& task = plan.tasks[static_cast<std::size_t>(t)];
+    std::vector<int> touched;
+    for (const BufferUse& use : task.uses) touched.push_back(use.buffer);
+    if (task.workspace >= 0) touched.push_back(task.workspace);
+    for (const int b : touched) {
+      Life& life = all[static_cast<std::size_t>(b)];
+      life.first = std::min(life.first, t);
+      life.last = t;
+    }
+  }
+  return all;
+}
+
+inline bool is_transient(const Buffer& b) { return !b.persistent() && b.kind != BufferKind::input; }
+
+}  // namespace convnet::test

@@ -1,0 +1,114 @@
+// Shapes, parameters and work of the nets in configs/, by the size formulas of the documentation.
+#include "tests/catch.h"
+#include "tests/plan/planned_net.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+struct Expected {
+  std::string layer, shape;
+  std::int64_t parameters;
+  double flops;  ///< one image forward
+};
+
+// Sides: conv 1 + ceil((2*padding + img - filterSize) / stride), pool ceil((img - start - sizeX) / stride)
+// + 1.
+const std::map<std::string, std::vector<Expected>>& expected() {
+  static const std::map<std::string, std::vector<Expected>> nets = {
+      {"lenet",
+       {{"data", "1x28x28", 0, 0},
+        {"conv1", "32x28x28", 32 * 1 * 25 + 32, 2.0 * 32 * 28 * 28 * 1 * 25},
+        {"pool1", "32x14x14", 0, 0},
+        {"conv2", "64x14x14", 64 * 32 * 25 + 64, 2.0 * 64 * 14 * 14 * 32 * 25},
+        {"pool2", "64x7x7", 0, 0},
+        {"fc1", "256", 256 * 3136 + 256, 2.0 * 256 * 3136},
+        {"fc2", "10", 10 * 256 + 10, 2.0 * 10 * 256},
+        {"probs", "10", 0, 0}}},
+      {"cifar-quick",
+       {{"conv1", "32x32x32", 32 * 3 * 25 + 32, 2.0 * 32 * 32 * 32 * 3 * 25},
+        {"pool1", "32x16x16", 0, 0},  // ceil((32 - 3) / 2) + 1
+        {"conv2", "32x16x16", 32 * 32 * 25 + 32, 2.0 * 32 * 16 * 16 * 32 * 25},
+        {"pool2", "32x8x8", 0, 0},
+        {"conv3", "64x8x8", 64 * 32 * 25 + 64, 2.0 * 64 * 8 * 8 * 32 * 25},
+        {"pool3", "64x4x4", 0, 0},
+        {"fc64", "64", 64 * 1024 + 64, 2.0 * 64 * 1024},
+        {"fc10", "10", 10 * 64 + 10, 2.0 * 10 * 64}}},
+      {"alexnet-owt",
+       {{"conv1", "64x55x55", 64 * 3 * 121 + 64, 2.0 * 64 * 55 * 55 * 3 * 121},  // 1 + ceil((224 - 11) / 4)
+        {"rnorm1", "64x55x55", 0, 0},
+        {"pool1", "64x27x27", 0, 0},
+        {"conv2", "192x27x27", 192 * 64 * 25 + 192, 2.0 * 192 * 27 * 27 * 64 * 25},
+        {"rnorm2", "192x27x27", 0, 0},
+        {"pool2", "192x13x13", 0, 0},
+        {"conv3", "384x13x13", 384 * 192 * 9 + 384, 2.0 * 384 * 13 * 13 * 192 * 9},
+        {"conv4", "256x13x13", 256 * 384 * 9 + 256, 2.0 * 256 * 13 * 13 * 384 * 9},
+        {"conv5", "256x13x13", 256 * 256 * 9 + 256, 2.0 * 256 * 13 * 13 * 256 * 9},
+        {"pool5", "256x6x6", 0, 0},
+        {"fc4096a", "4096", 4096 * 9216 + 4096, 2.0 * 4096 * 9216},
+        {"fc4096b", "4096", 4096 * 4096 + 4096, 2.0 * 4096 * 4096},
+        {"fc1000", "1000", 1000 * 4096 + 1000, 2.0 * 1000 * 4096},
+        {"probs", "1000", 0, 0}}}};
+  return nets;
+}
+
+std::int64_t parameters(const Node& node) {
+  std::int64_t sum = 0;
+  for (const WeightSpec& w : node.layer->weights) sum += element_count(w.dims);
+  return sum;
+}
+
+double flops(const Plan& plan, int node) {
+  double sum = 0;
+  for (const Task& task : plan.tasks) {
+    if (task.node == node) sum += task.flops;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("shapes, parameters and FLOPs of the nets in configs") {
+  const std::map<std::string, std::int64_t> totals = {
+      {"lenet", 857738}, {"cifar-quick", 145578}, {"alexnet-owt", 61100840}};
+  constexpr std::int64_t kImages = 7;
+  for (const auto& [config, layers] : expected()) {
+    PlannedNet net(config);
+    const Plan& train = net.plan(Phase::train, kImages);
+    const Plan& test = net.plan(Phase::test, kImages);
+    bool first_weights = true;
+    for (const Expected& e : layers) {
+      INFO(config << ": " << e.layer);
+      const Node& node = net.node(e.layer);
+      CHECK(node.layer->output.str() == e.shape);
+      CHECK(parameters(node) == e.parameters);
+      CHECK(flops(test, node.id) == kImages * e.flops);
+      // Backward to the weights and to the input; nothing below the first layer learns.
+      const int passes = e.parameters > 0 && first_weights ? 2 : 3;
+      CHECK(flops(train, node.id) == passes * kImages * e.flops);
+      if (e.parameters > 0) first_weights = false;
+    }
+    std::int64_t total = 0;
+    for (const Node& node : net.graph.nodes) total += parameters(node);
+    CHECK(total == totals.at(config));
+  }
+}
+
+TEST_CASE("the weights' memory is what the parameters need, twice with increments") {
+  for (const auto& [config, data] : config_data()) {
+    INFO(config);
+    for (const bool learns : {true, false}) {
+      PlannedNet net(config, learns);
+      const Plan& plan = net.plan(learns ? Phase::train : Phase::test, 7);
+      std::int64_t total = 0;
+      for (const Node& node : net.graph.nodes) total += 4 * parameters(node);
+      const auto& by_kind = plan.memory.at(0).by_kind;
+      // Blocked layouts may pad channels to a multiple of 16; no more than that.
+      CHECK(by_kind.at(BufferKind::weights) >= total);
+      CHECK(by_kind.at(BufferKind::weights) <= total + total / 20 + 16384);
+      CHECK(by_kind.contains(BufferKind::increment) == learns);
+      if (learns) CHECK(by_kind.at(BufferKind::increment) == by_kind.at(BufferKind::weights));
+    }
+  }
+}

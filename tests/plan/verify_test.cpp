@@ -1,0 +1,226 @@
+// verify() accepts every plan of configs/ and finds every way to break one.
+#include <set>
+
+#include "tests/catch.h"
+#include "tests/plan/planned_net.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+bool passes(const Plan& plan, const Graph& graph) {
+  try {
+    verify(plan, graph);
+  } catch (const std::logic_error&) {
+    return false;
+  }
+  return true;
+}
+
+/// The bytes a task reads and writes, as (persistent, begin, end).
+struct Bytes {
+  bool persistent;
+  std::int64_t begin, end;
+  bool overlaps(const Bytes& o) const { return persistent == o.persistent && begin < o.end && o.begin < end; }
+};
+struct Touched {
+  std::vector<Bytes> read, written, scratch;
+};
+Touched touched(const Plan& plan, const Task& task) {
+  Touched t;
+  const auto bytes = [&](int buffer) {
+    const Buffer& b = plan.buffers[static_cast<std::size_t>(buffer)];
+    return Bytes{b.persistent(), b.offset, b.offset + b.bytes};
+  };
+  for (const BufferUse& use : task.uses) {
+    if (plan.buffers[static_cast<std::size_t>(use.buffer)].kind == BufferKind::input) continue;
+    if (use.access != Access::write) t.read.push_back(bytes(use.buffer));
+    if (use.access != Access::read) t.written.push_back(bytes(use.buffer));
+  }
+  if (task.workspace >= 0) t.scratch.push_back(bytes(task.workspace));
+  return t;
+}
+
+bool any_overlap(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const Bytes& x) {
+    return std::any_of(b.begin(), b.end(), [&](const Bytes& y) { return x.overlaps(y); });
+  });
+}
+
+/// Whether the order of two tasks matters: one reads or overwrites bytes that the other writes. Two may use
+/// the same scratch memory in either order.
+bool order_matters(const Plan& plan, const Task& first, const Task& second) {
+  const Touched a = touched(plan, first), b = touched(plan, second);
+  return any_overlap(a.written, b.read) || any_overlap(a.read, b.written) ||
+         any_overlap(a.written, b.written) || any_overlap(a.scratch, b.read) ||
+         any_overlap(a.read, b.scratch) || any_overlap(a.scratch, b.written) ||
+         any_overlap(a.written, b.scratch);
+}
+
+std::string name(const Plan& plan, const Graph& graph, std::size_t t) {
+  return std::to_string(t) + " " + describe(plan.tasks[t], graph);
+}
+
+}  // namespace
+
+TEST_CASE("every plan of configs is right") {
+  std::set<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(CONVNET_SOURCE_DIR "/configs")) {
+    const std::string stem = entry.path().stem().string();
+    if (entry.path().extension() == ".cfg" && !stem.ends_with("-params")) files.insert(stem);
+  }
+  REQUIRE(files.size() >= 3);
+  for (const std::string& config : files) {
+    INFO(config);
+    REQUIRE(config_data().contains(config));
+    PlannedNet net(config);
+    for (const std::int64_t images : {128, 7, 1}) {
+      for (const Phase phase : {Phase::train, Phase::test})
+        CHECK_NOTHROW(verify(net.plan(phase, images), net.graph));
+    }
+  }
+}
+
+TEST_CASE("verify finds tasks in another order") {
+  PlannedNet net("lenet");
+  for (const Phase phase : {Phase::train, Phase::test}) {
+    const Plan& good = net.plan(phase, 7);
+    int swapped = 0;
+    for (std::size_t i = 0; i < good.tasks.size(); ++i) {
+      for (std::size_t j = i + 1; j < good.tasks.size(); ++j) {
+        if (!order_matters(good, good.tasks[i], good.tasks[j])) continue;
+        Plan bad = good;
+        std::swap(bad.tasks[i], bad.tasks[j]);
+        INFO(name(good, net.graph, i) << " changes places with " << name(good, net.graph, j));
+        CHECK_FALSE(passes(bad, net.graph));
+        ++swapped;
+      }
+    }
+    CHECK(swapped >= static_cast<int>(good.tasks.size()) - 1);
+  }
+}
+
+TEST_CASE("verify lets tasks change places that do not touch each other") {
+  PlannedNet net("lenet");
+  const Plan& good = net.plan(Phase::train, 7);
+  int swapped = 0;
+  for (std::size_t i = 0; i + 1 < good.tasks.size(); ++i) {
+    if (order_matters(good, good.tasks[i], good.tasks[i + 1])) continue;
+    Plan other = good;
+    std::swap(other.tasks[i], other.tasks[i + 1]);
+    INFO(name(good, net.graph, i) << " changes places with " << name(good, net.graph, i + 1));
+    CHECK_NOTHROW(verify(other, net.graph));
+    ++swapped;
+  }
+  CHECK(swapped > 0);
+}
+
+TEST_CASE("verify finds a missing task") {
+  PlannedNet net("lenet");
+  for (const Phase phase : {Phase::train, Phase::test}) {
+    const Plan& good = net.plan(phase, 7);
+    for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+      Plan bad = good;
+      bad.tasks.erase(bad.tasks.begin() + static_cast<std::ptrdiff_t>(t));
+      INFO("without " << name(good, net.graph, t));
+      CHECK_FALSE(passes(bad, net.graph));
+    }
+  }
+}
+
+TEST_CASE("verify finds a task that runs twice") {
+  PlannedNet net("lenet");
+  const Plan& good = net.plan(Phase::train, 7);
+  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+    Plan bad = good;
+    bad.tasks.insert(bad.tasks.begin() + static_cast<std::ptrdiff_t>(t), good.tasks[t]);
+    INFO("twice " << name(good, net.graph, t));
+    CHECK_FALSE(passes(bad, net.graph));
+  }
+}
+
+TEST_CASE("verify finds a read of what nothing wrote") {
+  PlannedNet net("lenet");
+  const Plan& good = net.plan(Phase::train, 7);
+  int reads = 0;
+  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+    for (std::size_t u = 0; u < good.tasks[t].uses.size(); ++u) {
+      const BufferUse& use = good.tasks[t].uses[u];
+      const Buffer& read = good.buffers[static_cast<std::size_t>(use.buffer)];
+      if (use.access == Access::write || !is_transient(read)) continue;
+      Plan bad = good;
+      Buffer empty = read;
+      empty.offset = good.memory[0].transient;
+      bad.tasks[t].uses[u].buffer = static_cast<int>(bad.buffers.size());
+      bad.buffers.push_back(std::move(empty));
+      INFO(name(good, net.graph, t) << " argument " << u);
+      CHECK_FALSE(passes(bad, net.graph));
+      ++reads;
+    }
+  }
+  CHECK(reads > 20);
+}
+
+TEST_CASE("verify finds buffers that share memory while both are in use") {
+  PlannedNet net("lenet");
+  for (const Phase phase : {Phase::train, Phase::test}) {
+    const Plan& good = net.plan(phase, 7);
+    const std::vector<Life> all = lives(good);
+    int moved = 0;
+    for (std::size_t a = 0; a < good.buffers.size(); ++a) {
+      for (std::size_t b = 0; b < good.buffers.size(); ++b) {
+        if (a == b || good.buffers[a].offset < 0 || good.buffers[b].offset < 0) continue;
+        const bool both_stay = good.buffers[a].persistent() && good.buffers[b].persistent();
+        const bool both_live = is_transient(good.buffers[a]) && is_transient(good.buffers[b]) &&
+                               all[a].first <= all[b].last && all[b].first <= all[a].last;
+        // Increments and the mean are not touched in tests.
+        if (!(both_stay || both_live) || all[a].last < 0 || all[b].last < 0) continue;
+        Plan bad = good;
+        bad.buffers[a].offset = good.buffers[b].offset;
+        INFO("'" << good.buffers[a].name << "' lies on '" << good.buffers[b].name << "'");
+        CHECK_FALSE(passes(bad, net.graph));
+        // Its last bytes on the other's first.
+        bad.buffers[a].offset = good.buffers[b].offset - good.buffers[a].bytes + 1;
+        if (bad.buffers[a].offset >= 0) CHECK_FALSE(passes(bad, net.graph));
+        ++moved;
+      }
+    }
+    CHECK(moved > 50);
+  }
+}
+
+TEST_CASE("verify finds wrong sizes, layouts, devices and dependencies") {
+  PlannedNet net("lenet");
+  const Plan& good = net.plan(Phase::train, 7);
+  const auto broken = [&](const auto& change) {
+    Plan bad = good;
+    change(bad);
+    return !passes(bad, net.graph);
+  };
+  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+    INFO(name(good, net.graph, t));
+    CHECK(broken([&](Plan& p) { p.tasks[t].device = 1; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].device = -1; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].after = {static_cast<int>(t)}; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].after = {-1}; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].uses.pop_back(); }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].uses[0].buffer = static_cast<int>(p.buffers.size()); }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].uses[0].buffer = -1; }));
+    if (good.tasks[t].workspace >= 0) {
+      CHECK(broken([&](Plan& p) { p.buffers[static_cast<std::size_t>(p.tasks[t].workspace)].bytes -= 1; }));
+      CHECK(broken([&](Plan& p) { p.tasks[t].workspace = -1; }));
+    }
+    for (std::size_t u = 0; u < good.tasks[t].uses.size(); ++u) {
+      const auto b = static_cast<std::size_t>(good.tasks[t].uses[u].buffer);
+      INFO("argument " << u << ", '" << good.buffers[b].name << "'");
+      CHECK(broken([&](Plan& p) { p.buffers[b].device = 1; }));
+      if (good.buffers[b].kind == BufferKind::input) continue;
+      CHECK(broken([&](Plan& p) { p.buffers[b].offset = -1; }));
+      CHECK(broken([&](Plan& p) { p.buffers[b].offset = 1 << 30; }));
+      // These two have no layout of their own; operations find their places in them by index.
+      if (good.buffers[b].kind == BufferKind::step || good.buffers[b].kind == BufferKind::costs) continue;
+      CHECK(broken([&](Plan& p) { p.buffers[b].bytes -= 1; }));
+    }
+  }
+}
