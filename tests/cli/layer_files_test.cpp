@@ -25,17 +25,25 @@ void check_refused(const Workshop& shop, const std::string& message) {
 
 const std::vector<Mistake> definition_mistakes = {
     // Types and inputs.
-    {"type=pool", "type=pol", "net.cfg:15: layer 'pool1': unknown layer type 'pol'; did you mean 'pool'? known: data, "},
+    {"type=pool", "type=pol",
+     "net.cfg:15: layer 'pool1': unknown layer type 'pol'; did you mean 'pool'? known: data, "},
     {"type=pool", "type=maxout", "net.cfg:15: layer 'pool1': unknown layer type 'maxout'; known: data, "},
     {"type=pool\n", "", "net.cfg:14: layer 'pool1': 'type' is missing; it is one of data, "},
-    {"inputs=conv1", "inputs=conv2", "net.cfg:16: layer 'pool1': unknown input 'conv2'; did you mean 'conv1'?"},
+    {"inputs=conv1", "inputs=conv2",
+     "net.cfg:16: layer 'pool1': unknown input 'conv2'; did you mean 'conv1'?"},
     {"inputs=conv1", "inputs=pool1", "net.cfg:16: layer 'pool1': reads itself"},
-    {"inputs=conv1", "inputs=fc10", "net.cfg:16: layer 'pool1': input 'fc10' is defined below it; inputs must be defined above"},
-    {"inputs=conv1", "inputs=", "net.cfg:16: layer 'pool1': 'inputs' is missing; it names the layers this one reads"},
-    {"inputs=conv1\n", "", "net.cfg:14: layer 'pool1': 'inputs' is missing; it names the layers this one reads"},
-    {"inputs=conv1", "inputs=conv1,data", "net.cfg:16: layer 'pool1': a layer of type 'pool' takes 1 input, not 2"},
-    {"inputs=labels,probs", "inputs=probs", "net.cfg:31: layer 'logprob': a layer of type 'cost.logreg' takes 2 inputs, not 1"},
-    {"dataIdx=0", "dataIdx=0\ninputs=labels", "net.cfg:4: layer 'data': a layer of type 'data' takes no inputs"},
+    {"inputs=conv1", "inputs=fc10",
+     "net.cfg:16: layer 'pool1': input 'fc10' is defined below it; inputs must be defined above"},
+    {"inputs=conv1",
+     "inputs=", "net.cfg:16: layer 'pool1': 'inputs' is missing; it names the layers this one reads"},
+    {"inputs=conv1\n", "",
+     "net.cfg:14: layer 'pool1': 'inputs' is missing; it names the layers this one reads"},
+    {"inputs=conv1", "inputs=conv1,data",
+     "net.cfg:16: layer 'pool1': a layer of type 'pool' takes 1 input, not 2"},
+    {"inputs=labels,probs", "inputs=probs",
+     "net.cfg:31: layer 'logprob': a layer of type 'cost.logreg' takes 2 inputs, not 1"},
+    {"dataIdx=0", "dataIdx=0\ninputs=labels",
+     "net.cfg:4: layer 'data': a layer of type 'data' takes no inputs"},
     {"inputs=labels,probs\n", "inputs=labels,probs\n[after]\ntype=neuron\nneuron=relu\ninputs=logprob\n",
      "net.cfg:35: layer 'after': input 'logprob' is a cost layer, which has no output to read"},
     {"[pool1]", "[extra]\ntype=neuron\nneuron=relu\ninputs=conv1\n[pool1]",
@@ -45,60 +53,108 @@ const std::vector<Mistake> definition_mistakes = {
     {kDefinition, "", "net.cfg: holds no layers; a layer is a [section] with type="},
     {"inputs=pool1", "inputs=pool1,pool1", "net.cfg:23: layer 'fc10': input 'pool1' is given twice"},
     {"[pool1]", "[conv1_neuron]\ntype=neuron\nneuron=relu\ninputs=conv1\n[pool1]",
-     "net.cfg:7: layer 'conv1': its implicit layer would be called 'conv1_neuron', which is defined too; rename one"},
+     "net.cfg:7: layer 'conv1': its implicit layer would be called 'conv1_neuron', which is defined too; "
+     "rename one"},
     // Neurons and dropout.
-    {"neuron=relu", "neuron=reul", "net.cfg:13: layer 'conv1': unknown neuron 'reul'; did you mean 'relu'? known: ident, "},
+    {"neuron=relu", "neuron=reul",
+     "net.cfg:13: layer 'conv1': unknown neuron 'reul'; did you mean 'relu'? known: ident, "},
     {"neuron=relu", "neuron=prelu7", "net.cfg:13: layer 'conv1': unknown neuron 'prelu7'; "},
     {"neuron=relu", "neuron=relu[]", "net.cfg:13: layer 'conv1': neuron 'relu[]' must be written relu\n"},
     {"neuron=relu", "neuron=relu[2]", "net.cfg:13: layer 'conv1': neuron 'relu[2]' must be written relu\n"},
-    {"neuron=relu", "neuron=tanh", "net.cfg:13: layer 'conv1': neuron 'tanh' must be written tanh[a,b], like tanh[1,1]"},
-    {"neuron=relu", "neuron=tanh[1]", "net.cfg:13: layer 'conv1': neuron 'tanh[1]' must be written tanh[a,b], like tanh[1,1]"},
-    {"neuron=relu", "neuron=tanh[1,1", "net.cfg:13: layer 'conv1': neuron 'tanh[1,1' must be written tanh[a,b], like tanh[1,1]"},
-    {"neuron=relu", "neuron=tanh[1,x]", "net.cfg:13: layer 'conv1': neuron 'tanh[1,x]' expects a number, not 'x'"},
-    {"neuron=relu", "neuron=tanh[0,1]", "net.cfg:13: layer 'conv1': neuron 'tanh[0,1]' expects numbers that are not 0"},
-    {"dropout=0.25", "dropout=1", "net.cfg:25: layer 'fc10': dropout expects a number between 0 and 0.999, not '1'"},
-    {"dropout=0.25", "dropout=half", "net.cfg:25: layer 'fc10': dropout expects a number between 0 and 0.999, not 'half'"},
+    {"neuron=relu", "neuron=tanh",
+     "net.cfg:13: layer 'conv1': neuron 'tanh' must be written tanh[a,b], like tanh[1,1]"},
+    {"neuron=relu", "neuron=tanh[1]",
+     "net.cfg:13: layer 'conv1': neuron 'tanh[1]' must be written tanh[a,b], like tanh[1,1]"},
+    {"neuron=relu", "neuron=tanh[1,1",
+     "net.cfg:13: layer 'conv1': neuron 'tanh[1,1' must be written tanh[a,b], like tanh[1,1]"},
+    {"neuron=relu", "neuron=tanh[1,x]",
+     "net.cfg:13: layer 'conv1': neuron 'tanh[1,x]' expects a number, not 'x'"},
+    {"neuron=relu", "neuron=tanh[0,1]",
+     "net.cfg:13: layer 'conv1': neuron 'tanh[0,1]' expects numbers that are not 0"},
+    {"dropout=0.25", "dropout=1",
+     "net.cfg:25: layer 'fc10': dropout expects a number between 0 and 0.999, not '1'"},
+    {"dropout=0.25", "dropout=half",
+     "net.cfg:25: layer 'fc10': dropout expects a number between 0 and 0.999, not 'half'"},
     // Keys and values.
     {"stride=2", "stirde=2", "net.cfg:20: layer 'pool1': unknown key 'stirde'; did you mean 'stride'?"},
-    {"filterSize=3", "filtersize=3\nfilterSise=3", "net.cfg:13: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
-    {"channels=2\n", "", "net.cfg:14: layer 'pool1': 'channels' is missing; it is an integer between 1 and 1048576 (maps of the input)"},
-    {"outputs=10\n", "", "net.cfg:21: layer 'fc10': 'outputs' is missing; it is an integer between 1 and 16777216 (number of outputs)"},
-    {"filters=2", "filters=two", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not 'two'"},
-    {"filters=2", "filters=2.5", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '2.5'"},
-    {"filters=2", "filters=0", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '0'"},
-    {"filters=2", "filters=99999999999", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '99999999999'"},
-    {"filters=2", "filters=", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not ''"},
-    {"filterSize=3", "filterSize=5000", "net.cfg:12: layer 'conv1': filterSize expects an integer between 1 and 4096, not '5000'"},
-    {"filterSize=3", "filterSize=3,3", "net.cfg:12: layer 'conv1': filterSize has 2 values for 1 inputs; give one value, or one per input"},
-    {"outputs=10", "outputs=10\ninitW=0.1,0.2", "net.cfg:25: layer 'fc10': initW has 2 values for 1 inputs; give one value, or one per input"},
+    {"filterSize=3", "filtersize=3\nfilterSise=3",
+     "net.cfg:13: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
+    {"channels=2\n", "",
+     "net.cfg:14: layer 'pool1': 'channels' is missing; it is an integer between 1 and 1048576 (maps of the "
+     "input)"},
+    {"outputs=10\n", "",
+     "net.cfg:21: layer 'fc10': 'outputs' is missing; it is an integer between 1 and 16777216 (number of "
+     "outputs)"},
+    {"filters=2", "filters=two",
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not 'two'"},
+    {"filters=2", "filters=2.5",
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '2.5'"},
+    {"filters=2", "filters=0",
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '0'"},
+    {"filters=2", "filters=99999999999",
+     "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '99999999999'"},
+    {"filters=2",
+     "filters=", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not ''"},
+    {"filterSize=3", "filterSize=5000",
+     "net.cfg:12: layer 'conv1': filterSize expects an integer between 1 and 4096, not '5000'"},
+    {"filterSize=3", "filterSize=3,3",
+     "net.cfg:12: layer 'conv1': filterSize has 2 values for 1 inputs; give one value, or one per input"},
+    {"outputs=10", "outputs=10\ninitW=0.1,0.2",
+     "net.cfg:25: layer 'fc10': initW has 2 values for 1 inputs; give one value, or one per input"},
     {"pool=max", "pool=min", "net.cfg:17: layer 'pool1': pool expects one of max, avg, not 'min'"},
     {"pool=max", "pool=max\nsum=1", "net.cfg:18: layer 'pool1': sum=1 goes with pool=avg"},
-    {"pool=max", "pool=max\nsum=maybe", "net.cfg:18: layer 'pool1': sum expects 0 or 1 (also true/false, yes/no, on/off), not 'maybe'"},
+    {"pool=max", "pool=max\nsum=maybe",
+     "net.cfg:18: layer 'pool1': sum expects 0 or 1 (also true/false, yes/no, on/off), not 'maybe'"},
     // Shapes.
-    {"channels=1", "channels=3", "net.cfg:10: layer 'conv1': channels=3, but input 'data' is 1x8x8 and has 1 channels"},
-    {"channels=2", "channels=3", "net.cfg:18: layer 'pool1': channels=3, but input 'conv1' is 2x6x6 and has 2 channels"},
-    {"filterSize=3", "filterSize=9", "net.cfg:12: layer 'conv1': filterSize=9 is larger than the input 'data' (1x8x8) with its padding of 0"},
-    {"filterSize=3", "filterSize=3\npadding=3", "net.cfg:13: layer 'conv1': padding=3 must be less than filterSize=3, or whole windows would see only zeros"},
-    {"filterSize=3", "filterSize=3\nmodulesX=5", "net.cfg:13: layer 'conv1': modulesX=5 windows of 3 pixels do not cover the 8 pixels of input 'data'; it takes at least 6"},
-    {"filterSize=3", "filterSize=3\nmodulesX=9", "net.cfg:13: layer 'conv1': modulesX=9 puts whole windows outside the image; use at most 8"},
-    {"filterSize=3", "filterSize=3\ngroups=3", "net.cfg:13: layer 'conv1': groups=3 does not divide the 1 channels of input 'data'"},
+    {"channels=1", "channels=3",
+     "net.cfg:10: layer 'conv1': channels=3, but input 'data' is 1x8x8 and has 1 channels"},
+    {"channels=2", "channels=3",
+     "net.cfg:18: layer 'pool1': channels=3, but input 'conv1' is 2x6x6 and has 2 channels"},
+    {"filterSize=3", "filterSize=9",
+     "net.cfg:12: layer 'conv1': filterSize=9 is larger than the input 'data' (1x8x8) with its padding of 0"},
+    {"filterSize=3", "filterSize=3\npadding=3",
+     "net.cfg:13: layer 'conv1': padding=3 must be less than filterSize=3, or whole windows would see only "
+     "zeros"},
+    {"filterSize=3", "filterSize=3\nmodulesX=5",
+     "net.cfg:13: layer 'conv1': modulesX=5 windows of 3 pixels do not cover the 8 pixels of input 'data'; "
+     "it takes at least 6"},
+    {"filterSize=3", "filterSize=3\nmodulesX=9",
+     "net.cfg:13: layer 'conv1': modulesX=9 puts whole windows outside the image; use at most 8"},
+    {"filterSize=3", "filterSize=3\ngroups=3",
+     "net.cfg:13: layer 'conv1': groups=3 does not divide the 1 channels of input 'data'"},
     {"sizeX=2", "sizeX=7", "net.cfg:19: layer 'pool1': sizeX=7 is larger than the input 'conv1' (2x6x6)"},
-    {"sizeX=2", "sizeX=2\nstart=6", "net.cfg:20: layer 'pool1': a window lies wholly outside the 6-pixel image (start=6, stride=2, "},
-    {"sizeX=2", "sizeX=2\nstart=-2", "net.cfg:20: layer 'pool1': a window lies wholly outside the 6-pixel image (start=-2, stride=2, "},
-    {"sizeX=2", "sizeX=2\noutputsX=4", "net.cfg:20: layer 'pool1': a window lies wholly outside the 6-pixel image (start=0, stride=2, 4 outputs)"},
-    {"sizeX=2", "sizeX=0\nstart=1", "net.cfg:19: layer 'pool1': sizeX=0 pools the whole map: start and outputsX must be left out"},
-    {"type=pool\ninputs=conv1\npool=max\nchannels=2\nsizeX=2\nstride=2", "type=cmrnorm\ninputs=conv1\nchannels=2\nsize=3\nscale=1\npow=1",
+    {"sizeX=2", "sizeX=2\nstart=6",
+     "net.cfg:20: layer 'pool1': a window lies wholly outside the 6-pixel image (start=6, stride=2, "},
+    {"sizeX=2", "sizeX=2\nstart=-2",
+     "net.cfg:20: layer 'pool1': a window lies wholly outside the 6-pixel image (start=-2, stride=2, "},
+    {"sizeX=2", "sizeX=2\noutputsX=4",
+     "net.cfg:20: layer 'pool1': a window lies wholly outside the 6-pixel image (start=0, stride=2, 4 "
+     "outputs)"},
+    {"sizeX=2", "sizeX=0\nstart=1",
+     "net.cfg:19: layer 'pool1': sizeX=0 pools the whole map: start and outputsX must be left out"},
+    {"type=pool\ninputs=conv1\npool=max\nchannels=2\nsizeX=2\nstride=2",
+     "type=cmrnorm\ninputs=conv1\nchannels=2\nsize=3\nscale=1\npow=1",
      "net.cfg:14: layer 'pool1' has no section [pool1] in the parameter file; it needs scale, pow"},
-    {"[pool1]\ntype=pool\ninputs=conv1\n", "[conv2]\ntype=conv\ninputs=data,conv1\nchannels=1,2\nfilters=2\nfilterSize=3\n[pool1]\ntype=pool\ninputs=conv2\n",
-     "net.cfg:14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, epsB, momW, momB"},
-    {"dataIdx=1", "dataIdx=2", "net.cfg:6: layer 'labels': dataIdx=2, but the data provider has matrices 0-1 (0 images, 1 labels)"},
-    {"outputs=10", "outputs=5", "net.cfg:31: layer 'logprob': the data has 10 classes, but 'probs' has only 5 outputs"},
-    {"inputs=labels,probs", "inputs=probs,labels", "net.cfg:31: layer 'logprob': the first input must be labels, a data layer with dataIdx=1; 'probs' is of type 'softmax'"},
-    {"inputs=labels,probs", "inputs=labels,fc10", "net.cfg:31: layer 'logprob': the second input must be a softmax layer; 'fc10' is of type "},
+    {"[pool1]\ntype=pool\ninputs=conv1\n",
+     "[conv2]\ntype=conv\ninputs=data,conv1\nchannels=1,2\nfilters=2\nfilterSize=3\n[pool1]\ntype="
+     "pool\ninputs=conv2\n",
+     "net.cfg:14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, epsB, momW, "
+     "momB"},
+    {"dataIdx=1", "dataIdx=2",
+     "net.cfg:6: layer 'labels': dataIdx=2, but the data provider has matrices 0-1 (0 images, 1 labels)"},
+    {"outputs=10", "outputs=5",
+     "net.cfg:31: layer 'logprob': the data has 10 classes, but 'probs' has only 5 outputs"},
+    {"inputs=labels,probs", "inputs=probs,labels",
+     "net.cfg:31: layer 'logprob': the first input must be labels, a data layer with dataIdx=1; 'probs' is "
+     "of type 'softmax'"},
+    {"inputs=labels,probs", "inputs=labels,fc10",
+     "net.cfg:31: layer 'logprob': the second input must be a softmax layer; 'fc10' is of type "},
     // Devices.
     {"stride=2", "gpu=0,0", "net.cfg:20: layer 'pool1': gpu=0,0 lists 0 twice"},
-    {"stride=2", "gpu=0,1", "net.cfg:20: layer 'pool1': gpu=0,1 places the layer on other devices than the first"},
-    {"stride=2", "gpu=one", "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not 'one'"},
+    {"stride=2", "gpu=0,1",
+     "net.cfg:20: layer 'pool1': gpu=0,1 places the layer on other devices than the first"},
+    {"stride=2", "gpu=one",
+     "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not 'one'"},
     {"stride=2", "gpu=-1", "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not '-1'"},
     {"stride=2", "gpu=", "net.cfg:20: layer 'pool1': gpu= lists no device; leave the key out or write gpu=0"},
     // The form of the file.
@@ -106,31 +162,55 @@ const std::vector<Mistake> definition_mistakes = {
     {"[pool1]", "[pool1", "net.cfg:14: '[' without ']' in '[pool1'"},
     {"[pool1]", "[]", "net.cfg:14: a section without a name"},
     {"stride=2", "stride", "net.cfg:20: expected [section] or key=value, found 'stride'"},
-    {"filters=2", "filters=%(nf)s", "net.cfg:11: section 'conv1': 'filters' refers to '%(nf)s', but neither the section nor [DEFAULT] has that key"},
-    {"filters=2", "filters=%(filters)s", "net.cfg:11: section 'conv1': 'filters' refers to itself through '%(filters)s'"},
-    {"filters=2", "filters=50%", "net.cfg:11: section 'conv1': 'filters' has a lone '%'; a percent sign is written '%%', a reference '%(key)s'"},
+    {"filters=2", "filters=%(nf)s",
+     "net.cfg:11: section 'conv1': 'filters' refers to '%(nf)s', but neither the section nor [DEFAULT] has "
+     "that key"},
+    {"filters=2", "filters=%(filters)s",
+     "net.cfg:11: section 'conv1': 'filters' refers to itself through '%(filters)s'"},
+    {"filters=2", "filters=50%",
+     "net.cfg:11: section 'conv1': 'filters' has a lone '%'; a percent sign is written '%%', a reference "
+     "'%(key)s'"},
     {"stride=2", std::string("stride=2\0", 9), "net.cfg:20: holds a NUL byte; this is not a text file"},
 };
 
 const std::vector<Mistake> parameter_mistakes = {
-    {"epsW=0.01", "epsW=fast", "params.cfg:2: layer 'conv1': epsW has a wrong value: 'fast' is neither a number nor one of the schedules const, linear, exp, dexp"},
-    {"epsW=0.01", "epsW=dex[base=1;tgtFactor=2;numSteps=2]", "is neither a number nor one of the schedules const, linear, exp, dexp; did you mean 'dexp'?"},
+    {"epsW=0.01", "epsW=fast",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: 'fast' is neither a number nor one of the "
+     "schedules const, linear, exp, dexp"},
+    {"epsW=0.01", "epsW=dex[base=1;tgtFactor=2;numSteps=2]",
+     "is neither a number nor one of the schedules const, linear, exp, dexp; did you mean 'dexp'?"},
     {"epsW=0.01", "epsW=-1", "params.cfg:2: layer 'conv1': epsW expects a rate of at least 0, not '-1'"},
     {"epsW=0.01", "epsW=nan", "params.cfg:2: layer 'conv1': epsW has a wrong value: 'nan' is neither"},
-    {"epsW=0.01", "epsW=dexp", "params.cfg:2: layer 'conv1': epsW has a wrong value: dexp is written dexp[base=...;tgtFactor=...;numSteps=...], not 'dexp'"},
-    {"epsW=0.01", "epsW=dexp[base=0.1;tgtFactor=2]", "params.cfg:2: layer 'conv1': epsW has a wrong value: dexp needs numSteps"},
-    {"epsW=0.01", "epsW=exp[base=0.1;tgtFacter=2]", "params.cfg:2: layer 'conv1': epsW has a wrong value: exp has no argument 'tgtFacter', it takes base, tgtFactor; did you mean 'tgtFactor'?"},
-    {"epsW=0.01", "epsW=exp[base=0.1;tgtFactor=0]", "params.cfg:2: layer 'conv1': epsW has a wrong value: exp: tgtFactor expects a number above 0, not '0'"},
-    {"epsW=0.01", "epsW=dexp[base=1;tgtFactor=2;numSteps=0]", "params.cfg:2: layer 'conv1': epsW has a wrong value: dexp: numSteps expects an integer of at least 1, not '0'"},
-    {"epsW=0.01", "epsW=linear[base=1;base=2;tgtFactor=2]", "params.cfg:2: layer 'conv1': epsW has a wrong value: linear: 'base' is given twice"},
-    {"epsW=0.01", "epsW=0.1,0.2", "params.cfg:2: layer 'conv1': epsW has 2 values for 1 inputs; give one value, or one per input"},
+    {"epsW=0.01", "epsW=dexp",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: dexp is written "
+     "dexp[base=...;tgtFactor=...;numSteps=...], not 'dexp'"},
+    {"epsW=0.01", "epsW=dexp[base=0.1;tgtFactor=2]",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: dexp needs numSteps"},
+    {"epsW=0.01", "epsW=exp[base=0.1;tgtFacter=2]",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: exp has no argument 'tgtFacter', it takes base, "
+     "tgtFactor; did you mean 'tgtFactor'?"},
+    {"epsW=0.01", "epsW=exp[base=0.1;tgtFactor=0]",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: exp: tgtFactor expects a number above 0, not '0'"},
+    {"epsW=0.01", "epsW=dexp[base=1;tgtFactor=2;numSteps=0]",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: dexp: numSteps expects an integer of at least 1, "
+     "not '0'"},
+    {"epsW=0.01", "epsW=linear[base=1;base=2;tgtFactor=2]",
+     "params.cfg:2: layer 'conv1': epsW has a wrong value: linear: 'base' is given twice"},
+    {"epsW=0.01", "epsW=0.1,0.2",
+     "params.cfg:2: layer 'conv1': epsW has 2 values for 1 inputs; give one value, or one per input"},
     {"momW=0.9", "momW=1.5", "params.cfg:4: layer 'conv1': momW expects a number between 0 and 1, not '1.5'"},
     {"wc=0.001", "wc=-1", "params.cfg:11: layer 'fc10': wc expects a number of at least 0, not '-1'"},
     {"wc=0.001", "wcc=0.001", "params.cfg:11: layer 'fc10': unknown key 'wcc'; did you mean 'wc'?"},
-    {"momB=0.8\n", "", "params.cfg:1: layer 'conv1': 'momB' is missing; it is a number between 0 and 1 (momentum of the biases)"},
-    {"[fc10]", "[fc11]", "net.cfg:21: layer 'fc10' has no section [fc10] in the parameter file; it needs epsW, epsB, momW, momB"},
-    {"coeff=1\n", "", "params.cfg:12: layer 'logprob': 'coeff' is missing; it is a number (weight of this cost in the gradient; 0 only reports it)"},
-    {"topk=2", "topk=0", "params.cfg:14: layer 'logprob': topk expects an integer between 1 and 1048576, not '0'"},
+    {"momB=0.8\n", "",
+     "params.cfg:1: layer 'conv1': 'momB' is missing; it is a number between 0 and 1 (momentum of the "
+     "biases)"},
+    {"[fc10]", "[fc11]",
+     "net.cfg:21: layer 'fc10' has no section [fc10] in the parameter file; it needs epsW, epsB, momW, momB"},
+    {"coeff=1\n", "",
+     "params.cfg:12: layer 'logprob': 'coeff' is missing; it is a number (weight of this cost in the "
+     "gradient; 0 only reports it)"},
+    {"topk=2", "topk=0",
+     "params.cfg:14: layer 'logprob': topk expects an integer between 1 and 1048576, not '0'"},
     {"topk=2", "topk=11", "params.cfg:14: layer 'logprob': topk=11 is more than the 10 outputs of 'probs'"},
     {"[conv1]", "wc=0\n[conv1]", "params.cfg:1: key 'wc' stands before any [section]"},
 };
@@ -156,9 +236,11 @@ TEST_CASE("a mistake in the parameter file is named with its place") {
 TEST_CASE("inputs of a conv layer that do not fit together are refused") {
   const Workshop shop;
   shop.write(replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1\n",
-                      "[conv2]\ntype=conv\ninputs=data,conv1\nchannels=1,2\nfilters=2\nfilterSize=3\n[pool1]\ntype=pool\ninputs=conv2\n"),
+                      "[conv2]\ntype=conv\ninputs=data,conv1\nchannels=1,2\nfilters=2\nfilterSize=3\n[pool1]"
+                      "\ntype=pool\ninputs=conv2\n"),
              kParameters + "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n");
-  check_refused(shop, "net.cfg:16: layer 'conv2': input 'conv1' gives an output of 2x4x4, but 'data' gives 2x6x6");
+  check_refused(shop,
+                "net.cfg:16: layer 'conv2': input 'conv1' gives an output of 2x4x4, but 'data' gives 2x6x6");
 }
 
 TEST_CASE("a normalisation window wider than the maps is refused") {
@@ -171,7 +253,8 @@ TEST_CASE("a normalisation window wider than the maps is refused") {
 
 TEST_CASE("all mistakes of both files are reported in one run, in order of their lines") {
   const Workshop shop;
-  shop.write(replaced(replaced(replaced(kDefinition, "filterSize=3\nneuron=relu", "filterSize=x\nneuron=relu\nfilter=3"),
+  shop.write(replaced(replaced(replaced(kDefinition, "filterSize=3\nneuron=relu",
+                                        "filterSize=x\nneuron=relu\nfilter=3"),
                                "dataIdx=1", "dataIdx=one"),
                       "[logprob]", "[lost]\ntype=fully\n[logprob]"),
              replaced(kParameters, "epsB=0.02", "epsB=?"));
@@ -179,7 +262,8 @@ TEST_CASE("all mistakes of both files are reported in one run, in order of their
   INFO(run.err);
   CHECK(run.code == 2);
   std::size_t before = 0;
-  for (const char* place : {"net.cfg:6: ", "net.cfg:12: ", "net.cfg:14: ", "net.cfg:31: ", "params.cfg:3: "}) {
+  for (const char* place :
+       {"net.cfg:6: ", "net.cfg:12: ", "net.cfg:14: ", "net.cfg:31: ", "params.cfg:3: "}) {
     const std::size_t at = run.err.find(place);
     INFO(place);
     REQUIRE(at != std::string::npos);
@@ -218,19 +302,33 @@ TEST_CASE("what is odd but harmless gets a warning, and an error with --strict w
     bool strict;
   };
   const std::vector<Oddity> oddities = {
-      {"stride=2", "stride=2\ncolour=red", "", "net.cfg:21: warning: layer 'pool1': unknown key 'colour' is ignored", true},
+      {"stride=2", "stride=2\ncolour=red", "",
+       "net.cfg:21: warning: layer 'pool1': unknown key 'colour' is ignored", true},
       {"stride=2", "stride=2\nepsW=0.1", "", "", true},
-      {"filters=2", "filters=2\nmomW=0.5", "", "net.cfg:12: warning: layer 'conv1': 'momW' belongs in the parameter file and is ignored here", false},
-      {"filters=2", "filters=3\nFilters=2", "", "net.cfg:12: warning: section 'conv1': 'Filters' is given twice; this one replaces line 11", false},
-      {"stride=2", "stride=4", "", "net.cfg:20: warning: layer 'pool1': stride=4 is larger than sizeX=2: pixels between the windows are not used", false},
-      {"[pool1]", "[pool1] x", "", "net.cfg:14: warning: the text after the section's ']' is ignored: 'x'", false},
-      {"stride=2", "stride=2", "[conv9]\nepsW=1\n", "params.cfg:15: warning: section [conv9] is ignored: there is no such layer; did you mean 'conv1'?", false},
-      {"stride=2", "stride=2", "filters=1\n", "params.cfg:15: warning: layer 'logprob': unknown key 'filters' is ignored", true},
-      {"stride=2", "stride=2", "[conv1]\nfilters=1\n", "params.cfg:16: warning: layer 'conv1': 'filters' belongs in the layer definition file and is ignored here", false},
+      {"filters=2", "filters=2\nmomW=0.5", "",
+       "net.cfg:12: warning: layer 'conv1': 'momW' belongs in the parameter file and is ignored here", false},
+      {"filters=2", "filters=3\nFilters=2", "",
+       "net.cfg:12: warning: section 'conv1': 'Filters' is given twice; this one replaces line 11", false},
+      {"stride=2", "stride=4", "",
+       "net.cfg:20: warning: layer 'pool1': stride=4 is larger than sizeX=2: pixels between the windows are "
+       "not used",
+       false},
+      {"[pool1]", "[pool1] x", "", "net.cfg:14: warning: the text after the section's ']' is ignored: 'x'",
+       false},
+      {"stride=2", "stride=2", "[conv9]\nepsW=1\n",
+       "params.cfg:15: warning: section [conv9] is ignored: there is no such layer; did you mean 'conv1'?",
+       false},
+      {"stride=2", "stride=2", "filters=1\n",
+       "params.cfg:15: warning: layer 'logprob': unknown key 'filters' is ignored", true},
+      {"stride=2", "stride=2", "[conv1]\nfilters=1\n",
+       "params.cfg:16: warning: layer 'conv1': 'filters' belongs in the layer definition file and is ignored "
+       "here",
+       false},
   };
   for (const Oddity& odd : oddities) {
     const Workshop shop;
-    shop.write(replaced(kDefinition, odd.definition_from, odd.definition_to), kParameters + odd.parameters_to);
+    shop.write(replaced(kDefinition, odd.definition_from, odd.definition_to),
+               kParameters + odd.parameters_to);
     const Outcome lenient = plan(shop);
     INFO(odd.warning << "\n" << lenient.err);
     CHECK(lenient.code == 0);

@@ -34,7 +34,8 @@ TEST_CASE("a wrong option is named") {
       {{"--mini", "0"}, "--mini expects an integer between 1 and 16777216, not '0'"},
       {{"--mini", "-5"}, "--mini expects an integer between 1 and 16777216, not '-5'"},
       {{"--mini", "1e3"}, "--mini expects an integer between 1 and 16777216, not '1e3'"},
-      {{"--epochs", "99999999999"}, "--epochs expects an integer between 0 and 1000000000, not '99999999999'"},
+      {{"--epochs", "99999999999"},
+       "--epochs expects an integer between 0 and 1000000000, not '99999999999'"},
       {{"--test-freq=0"}, "--test-freq expects an integer between 1 and 1000000000, not '0'"},
       {{"--keep", "0"}, "--keep expects an integer between 1 and 1000000000, not '0'"},
       {{"--threads", "many"}, "--threads expects an integer between 0 and 4096, not 'many'"},
@@ -42,21 +43,25 @@ TEST_CASE("a wrong option is named") {
       {{"--seed", "-1"}, "--seed expects a number between 0 and 9.007199254740992e+15, not '-1'"},
       {{"--test-one", "2"}, "--test-one expects 0 or 1 (also true/false, yes/no, on/off), not '2'"},
       {{"--device", "gpu"}, "--device expects one of auto, cpu, cuda, not 'gpu'"},
-      {{"--train-range", "5-1"}, "--train-range '5-1' is empty: the first batch comes before the last one, as in 1-5"},
-      {{"--test-range", "x"}, "--test-range 'x' is not a range of batches; give a number (6) or the first and the last one (1-5)"},
+      {{"--train-range", "5-1"},
+       "--train-range '5-1' is empty: the first batch comes before the last one, as in 1-5"},
+      {{"--test-range", "x"},
+       "--test-range 'x' is not a range of batches; give a number (6) or the first and the last one (1-5)"},
       {{"--test-range", "-1"}, "--test-range '-1' is not a range of batches"},
       {{"--test-range", "1-99999999999"}, "--test-range '1-99999999999': batch numbers are 0 to 999999999"},
       {{"--gpu", "x"}, "--gpu expects an integer between 0 and 1023, not 'x'"},
       {{"--gpu", "0,"}, "--gpu expects an integer between 0 and 1023, not ''"},
       {{"--gpu", "-1"}, "--gpu expects an integer between 0 and 1023, not '-1'"},
       {{"--gpu", "1,0,1"}, "--gpu names device 1 twice"},
-      {{"--data-provider", "minst"}, "data provider 'minst' is not known; the known ones are mnist, dummy-CxHxW-K"},
+      {{"--data-provider", "minst"},
+       "data provider 'minst' is not known; the known ones are mnist, dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},
       {{"--test-only"}, "--test-only tests a trained net: --load-file must name its checkpoint"},
   };
   const Workshop shop;
-  for (const Mistake& mistake : mistakes) check_refused(shop.dummy() + Args{"--save-file", shop / "out"} + mistake.args, mistake.message);
+  for (const Mistake& mistake : mistakes)
+    check_refused(shop.dummy() + Args{"--save-file", shop / "out"} + mistake.args, mistake.message);
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
@@ -65,7 +70,8 @@ TEST_CASE("all wrong and all missing options are reported together") {
   check_refused({"--mini", "0", "--keep", "none", "--test-range", "9-2"}, "\n--keep expects");
   check_refused({"--mini", "0", "--keep", "none", "--test-range", "9-2"}, "\n--test-range '9-2' is empty");
   check_refused({"--epochs", "1"},
-                "missing: --layer-def, --layer-params, --data-provider, --train-range, --test-range, --save-path or --save-file; or "
+                "missing: --layer-def, --layer-params, --data-provider, --train-range, --test-range, "
+                "--save-path or --save-file; or "
                 "--load-file with a checkpoint to resume from");
   check_refused({"plan"}, "missing: --layer-def, --layer-params, --data-provider");
   check_refused({"bench", "--layer-def", "x"}, "missing: --layer-params, --data-provider");
@@ -92,8 +98,10 @@ TEST_CASE("a device that is not there is an error of the environment") {
 TEST_CASE("a place where no checkpoint can be written is refused before training") {
   const Workshop shop;
   for (const char* option : {"--save-file", "--save-path"})
-    check_refused(shop.dummy() + Args{option, shop.definition_path()}, shop.definition_path() + ": is not a folder");
-  check_refused(shop.dummy() + Args{"--save-file", shop.definition_path() + "/deep/out"}, shop.definition_path() + ": is not a folder");
+    check_refused(shop.dummy() + Args{option, shop.definition_path()},
+                  shop.definition_path() + ": is not a folder");
+  check_refused(shop.dummy() + Args{"--save-file", shop.definition_path() + "/deep/out"},
+                shop.definition_path() + ": is not a folder");
 }
 
 TEST_CASE("a data set that is not whole is refused with the file at fault") {
@@ -111,17 +119,21 @@ TEST_CASE("a data set that is not whole is refused with the file at fault") {
     write_file(labels, good_labels);
   };
   check_file(images, good_images.substr(0, 1000), images + ": truncated in record 15 (counted from 0)");
-  check_file(images, good_images.substr(0, 10), images + ": truncated: it has 10 bytes, an IDX header has 16");
+  check_file(images, good_images.substr(0, 10),
+             images + ": truncated: it has 10 bytes, an IDX header has 16");
   check_file(images, "", images + ": truncated: it has 0 bytes");
   check_file(images, good_images + "x", images + ": too long");
   check_file(images, good_labels, images + ": the magic number is 0x00000801");
   check_file(images, "\x1f\x8b\x08" + good_images, images + ": corrupt gzip data");
   check_file(labels, replaced(good_labels, std::string(1, '\x07'), "\x0a"),
              labels + ": record 1 (counted from 0) is label 10; labels are 0 to 9");
-  check_file(labels, idx_file({39}, std::string(39, '\0')), images + " holds 40 images, but " + labels + " holds 39 labels");
+  check_file(labels, idx_file({39}, std::string(39, '\0')),
+             images + " holds 40 images, but " + labels + " holds 39 labels");
 
-  check_refused(train + Args{"--train-range", "3"}, "--train-range 3: batch 3 is not in " + set + "; it has 1-2 (training 1, test 2)");
-  check_refused(train + Args{"--data-path", shop / "none"}, "--data-path " + (shop / "none") + ": no such folder");
+  check_refused(train + Args{"--train-range", "3"},
+                "--train-range 3: batch 3 is not in " + set + "; it has 1-2 (training 1, test 2)");
+  check_refused(train + Args{"--data-path", shop / "none"},
+                "--data-path " + (shop / "none") + ": no such folder");
   check_refused(train + Args{"--data-path", ""}, "data provider 'mnist' needs --data-path");
   std::filesystem::remove(labels);
   check_refused(train, set + ": missing, plain or .gz: train-labels-idx1-ubyte (or train-labels.idx1-ubyte)");
@@ -143,7 +155,8 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
   check_bytes(std::string(64, '\xff'), "not a safetensors file: a header of 18446744073709551615 bytes");
   check_bytes(bytes.substr(0, 50), "truncated: a header of ");
   check_bytes(bytes.substr(0, bytes.size() - 1),
-              "tensor 'fc10.weightsInc.pool1' ends at byte 1680 of the data, but the file holds 1679: it is truncated");
+              "tensor 'fc10.weightsInc.pool1' ends at byte 1680 of the data, but the file holds 1679: it is "
+              "truncated");
   check_bytes(replaced(bytes, "{\"", "[\""), "the header is not a JSON object");
   check_bytes(bytes + "x", "the tensors end at byte 1680 of the data, but the file holds 1681: too long");
 
@@ -156,13 +169,22 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
   const auto metadata = [](const char* key, const std::string& text) {
     return [=](TensorFile& f) { f.metadata[key] = text; };
   };
-  check_changed("is not a checkpoint of convnet: its metadata has no 'format'", [](TensorFile& f) { f.metadata.clear(); });
-  check_changed("is not a checkpoint of convnet: its metadata has no 'format'", [](TensorFile& f) { f.metadata = {{"format", "pt"}}; f.metadata.erase("format"); });
+  check_changed("is not a checkpoint of convnet: its metadata has no 'format'",
+                [](TensorFile& f) { f.metadata.clear(); });
+  check_changed("is not a checkpoint of convnet: its metadata has no 'format'", [](TensorFile& f) {
+    f.metadata = {{"format", "pt"}};
+    f.metadata.erase("format");
+  });
   check_changed("is a checkpoint of format 'pt'; this program reads 'convnet-1'", metadata("format", "pt"));
-  check_changed("is not a checkpoint of convnet: its metadata has no 'state'", [](TensorFile& f) { f.metadata.erase("state"); });
-  check_changed("has no tensor 'conv1.weights.data', which this net needs", [](TensorFile& f) { f.tensors.erase("conv1.weights.data"); });
-  check_changed("has no tensor 'fc10.biasesInc', which this net needs", [](TensorFile& f) { f.tensors.erase("fc10.biasesInc"); });
-  check_changed("tensor 'fc10.biases' is 5, but this net needs 10", [](TensorFile& f) { f.tensors["fc10.biases"] = {{5}, std::vector<float>(5)}; });
+  check_changed("is not a checkpoint of convnet: its metadata has no 'state'",
+                [](TensorFile& f) { f.metadata.erase("state"); });
+  check_changed("has no tensor 'conv1.weights.data', which this net needs",
+                [](TensorFile& f) { f.tensors.erase("conv1.weights.data"); });
+  check_changed("has no tensor 'fc10.biasesInc', which this net needs",
+                [](TensorFile& f) { f.tensors.erase("fc10.biasesInc"); });
+  check_changed("tensor 'fc10.biases' is 5, but this net needs 10", [](TensorFile& f) {
+    f.tensors["fc10.biases"] = {{5}, std::vector<float>(5)};
+  });
   check_changed("metadata 'state' is damaged: ", metadata("state", "{"));
   check_changed("metadata 'state' is damaged: ", metadata("state", "[]"));
   check_changed("metadata 'options' is damaged: ", metadata("options", "{\"mini\":3}"));
@@ -170,7 +192,8 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
 
   // Numbers that would lead beyond what the program can count, or into memory that is not there.
   const nlohmann::json state = nlohmann::json::parse(read_safetensors(good).metadata.at("state"));
-  const auto check_state = [&](const std::string& pointer, const nlohmann::json& value, const std::string& message) {
+  const auto check_state = [&](const std::string& pointer, const nlohmann::json& value,
+                               const std::string& message) {
     nlohmann::json changed = state;
     changed[nlohmann::json::json_pointer(pointer)] = value;
     check_changed(message, metadata("state", changed.dump()));
@@ -183,12 +206,13 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
   check_state("/position/epoch", "one", "metadata 'state' is damaged: ");
   check_state("/test_cursor", -1, "metadata 'state' is damaged: the position makes no sense");
   const std::string many = nlohmann::json(std::vector<double>(100000, 1.0)).dump();
-  for (const std::string& sums : {std::string("[]"), std::string(R"([["logprob",[1,2]]])"), std::string(R"([["other",[1,2,3]]])"),
-                                  R"([["logprob",)" + many + "]]"}) {
+  for (const std::string& sums : {std::string("[]"), std::string(R"([["logprob",[1,2]]])"),
+                                  std::string(R"([["other",[1,2,3]]])"), R"([["logprob",)" + many + "]]"}) {
     nlohmann::json changed = state;
     changed["position"] = {{"epoch", 1}, {"batch", 2}, {"minibatches", 1}, {"images", 128}};
     changed["partial"] = {{"images", 128}, {"sums", nlohmann::json::parse(sums)}};
-    check_changed("metadata 'state' is damaged: its sums are not those of this net's costs", metadata("state", changed.dump()));
+    check_changed("metadata 'state' is damaged: its sums are not those of this net's costs",
+                  metadata("state", changed.dump()));
   }
 }
 
@@ -196,14 +220,17 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
   const Workshop shop;
   const std::string empty = shop / "empty";
   std::filesystem::create_directory(empty);
-  check_refused({"--load-file", shop / "none"}, (shop / "none") + ": there is no such checkpoint file or folder");
-  check_refused({"--load-file", empty}, empty + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)");
+  check_refused({"--load-file", shop / "none"},
+                (shop / "none") + ": there is no such checkpoint file or folder");
+  check_refused({"--load-file", empty},
+                empty + ": holds no checkpoint (files named EPOCH.BATCH.safetensors)");
   check_refused({"--load-file", shop.definition_path()}, shop.definition_path() + ": ");
   TensorFile foreign;
   foreign.tensors["model.layers.0.weight"] = {{2, 2}, {1, 2, 3, 4}};
   const std::string file = shop / "model.safetensors";
   write_safetensors(file, foreign);
-  check_refused({"--load-file", file}, file + ": is not a checkpoint of convnet: its metadata has no 'format'");
+  check_refused({"--load-file", file},
+                file + ": is not a checkpoint of convnet: its metadata has no 'format'");
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ void check_lines(const std::string& text, const std::vector<std::string>& patter
 
 std::vector<std::string> files_in(const std::string& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -65,7 +66,8 @@ const std::vector<std::string> test_block = {
 
 TEST_CASE("training prints the lines that users grep for, and no progress line into a pipe") {
   const Workshop shop;
-  const Outcome run = run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "2", "--test-freq", "3"});
+  const Outcome run =
+      run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "2", "--test-freq", "3"});
   std::vector<std::string> expected = {devices};
   const auto batch = [&](const std::string& name, const std::string& percent) {
     expected.push_back(name + R"( \()" + percent + R"(%\)\.\.\. )" + cost + seconds);
@@ -90,21 +92,26 @@ TEST_CASE("--test-only prints one line a batch, and the costs do not depend on -
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs=1"});
   const Outcome run = run_well({"--load-file", shop / "out", "--test-only", "--test-range", "3-4"});
-  check_lines(run.out, {"Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished", devices,
-                        "======================Test output======================", R"(3\.\.\. )" + cost, R"(4\.\.\. )" + cost,
-                        "----------------------Averages-------------------------", cost});
+  check_lines(run.out,
+              {"Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished", devices,
+               "======================Test output======================", R"(3\.\.\. )" + cost,
+               R"(4\.\.\. )" + cost, "----------------------Averages-------------------------", cost});
   CHECK(files_in(shop / "out") == std::vector<std::string>{"1.2.safetensors"});
-  const Outcome other = run_well({"--load-file", shop / "out/1.2.safetensors", "--test-only", "1", "--test-range", "3-4", "--mini", "77"});
+  const Outcome other = run_well({"--load-file", shop / "out/1.2.safetensors", "--test-only", "1",
+                                  "--test-range", "3-4", "--mini", "77"});
   CHECK(lines_of(other.out).back().substr(0, 18) == lines_of(run.out).back().substr(0, 18));
 }
 
 TEST_CASE("--test-one 0 tests the whole range at once, --test-one 1 one batch after the other") {
   const Workshop shop;
   const Args range = {"--epochs", "2", "--test-freq", "2", "--test-range", "3-5"};
-  const std::vector<std::string> all = lines_of(run_well(shop.dummy() + Args{"--save-file", shop / "all", "--test-one", "0"} + range).out);
+  const std::vector<std::string> all =
+      lines_of(run_well(shop.dummy() + Args{"--save-file", shop / "all", "--test-one", "0"} + range).out);
   run_well(shop.dummy() + Args{"--save-file", shop / "one", "--test-one"} + range);
-  const std::vector<std::string> tested = lines_of(run_well({"--load-file", shop / "all", "--test-only", "--test-range", "3-5"}).out);
-  const auto title = std::find(all.rbegin(), all.rend(), "======================Test output======================");
+  const std::vector<std::string> tested =
+      lines_of(run_well({"--load-file", shop / "all", "--test-only", "--test-range", "3-5"}).out);
+  const auto title =
+      std::find(all.rbegin(), all.rend(), "======================Test output======================");
   REQUIRE(title != all.rend());
   const std::string& costs = *(title - 1);
   CHECK(costs.substr(0, costs.find(" (")) == tested.back());
@@ -115,8 +122,10 @@ TEST_CASE("--test-one 0 tests the whole range at once, --test-one 1 one batch af
 
 TEST_CASE("--epochs 0 --force-save saves the untrained net") {
   const Workshop shop;
-  const Outcome run = run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "0", "--force-save", "1"});
-  check_lines(run.out, {devices, "Nothing to train: 0 of 0 epochs are done", "Saved checkpoint to " + (shop / "out")});
+  const Outcome run =
+      run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "0", "--force-save", "1"});
+  check_lines(run.out,
+              {devices, "Nothing to train: 0 of 0 epochs are done", "Saved checkpoint to " + (shop / "out")});
   CHECK(files_in(shop / "out") == std::vector<std::string>{"0.0.safetensors"});
   run_well(shop.dummy() + Args{"--save-file", shop / "none", "--epochs", "0", "--force-save=0"});
   CHECK_FALSE(std::filesystem::exists(shop / "none"));
@@ -132,12 +141,16 @@ TEST_CASE("--save-path makes a folder named by the time") {
 
 TEST_CASE("--keep decides how many checkpoints stay, and the one just written always does") {
   const Workshop shop;
-  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "3", "--test-freq", "1", "--keep", "3"});
-  CHECK(files_in(shop / "out") == std::vector<std::string>{"2.2.safetensors", "3.1.safetensors", "3.2.safetensors"});
+  run_well(shop.dummy() +
+           Args{"--save-file", shop / "out", "--epochs", "3", "--test-freq", "1", "--keep", "3"});
+  CHECK(files_in(shop / "out") ==
+        std::vector<std::string>{"2.2.safetensors", "3.1.safetensors", "3.2.safetensors"});
   // Back to an older one: what it writes is older than the others.
-  run_well({"--load-file", shop / "out/2.2.safetensors", "--epochs", "3", "--keep", "1", "--test-freq", "100"});
+  run_well(
+      {"--load-file", shop / "out/2.2.safetensors", "--epochs", "3", "--keep", "1", "--test-freq", "100"});
   CHECK(files_in(shop / "out") == std::vector<std::string>{"3.2.safetensors"});
-  run_well(shop.dummy() + Args{"--save-file", shop / "two", "--epochs", "2", "--test-freq", "1", "--keep", "4"});
+  run_well(shop.dummy() +
+           Args{"--save-file", shop / "two", "--epochs", "2", "--test-freq", "1", "--keep", "4"});
   run_well({"--load-file", shop / "two/1.1.safetensors", "--epochs", "1", "--keep", "1"});
   CHECK(files_in(shop / "two") == std::vector<std::string>{"1.2.safetensors", "2.2.safetensors"});
 }
@@ -147,7 +160,8 @@ TEST_CASE("a --save-file that exists is resumed from, with the same command line
   const Args args = shop.dummy() + Args{"--save-file", shop / "out"};
   run_well(args + Args{"--epochs", "1"});
   const Outcome more = run_well(args + Args{"--epochs", "2"});
-  CHECK(lines_of(more.out).at(0) == "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished");
+  CHECK(lines_of(more.out).at(0) ==
+        "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished");
   CHECK(lines_of(more.out).at(2).starts_with("2.1 (50.00%)... "));
   const Outcome again = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(again.out).back() == "Nothing to train: 2 of 2 epochs are done");
@@ -161,30 +175,36 @@ TEST_CASE("plan --json prints one JSON object and reads no image") {
     std::filesystem::resize_file(shop.data_path() + "/" + stem + "-images-idx3-ubyte", 16);
     std::filesystem::resize_file(shop.data_path() + "/" + stem + "-labels-idx1-ubyte", 8);
   }
-  const Outcome run = run_well(Args{"plan", "--json", "--data-provider=mnist", "--data-path=" + shop.data_path()} + shop.net());
+  const Outcome run = run_well(
+      Args{"plan", "--json", "--data-provider=mnist", "--data-path=" + shop.data_path()} + shop.net());
   CHECK(nlohmann::json::parse(run.out).is_object());
   CHECK(run.err.empty());
   const Outcome text = run_well(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net());
-  for (const char* part : {"conv1", "pool1", "fc10", "probs", "logprob"}) CHECK(text.out.find(part) != std::string::npos);
+  for (const char* part : {"conv1", "pool1", "fc10", "probs", "logprob"})
+    CHECK(text.out.find(part) != std::string::npos);
 }
 
 TEST_CASE("layers lists the layer types, layers TYPE the keys of one") {
   const Outcome all = run_well({"layers"});
-  for (const char* type : {"data ", "conv ", "fc ", "pool ", "softmax ", "cost.logreg "}) CHECK(count("\n" + all.out, std::string("\n") + type) == 1);
+  for (const char* type : {"data ", "conv ", "fc ", "pool ", "softmax ", "cost.logreg "})
+    CHECK(count("\n" + all.out, std::string("\n") + type) == 1);
   const Outcome conv = run_well({"layers", "conv"});
-  for (const char* key : {"channels", "filterSize", "padding", "stride", "groups", "modulesX", "epsW", "initW", "example:"})
+  for (const char* key :
+       {"channels", "filterSize", "padding", "stride", "groups", "modulesX", "epsW", "initW", "example:"})
     CHECK(conv.out.find(key) != std::string::npos);
 }
 
 TEST_CASE("docs/layers.md is what layers --markdown prints") {
-  CHECK(read_file(std::string(CONVNET_SOURCE_DIR) + "/docs/layers.md") == run_well({"layers", "--markdown"}).out);
+  CHECK(read_file(std::string(CONVNET_SOURCE_DIR) + "/docs/layers.md") ==
+        run_well({"layers", "--markdown"}).out);
 }
 
 TEST_CASE("--version and --help answer on stdout") {
   CHECK(std::regex_search(run_well({"--version"}).out, std::regex(R"(^convnet \d+\.\d+\.\d+)")));
   for (const char* command : {"train", "plan", "bench"}) {
     const Outcome run = run_well({command, "--help"});
-    for (const char* part : {"--layer-def", "--mini", "default 128", "Exit codes:"}) CHECK(run.out.find(part) != std::string::npos);
+    for (const char* part : {"--layer-def", "--mini", "default 128", "Exit codes:"})
+      CHECK(run.out.find(part) != std::string::npos);
     CHECK(run.err.empty());
   }
   CHECK(run_well({"--help"}).out.find("--test-only") != std::string::npos);
@@ -193,7 +213,9 @@ TEST_CASE("--version and --help answer on stdout") {
 
 TEST_CASE("bench --json measures the step and its layers") {
   const Workshop shop;
-  const Outcome run = run_well(Args{"bench", "--json", "--steps", "3", "--data-provider", "dummy-1x8x8-10", "--mini", "32"} + shop.net());
+  const Outcome run =
+      run_well(Args{"bench", "--json", "--steps", "3", "--data-provider", "dummy-1x8x8-10", "--mini", "32"} +
+               shop.net());
   const nlohmann::json result = nlohmann::json::parse(run.out);
   for (const char* key : {"images_per_s", "ms_per_step", "peak_fraction", "peak_memory_bytes"}) {
     INFO(key);
@@ -202,7 +224,8 @@ TEST_CASE("bench --json measures the step and its layers") {
   CHECK(result.at("images_per_s").get<double>() == Approx(32e3 / result.at("ms_per_step").get<double>()));
   std::vector<std::string> layers;
   for (const nlohmann::json& row : result.at("layers")) layers.push_back(row.at("layer"));
-  for (const char* layer : {"conv1", "pool1", "fc10", "logprob"}) CHECK(std::count(layers.begin(), layers.end(), layer) == 1);
+  for (const char* layer : {"conv1", "pool1", "fc10", "logprob"})
+    CHECK(std::count(layers.begin(), layers.end(), layer) == 1);
 }
 
 }  // namespace

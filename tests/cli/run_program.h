@@ -20,10 +20,10 @@ namespace convnet {
 
 /// How a run of the program ended.
 struct Outcome {
-  int code = -1;     ///< exit code; -1 if a signal ended it
-  int signal = 0;    ///< that signal
-  std::string out;   ///< stdout
-  std::string err;   ///< stderr
+  int code = -1;    ///< exit code; -1 if a signal ended it
+  int signal = 0;   ///< that signal
+  std::string out;  ///< stdout
+  std::string err;  ///< stderr
 };
 
 /// The program, running; its outputs are pipes. The destructor ends it.
@@ -32,7 +32,8 @@ class Program {
   explicit Program(std::vector<std::string> args) {
     std::array<int, 2> out{};
     std::array<int, 2> err{};
-    if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0)
+      throw std::runtime_error("no pipe");
     args.insert(args.begin(), CONVNET_PROGRAM);
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -114,7 +115,8 @@ class Program {
   pid_t pid_ = -1;
   std::array<pollfd, 2> pipes_{};
   Outcome outcome_;
-  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  std::chrono::steady_clock::time_point deadline_ =
+      std::chrono::steady_clock::now() + std::chrono::minutes(2);
 };
 
 using Args = std::vector<std::string>;

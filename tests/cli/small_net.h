@@ -94,7 +94,8 @@ class Workshop {
       std::string labels;
       for (std::uint32_t i = 0; i < count; ++i) {
         labels += static_cast<char>(i * 7 % 10);
-        for (std::uint32_t p = 0; p < 64; ++p) pixels += static_cast<char>((p * (i * 7 % 10 + 3) + i * 31) % 256);
+        for (std::uint32_t p = 0; p < 64; ++p)
+          pixels += static_cast<char>((p * (i * 7 % 10 + 3) + i * 31) % 256);
       }
       write_file(data_path() + "/" + stem + "-images-idx3-ubyte", idx_file({count, 8, 8}, pixels));
       write_file(data_path() + "/" + stem + "-labels-idx1-ubyte", idx_file({count}, labels));
@@ -108,13 +109,17 @@ class Workshop {
   std::string operator/(const std::string& name) const { return folder_ / name; }
 
   /// Options of the net's files.
-  Args net() const { return {"--layer-def", definition_path(), "--layer-params", parameters_path(), "--threads", "1"}; }
+  Args net() const {
+    return {"--layer-def", definition_path(), "--layer-params", parameters_path(), "--threads", "1"};
+  }
   /// Two training batches of 1000 random images, one for tests.
-  Args dummy() const { return net() + Args{"--data-provider", "dummy-1x8x8-10", "--train-range", "1-2", "--test-range", "3"}; }
+  Args dummy() const {
+    return net() + Args{"--data-provider", "dummy-1x8x8-10", "--train-range", "1-2", "--test-range", "3"};
+  }
   /// The data set of write_data(), in minibatches of 16, 16 and 8 images.
   Args mnist() const {
-    return net() + Args{"--data-provider", "mnist", "--data-path", data_path(), "--train-range", "1", "--test-range", "2",
-                        "--mini", "16"};
+    return net() + Args{"--data-provider", "mnist", "--data-path", data_path(), "--train-range", "1",
+                        "--test-range",    "2",     "--mini",      "16"};
   }
 
  private:

@@ -65,3 +65,23 @@ TEST_CASE("update changes nothing after a broken cost or without images", "[upda
   CHECK(update(what, 0, rates, 0, t, g).weights == t.weights);
   CHECK(update(what, 128, rates, 0, t, g).weights != t.weights);
 }
+
+TEST_CASE("update says when a weight is no longer finite", "[update]") {
+  const TensorDesc what = activations({300, 101}, 1);
+  const std::int64_t block = step_block_bytes(2);
+  const Rates all[2] = {{}, {1e30F, 0, 0}};
+  std::vector<std::byte> step(static_cast<std::size_t>(block));
+  std::memcpy(step.data() + sizeof(StepHeader), all, sizeof all);
+  for (const float gradient : {1.0F, 1e30F, std::nanf("")}) {
+    OpRun op(cpu::prepare(Update{what, 1, 1}, {}), block);
+    std::vector<float> g(30300, 0.0F);
+    g[30000] = gradient;
+    op.set(0, std::vector<float>(g.size(), 1.0F));
+    op.set(1, std::vector<float>(g.size(), 0.0F));
+    op.set(2, g);
+    op.set_raw(3, step);
+    op.set_raw(4, std::vector<double>{0});
+    op.run();
+    CHECK((op.raw<double>(4, 1)[0] != 0) == (gradient != 1.0F));
+  }
+}
