@@ -47,14 +47,10 @@ struct TanhFunctor {
 template <class Visitor>
 void visit_neuron(const Neuron& f, Visitor&& visit) {
   switch (f.kind) {
-    case NeuronKind::ident:
-      return visit(IdentFunctor{});
-    case NeuronKind::relu:
-      return visit(ReluFunctor{});
-    case NeuronKind::logistic:
-      return visit(LogisticFunctor{});
-    case NeuronKind::tanh:
-      return visit(TanhFunctor{f.a, f.b});
+    case NeuronKind::ident: return visit(IdentFunctor{});
+    case NeuronKind::relu: return visit(ReluFunctor{});
+    case NeuronKind::logistic: return visit(LogisticFunctor{});
+    case NeuronKind::tanh: return visit(TanhFunctor{f.a, f.b});
   }
 }
 

@@ -19,27 +19,20 @@ std::string to_string(const Dims& dims) {
 
 std::int64_t size_of(DataType type) {
   switch (type) {
-    case DataType::f64:
-      return 8;
-    case DataType::u8:
-      return 1;
+    case DataType::f64: return 8;
+    case DataType::u8: return 1;
     case DataType::f32:
-    case DataType::s32:
-      break;
+    case DataType::s32: break;
   }
   return 4;
 }
 
 const char* to_string(DataType type) {
   switch (type) {
-    case DataType::f32:
-      return "f32";
-    case DataType::f64:
-      return "f64";
-    case DataType::s32:
-      return "s32";
-    case DataType::u8:
-      break;
+    case DataType::f32: return "f32";
+    case DataType::f64: return "f64";
+    case DataType::s32: return "s32";
+    case DataType::u8: break;
   }
   return "u8";
 }

@@ -10,12 +10,9 @@ namespace {
 
 std::string file_of(CfgFile file) {
   switch (file) {
-    case CfgFile::definition:
-      return "definition";
-    case CfgFile::parameters:
-      return "parameters";
-    case CfgFile::both:
-      break;
+    case CfgFile::definition: return "definition";
+    case CfgFile::parameters: return "parameters";
+    case CfgFile::both: break;
   }
   return "either";
 }

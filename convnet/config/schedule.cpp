@@ -107,14 +107,10 @@ Schedule Schedule::parse(std::string_view text) {
 double Schedule::at(double progress) const {
   const double p = std::clamp(progress, 0.0, 1.0);
   switch (kind_) {
-    case Kind::constant:
-      return base_;
-    case Kind::linear:
-      return base_ * (1 - p) + base_ / target_factor_ * p;
-    case Kind::exponential:
-      return base_ * std::pow(target_factor_, -p);
-    case Kind::discrete_exponential:
-      break;
+    case Kind::constant: return base_;
+    case Kind::linear: return base_ * (1 - p) + base_ / target_factor_ * p;
+    case Kind::exponential: return base_ * std::pow(target_factor_, -p);
+    case Kind::discrete_exponential: break;
   }
   if (steps_ == 1) return base_;
   // The first step i with p <= (i+1)/n; the product's rounding may be one step off on either side.

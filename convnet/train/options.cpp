@@ -146,7 +146,8 @@ std::vector<int> Options::gpus() const {
   for (const std::string& item : split_list(gpu)) {
     int id = 0;
     if (std::string why = parse_value(item, rules, id); !why.empty()) throw InputError("--gpu " + why);
-    if (std::count(ids.begin(), ids.end(), id) > 0) throw InputError("--gpu names device " + std::to_string(id) + " twice");
+    if (std::count(ids.begin(), ids.end(), id) > 0)
+      throw InputError("--gpu names device " + std::to_string(id) + " twice");
     ids.push_back(id);
   }
   if (ids.empty()) throw InputError("--gpu expects a comma list of device numbers, like 0,1");

@@ -111,8 +111,7 @@ class HeaderParser {
         else
           take_tensor(value);
         return false;
-      case Event::array_end:
-        break;
+      case Event::array_end: break;
     }
     return true;
   }

@@ -71,10 +71,9 @@ CostSums no_costs(const Plan& plan, const Graph& graph) {
 }
 
 bool same_layers(const CostSums& a, const CostSums& b) {
-  return std::equal(a.sums.begin(), a.sums.end(), b.sums.begin(), b.sums.end(),
-                    [](const auto& x, const auto& y) {
-                      return x.first == y.first && x.second.size() == y.second.size();
-                    });
+  return std::equal(
+      a.sums.begin(), a.sums.end(), b.sums.begin(), b.sums.end(),
+      [](const auto& x, const auto& y) { return x.first == y.first && x.second.size() == y.second.size(); });
 }
 
 void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs,
@@ -182,7 +181,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     throw InputError("--test-only tests a trained net: --load-file must name its checkpoint");
   }
   for (const auto& [key, text] : given) texts[key] = text;
-  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider", "train-range", "test-range"};
+  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider", "train-range",
+                                       "test-range"};
   if (first.load_file.empty() && first.save_file.empty() && first.save_path.empty())
     required.emplace_back("save-path or --save-file");
   require_options(texts, required, "; or --load-file with a checkpoint to resume from");

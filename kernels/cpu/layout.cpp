@@ -11,14 +11,10 @@ namespace {
 
 dnnl::memory::data_type to_dnnl(DataType type) {
   switch (type) {
-    case DataType::s32:
-      return dnnl::memory::data_type::s32;
-    case DataType::u8:
-      return dnnl::memory::data_type::u8;
-    case DataType::f64:
-      return dnnl::memory::data_type::undef;  // no operation of oneDNN takes it
-    case DataType::f32:
-      break;
+    case DataType::s32: return dnnl::memory::data_type::s32;
+    case DataType::u8: return dnnl::memory::data_type::u8;
+    case DataType::f64: return dnnl::memory::data_type::undef;  // no operation of oneDNN takes it
+    case DataType::f32: break;
   }
   return dnnl::memory::data_type::f32;
 }

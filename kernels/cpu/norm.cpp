@@ -254,14 +254,10 @@ ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
 template <class Visitor>
 void visit_block(std::int64_t block, const Visitor& visit) {
   switch (block) {
-    case 16:
-      return visit(std::integral_constant<int, 16>{});
-    case 8:
-      return visit(std::integral_constant<int, 8>{});
-    case 4:
-      return visit(std::integral_constant<int, 4>{});
-    default:
-      return visit(std::integral_constant<int, 1>{});
+    case 16: return visit(std::integral_constant<int, 16>{});
+    case 8: return visit(std::integral_constant<int, 8>{});
+    case 4: return visit(std::integral_constant<int, 4>{});
+    default: return visit(std::integral_constant<int, 1>{});
   }
 }
 

@@ -210,14 +210,10 @@ void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
       f(constant, std::int32_t{});
   };
   switch (block) {
-    case 16:
-      return with_block(std::integral_constant<int, 16>{});
-    case 8:
-      return with_block(std::integral_constant<int, 8>{});
-    case 4:
-      return with_block(std::integral_constant<int, 4>{});
-    default:
-      return with_block(std::integral_constant<int, 1>{});
+    case 16: return with_block(std::integral_constant<int, 16>{});
+    case 8: return with_block(std::integral_constant<int, 8>{});
+    case 4: return with_block(std::integral_constant<int, 4>{});
+    default: return with_block(std::integral_constant<int, 1>{});
   }
 }
 

@@ -5,6 +5,26 @@
 
 namespace convnet::cpu {
 
+namespace {
+
+/// The step for `count` weights; whether all are finite after it. A function of its own: on captured pointers
+/// the compiler gathers and scatters.
+bool step_piece(float* __restrict weights, float* __restrict increment, const float* __restrict gradient,
+                std::int64_t count, float momentum, float decay, float step) {
+  float poison = 0;  // NaN as soon as one weight is NaN or infinite
+#pragma omp simd reduction(+ : poison)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float change = momentum * increment[i] - decay * weights[i] - step * gradient[i];
+    const float weight = weights[i] + change;
+    increment[i] = change;
+    weights[i] = weight;
+    poison += weight * 0;
+  }
+  return poison == 0;
+}
+
+}  // namespace
+
 Prepared prepare(const Update& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op, op.what.layout),
@@ -22,15 +42,9 @@ Prepared prepare(const Update& op, const LayoutHints&) {
         const float step = rates.epsilon / static_cast<float>(images);
         std::atomic<bool> diverged = false;
         for_pieces(count, [=, &diverged](std::int64_t begin, std::int64_t end) {
-          float poison = 0;  // NaN as soon as one weight is NaN or infinite
-#pragma omp simd reduction(+ : poison)
-          for (std::int64_t i = begin; i < end; ++i) {
-            const float change = momentum * increment[i] - decay * weights[i] - step * gradient[i];
-            increment[i] = change;
-            weights[i] += change;
-            poison += weights[i] * 0;
-          }
-          if (poison != 0) diverged = true;
+          const bool finite = step_piece(weights + begin, increment + begin, gradient + begin, end - begin,
+                                         momentum, decay, step);
+          if (!finite) diverged = true;
         });
         if (diverged) *reinterpret_cast<double*>(args[4]) = 1;
       });

@@ -88,7 +88,7 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
   CHECK(files_in(shop / "out") == std::vector<std::string>{"2.1.safetensors", "2.2.safetensors"});
 }
 
-TEST_CASE("--test-only prints one line a batch, and the costs do not depend on --mini") {
+TEST_CASE("option --test-only prints one line a batch, and the costs do not depend on --mini") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs=1"});
   const Outcome run = run_well({"--load-file", shop / "out", "--test-only", "--test-range", "3-4"});
@@ -102,7 +102,7 @@ TEST_CASE("--test-only prints one line a batch, and the costs do not depend on -
   CHECK(lines_of(other.out).back().substr(0, 18) == lines_of(run.out).back().substr(0, 18));
 }
 
-TEST_CASE("--test-one 0 tests the whole range at once, --test-one 1 one batch after the other") {
+TEST_CASE("option --test-one 0 tests the whole range at once, --test-one 1 one batch after the other") {
   const Workshop shop;
   const Args range = {"--epochs", "2", "--test-freq", "2", "--test-range", "3-5"};
   const std::vector<std::string> all =
@@ -120,7 +120,7 @@ TEST_CASE("--test-one 0 tests the whole range at once, --test-one 1 one batch af
   CHECK(read_file(shop / "all/2.2.safetensors").find("\\\"test_batch\\\":4") == std::string::npos);
 }
 
-TEST_CASE("--epochs 0 --force-save saves the untrained net") {
+TEST_CASE("option --epochs 0 --force-save saves the untrained net") {
   const Workshop shop;
   const Outcome run =
       run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "0", "--force-save", "1"});
@@ -131,7 +131,7 @@ TEST_CASE("--epochs 0 --force-save saves the untrained net") {
   CHECK_FALSE(std::filesystem::exists(shop / "none"));
 }
 
-TEST_CASE("--save-path makes a folder named by the time") {
+TEST_CASE("option --save-path makes a folder named by the time") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-path", shop / "runs/today", "--epochs", "1"});
   const std::vector<std::string> made = files_in(shop / "runs/today");
@@ -139,7 +139,7 @@ TEST_CASE("--save-path makes a folder named by the time") {
   CHECK(std::regex_match(made[0], std::regex(R"(ConvNet__\d{4}-\d\d-\d\d_\d\d\.\d\d\.\d\d)")));
 }
 
-TEST_CASE("--keep decides how many checkpoints stay, and the one just written always does") {
+TEST_CASE("option --keep decides how many checkpoints stay, and the one just written always does") {
   const Workshop shop;
   run_well(shop.dummy() +
            Args{"--save-file", shop / "out", "--epochs", "3", "--test-freq", "1", "--keep", "3"});
@@ -199,7 +199,7 @@ TEST_CASE("docs/layers.md is what layers --markdown prints") {
         run_well({"layers", "--markdown"}).out);
 }
 
-TEST_CASE("--version and --help answer on stdout") {
+TEST_CASE("options --version and --help answer on stdout") {
   CHECK(std::regex_search(run_well({"--version"}).out, std::regex(R"(^convnet \d+\.\d+\.\d+)")));
   for (const char* command : {"train", "plan", "bench"}) {
     const Outcome run = run_well({command, "--help"});

@@ -1,7 +1,7 @@
 #include "convnet/config/params.h"
 
-#include "tests/catch.h"
 #include <stdexcept>
+#include "tests/catch.h"
 
 using namespace convnet;
 using Strings = std::vector<std::string>;

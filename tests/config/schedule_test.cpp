@@ -1,8 +1,8 @@
 #include "convnet/config/schedule.h"
 
-#include "tests/catch.h"
 #include <cmath>
 #include <stdexcept>
+#include "tests/catch.h"
 
 using namespace convnet;
 

@@ -1,5 +1,5 @@
-// The cfg parser and the graph builder on any bytes: the input is a definition file, then, after a line of "====", a
-// parameter file.
+// The cfg parser and the graph builder on any bytes: the input is a definition file, then, after a line of
+// "====", a parameter file.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const IniFile definition = parse_ini("net.cfg", text.substr(0, cut), diagnostics);
   const IniFile parameters = parse_ini(
       "params.cfg", cut == std::string::npos ? "" : text.substr(cut + separator.size()), diagnostics);
-  const std::vector<MatrixInfo> matrices = {{"data", {3, 32, 32}, DataType::u8, 0}, {"labels", {1}, DataType::s32, 10}};
+  const std::vector<MatrixInfo> matrices = {{"data", {3, 32, 32}, DataType::u8, 0},
+                                            {"labels", {1}, DataType::s32, 10}};
   build_graph(definition, parameters, matrices, {}, diagnostics);
   return 0;
 }

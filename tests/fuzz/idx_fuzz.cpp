@@ -12,7 +12,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convnet;
   const std::string path = "/tmp/convnet-idx-fuzz-" + std::to_string(getpid());
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   for (int dimensions : {1, 3}) {
     try {
       read_idx_records(path, read_idx_header(path, dimensions));

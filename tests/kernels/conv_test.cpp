@@ -1,9 +1,9 @@
 #include <omp.h>
 
 #include <algorithm>
-#include "tests/catch.h"
 #include <functional>
 #include <future>
+#include "tests/catch.h"
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/error.h"

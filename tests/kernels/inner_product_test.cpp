@@ -1,6 +1,6 @@
 #include <algorithm>
-#include "tests/catch.h"
 #include <functional>
+#include "tests/catch.h"
 
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_runner.h"

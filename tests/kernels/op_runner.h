@@ -86,27 +86,19 @@ Values unpacked_as(const std::vector<std::byte>& bytes) {
 }
 inline std::vector<std::byte> packed(const Values& values, DataType type) {
   switch (type) {
-    case DataType::f64:
-      return packed_as<double>(values);
-    case DataType::s32:
-      return packed_as<std::int32_t>(values);
-    case DataType::u8:
-      return packed_as<std::uint8_t>(values);
-    case DataType::f32:
-      break;
+    case DataType::f64: return packed_as<double>(values);
+    case DataType::s32: return packed_as<std::int32_t>(values);
+    case DataType::u8: return packed_as<std::uint8_t>(values);
+    case DataType::f32: break;
   }
   return packed_as<float>(values);
 }
 inline Values unpacked(const std::vector<std::byte>& bytes, DataType type) {
   switch (type) {
-    case DataType::f64:
-      return unpacked_as<double>(bytes);
-    case DataType::s32:
-      return unpacked_as<std::int32_t>(bytes);
-    case DataType::u8:
-      return unpacked_as<std::uint8_t>(bytes);
-    case DataType::f32:
-      break;
+    case DataType::f64: return unpacked_as<double>(bytes);
+    case DataType::s32: return unpacked_as<std::int32_t>(bytes);
+    case DataType::u8: return unpacked_as<std::uint8_t>(bytes);
+    case DataType::f32: break;
   }
   return unpacked_as<float>(bytes);
 }

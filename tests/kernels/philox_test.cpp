@@ -1,7 +1,7 @@
 #include "kernels/philox.h"
 
-#include "tests/catch.h"
 #include <vector>
+#include "tests/catch.h"
 
 using namespace convnet;
 

@@ -1,6 +1,6 @@
-#include "tests/catch.h"
 #include <cmath>
 #include <limits>
+#include "tests/catch.h"
 
 #include "kernels/cpu/layout.h"
 #include "tests/kernels/dnn_reference.h"

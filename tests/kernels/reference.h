@@ -62,14 +62,10 @@ inline Values norm_gradient(const CrossMapNorm& p, const Values& x, const Values
 
 inline double neuron(const Neuron& f, double x) {
   switch (f.kind) {
-    case NeuronKind::ident:
-      break;
-    case NeuronKind::relu:
-      return std::max(x, 0.0);
-    case NeuronKind::logistic:
-      return 1 / (1 + std::exp(-x));
-    case NeuronKind::tanh:
-      return static_cast<double>(f.a) * std::tanh(static_cast<double>(f.b) * x);
+    case NeuronKind::ident: break;
+    case NeuronKind::relu: return std::max(x, 0.0);
+    case NeuronKind::logistic: return 1 / (1 + std::exp(-x));
+    case NeuronKind::tanh: return static_cast<double>(f.a) * std::tanh(static_cast<double>(f.b) * x);
   }
   return x;
 }

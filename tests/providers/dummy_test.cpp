@@ -1,5 +1,5 @@
-#include "tests/catch.h"
 #include <cstring>
+#include "tests/catch.h"
 
 #include "kernels/error.h"
 #include "kernels/philox.h"

