@@ -24,12 +24,15 @@ json memory_json(const Plan& plan, std::size_t device) {
     }
     return sum;
   };
+  const std::int64_t named = of({BufferKind::weights, BufferKind::increment, BufferKind::activation,
+                                 BufferKind::gradient, BufferKind::weights_gradient, BufferKind::workspace});
   return {{"weights", of({BufferKind::weights})},
           {"increments", of({BufferKind::increment})},
           {"activations", of({BufferKind::activation})},
           {"gradients", of({BufferKind::gradient, BufferKind::weights_gradient})},
           {"workspace", of({BufferKind::workspace})},
-          {"other", of({BufferKind::mean, BufferKind::step, BufferKind::costs})},
+          // Mean image, step block, costs, and what placing the buffers leaves free between them.
+          {"other", needs.persistent + needs.transient - named},
           {"total", needs.persistent + needs.transient}};
 }
 

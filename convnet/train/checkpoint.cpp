@@ -182,6 +182,7 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
     try {
       write_safetensors((fresh / name).string(), checkpoint.tensors);
       fs::rename(fresh, folder);
+      sync_parent_folder(folder);
     } catch (const fs::filesystem_error& e) {
       fs::remove_all(fresh, error);
       throw RunError("cannot create the checkpoint folder " + folder + ": " + e.code().message());

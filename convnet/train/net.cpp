@@ -120,6 +120,8 @@ void Net::load(const TensorFile& tensors, const std::string& file) {
     if (found->second.dims != dims)
       throw InputError(file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
                        ", but this net needs " + to_string(dims));
+    if (!all_finite(found->second.values))
+      throw InputError(file + ": tensor '" + name + "' holds numbers that are not finite (NaN or infinity)");
     executor_.write(buffer, found->second.values);
   };
   for (const WeightBuffers& w : plans_.weights()) {

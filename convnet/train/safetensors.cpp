@@ -317,7 +317,7 @@ class TemporaryFile {
     if (fd_.close() != 0 && errno != EINTR) fail();
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
     published_ = true;
-    sync_folder();
+    sync_parent_folder(path_);
   }
 
  private:
@@ -327,23 +327,26 @@ class TemporaryFile {
     throw RunError(fmt::format("{}: cannot be written: {}", path_, std::generic_category().message(code)));
   }
 
-  /// Makes the new name survive a power cut.
-  void sync_folder() const {
-    const fs::path parent = fs::path(path_).parent_path();
-    const std::string name = parent.empty() ? "." : parent.string();
-    const FileDescriptor folder(
-        retry([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-    if (!folder.valid()) fail();
-    // EINVAL: this file system cannot, and does not need to.
-    if (retry([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL) fail();
-  }
-
   std::string path_, temporary_;
   FileDescriptor fd_;
   bool published_ = false;
 };
 
 }  // namespace
+
+void sync_parent_folder(const std::string& path) {
+  const auto fail = [&] {
+    const int code = errno;
+    throw RunError(fmt::format("{}: cannot be written: {}", path, std::generic_category().message(code)));
+  };
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string name = parent.empty() ? "." : parent.string();
+  const FileDescriptor folder(
+      retry([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!folder.valid()) fail();
+  // EINVAL: this file system cannot, and does not need to.
+  if (retry([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL) fail();
+}
 
 void write_safetensors(const std::string& path, const TensorFile& contents) {
   const std::string header = make_header(path, contents);

@@ -27,6 +27,9 @@ struct TensorFile {
 /// file and cause; the temporary is removed then (a killed process leaves it).
 void write_safetensors(const std::string& path, const TensorFile& contents);
 
+/// Makes the name of a file or folder just renamed to `path` survive a power cut. Throws RunError.
+void sync_parent_folder(const std::string& path);
+
 /// Reads and checks everything: the header's JSON, types (F32 only), shapes against offsets, offsets that
 /// overlap, leave holes or reach beyond the file, names given twice. Throws InputError naming the file and
 /// what is wrong. The data is held once, and memory is bounded by the file's size.

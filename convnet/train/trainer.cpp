@@ -103,6 +103,7 @@ std::string cost_text(const CostSums& costs) {
   std::vector<std::string> texts;
   for (const auto& [name, sums] : costs.sums) {
     std::vector<std::string> values;
+    values.reserve(sums.size());
     for (double v : sums)
       values.push_back(
           fmt::format("{:.6f}", v / static_cast<double>(std::max<std::int64_t>(1, costs.images))));
@@ -281,15 +282,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
     net_.init_weights(options_.seed_value());
   }
   fmt::print("Devices: {}:{}, {} thread(s); minibatches of {} images\n", net_.plans().backend().name(),
-             join(
-                 [&] {
-                   std::vector<std::string> ids;
-                   for (int d = 0; d < net_.plans().devices(); ++d)
-                     ids.push_back(std::to_string(options_.gpus()[static_cast<std::size_t>(d)]));
-                   return ids;
-                 }(),
-                 ","),
-             thread_count(options_), options_.mini);
+             options_.gpus()[0], thread_count(options_), options_.mini);
   std::fflush(stdout);
 }
 
@@ -397,9 +390,14 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
   }
   inputs.iteration = state_.iteration;
   inputs.rates = net_.rates(progress);
-  const StepResult result = net_.executor().run(plan, inputs);
+  StepResult result = net_.executor().run(plan, inputs);
   if (!result.finite()) {
-    const std::string where = net_.first_non_finite(phase, images, inputs);
+    std::string where;
+    try {
+      where = net_.first_non_finite(phase, images, inputs);
+    } catch (const DeviceError&) {
+      where = "there is not enough memory to look for the layer";
+    }
     throw RunError(
         fmt::format("a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
                     "{}-{} of the batch{}{}",

@@ -6,7 +6,7 @@ convnet prints a batch's mean cost, not a minibatch's. So run k trains, from the
 k minibatches: its cost sum less that of run k-1 is the loss of step k. The mean image stays the initial checkpoint's.
 
 The rates are a twenty-fifth of the configuration's: with its own, the first steps from scratch amplify rounding so much that
-PyTorch in single and in double precision differ by 3 % after 20 steps.
+PyTorch in single and in double precision differ by 3 % after 20 steps, and by 1e-5 with these.
 
 Exit code 77 (ctest: skipped) where PyTorch or the data set is missing.
 """
@@ -24,7 +24,8 @@ import tempfile
 
 STEPS, MINI, TEST_IMAGES = 20, 128, 128
 RATE_FACTOR = 0.04
-LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-4, 1e-3
+LOSS_TOLERANCE = 1e-4
+WEIGHT_TOLERANCE = 1e-2  # biases start at 0: PyTorch's own precisions differ by 4e-3 there
 
 try:
     import torch
