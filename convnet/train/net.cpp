@@ -34,18 +34,24 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
   }
 }
 
+/// A layer file's name after --layer-path.
+std::string prefixed(const Options& options, const std::string& name) {
+  if (options.layer_path.empty()) return name;
+  return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
+}
+
 bool all_finite(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
 }  // namespace
 
+IniFile read_parameters(const Options& options, Diagnostics& diagnostics) {
+  return read_ini(prefixed(options, options.layer_params), diagnostics);
+}
+
 NetFiles read_net_files(const Options& options, Diagnostics& diagnostics) {
-  const auto path = [&](const std::string& name) {
-    if (options.layer_path.empty()) return name;
-    return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
-  };
-  return {read_ini(path(options.layer_def), diagnostics), read_ini(path(options.layer_params), diagnostics)};
+  return {read_ini(prefixed(options, options.layer_def), diagnostics), read_parameters(options, diagnostics)};
 }
 
 int thread_count(const Options& options) {

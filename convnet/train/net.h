@@ -21,6 +21,8 @@ struct NetFiles {
 
 /// Reads both files; --layer-path prefixes their names. Errors go to `diagnostics`.
 NetFiles read_net_files(const Options& options, Diagnostics& diagnostics);
+/// The parameter file alone.
+IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
 
 /// Cores --threads means; all that this process may use for 0.
 int thread_count(const Options& options);

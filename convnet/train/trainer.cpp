@@ -206,20 +206,19 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   if (!l.options.test_only) check_writable(l.folder);
 
   Diagnostics diagnostics;
-  l.files = read_net_files(l.options, diagnostics);
-  if (l.checkpoint) {
-    // Learning parameters are those on disk now; the definition is the checkpoint's.
-    IniFile saved = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, diagnostics);
+  if (!l.checkpoint) {
+    l.files = read_net_files(l.options, diagnostics);
+  } else {
+    // Learning parameters are those on disk now; the definition is the checkpoint's, which was checked when
+    // it was written, whatever became of the file.
+    Diagnostics checked_before;
+    IniFile saved = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, checked_before);
     if (given.contains("layer-def")) {
+      l.files = read_net_files(l.options, diagnostics);
       diagnostics.throw_if_errors();
       check_same_net(saved, l.files.definition, l.checkpoint->file);
-    }
-    if (!given.contains("layer-def") || l.files.definition.text.empty()) {
-      Diagnostics fresh;  // a definition file that is gone or broken on disk does not matter then
-      l.files.definition = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, fresh);
-      l.files.parameters = read_net_files(l.options, fresh).parameters;
-      diagnostics = Diagnostics();
-      l.files.parameters = read_ini(l.files.parameters.path, diagnostics);
+    } else {
+      l.files = {std::move(saved), read_parameters(l.options, diagnostics)};
     }
   }
   l.provider = make_provider(l.options.data_provider, l.options.data_path, l.options.seed_value());

@@ -1,4 +1,5 @@
-// Compiles the functors and the random numbers that CPU and CUDA share for the device, with warnings as errors.
+// Compiles the functors and the random numbers that CPU and CUDA share for the device, with warnings as
+// errors.
 #include "kernels/functors.h"
 #include "kernels/philox.h"
 
@@ -12,7 +13,8 @@ __global__ void apply(Functor f, const float* x, const float* dy, float* y, floa
   dx[i] = f.backward(y[i], dy[i]);
 }
 
-__global__ void random_words(std::uint64_t key, std::uint64_t iteration, std::uint32_t* words, std::uint32_t count) {
+__global__ void random_words(std::uint64_t key, std::uint64_t iteration, std::uint32_t* words,
+                             std::uint32_t count) {
   const std::uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) words[i] = element_random(key, iteration, 0, i);
 }
