@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 #include "kernels/cpu/peak.h"
@@ -38,7 +39,9 @@ class HostMemory : public DeviceMemory {
 
 class CpuBackend : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads) {}
+  /// Under OMP_THREAD_LIMIT fewer threads run than asked for, and primitives partitioned for more wait for
+  /// ever.
+  explicit CpuBackend(int threads) : threads_(std::min(threads, omp_get_thread_limit())) {}
 
   std::string name() const override { return "cpu"; }
 

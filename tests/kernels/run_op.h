@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstring>
@@ -79,7 +80,7 @@ class OpRun {
     for (GuardedBuffer& buffer : buffers_) pointers.push_back(buffer.data());
     for (const auto& [arg, of] : aliases_) pointers[arg] = pointers[of];
     const int before = omp_get_max_threads();
-    omp_set_num_threads(threads);
+    omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
     op_->run(pointers, nullptr);
     omp_set_num_threads(before);
     for (const GuardedBuffer& buffer : buffers_) CHECK(buffer.intact());
