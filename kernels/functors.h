@@ -12,19 +12,43 @@
 
 namespace convnet {
 
-enum class NeuronKind { ident, relu, logistic, tanh };
+enum class NeuronKind {
+  ident,
+  relu,
+  logistic,
+  tanh,
+  abs,
+  softrelu,
+  square,
+  sqrt,
+  log,
+  brelu,
+  linear,
+  drelu,
+  abstanh,
+  nrelu
+};
 
-/// A neuron with its two parameters (tanh: a*tanh(b*x)).
+/// A neuron with its parameters (tanh: a*tanh(b*x)); 1 where it takes fewer.
 struct Neuron {
   NeuronKind kind = NeuronKind::ident;
   float a = 1, b = 1;
 };
 
 /// Whether the gradient is computed from the output y (else from the input x).
-constexpr bool neuron_uses_output(NeuronKind) { return true; }
+constexpr bool neuron_uses_output(NeuronKind kind) {
+  switch (kind) {
+    case NeuronKind::abs:
+    case NeuronKind::square:
+    case NeuronKind::log:
+    case NeuronKind::drelu:
+    case NeuronKind::abstanh: return false;
+    default: return true;
+  }
+}
 
-/// Calls `visit` with a functor that has `float forward(float x)` and `float backward(float y, float dy)`
-/// (y is the input x for functions whose gradient needs it). The switch is outside the loop over elements.
+// Functors have `float forward(float x)` and `float backward(float y, float dy)`; y is the input x for
+// functions whose gradient needs it.
 struct IdentFunctor {
   CONVNET_HD float forward(float x) const { return x; }
   CONVNET_HD float backward(float, float dy) const { return dy; }
@@ -44,6 +68,62 @@ struct TanhFunctor {
   CONVNET_HD float backward(float y, float dy) const { return dy * b * (a - y * y / a); }
 };
 
+/// |x|; the gradient at 0 is 0.
+struct AbsFunctor {
+  CONVNET_HD float forward(float x) const { return std::fabs(x); }
+  CONVNET_HD float backward(float x, float dy) const { return x > 0 ? dy : (x < 0 ? -dy : 0); }
+};
+/// ln(1 + e^x), without overflow.
+struct SoftReluFunctor {
+  CONVNET_HD float forward(float x) const { return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))); }
+  CONVNET_HD float backward(float y, float dy) const { return dy * -std::expm1(-y); }
+};
+struct SquareFunctor {
+  CONVNET_HD float forward(float x) const { return x * x; }
+  CONVNET_HD float backward(float x, float dy) const { return dy * 2 * x; }
+};
+/// The gradient at 0, which is infinite, is taken as 0.
+struct SqrtFunctor {
+  CONVNET_HD float forward(float x) const { return std::sqrt(x); }
+  CONVNET_HD float backward(float y, float dy) const { return y == 0 ? 0 : dy / (2 * y); }
+};
+struct LogFunctor {
+  float a;
+  CONVNET_HD float forward(float x) const { return std::log(a + x); }
+  CONVNET_HD float backward(float x, float dy) const { return dy == 0 ? 0 : dy / (a + x); }
+};
+/// min(a, max(0, x))
+struct BoundedReluFunctor {
+  float a;
+  CONVNET_HD float forward(float x) const { return x < 0 ? 0 : (x > a ? a : x); }
+  CONVNET_HD float backward(float y, float dy) const { return y > 0 && y < a ? dy : 0; }
+};
+struct LinearFunctor {
+  float a, b;
+  CONVNET_HD float forward(float x) const { return a * x + b; }
+  CONVNET_HD float backward(float, float dy) const { return a * dy; }
+};
+/// x - a*tanh(x/a)
+struct DampedReluFunctor {
+  float a;
+  CONVNET_HD float forward(float x) const { return x - a * std::tanh(x / a); }
+  CONVNET_HD float backward(float x, float dy) const {
+    const float t = std::tanh(x / a);
+    return dy * t * t;
+  }
+};
+/// a*|tanh(b*x)|; the gradient at 0 is 0.
+struct AbsTanhFunctor {
+  float a, b;
+  CONVNET_HD float forward(float x) const { return a * std::fabs(std::tanh(b * x)); }
+  CONVNET_HD float backward(float x, float dy) const {
+    const float t = std::tanh(b * x);
+    const float slope = a * b * (1 - t * t);
+    return t > 0 ? dy * slope : (t < 0 ? -dy * slope : 0);
+  }
+};
+
+/// Calls `visit` with the functor of `f`, so that the switch is outside the loop over elements.
 template <class Visitor>
 void visit_neuron(const Neuron& f, Visitor&& visit) {
   switch (f.kind) {
@@ -51,6 +131,17 @@ void visit_neuron(const Neuron& f, Visitor&& visit) {
     case NeuronKind::relu: return visit(ReluFunctor{});
     case NeuronKind::logistic: return visit(LogisticFunctor{});
     case NeuronKind::tanh: return visit(TanhFunctor{f.a, f.b});
+    case NeuronKind::abs: return visit(AbsFunctor{});
+    case NeuronKind::softrelu: return visit(SoftReluFunctor{});
+    case NeuronKind::square: return visit(SquareFunctor{});
+    case NeuronKind::sqrt: return visit(SqrtFunctor{});
+    case NeuronKind::log: return visit(LogFunctor{f.a});
+    case NeuronKind::brelu: return visit(BoundedReluFunctor{f.a});
+    case NeuronKind::linear: return visit(LinearFunctor{f.a, f.b});
+    case NeuronKind::drelu: return visit(DampedReluFunctor{f.a});
+    case NeuronKind::abstanh: return visit(AbsTanhFunctor{f.a, f.b});
+    // The noise is NoisyRelu's (ops.h).
+    case NeuronKind::nrelu: return visit(ReluFunctor{});
   }
 }
 

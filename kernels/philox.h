@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -14,22 +15,31 @@ struct Philox4x32 {
   std::uint32_t value[4];
 };
 
+/// One of the ten rounds, on a counter.
+CONVNET_HD inline void philox_round(std::uint32_t k0, std::uint32_t k1, std::uint32_t& c0, std::uint32_t& c1,
+                                    std::uint32_t& c2, std::uint32_t& c3) {
+  const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
+  const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c2;
+  const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+  const std::uint32_t n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+  c1 = static_cast<std::uint32_t>(p1);
+  c3 = static_cast<std::uint32_t>(p0);
+  c0 = n0;
+  c2 = n2;
+}
+CONVNET_HD inline void philox_next_key(std::uint32_t& k0, std::uint32_t& k1) {
+  k0 += 0x9E3779B9;
+  k1 += 0xBB67AE85;
+}
+
 /// Ten rounds on a 128-bit counter with a 64-bit key.
 CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
                                     std::uint32_t c3) {
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
-    const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c2;
-    const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-    const std::uint32_t n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c1 = static_cast<std::uint32_t>(p1);
-    c3 = static_cast<std::uint32_t>(p0);
-    c0 = n0;
-    c2 = n2;
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
+    philox_round(k0, k1, c0, c1, c2, c3);
+    philox_next_key(k0, k1);
   }
   return {{c0, c1, c2, c3}};
 }
@@ -55,5 +65,21 @@ CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t 
 
 /// Uniform in [0,1) with 24 bits.
 CONVNET_HD inline float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+/// N(0,1) from two words (Box and Muller, 1958).
+CONVNET_HD inline float normal(std::uint32_t a, std::uint32_t b) {
+  const float radius = std::sqrt(-2 * std::log(1 - uniform01(a)));  // of (0,1]
+  return radius * std::cos(6.283185307F * uniform01(b));
+}
+
+/// N(0,1) of element `element` of image `image` in minibatch `iteration`, from the words 2 * element and
+/// 2 * element + 1 that element_random() counts.
+CONVNET_HD inline float element_normal(std::uint64_t key, std::uint64_t iteration, std::uint32_t image,
+                                       std::uint32_t element) {
+  const Philox4x32 r = philox(key, element / 2, image, static_cast<std::uint32_t>(iteration),
+                              static_cast<std::uint32_t>(iteration >> 32));
+  const std::uint32_t pair = element % 2 * 2;
+  return normal(r.value[pair], r.value[pair + 1]);
+}
 
 }  // namespace convnet

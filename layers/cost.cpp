@@ -1,13 +1,45 @@
-// cost.logreg: multinomial logistic regression.
+// cost.logreg, cost.crossent, cost.bce, cost.dce, cost.sum2.
 #include "layers/layer.h"
 
 namespace convnet {
 namespace {
 
-struct LogregParams {
-  double coeff = 1;
+struct CostParams {
+  double coeff = 1, pos_weight = 1;
   int topk = 1;
+  std::vector<std::string> children;
 };
+
+ParamSpec coeff_spec() {
+  return param(
+      "coeff", &CostParams::coeff,
+      {.doc = "weight of this cost in the gradient; 0 only reports it", .file = CfgFile::parameters});
+}
+ParamSpec children_spec() {
+  return param(
+      "children", &CostParams::children,
+      {.fallback = "",
+       .doc = "costs of the same type whose values are added to this one's and not printed themselves"});
+}
+ParamSpec pos_weight_spec() {
+  return param("posWeight", &CostParams::pos_weight,
+               {.fallback = "1",
+                .min = 0,
+                .doc = "factor of the terms of positive labels",
+                .file = CfgFile::parameters});
+}
+
+/// Facts of every cost.
+template <class CostLayer>
+std::shared_ptr<CostLayer> make_cost(const CostParams& p, int values) {
+  auto layer = std::make_shared<CostLayer>();
+  layer->output = {1, 1, 1, false};
+  layer->cost_values = values;
+  layer->cost_coeff = p.coeff;
+  layer->cost_children = p.children;
+  layer->backward_reads_input = true;
+  return layer;
+}
 
 class LogregLayer : public Layer {
  public:
@@ -28,8 +60,16 @@ class LogregLayer : public Layer {
   }
 };
 
-std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
-  LogregParams p;
+bool needs_softmax(const LayerSource& source) {
+  const LayerInput& probs = source.inputs[1];
+  if (probs.type == "softmax") return true;
+  source.error("inputs", "the second input must be a softmax layer; '" + probs.name + "' is of type '" +
+                             probs.type + "'");
+  return false;
+}
+
+std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSource& source) {
+  CostParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const LayerInput& labels = source.inputs[0];
   const LayerInput& probs = source.inputs[1];
@@ -38,11 +78,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
                                "' is of type '" + labels.type + "'");
     return nullptr;
   }
-  if (probs.type != "softmax") {
-    source.error("inputs", "the second input must be a softmax layer; '" + probs.name + "' is of type '" +
-                               probs.type + "'");
-    return nullptr;
-  }
+  if (!needs_softmax(source)) return nullptr;
   if (labels.classes > probs.shape.size()) {
     source.error("inputs", "the data has " + std::to_string(labels.classes) + " classes, but '" + probs.name +
                                "' has only " + std::to_string(probs.shape.size()) + " outputs");
@@ -53,40 +89,194 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
                              std::to_string(probs.shape.size()) + " outputs of '" + probs.name + "'");
     return nullptr;
   }
-  auto layer = std::make_shared<LogregLayer>();
-  layer->output = {1, 1, 1, false};
+  auto layer = make_cost<LogregLayer>(p, 3);
   layer->classes = probs.shape.size();
   layer->topk = p.topk;
-  layer->cost_values = 3;
-  layer->cost_coeff = p.coeff;
-  layer->backward_reads_input = true;
   return layer;
+}
+
+/// Checks that the first input has a number for every output of the second, and no integer labels.
+bool labels_match(const LayerSource& source) {
+  const LayerInput& labels = source.inputs[0];
+  const LayerInput& probs = source.inputs[1];
+  if (labels.classes > 0) {
+    source.error("inputs", "the first input must hold a number for every output of '" + probs.name + "'; '" +
+                               labels.name + "' holds class labels, which are for cost.logreg");
+    return false;
+  }
+  if (labels.shape.size() == probs.shape.size()) return true;
+  source.error("inputs", "'" + labels.name + "' has " + std::to_string(labels.shape.size()) +
+                             " labels an image, but '" + probs.name + "' has " +
+                             std::to_string(probs.shape.size()) + " outputs");
+  return false;
+}
+
+class CrossentLayer : public Layer {
+ public:
+  std::int64_t classes = 0;
+
+  void forward(Lowering& l) const override {
+    l.run(CrossentForward{l.images(), classes, l.cost_slot()}, {l.input(0), l.input(1), l.costs()});
+  }
+  void backward(Lowering& l) const override {
+    l.run(CrossentBackward{l.images(), classes, static_cast<float>(cost_coeff)},
+          {l.input(0), l.input(1), l.input_gradient(1)});
+  }
+};
+
+std::shared_ptr<const Layer> create_crossent(const LayerType& type, const LayerSource& source) {
+  CostParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  if (!needs_softmax(source) || !labels_match(source)) return nullptr;
+  auto layer = make_cost<CrossentLayer>(p, 2);
+  layer->classes = source.inputs[1].shape.size();
+  return layer;
+}
+
+/// cost.bce and, per class, cost.dce.
+class BinaryCostLayer : public Layer {
+ public:
+  std::int64_t outputs = 0;
+  float pos_weight = 1;
+  bool per_class = false;
+
+  void forward(Lowering& l) const override {
+    l.run(BinaryCostForward{l.images(), outputs, l.cost_slot(), pos_weight, per_class},
+          {l.input(0), l.input(1), l.costs()});
+  }
+  void backward(Lowering& l) const override {
+    const auto coeff = static_cast<float>(cost_coeff);
+    const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
+    if (l.fused()) {
+      l.run(LogisticBinaryCostBackward{l.images(), outputs, coeff, pos_weight}, args);
+    } else {
+      l.run(BinaryCostBackward{l.images(), outputs, coeff, pos_weight}, args);
+    }
+  }
+
+  /// bce: per image, with children the cross entropy alone. dce: then precision and recall of every class, 0
+  /// where there is nothing to divide by.
+  std::vector<double> cost_report(std::span<const double> sums, double images) const override {
+    if (!per_class) return Layer::cost_report(cost_children.empty() ? sums : sums.first(1), images);
+    std::vector<double> values = Layer::cost_report(sums.first(2), images);
+    for (std::size_t i = 2; i + 2 < sums.size(); i += 3) {
+      values.push_back(sums[i + 1] > 0 ? sums[i] / sums[i + 1] : 0);
+      values.push_back(sums[i + 2] > 0 ? sums[i] / sums[i + 2] : 0);
+    }
+    return values;
+  }
+};
+
+std::shared_ptr<const Layer> create_binary(const LayerType& type, const LayerSource& source) {
+  CostParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  if (!labels_match(source)) return nullptr;
+  const std::int64_t outputs = source.inputs[1].shape.size();
+  const bool per_class = type.name == "cost.dce";
+  auto layer = make_cost<BinaryCostLayer>(p, per_class ? static_cast<int>(2 + 3 * outputs) : 3);
+  layer->outputs = outputs;
+  layer->pos_weight = static_cast<float>(p.pos_weight);
+  layer->per_class = per_class;
+  return layer;
+}
+
+class SquaresLayer : public Layer {
+ public:
+  FeatureShape in;
+
+  void forward(Lowering& l) const override {
+    l.run(SquaresForward{in.dims(l.images()), l.cost_slot()}, {l.input(0), l.costs()});
+  }
+  void backward(Lowering& l) const override {
+    l.run(SquaresBackward{in.dims(l.images()), static_cast<float>(cost_coeff)},
+          {l.input(0), l.input_gradient(0)});
+  }
+};
+
+std::shared_ptr<const Layer> create_sum2(const LayerType& type, const LayerSource& source) {
+  CostParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  auto layer = make_cost<SquaresLayer>(p, 1);
+  layer->in = source.inputs[0].shape;
+  return layer;
+}
+
+LayerType cost_type(const std::string& name, int inputs) {
+  LayerType type;
+  type.name = name;
+  type.role = LayerRole::cost;
+  type.min_inputs = type.max_inputs = inputs;
+  type.params = {coeff_spec()};
+  return type;
 }
 
 }  // namespace
 
 LayerType logreg_type() {
-  LayerType type;
-  type.name = "cost.logreg";
-  type.role = LayerRole::cost;
+  LayerType type = cost_type("cost.logreg", 2);
   type.doc =
       "Multinomial logistic cost of labels and softmax probabilities. Prints -log p, top-1 and top-k error.";
   type.formula =
       "-sum log p(label), log p floored at -50; ties among the top probabilities count fractionally";
   type.example =
       "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n\n; parameter file\n[logprob]\ncoeff=1\ntopk=5";
-  type.min_inputs = type.max_inputs = 2;
-  type.params = {
-      param("coeff", &LogregParams::coeff,
-            {.doc = "weight of this cost in the gradient; 0 only reports it", .file = CfgFile::parameters}),
-      param("topk", &LogregParams::topk,
-            {.fallback = "1",
-             .min = 1,
-             .max = 1 << 20,
-             .unit = "classes",
-             .doc = "the third value counts labels outside the k most probable classes",
-             .file = CfgFile::parameters})};
-  type.create = create;
+  type.params.push_back(param("topk", &CostParams::topk,
+                              {.fallback = "1",
+                               .min = 1,
+                               .max = 1 << 20,
+                               .unit = "classes",
+                               .doc = "the third value counts labels outside the k most probable classes",
+                               .file = CfgFile::parameters}));
+  type.params.push_back(children_spec());
+  type.create = create_logreg;
+  return type;
+}
+
+LayerType crossent_type() {
+  LayerType type = cost_type("cost.crossent", 2);
+  type.doc =
+      "Cross entropy of one-hot (or soft) labels and softmax probabilities. Prints it and the top-1 error.";
+  type.formula = "-sum t log p, log p floored at -50";
+  type.example = "[ce]\ntype=cost.crossent\ninputs=onehot,probs\n\n; parameter file\n[ce]\ncoeff=1";
+  type.params.push_back(children_spec());
+  type.create = create_crossent;
+  return type;
+}
+
+LayerType bce_type() {
+  LayerType type = cost_type("cost.bce", 2);
+  type.doc =
+      "Binary cross entropy of labels in [0,1] and logistic outputs. Prints it, the fraction of outputs on "
+      "the "
+      "wrong side of 0.5, and the top-1 error; with children only the first.";
+  type.formula = "-sum (posWeight t log p + (1-t) log(1-p)), logs floored at -50";
+  type.example = "[bce]\ntype=cost.bce\ninputs=tags,fc10\n\n; parameter file\n[bce]\ncoeff=1";
+  type.params.push_back(pos_weight_spec());
+  type.params.push_back(children_spec());
+  type.create = create_binary;
+  return type;
+}
+
+LayerType dce_type() {
+  LayerType type = cost_type("cost.dce", 2);
+  type.doc =
+      "Detection cross entropy: as cost.bce, and prints the cross entropy, the fraction wrong, then "
+      "precision and "
+      "recall of every class.";
+  type.formula = "-sum (posWeight t log p + (1-t) log(1-p)), logs floored at -50";
+  type.example = "[dce]\ntype=cost.dce\ninputs=tags,fc10\n\n; parameter file\n[dce]\ncoeff=1";
+  type.params.push_back(pos_weight_spec());
+  type.create = create_binary;
+  return type;
+}
+
+LayerType sum2_type() {
+  LayerType type = cost_type("cost.sum2", 1);
+  type.doc = "Sum of squares.";
+  type.formula = "sum x^2";
+  type.example = "[l2]\ntype=cost.sum2\ninputs=fc1\n\n; parameter file\n[l2]\ncoeff=0.01";
+  type.params.push_back(children_spec());
+  type.create = create_sum2;
   return type;
 }
 

@@ -1,21 +1,22 @@
-// data: a matrix of the data provider.
+// data: a matrix of the data provider, or a slice of it.
 #include "layers/layer.h"
 
 namespace convnet {
 namespace {
 
 struct DataParams {
-  int data_idx = 0;
+  int data_idx = 0, start = 0, end = 0;
 };
 
 class DataLayer : public Layer {
  public:
-  bool labels = false;
+  FeatureShape matrix;  ///< the whole of it
+  std::int64_t start = 0;
   DataType source_type = DataType::u8;
 
   void forward(Lowering& l) const override {
     const Value src = l.source(static_cast<std::size_t>(data_matrix));
-    if (labels) {
+    if (label_classes > 0) {
       l.run(LoadLabels{l.images()}, {src, l.output()});
       return;
     }
@@ -23,7 +24,8 @@ class DataLayer : public Layer {
     std::vector<Value> args = {src};
     if (mean.exists()) args.push_back(mean);
     args.push_back(l.output());
-    l.run(LoadImages{output.dims(l.images()), source_type, mean.exists()}, args);
+    const std::int64_t n = l.images();
+    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists()}, args);
   }
   void backward(Lowering&) const override {}
 };
@@ -38,11 +40,22 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
                                 std::to_string(source.matrices.size() - 1) + " (0 images, 1 labels)");
     return nullptr;
   }
+  const SourceMatrix& matrix = source.matrices[index];
   auto layer = std::make_shared<DataLayer>();
-  layer->output = source.matrices[index].shape;
-  layer->labels = source.matrices[index].classes > 0;
-  layer->source_type = source.matrices[index].type;
+  layer->matrix = layer->output = matrix.shape;
+  layer->label_classes = matrix.classes;
+  layer->source_type = matrix.type;
   layer->data_matrix = p.data_idx;
+  layer->start = p.start;
+  const std::int64_t end = p.end == 0 ? matrix.shape.size() : p.end;
+  if (p.start >= end || end > matrix.shape.size()) {
+    source.error(p.end == 0 ? "start" : "end", "the slice from " + std::to_string(p.start) + " to " +
+                                                   std::to_string(end) + " is empty or goes beyond the " +
+                                                   std::to_string(matrix.shape.size()) +
+                                                   " numbers of matrix " + std::to_string(p.data_idx));
+    return nullptr;
+  }
+  if (end - p.start != matrix.shape.size()) layer->output = {end - p.start, 1, 1, false};
   return layer;
 }
 
@@ -52,12 +65,17 @@ LayerType data_type() {
   LayerType type;
   type.name = "data";
   type.role = LayerRole::data;
-  type.doc = "The images or labels of the data provider.";
-  type.formula = "dataIdx 0: images minus the mean image; 1: labels";
+  type.doc = "The images, labels or another matrix of the data provider.";
+  type.formula = "dataIdx 0: images minus the mean image; 1: labels; a slice of them is a flat vector";
   type.example = "[data]\ntype=data\ndataIdx=0";
   type.min_inputs = type.max_inputs = 0;
-  type.params = {param("dataIdx", &DataParams::data_idx,
-                       {.min = 0, .max = 1024, .doc = "the provider's matrix: 0 images, 1 labels"})};
+  type.params = {
+      param("dataIdx", &DataParams::data_idx,
+            {.min = 0, .max = 1024, .doc = "the provider's matrix: 0 images, 1 labels"}),
+      param("start", &DataParams::start,
+            {.fallback = "0", .min = 0, .max = 1 << 30, .doc = "first number of an image that is taken"}),
+      param("end", &DataParams::end,
+            {.fallback = "0", .min = 0, .max = 1 << 30, .doc = "one past the last number; 0: all of them"})};
   type.create = create;
   return type;
 }

@@ -17,27 +17,31 @@ class DropoutLayer : public Layer {
 
   void forward(Lowering& l) const override {
     const Dims dims = output.dims(l.images());
-    if (l.training() && mask) {
+    if (l.random() && mask) {
       l.run(masked(l, dims), {l.input(0), l.output(), l.step()});
       return;
     }
-    const double factor = l.training() ? train_scale : test_scale;
+    const double factor = unmasked_factor(l);
     if (factor == 1) return l.forward_unchanged();
     l.run(Scale{dims, static_cast<float>(factor)}, {l.input(0), l.output()});
   }
 
   void backward(Lowering& l) const override {
     const Dims dims = output.dims(l.images());
-    if (mask) {
+    if (l.random() && mask) {
       // The same counters give the same mask: it is made again, not stored.
       l.run(masked(l, dims), {l.output_gradient(), l.input_gradient(0), l.step()});
       return;
     }
-    if (train_scale == 1) return l.backward_unchanged();
-    l.run(Scale{dims, static_cast<float>(train_scale)}, {l.output_gradient(), l.input_gradient(0)});
+    const double factor = unmasked_factor(l);
+    if (factor == 1) return l.backward_unchanged();
+    l.run(Scale{dims, static_cast<float>(factor)}, {l.output_gradient(), l.input_gradient(0)});
   }
 
  private:
+  /// Where a mask would act but must not, as while gradients are checked, the layer does what it does in
+  /// tests.
+  double unmasked_factor(const Lowering& l) const { return l.training() && !mask ? train_scale : test_scale; }
   Dropout masked(const Lowering& l, const Dims& dims) const {
     return {dims, static_cast<float>(keep), static_cast<float>(train_scale), l.random_key(), l.first_image()};
   }

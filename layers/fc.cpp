@@ -1,63 +1,44 @@
-// fc: fully-connected layer.
-#include "layers/layer.h"
+// fc, sfc: fully-connected layers.
 #include "layers/weights.h"
 
 namespace convnet {
 namespace {
 
 struct FcParams : WeightParams {
-  int outputs = 0;
+  int outputs = 0, parts = 0;
 };
 
-class FcLayer : public Layer {
- public:
-  std::vector<InnerProductGeometry> geometry;  ///< one per input; n is set when lowering
+using FcLayer = WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
+                                 InnerProductBackwardWeights>;
 
-  void forward(Lowering& l) const override {
-    for (std::size_t i = 0; i < geometry.size(); ++i) {
-      const bool last = i + 1 == geometry.size();
-      InnerProductForward op{at(i, l), i == 0, i > 0, last && l.fused()};
-      std::vector<Value> args = {l.input(i), l.weights(i)};
-      if (op.bias) args.push_back(l.weights(bias()));
-      args.push_back(l.output());
-      l.run(op, args);
-    }
-  }
-
-  void backward(Lowering& l) const override {
-    for (std::size_t i = 0; i < geometry.size(); ++i) {
-      const bool with_bias = i == 0 && l.wants_weights_gradient(bias());
-      if (with_bias || l.wants_weights_gradient(i)) {
-        std::vector<Value> args = {l.input(i), l.output_gradient(), l.weights_gradient(i)};
-        if (with_bias) args.push_back(l.weights_gradient(bias()));
-        l.run(InnerProductBackwardWeights{at(i, l), with_bias}, args);
-      }
-      if (l.wants_input_gradient(i))
-        l.run(InnerProductBackwardData{at(i, l)}, {l.output_gradient(), l.weights(i), l.input_gradient(i)});
-    }
-  }
-
- private:
-  std::size_t bias() const { return geometry.size(); }
-  InnerProductGeometry at(std::size_t i, const Lowering& l) const {
-    InnerProductGeometry g = geometry[i];
-    g.n = l.images();
-    return g;
-  }
-};
-
+/// fc has parts = 0.
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
   FcParams p;
-  if (!parse_params(type, source, p)) return nullptr;
+  if (!parse_weights(type, source, p)) return nullptr;
+  const std::int64_t parts = std::max(p.parts, 1);
   auto layer = std::make_shared<FcLayer>();
+  bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
-    const std::int64_t in = source.inputs[i].shape.size();
-    layer->geometry.push_back({0, in, p.outputs});
-    add_weights(*layer, p, source.inputs[i].name, i, {p.outputs, in});
+    const LayerInput& input = source.inputs[i];
+    if (input.shape.size() % parts != 0) {
+      source.error("parts", "parts=" + std::to_string(parts) + " does not divide the " +
+                                std::to_string(input.shape.size()) + " numbers of input '" + input.name +
+                                "'");
+      return nullptr;
+    }
+    const InnerProductGeometry g{0, input.shape.size() / parts, p.outputs, p.parts};
+    layer->geometry.push_back(g);
+    WeightConstraint rows = rows_of(g.weights());
+    // An output's weights over all parts together are one row.
+    if (p.parts > 0) rows = {.outer = g.parts, .groups = g.out, .inner = g.in};
+    good = add_weights(*layer, source, p, i, g.weights(), rows) && good;
   }
-  add_biases(*layer, p, p.outputs);
-  layer->output = {p.outputs, 1, 1, false};
+  layer->output = {p.outputs * parts, 1, 1, false};
+  layer->biases = p.biases;
+  good = add_biases(*layer, source, p, {layer->output.c}) && good;
+  if (!good) return nullptr;
   layer->backward_reads_input = true;
+  layer->applies_relu = true;
   return layer;
 }
 
@@ -71,11 +52,29 @@ LayerType fc_type() {
   type.formula = "y = sum over inputs of W x + b";
   type.example =
       "[fc10]\ntype=fc\ninputs=pool3\noutputs=10\ninitW=0.1\n\n; parameter "
-      "file\n[fc10]\nepsW=0.001\nepsB=0.002\n"
-      "momW=0.9\nmomB=0.9\nwc=1";
+      "file\n[fc10]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=1";
   type.max_inputs = 64;
   type.params = {
       param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"})};
+  for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
+  type.create = create;
+  return type;
+}
+
+LayerType sfc_type() {
+  LayerType type;
+  type.name = "sfc";
+  type.role = LayerRole::weights;
+  type.doc =
+      "Split fully-connected layer: inputs and outputs are cut into parts, and each part sees only its own.";
+  type.formula = "y_p = sum over inputs of W_p x_p + b_p, for every part p";
+  type.example =
+      "[sfc1]\ntype=sfc\ninputs=pool3\noutputs=16\nparts=4\ninitW=0.1\n\n; parameter "
+      "file\n[sfc1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9";
+  type.max_inputs = 64;
+  type.params = {param("outputs", &FcParams::outputs,
+                       {.min = 1, .max = 1 << 24, .doc = "number of outputs of each part"}),
+                 param("parts", &FcParams::parts, {.min = 1, .max = 1 << 20, .doc = "number of parts"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
   type.create = create;
   return type;

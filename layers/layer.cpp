@@ -24,6 +24,12 @@ void LayerSource::warning(std::string_view key, const std::string& message) cons
   diagnostics->warning(place_of(*this, key), "layer '" + name + "': " + message);
 }
 
+std::vector<double> Layer::cost_report(std::span<const double> sums, double images) const {
+  std::vector<double> values;
+  for (double sum : sums) values.push_back(sum / images);
+  return values;
+}
+
 std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
                                     std::string_view key) {
   const LayerInput& in = source.inputs[input];

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,12 +32,40 @@ struct LearningParams {
   double momentum = 0, decay = 0;
 };
 
-/// A weight matrix or bias vector a layer owns.
+/// initWFunc or initBFunc: a call like "winitfuncs.makew(old.safetensors)". The module's name has no meaning.
+struct InitFunction {
+  std::string name;  ///< "makew", empty: none
+  std::vector<std::string> args;
+  SourceLocation where;
+};
+/// The functions there are; others are refused when weights are made from them.
+bool is_init_function(std::string_view name);
+
+/// The rules a matrix is brought under after each update; see Constrain.
+struct WeightConstraint {
+  std::int64_t outer = 1, groups = 1, inner = 1;  ///< how `dims` divides into rows
+  double norm_min = 0, norm_max = 0, ball = 0;
+  bool shrink = false;
+  bool acts() const { return norm_max > 0 || ball > 0; }
+};
+
+/// A weight matrix or bias vector of a layer.
 struct WeightSpec {
-  std::string name;                       ///< within the layer: "weights.<input>" or "biases"
-  Dims dims;                              ///< canonical: conv (O,I/groups,H,W), fc (out,in), biases (O)
+  std::string
+      name;  ///< within the layer: "weights.<input>", "biases"; bnorm "scale", "shift", "runningMean", ...
+  /// Canonical: conv (O,I/groups,H,W), fc (out,in), sfc (parts,out,in), local (Y,X,O,I/groups,H,W); biases
+  /// (O), of unshared ones (O,Y,X), local (Y,X,O).
+  Dims dims;
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
+  bool state = false;  ///< not learned but kept: running statistics. Has no increment.
+  InitFunction init;
+  WeightConstraint constraint;
+  /// weightSource: these are the weights `source_index` of layer `source_layer`; empty: own ones.
+  std::string source_layer;
+  int source_index = 0;
+
+  bool learned() const { return !state && !learning.epsilon.frozen(); }
 };
 
 /// A tensor of the plan under construction; made by Lowering, meaningless elsewhere.
@@ -57,6 +86,8 @@ class Lowering {
   virtual std::int64_t images() const = 0;       ///< N of this microbatch
   virtual std::int64_t first_image() const = 0;  ///< its first image's index in the minibatch
   virtual bool training() const = 0;
+  /// Whether masks and noise act: in training, but not while gradients are checked.
+  virtual bool random() const = 0;
   /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's
   /// matter.
   virtual bool fused() const = 0;
@@ -85,8 +116,8 @@ class Lowering {
   virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
   /// The output is the input, without a copy.
   virtual void forward_unchanged() = 0;
-  /// The input's gradient is the output's, without a copy.
-  virtual void backward_unchanged() = 0;
+  /// Input i's gradient is the output's, without a copy.
+  virtual void backward_unchanged(std::size_t i = 0) = 0;
 };
 
 /// A layer of a net: its checked parameters, shapes and mathematics. Immutable after creation.
@@ -103,22 +134,35 @@ class Layer {
 
   FeatureShape output;
   std::vector<WeightSpec> weights;
+  int update_period = 0;  ///< backward passes per update; 0: as often as possible
 
   // Facts the planner uses to share memory.
   bool in_place = false;              ///< output may be written over input 0
   bool backward_reads_input = false;  ///< of any input
   bool backward_reads_output = false;
   bool backward_in_place = false;  ///< input_gradient(0) may be written over output_gradient
-  bool relu = false;               ///< computes max(0,x): the layer below may do it itself
+
+  // Facts the graph's rewrites use.
+  bool relu = false;          ///< computes max(0,x): the layer below may do it itself
+  bool applies_relu = false;  ///< that layer below can
+  bool logistic = false;      ///< computes 1/(1+exp(-x)): a binary cost above may differentiate both at once
+  bool unchanged = false;     ///< the output is the input, without a copy
+
+  bool differentiable = true;  ///< false: no weights may lie below
 
   /// Data layers: the provider's matrix index; -1 for the others.
   int data_matrix = -1;
-  /// Cost layers: printed values in order ("logprob sum, errors, ..."); 0 for the others.
+  /// Whether a data layer gives integer labels, and of how many classes.
+  std::int64_t label_classes = 0;
+  /// Cost layers: number of accumulators; 0 for the others.
   int cost_values = 0;
   double cost_coeff = 0;
+  std::vector<std::string> cost_children;  ///< costs whose accumulators are added to this one's, not printed
+  /// The values to print, from the accumulators summed over `images` images.
+  virtual std::vector<double> cost_report(std::span<const double> sums, double images) const;
 };
 
-/// A matrix of the data provider: 0 images, 1 labels.
+/// A matrix of the data provider: 0 images, 1 labels, others as the provider says.
 struct SourceMatrix {
   FeatureShape shape;
   DataType type = DataType::u8;
@@ -175,6 +219,8 @@ Neuron parse_neuron(const std::string& text);
 std::string to_string(const Neuron& f);
 /// A neuron layer after `input`, for `neuron=`.
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
+/// The functions there are: "relu, tanh[a,b], ...".
+std::string known_neurons();
 /// The `dropout=p` shorthand: drops with probability p in training, scales by 1-p in tests.
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input);
 
@@ -192,16 +238,39 @@ bool parse_params(const LayerType& type, const LayerSource& source, Params& para
   return source.diagnostics->error_count() == before;
 }
 
-// One function per family, for the registry.
+// One function per type, for the registry.
 LayerType data_type();
-LayerType conv_type();
 LayerType fc_type();
+LayerType sfc_type();
+LayerType conv_type();
+LayerType local_type();
 LayerType pool_type();
+LayerType cmpool_type();
+LayerType rnorm_type();
 LayerType cmrnorm_type();
+LayerType cnorm_type();
+LayerType bnorm_type();
+LayerType softmax_type();
+LayerType concat_type();
+LayerType pass_type();
+LayerType eltsum_type();
+LayerType eltmax_type();
+LayerType sum_type();
 LayerType neuron_type();
 LayerType dropout_type();
 LayerType dropout2_type();
-LayerType softmax_type();
+LayerType nailbed_type();
+LayerType blur_type();
+LayerType href_type();
+LayerType crop_type();
+LayerType resize_type();
+LayerType rscale_type();
+LayerType rgb2yuv_type();
+LayerType rgb2lab_type();
 LayerType logreg_type();
+LayerType crossent_type();
+LayerType bce_type();
+LayerType dce_type();
+LayerType sum2_type();
 
 }  // namespace convnet

@@ -1,6 +1,7 @@
 // neuron: element-wise functions, as a layer or through `neuron=`.
 #include <fmt/format.h>
 
+#include <array>
 #include <stdexcept>
 
 #include "layers/layer.h"
@@ -11,17 +12,43 @@ namespace {
 struct Known {
   const char* name;
   NeuronKind kind;
-  int parameters;  ///< numbers in brackets, all or none of them given
+  int parameters;  ///< numbers in brackets, all of them given
+  const char* formula;
 };
-constexpr Known kKnown[] = {{"ident", NeuronKind::ident, 0},
-                            {"relu", NeuronKind::relu, 0},
-                            {"logistic", NeuronKind::logistic, 0},
-                            {"tanh", NeuronKind::tanh, 2}};
+constexpr Known kKnown[] = {
+    {"ident", NeuronKind::ident, 0, "x"},
+    {"logistic", NeuronKind::logistic, 0, "1/(1+exp(-x))"},
+    {"abs", NeuronKind::abs, 0, "|x|"},
+    {"relu", NeuronKind::relu, 0, "max(0,x)"},
+    {"nrelu", NeuronKind::nrelu, 0, "max(0, x + noise of variance logistic(x)) in training, relu in tests"},
+    {"softrelu", NeuronKind::softrelu, 0, "ln(1+exp(x))"},
+    {"square", NeuronKind::square, 0, "x^2"},
+    {"sqrt", NeuronKind::sqrt, 0, "sqrt(x)"},
+    {"log", NeuronKind::log, 1, "ln(a+x)"},
+    {"tanh", NeuronKind::tanh, 2, "a*tanh(b*x)"},
+    {"abstanh", NeuronKind::abstanh, 2, "a*|tanh(b*x)|"},
+    {"brelu", NeuronKind::brelu, 1, "min(a,max(0,x))"},
+    {"linear", NeuronKind::linear, 2, "a*x+b"},
+    {"drelu", NeuronKind::drelu, 1, "x-a*tanh(x/a)"}};
 
-std::string known_neurons() {
-  std::vector<std::string> names;
-  for (const Known& k : kKnown) names.push_back(std::string(k.name) + (k.parameters == 2 ? "[a,b]" : ""));
-  return join(names);
+const char* brackets(int parameters) { return parameters == 2 ? "[a,b]" : parameters == 1 ? "[a]" : ""; }
+
+std::string formulas() {
+  std::string all;
+  for (const Known& k : kKnown)
+    all += (all.empty() ? "" : "; ") + std::string(k.name) + brackets(k.parameters) + " " + k.formula;
+  return all;
+}
+
+/// What parameters a function cannot have; "" if these are good.
+std::string wrong_parameters(const Neuron& f) {
+  switch (f.kind) {
+    case NeuronKind::tanh:
+    case NeuronKind::abstanh: return f.a == 0 || f.b == 0 ? "expects numbers that are not 0" : "";
+    case NeuronKind::drelu: return f.a == 0 ? "expects a number that is not 0" : "";
+    case NeuronKind::brelu: return f.a <= 0 ? "expects a number above 0" : "";
+    default: return "";
+  }
 }
 
 class NeuronLayer : public Layer {
@@ -29,11 +56,17 @@ class NeuronLayer : public Layer {
   Neuron f;
 
   void forward(Lowering& l) const override {
-    if (l.fused() || f.kind == NeuronKind::ident) return l.forward_unchanged();
+    if (unchanged || (l.fused() && relu)) return l.forward_unchanged();
+    if (f.kind == NeuronKind::nrelu) {
+      l.run(NoisyRelu{output.dims(l.images()), l.random(), l.random_key(), l.first_image()},
+            {l.input(0), l.output(), l.step()});
+      return;
+    }
     l.run(NeuronForward{f, output.dims(l.images())}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    if (f.kind == NeuronKind::ident) return l.backward_unchanged();
+    // A fused logistic is differentiated by the cost above.
+    if (unchanged || (l.fused() && logistic)) return l.backward_unchanged();
     const Value kept = neuron_uses_output(f.kind) ? l.output() : l.input(0);
     l.run(NeuronBackward{f, output.dims(l.images())}, {kept, l.output_gradient(), l.input_gradient(0)});
   }
@@ -59,6 +92,12 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
 
 }  // namespace
 
+std::string known_neurons() {
+  std::vector<std::string> names;
+  for (const Known& k : kKnown) names.push_back(std::string(k.name) + brackets(k.parameters));
+  return join(names);
+}
+
 Neuron parse_neuron(const std::string& text) {
   const std::size_t bracket = text.find('[');
   std::string name = text.substr(0, bracket);
@@ -67,26 +106,24 @@ Neuron parse_neuron(const std::string& text) {
   for (const Known& k : kKnown) {
     names.emplace_back(k.name);
     if (name != k.name) continue;
-    Neuron f{k.kind, 1, 1};
-    const std::string usage = fmt::format("neuron '{}' must be written {}", text,
-                                          k.parameters == 0 ? name : name + "[a,b], like " + name + "[1,1]");
-    if (bracket == std::string::npos) {
-      if (k.parameters != 0) throw std::invalid_argument(usage);
-      return f;
+    const char* sample = k.parameters == 2 ? "[1,1]" : "[1]";
+    const std::string usage =
+        fmt::format("neuron '{}' must be written {}", text,
+                    k.parameters == 0 ? name : name + brackets(k.parameters) + ", like " + name + sample);
+    std::vector<std::string> items;
+    if (bracket != std::string::npos) {
+      if (text.back() != ']') throw std::invalid_argument(usage);
+      items = split_list(text.substr(bracket + 1, text.size() - bracket - 2));
+      if (items.empty()) throw std::invalid_argument(usage);
     }
-    if (text.back() != ']') throw std::invalid_argument(usage);
-    const std::vector<std::string> items = split_list(text.substr(bracket + 1, text.size() - bracket - 2));
-    if (k.parameters == 0 || static_cast<int>(items.size()) != k.parameters)
-      throw std::invalid_argument(usage);
-    ParamSpec any;
-    double a = 0;
-    double b = 0;
-    std::string wrong = parse_value(items[0], any, a);
-    if (wrong.empty()) wrong = parse_value(items[1], any, b);
-    if (wrong.empty() && (a == 0 || b == 0)) wrong = "expects numbers that are not 0";
+    if (static_cast<int>(items.size()) != k.parameters) throw std::invalid_argument(usage);
+    std::array<double, 2> values = {1, 1};
+    std::string wrong;
+    for (std::size_t i = 0; i < items.size() && wrong.empty(); ++i)
+      wrong = parse_value(items[i], ParamSpec{}, values[i]);
+    const Neuron f{k.kind, static_cast<float>(values[0]), static_cast<float>(values[1])};
+    if (wrong.empty()) wrong = wrong_parameters(f);
     if (!wrong.empty()) throw std::invalid_argument("neuron '" + text + "' " + wrong);
-    f.a = static_cast<float>(a);
-    f.b = static_cast<float>(b);
     return f;
   }
   const std::string close = nearest(name, names);
@@ -97,7 +134,10 @@ Neuron parse_neuron(const std::string& text) {
 
 std::string to_string(const Neuron& f) {
   for (const Known& k : kKnown) {
-    if (k.kind == f.kind) return k.parameters == 0 ? k.name : fmt::format("{}[{},{}]", k.name, f.a, f.b);
+    if (k.kind != f.kind) continue;
+    if (k.parameters == 0) return k.name;
+    return k.parameters == 1 ? fmt::format("{}[{}]", k.name, f.a)
+                             : fmt::format("{}[{},{}]", k.name, f.a, f.b);
   }
   return "";
 }
@@ -111,7 +151,9 @@ std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureSha
   layer->backward_reads_output = !ident && neuron_uses_output(f.kind);
   layer->backward_reads_input = !ident && !neuron_uses_output(f.kind);
   layer->backward_in_place = true;
+  layer->unchanged = ident;
   layer->relu = f.kind == NeuronKind::relu;
+  layer->logistic = f.kind == NeuronKind::logistic;
   return layer;
 }
 
@@ -120,7 +162,7 @@ LayerType neuron_type() {
   type.name = "neuron";
   type.role = LayerRole::neuron;
   type.doc = "An element-wise function: " + known_neurons() + ". neuron= on another layer adds one after it.";
-  type.formula = "ident x; relu max(0,x); logistic 1/(1+exp(-x)); tanh[a,b] a*tanh(b*x)";
+  type.formula = formulas();
   type.example = "[relu1]\ntype=neuron\ninputs=conv1\nneuron=relu";
   type.create = create;
   return type;

@@ -1,4 +1,4 @@
-// pool: maximum or average over square windows of each map.
+// pool: over square windows of each map. cmpool: over windows of maps.
 #include "layers/layer.h"
 
 namespace convnet {
@@ -15,7 +15,7 @@ class PoolLayer : public Layer {
   PoolGeometry geometry;  ///< n is set when lowering
 
   void forward(Lowering& l) const override {
-    const PoolForward op{at(l), keeps_workspace() && l.training()};
+    const PoolForward op{at(l), geometry.keeps_workspace() && l.training()};
     std::vector<Value> args = {l.input(0), l.output()};
     if (op.keep_workspace) args.push_back(workspace(l, op.g));
     l.run(op, args);
@@ -24,20 +24,19 @@ class PoolLayer : public Layer {
   void backward(Lowering& l) const override {
     const PoolGeometry g = at(l);
     std::vector<Value> args = {l.output_gradient()};
-    if (keeps_workspace()) args.push_back(workspace(l, g));
+    if (g.keeps_workspace()) args.push_back(workspace(l, g));
     args.push_back(l.input_gradient(0));
     l.run(PoolBackward{g}, args);
   }
 
  private:
-  bool keeps_workspace() const { return geometry.kind == PoolKind::max; }
   PoolGeometry at(const Lowering& l) const {
     PoolGeometry g = geometry;
     g.n = l.images();
     return g;
   }
   static Value workspace(Lowering& l, const PoolGeometry& g) {
-    return l.kept("argmax", g.dst(), DataType::u8);
+    return l.kept("argmax", g.dst(), g.workspace_type());
   }
 };
 
@@ -98,17 +97,99 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   return layer;
 }
 
+struct CmpoolParams {
+  int pool = 0;  ///< one choice
+  int channels = 0, size = 0, stride = 0, start = 0, outputs = 0;
+};
+
+class CmpoolLayer : public Layer {
+ public:
+  CrossMapPool geometry;  ///< n is set when lowering
+
+  void forward(Lowering& l) const override { l.run(CrossMapPoolForward{at(l)}, {l.input(0), l.output()}); }
+  void backward(Lowering& l) const override {
+    l.run(CrossMapPoolBackward{at(l)}, {l.input(0), l.output_gradient(), l.input_gradient(0)});
+  }
+
+ private:
+  CrossMapPool at(const Lowering& l) const {
+    CrossMapPool p = geometry;
+    p.n = l.images();
+    return p;
+  }
+};
+
+std::shared_ptr<const Layer> create_cmpool(const LayerType& type, const LayerSource& source) {
+  CmpoolParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  if (p.size > in->c) {
+    source.error("size", "size=" + std::to_string(p.size) + " is larger than the " + std::to_string(in->c) +
+                             " channels of input '" + source.inputs[0].name + "'");
+    return nullptr;
+  }
+  const std::int64_t outputs = p.outputs > 0 ? p.outputs : pooled_side(in->c, p.start, p.size, p.stride);
+  if (p.start + p.size <= 0 || p.start + p.stride * (outputs - 1) >= in->c) {
+    source.error(p.outputs > 0 ? "outputs" : "start",
+                 "a window lies wholly outside the " + std::to_string(in->c) +
+                     " maps (start=" + std::to_string(p.start) + ", stride=" + std::to_string(p.stride) +
+                     ", " + std::to_string(outputs) + " outputs)");
+    return nullptr;
+  }
+  auto layer = std::make_shared<CmpoolLayer>();
+  layer->geometry = {0, in->c, in->h, in->w, outputs, p.size, p.stride, p.start};
+  layer->output = {outputs, in->h, in->w, true};
+  layer->backward_reads_input = true;
+  return layer;
+}
+
 }  // namespace
+
+LayerType cmpool_type() {
+  LayerType type;
+  type.name = "cmpool";
+  type.doc = "Pooling across maps: the maximum of windows of neighbouring maps at every pixel.";
+  type.formula = "output: ceil((channels - start - size)/stride) + 1 maps";
+  type.example = "[cmpool1]\ntype=cmpool\npool=max\ninputs=conv1\nchannels=32\nsize=2\nstride=2";
+  type.params = {
+      param_choice("pool", &CmpoolParams::pool, {{"max", 0}}, {.doc = "what is taken of a window"}),
+      param("channels", &CmpoolParams::channels,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+      param("size", &CmpoolParams::size,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of a window"}),
+      param("stride", &CmpoolParams::stride,
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "step between neighbouring windows"}),
+      param("start", &CmpoolParams::start,
+            {.fallback = "0",
+             .min = -(1 << 20),
+             .max = 1 << 20,
+             .unit = "maps",
+             .doc = "where the first window begins; may be negative"}),
+      param("outputs", &CmpoolParams::outputs,
+            {.fallback = "0",
+             .min = 0,
+             .max = 1 << 20,
+             .unit = "maps",
+             .doc = "output maps; 0 covers the input",
+             .aliases = {"outputChannels"}}),
+  };
+  type.create = create_cmpool;
+  return type;
+}
 
 LayerType pool_type() {
   LayerType type;
   type.name = "pool";
   type.doc =
-      "Pooling: the maximum or the average of each window of each map. Windows are clipped at the border.";
+      "Pooling: the maximum, the average or the value of largest magnitude of each window of each map. "
+      "Windows "
+      "are clipped at the border.";
   type.formula = "output: maps of side ceil((side - start - sizeX)/stride) + 1";
   type.example = "[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=32\nsizeX=3\nstride=2\nneuron=relu";
   type.params = {
-      param_choice("pool", &PoolParams::kind, {{"max", PoolKind::max}, {"avg", PoolKind::average}},
+      param_choice("pool", &PoolParams::kind,
+                   {{"max", PoolKind::max}, {"avg", PoolKind::average}, {"maxabs", PoolKind::max_abs}},
                    {.doc = "what is taken of a window"}),
       param("channels", &PoolParams::channels,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),

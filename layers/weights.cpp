@@ -1,18 +1,118 @@
 #include "layers/weights.h"
 
-namespace convnet {
+#include <algorithm>
 
-void add_weights(Layer& layer, const WeightParams& params, const std::string& input, std::size_t i,
-                 Dims dims) {
-  layer.weights.push_back({"weights." + input,
-                           std::move(dims),
-                           params.init_w[i],
-                           0,
-                           {params.eps_w[i], params.mom_w[i], params.wc[i]}});
+namespace convnet {
+namespace {
+
+constexpr const char* kInitFunctions[] = {"makew", "makewcat", "makeb", "makebcat", "makeb_vec"};
+
+/// "module.name(a,b)"; the module's name has no meaning here. False after reporting what is wrong.
+bool parse_init_function(const LayerSource& source, const std::string& key, const std::string& text,
+                         InitFunction& out) {
+  if (text.empty()) return true;
+  const std::size_t open = text.find('(');
+  if (open == std::string::npos || text.back() != ')') {
+    source.error(key, key + " must be written function(arguments), not '" + text + "'");
+    return false;
+  }
+  const std::size_t dot = text.rfind('.', open);
+  out.name =
+      text.substr(dot == std::string::npos ? 0 : dot + 1, open - (dot == std::string::npos ? 0 : dot + 1));
+  out.args = split_list(text.substr(open + 1, text.size() - open - 2));
+  if (const IniValue* value = source.definition->find(key)) out.where = value->where;
+  if (!is_init_function(out.name))
+    source.warning(key, key + "=" + text + ": there is no function '" + out.name +
+                            "' here (known: " + join({std::begin(kInitFunctions), std::end(kInitFunctions)}) +
+                            "); the weights cannot be made from scratch, only loaded");
+  return true;
 }
 
-void add_biases(Layer& layer, const WeightParams& params, std::int64_t outputs) {
-  layer.weights.push_back({"biases", {outputs}, 0, params.init_b, {params.eps_b, params.mom_b, 0}});
+/// Entry i of weightSource: "layer[index]", "layer" for index 0, "" for own weights.
+bool parse_weight_source(const LayerSource& source, const std::string& text, WeightSpec& spec) {
+  if (text.empty()) return true;
+  const std::size_t open = text.find('[');
+  spec.source_layer = text.substr(0, open);
+  if (open == std::string::npos) return true;
+  ParamSpec rules;
+  rules.min = 0;
+  rules.max = 1 << 20;
+  std::string wrong = text.back() == ']' ? parse_value(text.substr(open + 1, text.size() - open - 2), rules,
+                                                       spec.source_index)
+                                         : "expects layer[index]";
+  if (wrong.empty()) return true;
+  source.error("weightSource", "weightSource entry '" + text + "': " + wrong);
+  return false;
+}
+
+}  // namespace
+
+bool is_init_function(std::string_view name) {
+  return std::find(std::begin(kInitFunctions), std::end(kInitFunctions), name) != std::end(kInitFunctions);
+}
+
+bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,
+                         void* object) {
+  bool biases = true;
+  if (const IniValue* value = source.definition->find("biases"))
+    parse_value(value->text, ParamSpec{}, biases);
+  std::vector<ParamSpec> specs = type.params;
+  if (!biases) {
+    for (ParamSpec& spec : specs) {
+      if (spec.key == "epsB" || spec.key == "momB") spec.fallback = "0";
+    }
+  }
+  const std::size_t before = source.diagnostics->error_count();
+  assign_params(specs, common_params(), source.name, *source.definition, source.parameters,
+                source.inputs.size(), source.strict, object, *source.diagnostics);
+  if (source.diagnostics->error_count() != before) return false;
+  for (const char* key : {"superEps", "superMom"}) {
+    if (source.parameters != nullptr && source.parameters->find(key) != nullptr)
+      source.warning(key, std::string(key) + " never had an effect and is ignored");
+  }
+  if (params.weight_source.empty()) params.weight_source.resize(source.inputs.size());
+  if (params.weight_source.size() != source.inputs.size()) {
+    source.error("weightSource", "weightSource has " + std::to_string(params.weight_source.size()) +
+                                     " entries for " + std::to_string(source.inputs.size()) +
+                                     " inputs; give one per input, empty for own weights");
+    return false;
+  }
+  return true;
+}
+
+WeightConstraint rows_of(const Dims& dims) {
+  WeightConstraint rows;
+  rows.groups = dims[0];
+  rows.inner = element_count(dims) / std::max<std::int64_t>(dims[0], 1);
+  return rows;
+}
+
+bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& params, std::size_t i,
+                 Dims dims, WeightConstraint constraint) {
+  WeightSpec spec;
+  spec.name = "weights." + source.inputs[i].name;
+  spec.dims = std::move(dims);
+  spec.init_stdev = params.init_w[i];
+  spec.learning = {params.eps_w[i], params.mom_w[i], params.wc[i]};
+  spec.constraint = constraint;
+  spec.constraint.ball = params.wball[i];
+  layer.update_period = params.update_period;
+  const bool good = parse_init_function(source, "initWFunc", params.init_w_func, spec.init) &&
+                    parse_weight_source(source, params.weight_source[i], spec);
+  layer.weights.push_back(std::move(spec));
+  return good;
+}
+
+bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims) {
+  if (!params.biases) return true;
+  WeightSpec spec;
+  spec.name = "biases";
+  spec.dims = std::move(dims);
+  spec.init_value = params.init_b;
+  spec.learning = {params.eps_b, params.mom_b, 0};
+  const bool good = parse_init_function(source, "initBFunc", params.init_b_func, spec.init);
+  layer.weights.push_back(std::move(spec));
+  return good;
 }
 
 }  // namespace convnet

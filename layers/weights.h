@@ -1,4 +1,5 @@
-// Learning parameters shared by the weight layers (conv, fc).
+// What the weight layers (fc, sfc, conv, local) share: learning parameters, initial weights, sharing,
+// constraints.
 #pragma once
 
 #include <string>
@@ -12,25 +13,47 @@ namespace convnet {
 struct WeightParams {
   std::vector<double> init_w;
   double init_b = 0;
+  std::string init_w_func, init_b_func;
+  std::vector<std::string> weight_source;
+  bool biases = true;
   std::vector<Schedule> eps_w;
   Schedule eps_b;
   std::vector<double> mom_w;
   double mom_b = 0;
-  std::vector<double> wc;
+  std::vector<double> wc, wball;
+  int update_period = 0;
 };
+
+/// A field of WeightParams as one of Params, which derives from it.
+template <class Params, class T>
+auto weight_field(T WeightParams::*member) {
+  return static_cast<T Params::*>(member);
+}
 
 /// The keys of WeightParams for a layer whose parameters derive from it.
 template <class Params>
 std::vector<ParamSpec> weight_param_specs() {
   static_assert(std::is_base_of_v<WeightParams, Params>);
-  const auto field = [](auto WeightParams::*member) {
-    return static_cast<std::remove_cvref_t<decltype(std::declval<Params>().*member)> Params::*>(member);
-  };
+  const auto field = [](auto member) { return weight_field<Params>(member); };
   return {
       param_per_input(
           "initW", field(&WeightParams::init_w),
           {.fallback = "0.01", .min = 0, .doc = "standard deviation of the initial weights, N(0, initW^2)"}),
       param("initB", field(&WeightParams::init_b), {.fallback = "0", .doc = "initial value of the biases"}),
+      param("initWFunc", field(&WeightParams::init_w_func),
+            {.fallback = "",
+             .doc = "initial weights from makew(checkpoint), the same layer's there, or "
+                    "makewcat(checkpoint,layer,...), several layers' outputs one after the other"}),
+      param("initBFunc", field(&WeightParams::init_b_func),
+            {.fallback = "",
+             .doc = "initial biases from makeb(checkpoint), makebcat(checkpoint,layer,...) or "
+                    "makeb_vec(value,...)"}),
+      param("weightSource", field(&WeightParams::weight_source),
+            {.fallback = "",
+             .doc = "layer[index] whose weights each input shares, an empty entry for own weights; the layer "
+                    "itself may be named for its later inputs"}),
+      param("biases", field(&WeightParams::biases),
+            {.fallback = "1", .doc = "0: no biases, and no epsB and momB"}),
       param_per_input(
           "epsW", field(&WeightParams::eps_w),
           {.min = 0, .doc = "learning rate of the weights; 0 freezes them", .file = CfgFile::parameters}),
@@ -42,12 +65,80 @@ std::vector<ParamSpec> weight_param_specs() {
             {.min = 0, .max = 1, .doc = "momentum of the biases", .file = CfgFile::parameters}),
       param_per_input("wc", field(&WeightParams::wc),
                       {.fallback = "0", .min = 0, .doc = "L2 weight decay", .file = CfgFile::parameters}),
+      param_per_input("wball", field(&WeightParams::wball),
+                      {.fallback = "0",
+                       .min = 0,
+                       .doc = "norm that every output's weights are scaled to after an update (local: that "
+                              "they may have at most); 0: none",
+                       .file = CfgFile::parameters}),
+      param("updatePeriod", field(&WeightParams::update_period),
+            {.fallback = "0",
+             .min = 0,
+             .max = 1 << 20,
+             .unit = "backward passes",
+             .doc = "passes whose gradients make one update; 0: as often as possible",
+             .file = CfgFile::parameters}),
+      param_hint("superEps", {.doc = "never had an effect", .file = CfgFile::parameters}),
+      param_hint("superMom", {.doc = "never had an effect", .file = CfgFile::parameters}),
   };
 }
 
-/// Adds "weights.<input>" of input i, and "biases" (always last) of `outputs` values.
-void add_weights(Layer& layer, const WeightParams& params, const std::string& input, std::size_t i,
-                 Dims dims);
-void add_biases(Layer& layer, const WeightParams& params, std::int64_t outputs);
+/// parse_params for weight layers: without biases there are no rates of biases, and keys that never had an
+/// effect are named.
+bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,
+                         void* object);
+template <class Params>
+bool parse_weights(const LayerType& type, const LayerSource& source, Params& params) {
+  return parse_weight_params(type, source, params, &params);
+}
+
+/// Adds "weights.<input>" of input i, and "biases" (always last, if the layer has any). An output's weights
+/// are the row of the first dimension unless `constraint` says otherwise; its norms are filled in. False
+/// after reporting a bad weightSource or init function.
+bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& params, std::size_t i,
+                 Dims dims, WeightConstraint constraint);
+bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims);
+
+/// A layer that sums a product with weights over its inputs, plus biases: all that fc, conv and local do.
+template <class Geometry, class Forward, class BackwardData, class BackwardWeights>
+class WeightedSumLayer : public Layer {
+ public:
+  std::vector<Geometry> geometry;  ///< one per input; n is set when lowering
+  bool biases = true;              ///< part of the operations; the last of `weights`
+
+  void forward(Lowering& l) const override {
+    for (std::size_t i = 0; i < geometry.size(); ++i) {
+      const bool last = i + 1 == geometry.size();
+      const Forward op{at(i, l), i == 0 && biases, i > 0, last && l.fused()};
+      std::vector<Value> args = {l.input(i), l.weights(i)};
+      if (op.bias) args.push_back(l.weights(geometry.size()));
+      args.push_back(l.output());
+      l.run(op, args);
+    }
+  }
+
+  void backward(Lowering& l) const override {
+    for (std::size_t i = 0; i < geometry.size(); ++i) {
+      const bool with_bias = i == 0 && biases && l.wants_weights_gradient(geometry.size());
+      if (with_bias || l.wants_weights_gradient(i)) {
+        std::vector<Value> args = {l.input(i), l.output_gradient(), l.weights_gradient(i)};
+        if (with_bias) args.push_back(l.weights_gradient(geometry.size()));
+        l.run(BackwardWeights{at(i, l), with_bias}, args);
+      }
+      if (l.wants_input_gradient(i))
+        l.run(BackwardData{at(i, l)}, {l.output_gradient(), l.weights(i), l.input_gradient(i)});
+    }
+  }
+
+ private:
+  Geometry at(std::size_t i, const Lowering& l) const {
+    Geometry g = geometry[i];
+    g.n = l.images();
+    return g;
+  }
+};
+
+/// (dims[0], the rest): the rows of fc and conv.
+WeightConstraint rows_of(const Dims& dims);
 
 }  // namespace convnet

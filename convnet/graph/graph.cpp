@@ -33,6 +33,7 @@ class Builder {
                                                 did_you_mean(section.name, section_names()));
     }
     check_users();
+    check_children();
     return std::move(graph_);
   }
 
@@ -72,9 +73,115 @@ class Builder {
     const bool gpus_good = find_gpus(section, node);
     node.layer = type->create(*type, source);
     if (node.layer == nullptr || !gpus_good) return;
+    if (!find_owners(section, node) || !check_below(section, node) || !check_period(source, *node.layer))
+      return;
+    warn_random_sparse(section);
     broken_.erase(section.name);
     const int id = add_node(std::move(node));
     add_implicit(section, source, *type, id);
+  }
+
+  /// weightSource: from entries of the file to the layers that own the matrices.
+  bool find_owners(const IniSection& section, Node& node) {
+    const int self = static_cast<int>(graph_.nodes.size());
+    const IniValue* value = section.find("weightSource");
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+      const WeightSpec& spec = node.layer->weights[i];
+      node.owners.push_back({self, static_cast<int>(i)});
+      if (spec.source_layer.empty()) continue;
+      const auto wrong = [&](const std::string& message) {
+        error(
+            value == nullptr ? section.where : value->where, section.name,
+            "weightSource '" + spec.source_layer + "[" + std::to_string(spec.source_index) + "]' " + message);
+        return false;
+      };
+      const auto index = static_cast<std::size_t>(spec.source_index);
+      const bool own = spec.source_layer == section.name;
+      const auto found = own_name_.find(spec.source_layer);
+      if (!own && found == own_name_.end()) {
+        if (broken_.contains(spec.source_layer)) return false;  // reported already
+        return wrong("is no layer above this one" + did_you_mean(spec.source_layer, section_names()));
+      }
+      const Node& source = own ? node : graph_.nodes[static_cast<std::size_t>(found->second)];
+      if (own && index >= i) return wrong("must name an earlier input of the layer");
+      if (source.type != node.type)
+        return wrong("is a layer of type '" + source.type + "'; weights are shared between equal types");
+      const std::size_t matrices = source.layer->weights.size() -
+                                   static_cast<std::size_t>(!source.layer->weights.empty() &&
+                                                            source.layer->weights.back().name == "biases");
+      if (index >= matrices)
+        return wrong("does not exist: '" + source.name + "' has " + std::to_string(matrices) +
+                     " weight matrices");
+      if (source.layer->weights[index].dims != spec.dims)
+        return wrong("is " + to_string(source.layer->weights[index].dims) + ", but this layer needs " +
+                     to_string(spec.dims));
+      if (source.gpus != node.gpus) return wrong("is on other devices; gpu= must be the same");
+      node.owners.back() = source.owners[index];
+    }
+    return true;
+  }
+
+  /// What has no gradient must not lie above weights.
+  bool check_below(const IniSection& section, Node& node) {
+    for (int input : node.inputs) {
+      const Node& below = graph_.nodes[static_cast<std::size_t>(input)];
+      node.weights_below = node.weights_below || below.weights_below;
+    }
+    if (!node.layer->differentiable && node.weights_below) {
+      error(section.where, section.name,
+            "a layer of type '" + node.type + "' has no gradient and cannot lie above layers with weights");
+      return false;
+    }
+    node.weights_below = node.weights_below || !node.layer->weights.empty();
+    return true;
+  }
+
+  /// With one replica of every layer there is one pass a minibatch.
+  static bool check_period(const LayerSource& source, const Layer& layer) {
+    if (layer.update_period <= 1) return true;
+    source.error("updatePeriod", "updatePeriod=" + std::to_string(layer.update_period) +
+                                     " would add up several minibatches; this version updates after each");
+    return false;
+  }
+
+  void warn_random_sparse(const IniSection& section) {
+    const IniValue* value = section.find("randSparse");
+    if (value == nullptr) return;
+    bool sparse = true;
+    parse_value(value->text, ParamSpec{}, sparse);
+    if (!sparse) return;
+    diagnostics_.warning(value->where,
+                         "layer '" + section.name +
+                             "': randSparse=true IS NOT SUPPORTED: the layer is connected to all its "
+                             "inputs, which is ANOTHER NET than the file describes");
+  }
+
+  /// children= of the costs, once all layers are known.
+  void check_children() {
+    for (Node& node : graph_.nodes) {
+      const IniSection* section = definition_.find(node.name);
+      for (const std::string& name : node.layer->cost_children) {
+        const auto found = own_name_.find(name);
+        const auto wrong = [&](const std::string& message) {
+          error(section->find("children")->where, node.name, "child '" + name + "' " + message);
+        };
+        if (found == own_name_.end()) {
+          if (!broken_.contains(name)) wrong("does not exist" + did_you_mean(name, section_names()));
+          continue;
+        }
+        Node& child = graph_.nodes[static_cast<std::size_t>(found->second)];
+        if (child.type != node.type || child.id == node.id) {
+          wrong("must be another cost of type '" + node.type + "'");
+        } else if (child.layer->cost_values != node.layer->cost_values) {
+          wrong("has another number of values than its parent");
+        } else if (child.is_child || !child.layer->cost_children.empty()) {
+          wrong("is a child or a parent already");
+        } else {
+          child.is_child = true;
+          node.children.push_back(child.id);
+        }
+      }
+    }
   }
 
   const LayerType* find_type(const IniSection& section) {
@@ -139,10 +246,12 @@ class Builder {
     if (found != by_name_.end()) {
       const Node& input = graph_.nodes[static_cast<std::size_t>(found->second)];
       node.inputs.push_back(input.id);
-      source.inputs.push_back({name, input.layer->output, input.type,
-                               input.layer->data_matrix >= 0
-                                   ? matrices_[static_cast<std::size_t>(input.layer->data_matrix)].classes
-                                   : 0});
+      source.inputs.push_back({name, input.layer->output, input.type, input.layer->label_classes});
+      if (input.layer->label_classes > 0 && node.role != LayerRole::cost) {
+        error(value.where, section.name,
+              "input '" + name + "' holds class labels, which only a cost can read");
+        return false;
+      }
       if (!input.is_cost()) return true;
       error(value.where, section.name, "input '" + name + "' is a cost layer, which has no output to read");
       return false;
@@ -204,7 +313,7 @@ class Builder {
   int add_node(Node node) {
     node.id = static_cast<int>(graph_.nodes.size());
     for (int input : node.inputs) graph_.nodes[static_cast<std::size_t>(input)].users.push_back(node.id);
-    by_name_[node.name] = node.id;
+    by_name_[node.name] = own_name_[node.name] = node.id;
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.back().id;
   }
@@ -252,6 +361,7 @@ class Builder {
     node.gpus = graph_.nodes[static_cast<std::size_t>(below)].gpus;
     node.where = graph_.nodes[static_cast<std::size_t>(below)].where;
     node.implicit = true;
+    node.weights_below = graph_.nodes[static_cast<std::size_t>(below)].weights_below;
     if (by_name_.contains(node.name) || definition_.find(node.name) != nullptr)
       error(node.where, layer,
             "its implicit layer would be called '" + node.name + "', which is defined too; rename one");
@@ -289,14 +399,15 @@ class Builder {
   Diagnostics& diagnostics_;
   std::vector<SourceMatrix> matrices_;
   Graph graph_;
-  std::map<std::string, int> by_name_;  ///< of layers as users name them: the topmost implicit node
-  std::set<std::string> broken_;        ///< sections with errors
+  std::map<std::string, int> by_name_;   ///< of layers as users name them: the topmost implicit node
+  std::map<std::string, int> own_name_;  ///< of every layer under its own name
+  std::set<std::string> broken_;         ///< sections with errors
 };
 
 void mark_gradients(Graph& graph) {
   for (Node& node : graph.nodes) {
-    node.learns_below = std::any_of(node.layer->weights.begin(), node.layer->weights.end(),
-                                    [](const WeightSpec& w) { return !w.learning.epsilon.frozen(); });
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i)
+      node.learns_below = node.learns_below || graph.learns(node, i);
     for (int input : node.inputs) {
       if (graph.nodes[static_cast<std::size_t>(input)].learns_below) node.learns_below = true;
     }
@@ -311,22 +422,26 @@ void mark_gradients(Graph& graph) {
   }
 }
 
-/// conv and fc apply a relu that is their only user themselves; softmax and cost.logreg are differentiated
-/// together.
+/// Weight layers apply a relu that is their only user themselves; softmax and cost.logreg, logistic neurons
+/// and binary costs are differentiated together.
 void apply_rewrites(Graph& graph) {
+  const auto together = [&](Node& cost, Node& below) {
+    cost.fused = below.fused = true;
+    graph.rewrites.push_back("the gradients of '" + below.name + "' and '" + cost.name +
+                             "' are one operation");
+  };
   for (Node& node : graph.nodes) {
     if (node.inputs.empty()) continue;
-    if (node.type == "neuron") {
-      Node& below = graph.nodes[static_cast<std::size_t>(node.inputs[0])];
-      if (!node.layer->relu || below.role != LayerRole::weights || below.users.size() != 1) continue;
+    Node& below =
+        graph.nodes[static_cast<std::size_t>(node.inputs[node.is_cost() ? node.inputs.size() - 1 : 0])];
+    const bool only = below.users.size() == 1;
+    if (node.layer->relu && below.layer->applies_relu && only) {
       node.fused = below.fused = true;
       graph.rewrites.push_back("'" + below.name + "' applies the relu of '" + node.name + "'");
-    } else if (node.type == "cost.logreg") {
-      Node& probs = graph.nodes[static_cast<std::size_t>(node.inputs[1])];
-      if (probs.type != "softmax" || probs.users.size() != 1) continue;
-      node.fused = probs.fused = true;
-      graph.rewrites.push_back("the gradients of '" + probs.name + "' and '" + node.name +
-                               "' are one operation");
+    } else if (node.type == "cost.logreg" && only) {
+      together(node, below);
+    } else if ((node.type == "cost.bce" || node.type == "cost.dce") && below.layer->logistic && only) {
+      together(node, below);
     }
   }
 }

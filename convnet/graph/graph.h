@@ -12,18 +12,28 @@
 
 namespace convnet {
 
+/// Whose memory a matrix lives in.
+struct WeightOwner {
+  int node = 0, index = 0;  ///< into Graph::nodes and Layer::weights
+  bool operator==(const WeightOwner&) const = default;
+};
+
 struct Node {
   int id = 0;
   std::string name;  ///< as in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron"
   std::string type;
   LayerRole role = LayerRole::other;
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;  ///< node ids, all smaller than id
-  std::vector<int> users;   ///< node ids in order; a node that reads it twice stands twice
-  std::vector<int> gpus;    ///< indices into --gpu, one per replica
-  bool implicit = false;    ///< made from a key of the layer below
+  std::vector<int> inputs;          ///< node ids, all smaller than id
+  std::vector<int> users;           ///< node ids in order; a node that reads it twice stands twice
+  std::vector<int> gpus;            ///< indices into --gpu, one per replica
+  std::vector<WeightOwner> owners;  ///< of layer->weights: itself, or the layer whose weights it shares
+  std::vector<int> children;        ///< costs: those whose values are added to this one's
+  bool is_child = false;            ///< a cost that another one prints
+  bool implicit = false;            ///< made from a key of the layer below
   SourceLocation where;
 
+  bool weights_below = false;  ///< this node or one below it has weights
   bool learns_below = false;   ///< this node or one below it has weights that are trained
   bool gets_gradient = false;  ///< a cost with coeff != 0 lies above, and something at or below learns
   bool fused = false;          ///< a rewrite applies to it; its layer type knows which
@@ -38,6 +48,13 @@ struct Graph {
   std::vector<int> replica_counts() const;
   const Node* find(std::string_view name) const;
   int gpu_count() const;  ///< 1 + the largest index in any gpu= line
+  const WeightSpec& weight(const WeightOwner& w) const {
+    return nodes[static_cast<std::size_t>(w.node)].layer->weights[static_cast<std::size_t>(w.index)];
+  }
+  /// Whether matrix `i` of `node` adds to a gradient: neither it nor its owner is frozen.
+  bool learns(const Node& node, std::size_t i) const {
+    return node.layer->weights[i].learned() && weight(node.owners[i]).learned();
+  }
 };
 
 struct GraphOptions {

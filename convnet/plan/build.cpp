@@ -28,6 +28,13 @@ struct NodeState {
   std::map<std::string, Value> kept;
 };
 
+/// A gradient that the operation being written down makes, to be added to what is there.
+struct PendingSum {
+  Value from;
+  Value* into = nullptr;
+  int node = -1;  ///< whose gradient it is; -1: of weights
+};
+
 class PlanBuilder : public Lowering {
  public:
   PlanBuilder(PlanSet& set, Phase phase, std::int64_t images)
@@ -72,7 +79,8 @@ class PlanBuilder : public Lowering {
   // --- Lowering ---------------------------------------------------------------------------------
   std::int64_t images() const override { return plan_.images; }
   std::int64_t first_image() const override { return 0; }
-  bool training() const override { return plan_.phase == Phase::train; }
+  bool training() const override { return plan_.phase != Phase::test; }
+  bool random() const override { return plan_.phase == Phase::train; }
   bool fused() const override { return node_->fused; }
   std::uint64_t random_key() const override { return philox_key(set_.seed_, node_->name); }
 
@@ -93,7 +101,8 @@ class PlanBuilder : public Lowering {
   Value input_gradient(std::size_t i) override {
     NodeState& in = state(node_->inputs[i]);
     // A cost has no output gradient to overwrite.
-    const bool in_place = node_->layer->backward_in_place && i == 0 && output_gradient().exists();
+    const bool in_place = node_->layer->backward_in_place && i == 0 && output_gradient().exists() &&
+                          !shared_gradient(output_gradient(), {node_->id});
     Value written;
     if (in_place) {
       written = output_gradient();
@@ -107,26 +116,29 @@ class PlanBuilder : public Lowering {
     if (!in.gradient.exists()) {
       in.gradient = written;
     } else {
-      pending_sums_.emplace_back(written, in.gradient);
+      pending_sums_.push_back({written, &in.gradient, node_->inputs[i]});
     }
     return written;
   }
 
   Value weights(std::size_t i) override { return Value{weight_buffers(i).weights}; }
 
-  bool wants_weights_gradient(std::size_t i) const override {
-    return !node_->layer->weights[i].learning.epsilon.frozen();
-  }
+  bool wants_weights_gradient(std::size_t i) const override { return graph_.learns(*node_, i); }
 
+  /// Of several users of shared weights each writes its own, summed in the order of the backward pass.
   Value weights_gradient(std::size_t i) override {
     const WeightBuffers& w = weight_buffers(i);
+    PlannedTensor t = like(tensor(Value{w.weights}), "d " + w.name, BufferKind::weights_gradient);
+    t.preferred = desc_of(tensor(Value{w.weights}));
+    const Value written = add(std::move(t));
+    if (!wants_weights_gradient(i)) return written;  // dropped
     Value& gradient = weight_gradients_[w.weights];
     if (!gradient.exists()) {
-      PlannedTensor t = like(tensor(Value{w.weights}), "d " + w.name, BufferKind::weights_gradient);
-      t.preferred = desc_of(tensor(Value{w.weights}));
-      gradient = add(std::move(t));
+      gradient = written;
+    } else {
+      pending_sums_.push_back({written, &gradient, -1});
     }
-    return gradient;
+    return written;
   }
 
   Value kept(const std::string& name, const Dims& dims, DataType type) override {
@@ -182,19 +194,19 @@ class PlanBuilder : public Lowering {
     const bool load = std::holds_alternative<LoadImages>(op) || std::holds_alternative<LoadLabels>(op);
     emit(load ? TaskKind::load : backward_ ? TaskKind::backward : TaskKind::forward, op, values);
     // Sums follow at once, in the order of the users: always the same.
-    for (const auto& [from, to] : std::exchange(pending_sums_, {})) {
-      if (from.id != to.id) emit(TaskKind::accumulate, Accumulate{tensor(to).dims}, {from, to});
+    for (const PendingSum& sum : std::exchange(pending_sums_, {})) {
+      if (sum.from.id != sum.into->id) add_gradient(sum.from, *sum.into, sum.node);
     }
   }
 
   void forward_unchanged() override { set_output(input(0)); }
 
-  void backward_unchanged() override {
-    NodeState& in = state(node_->inputs[0]);
+  void backward_unchanged(std::size_t i) override {
+    NodeState& in = state(node_->inputs[i]);
     if (!in.gradient.exists()) {
       in.gradient = output_gradient();
     } else {
-      emit(TaskKind::accumulate, Accumulate{tensor(in.gradient).dims}, {output_gradient(), in.gradient});
+      add_gradient(output_gradient(), in.gradient, node_->inputs[i]);
     }
   }
 
@@ -203,6 +215,31 @@ class PlanBuilder : public Lowering {
   PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
   Buffer& buffer(int id) { return plan_.buffers[static_cast<std::size_t>(id)]; }
   int device() const { return node_ == nullptr ? 0 : node_->gpus[0]; }
+
+  /// Whether a node that has still to run backward, other than those of `except`, reads this gradient as its
+  /// own: then nobody may write over it.
+  bool shared_gradient(Value gradient, std::initializer_list<int> except) const {
+    for (int id = 0; id <= node_->id; ++id) {
+      if (std::find(except.begin(), except.end(), id) == except.end() &&
+          states_[static_cast<std::size_t>(id)].gradient.id == gradient.id)
+        return true;
+    }
+    return false;
+  }
+
+  /// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
+  /// written over: the sum then goes to `part` if that is nobody else's, or to a new tensor.
+  void add_gradient(Value part, Value& sum, int of) {
+    if (part.id != sum.id && !(of >= 0 && shared_gradient(sum, {of}))) {
+      emit(TaskKind::accumulate, Accumulate{tensor(sum).dims}, {part, sum});
+      return;
+    }
+    PlannedTensor t = like(tensor(sum), tensor(sum).name, BufferKind::gradient);
+    t.preferred = desc_of(tensor(sum));
+    const Value total = add(std::move(t));
+    emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
+    sum = total;
+  }
 
   Value add(PlannedTensor t) {
     tensors_.push_back(std::move(t));
@@ -230,8 +267,9 @@ class PlanBuilder : public Lowering {
   }
 
   const WeightBuffers& weight_buffers(std::size_t i) const {
+    const WeightOwner& owner = node_->owners[i];
     for (const WeightBuffers& w : set_.weights_) {
-      if (w.node == node_->id && w.index == static_cast<int>(i)) return w;
+      if (w.node == owner.node && w.index == owner.index) return w;
     }
     throw std::logic_error("plan: '" + node_->name + "' has no weights " + std::to_string(i));
   }
@@ -247,17 +285,35 @@ class PlanBuilder : public Lowering {
     backward_ = true;
     node.layer->backward(*this);
     for (const WeightBuffers& w : set_.weights_) {
-      if (w.node != node.id ||
-          node.layer->weights[static_cast<std::size_t>(w.index)].learning.epsilon.frozen())
-        continue;
-      const auto gradient = weight_gradients_.find(w.weights);
-      if (gradient == weight_gradients_.end()) continue;
-      // The increment lies in memory like its weights.
-      if (PlannedTensor& inc = tensor(Value{w.increment}); inc.buffer < 0)
-        decide_persistent(inc, w.increment, buffer(w.weights).desc);
-      emit(TaskKind::update, Update{buffer(w.weights).desc, images(), w.rate_index},
-           {Value{w.weights}, Value{w.increment}, gradient->second, step(), costs()});
+      if (last_user(w) == node.id) update(w);
     }
+  }
+
+  /// The node whose backward is the last to add to the gradient of these weights; -1: none does.
+  int last_user(const WeightBuffers& w) const {
+    for (const Node& node : graph_.nodes) {
+      if (!node.gets_gradient) continue;
+      for (std::size_t i = 0; i < node.owners.size(); ++i) {
+        if (node.owners[i] == WeightOwner{w.node, w.index} && graph_.learns(node, i)) return node.id;
+      }
+    }
+    return -1;
+  }
+
+  void update(const WeightBuffers& w) {
+    const auto gradient = weight_gradients_.find(w.weights);
+    if (gradient == weight_gradients_.end()) return;
+    // The increment lies in memory like its weights.
+    if (PlannedTensor& inc = tensor(Value{w.increment}); inc.buffer < 0)
+      decide_persistent(inc, w.increment, buffer(w.weights).desc);
+    emit(TaskKind::update, Update{buffer(w.weights).desc, images(), w.rate_index},
+         {Value{w.weights}, Value{w.increment}, gradient->second, step(), costs()});
+    const WeightConstraint& c = graph_.weight({w.node, w.index}).constraint;
+    if (c.acts() && random())
+      emit(TaskKind::update,
+           Constrain{buffer(w.weights).desc, c.outer, c.groups, c.inner, static_cast<float>(c.norm_min),
+                     static_cast<float>(c.norm_max), static_cast<float>(c.ball), c.shrink},
+           {Value{w.weights}});
   }
 
   /// The input's tensor if this layer may write over it, else a new one.
@@ -269,9 +325,7 @@ class PlanBuilder : public Lowering {
     t.name = node_->name;
     t.device = device();
     t.dims = layer.output.dims(images());
-    t.type = layer.data_matrix >= 0 && set_.matrices_[static_cast<std::size_t>(layer.data_matrix)].classes > 0
-                 ? DataType::s32
-                 : DataType::f32;
+    t.type = layer.label_classes > 0 ? DataType::s32 : DataType::f32;
     if (t.type == DataType::s32) t.dims = {images(), 1};
     return add(std::move(t));
   }
@@ -423,6 +477,10 @@ class PlanBuilder : public Lowering {
   void finish_persistent() {
     if (set_.persistent_.empty() || set_.persistent_.back().offset >= 0) return;
     for (const WeightBuffers& w : set_.weights_) {
+      // Weights that this plan does not touch lie plain.
+      if (buffer(w.weights).bytes == 0)
+        decide_persistent(tensor(Value{w.weights}), w.weights,
+                          {buffer(w.weights).desc.dims, DataType::f32, nullptr});
       if (w.increment < 0 || buffer(w.increment).bytes > 0) continue;
       decide_persistent(tensor(Value{w.increment}), w.increment, buffer(w.weights).desc);
     }
@@ -453,7 +511,7 @@ class PlanBuilder : public Lowering {
   std::vector<PlannedTensor> tensors_;  ///< the first ones are the persistent buffers, by their index
   std::vector<NodeState> states_;
   std::map<int, Value> weight_gradients_;  ///< by the weights' buffer
-  std::vector<std::pair<Value, Value>> pending_sums_;
+  std::vector<PendingSum> pending_sums_;
   const Node* node_ = nullptr;
   bool backward_ = false;
 };
@@ -476,12 +534,13 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
     const int device = node.gpus[0];
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightSpec& spec = node.layer->weights[i];
+      if (node.owners[i] != WeightOwner{node.id, static_cast<int>(i)}) continue;
       WeightBuffers w;
       w.node = node.id;
       w.index = static_cast<int>(i);
       w.name = node.name + "." + spec.name;
       w.weights = add(w.name, BufferKind::weights, device, {spec.dims, DataType::f32, nullptr}, false);
-      if (learns_)
+      if (learns_ && !spec.state)
         w.increment =
             add("inc " + w.name, BufferKind::increment, device, {spec.dims, DataType::f32, nullptr}, false);
       w.rate_index = static_cast<std::int64_t>(weights_.size());

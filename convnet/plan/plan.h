@@ -13,7 +13,8 @@
 
 namespace convnet {
 
-enum class Phase { train, test };
+/// check: training without masks, noise and constraints, for gradient checks.
+enum class Phase { train, test, check };
 
 enum class BufferKind {
   weights,
@@ -70,11 +71,11 @@ struct Task {
 
 /// A learned matrix: the buffers that hold it, and where its rates stand in the step block.
 struct WeightBuffers {
-  int node = 0;
+  int node = 0;        ///< the owner
   int index = 0;       ///< into Layer::weights
   std::string name;    ///< of its tensor in checkpoints: "conv1.weights.data"
   int weights = -1;    ///< buffer
-  int increment = -1;  ///< buffer; -1 in plans that only test
+  int increment = -1;  ///< buffer; -1 in nets that only test, and of state
   std::int64_t rate_index = 0;
 };
 

@@ -132,15 +132,32 @@ class Verifier {
         return std::count_if(plan_.tasks.begin(), plan_.tasks.end(),
                              [&](const Task& t) { return t.node == node.id && t.kind == kind; });
       };
-      const auto learn = std::count_if(node.layer->weights.begin(), node.layer->weights.end(),
-                                       [](const WeightSpec& w) { return !w.learning.epsilon.frozen(); });
-      const std::ptrdiff_t updates = plan_.phase == Phase::train && node.gets_gradient ? learn : 0;
-      if (tasks(TaskKind::update) != updates)
-        fail("'" + node.name + "' has " + std::to_string(tasks(TaskKind::update)) + " updates, not " +
-             std::to_string(updates));
+      for (std::size_t i = 0; i < node.owners.size(); ++i) {
+        if (node.owners[i] == WeightOwner{node.id, static_cast<int>(i)}) check_updates(node, i);
+      }
       if (node.is_cost() && tasks(TaskKind::forward) != 1)
         fail("cost '" + node.name + "' is not computed once");
     }
+  }
+
+  /// A matrix is updated once if any layer that uses it makes a gradient of it.
+  void check_updates(const Node& owner, std::size_t i) const {
+    const std::string name = owner.name + "." + owner.layer->weights[i].name;
+    const bool learns = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& user) {
+      for (std::size_t k = 0; k < user.owners.size(); ++k) {
+        if (user.gets_gradient && user.owners[k] == WeightOwner{owner.id, static_cast<int>(i)} &&
+            graph_.learns(user, k))
+          return true;
+      }
+      return false;
+    });
+    const auto updates = std::count_if(plan_.tasks.begin(), plan_.tasks.end(), [&](const Task& t) {
+      return std::holds_alternative<Update>(t.op) &&
+             plan_.buffers[static_cast<std::size_t>(t.uses[0].buffer)].name == name;
+    });
+    const std::ptrdiff_t wanted = plan_.phase != Phase::test && learns ? 1 : 0;
+    if (updates != wanted)
+      fail("'" + name + "' has " + std::to_string(updates) + " updates, not " + std::to_string(wanted));
   }
 
   bool share_memory(const Buffer& a, const Buffer& b) const {

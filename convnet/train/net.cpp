@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "convnet/train/checkpoint.h"
 #include "kernels/error.h"
 #include "kernels/philox.h"
 
@@ -101,21 +102,187 @@ void Net::upload_mean() {
   mean_uploaded_ = true;
 }
 
+namespace {
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
+  return std::sqrt(sum);
+}
+
+/// Values of tensor `name` in a checkpoint that an init function names.
+const NamedTensor& init_tensor(const Checkpoint& from, const std::string& name, const InitFunction& f) {
+  const auto found = from.tensors.tensors.find(name);
+  if (found == from.tensors.tensors.end())
+    throw InputError(f.where.str() + ": " + f.name + ": " + from.file + " has no tensor '" + name + "'");
+  return found->second;
+}
+
+}  // namespace
+
+std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed) const {
+  const WeightSpec& weight = spec(w);
+  const InitFunction& f = weight.init;
+  const auto count = static_cast<std::size_t>(element_count(weight.dims));
+  std::vector<float> values;
+  if (f.name.empty()) {
+    values.assign(count, static_cast<float>(weight.init_value));
+    if (weight.init_stdev > 0)
+      fill_normal(philox_key(seed, w.name), weight.init_value, weight.init_stdev, values);
+    return values;
+  }
+  const auto wrong = [&](const std::string& message) {
+    return InputError(f.where.str() + ": " + w.name + ": " + f.name + ": " + message);
+  };
+  if (!is_init_function(f.name))
+    throw wrong("there is no such function; the weights cannot be made from scratch");
+  if (f.name == "makeb_vec") {
+    for (const std::string& item : f.args) {
+      double value = 0;
+      if (std::string why = parse_value(item, ParamSpec{}, value); !why.empty()) throw wrong(why);
+      values.push_back(static_cast<float>(value));
+    }
+  } else {
+    if (f.args.empty()) throw wrong("names no checkpoint");
+    const Checkpoint from = read_checkpoint(f.args[0]);
+    const bool several = f.name.ends_with("cat");
+    if (several != (f.args.size() > 1))
+      throw wrong(several ? "needs a checkpoint and layers" : "takes a checkpoint alone");
+    if (!several) {
+      values = init_tensor(from, w.name, f).values;
+    } else {
+      for (std::size_t i = 1; i < f.args.size(); ++i) {
+        const NamedTensor& part = init_tensor(from, f.args[i] + "." + weight.name, f);
+        values.insert(values.end(), part.values.begin(), part.values.end());
+      }
+    }
+  }
+  if (values.size() != count)
+    throw wrong("gives " + std::to_string(values.size()) + " values, but " + to_string(weight.dims) +
+                " takes " + std::to_string(count));
+  if (!all_finite(values)) throw wrong("gives numbers that are not finite");
+  return values;
+}
+
 void Net::init_weights(std::uint64_t seed) {
   for (const WeightBuffers& w : plans_.weights()) {
-    const WeightSpec& spec =
-        graph_.nodes[static_cast<std::size_t>(w.node)].layer->weights[static_cast<std::size_t>(w.index)];
-    std::vector<float> values(static_cast<std::size_t>(element_count(spec.dims)),
-                              static_cast<float>(spec.init_value));
-    if (spec.init_stdev > 0) fill_normal(philox_key(seed, w.name), spec.init_value, spec.init_stdev, values);
+    const std::vector<float> values = initial_values(w, seed);
     executor_.write(w.weights, values);
     if (w.increment >= 0) executor_.write(w.increment, std::vector<float>(values.size(), 0.0F));
   }
 }
 
+void Net::init_from(const std::string& checkpoint) {
+  const Checkpoint from = read_checkpoint(checkpoint);
+  std::map<std::string, bool> used;
+  for (const auto& [name, tensor] : from.tensors.tensors) used[name] = false;
+  int copied = 0;
+  fmt::print("Weights from {}:\n", from.file);
+  for (const WeightBuffers& w : plans_.weights()) {
+    const Dims& dims = spec(w).dims;
+    const auto found = from.tensors.tensors.find(w.name);
+    if (found == from.tensors.tensors.end()) {
+      fmt::print("  {:<32} {:<20} newly made: it is not in the checkpoint\n", w.name, to_string(dims));
+      continue;
+    }
+    used[w.name] = true;
+    if (found->second.dims != dims) {
+      fmt::print("  {:<32} {:<20} newly made: it is {} in the checkpoint\n", w.name, to_string(dims),
+                 to_string(found->second.dims));
+      continue;
+    }
+    if (!all_finite(found->second.values))
+      throw InputError(from.file + ": tensor '" + w.name +
+                       "' holds numbers that are not finite (NaN or infinity)");
+    executor_.write(w.weights, found->second.values);
+    fmt::print("  {:<32} {:<20} copied\n", w.name, to_string(dims));
+    ++copied;
+  }
+  for (const auto& [name, was_used] : used) {
+    if (!was_used && name.find("Inc") == std::string::npos && !name.ends_with(".mean"))
+      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name,
+                 to_string(from.tensors.tensors.at(name).dims));
+  }
+  if (copied == 0) throw InputError(from.file + ": no matrix has the name and shape of one of this net");
+}
+
+std::vector<GradientReport> Net::check_gradients(std::int64_t images, const StepInputs& inputs) {
+  const Plan& plan = prepare(Phase::check, images);
+  const std::vector<WeightBuffers>& all = plans_.weights();
+  std::vector<std::vector<float>> start;
+  for (const WeightBuffers& w : all) start.push_back(executor_.read(nullptr, w.weights));
+  StepInputs still = inputs;
+  for (Rates& r : still.rates) r = {0, 0, 0};
+  StepInputs moving = still;
+  for (std::size_t i = 0; i < all.size(); ++i) moving.rates[i].epsilon = 1;
+  const auto zero_increments = [&] {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].increment >= 0) executor_.write(all[i].increment, std::vector<float>(start[i].size(), 0.0F));
+    }
+  };
+  // With rate 1 and nothing else the increment is minus the mean gradient.
+  zero_increments();
+  executor_.run(plan, moving);
+  std::vector<std::vector<float>> gradients;
+  for (const WeightBuffers& w : all)
+    gradients.push_back(w.increment >= 0 ? executor_.read(nullptr, w.increment) : std::vector<float>());
+  zero_increments();
+  for (std::size_t i = 0; i < all.size(); ++i) executor_.write(all[i].weights, start[i]);
+
+  // What is minimised, per image: the first value of each cost, times its coefficient.
+  const auto objective = [&] {
+    const StepResult result = executor_.run(plan, still);
+    double sum = 0;
+    for (const CostSlot& c : plan.costs)
+      sum += graph_.nodes[static_cast<std::size_t>(c.node)].layer->cost_coeff *
+             result.costs[static_cast<std::size_t>(c.slot)];
+    return sum / static_cast<double>(images);
+  };
+  std::vector<GradientReport> reports;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!spec(all[i]).learned() || all[i].increment < 0) continue;
+    GradientReport report{all[i].name, 0, 0};
+    const double magnitude = norm(gradients[i]);
+    for (int d = 0; d < 3; ++d) {
+      // Along the gradient, then along it with random signs: there the derivative stands out of the rounding.
+      std::vector<float> direction = gradients[i];
+      if (d > 0) {
+        std::vector<float> noise(direction.size());
+        fill_normal(philox_key(static_cast<std::uint64_t>(d), all[i].name), 1, 1, noise);
+        for (std::size_t k = 0; k < direction.size(); ++k) direction[k] *= noise[k];
+      }
+      const double length = norm(direction);
+      if (length == 0) continue;
+      double analytic = 0;
+      for (std::size_t k = 0; k < direction.size(); ++k)
+        analytic -= static_cast<double>(gradients[i][k]) * static_cast<double>(direction[k]) / length;
+      // The best of several steps: short ones drown in rounding, long ones meet kinks and curvature.
+      double best = INFINITY;
+      for (const double step : {3e-2, 1e-2, 3e-3, 1e-3, 3e-4}) {
+        const auto moved = [&](double by) {
+          std::vector<float> values = start[i];
+          for (std::size_t k = 0; k < values.size(); ++k)
+            values[k] = static_cast<float>(static_cast<double>(values[k]) +
+                                           by * static_cast<double>(direction[k]) / length);
+          executor_.write(all[i].weights, values);
+          return objective();
+        };
+        const double reach = step * std::max(1e-2, norm(start[i]));
+        const double numeric = (moved(reach) - moved(-reach)) / (2 * reach);
+        best = std::min(best, std::abs(numeric - analytic) / std::max(std::abs(analytic), 1e-3 * magnitude));
+      }
+      ++report.directions;
+      report.error = std::max(report.error, best);
+    }
+    executor_.write(all[i].weights, start[i]);
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
 std::string increment_name(const std::string& layer, const std::string& weight) {
-  return layer +
-         (weight == "biases" ? ".biasesInc" : ".weightsInc" + weight.substr(std::string("weights").size()));
+  const std::size_t dot = std::min(weight.find('.'), weight.size());
+  return layer + "." + weight.substr(0, dot) + "Inc" + weight.substr(dot);
 }
 
 void Net::load(const TensorFile& tensors, const std::string& file) {

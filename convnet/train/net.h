@@ -34,6 +34,14 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
                     Diagnostics& diagnostics);
 
+/// One matrix's analytic gradient against differences of the cost.
+struct GradientReport {
+  std::string name;
+  int directions = 0;
+  double error = 0;  ///< the worst, relative to the larger of the two derivatives
+  bool good() const { return error < 2e-2; }
+};
+
 class Net {
  public:
   /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained.
@@ -51,6 +59,12 @@ class Net {
   /// Initial weights by canonical index, the same for every layout and device; zero increments. After a
   /// prepare().
   void init_weights(std::uint64_t seed);
+  /// --init-from: copies what has the same name and shape in a checkpoint; prints a table of what was copied,
+  /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
+  void init_from(const std::string& checkpoint);
+  /// Compares the gradient of each learned matrix with central differences of the costs along it and along
+  /// random directions. Weights are left as they were.
+  std::vector<GradientReport> check_gradients(std::int64_t images, const StepInputs& inputs);
   /// Weights and increments to and from a checkpoint's tensors. load() throws InputError naming `file` and
   /// the tensor that is missing or has another shape.
   void load(const TensorFile& tensors, const std::string& file);
@@ -66,6 +80,8 @@ class Net {
 
  private:
   void upload_mean();
+  const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
+  std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed) const;
 
   Graph graph_;
   const Provider& provider_;

@@ -18,12 +18,13 @@ struct Options {
   std::string layer_def, layer_params, layer_path;
   std::string data_provider, data_path;
   std::string train_range, test_range;
-  std::string save_path, save_file, load_file;
+  std::string save_path, save_file, load_file, init_from;
   std::string gpu = "0";
   std::string device = "auto";
   int mini = 128, epochs = 50000, test_freq = 57, threads = 0, keep = 2;
   double seed = 1;
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
+  bool check_grads = false;
   bool verbose = false, json = false;
   int steps = 0;
   std::string precision = "fp32", parallel = "cfg";

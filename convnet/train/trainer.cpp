@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <map>
 
 #include "kernels/error.h"
 #include "providers/shuffle.h"
@@ -98,15 +99,24 @@ void pool(CostSums& into, const CostSums& from) {
   }
 }
 
-/// "logprob:  7.156030, 1.000000, 0.995768", per image.
-std::string cost_text(const CostSums& costs) {
+/// "logprob:  7.156030, 1.000000, 0.995768": what each cost layer reports, its children added, these left
+/// out.
+std::string cost_text(const CostSums& costs, const Graph& graph) {
+  std::map<std::string_view, const std::vector<double>*> by_name;
+  for (const auto& [name, sums] : costs.sums) by_name[name] = &sums;
   std::vector<std::string> texts;
   for (const auto& [name, sums] : costs.sums) {
+    const Node& node = *graph.find(name);
+    if (node.is_child) continue;
+    std::vector<double> total = sums;
+    for (int child : node.children) {
+      const std::vector<double>& part = *by_name.at(graph.nodes[static_cast<std::size_t>(child)].name);
+      for (std::size_t v = 0; v < total.size(); ++v) total[v] += part[v];
+    }
     std::vector<std::string> values;
-    values.reserve(sums.size());
-    for (double v : sums)
-      values.push_back(
-          fmt::format("{:.6f}", v / static_cast<double>(std::max<std::int64_t>(1, costs.images))));
+    for (double v :
+         node.layer->cost_report(total, static_cast<double>(std::max<std::int64_t>(1, costs.images))))
+      values.push_back(fmt::format("{:.6f}", v));
     texts.push_back(name + ":  " + join(values));
   }
   return join(texts, " ");
@@ -138,7 +148,7 @@ void check_same_net(const IniFile& saved, const IniFile& given, const std::strin
     break;
   }
   throw InputError(given.path + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
-                   "\n  A resumed run keeps its net; start a new one to train this file");
+                   "\n  A resumed run keeps its net; --init-from starts a new one from the weights that fit");
 }
 
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
@@ -203,7 +213,10 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
                    .string();
   }
   if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
-  if (!l.options.test_only) check_writable(l.folder);
+  if (!l.options.test_only && !l.options.check_grads) check_writable(l.folder);
+  if (l.checkpoint && !first.init_from.empty())
+    throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
+                     " is there to resume from; use one of them");
 
   Diagnostics diagnostics;
   if (!l.checkpoint) {
@@ -279,6 +292,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       fmt::print("Loaded {}: epoch {}, batch {} finished\n", last_checkpoint_, at.epoch, at.batch);
   } else {
     net_.init_weights(options_.seed_value());
+    if (!options_.init_from.empty()) net_.init_from(options_.init_from);
   }
   fmt::print("Devices: {}:{}, {} thread(s); minibatches of {} images\n", net_.plans().backend().name(),
              options_.gpus()[0], thread_count(options_), options_.mini);
@@ -312,6 +326,7 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 
 void Trainer::run() {
   if (options_.test_only) return test_only();
+  if (options_.check_grads) return check_gradients();
   if (state_.test_due) {
     const bool finished = test();
     save();
@@ -370,7 +385,7 @@ bool Trainer::train_batch(const Position& work) {
     }
   }
   state_.position = {work.epoch, work.batch};
-  fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial),
+  fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()),
              state_.partial_seconds + seconds_since(start));
   std::fflush(stdout);
   state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
@@ -378,9 +393,7 @@ bool Trainer::train_batch(const Position& work) {
   return true;
 }
 
-StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                         double progress, CostSums& sums) {
-  const Plan& plan = net_.prepare(phase, images);
+StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double progress) const {
   StepInputs inputs;
   const std::vector<MatrixInfo>& infos = provider_->matrices();
   for (std::size_t m = 0; m < infos.size(); ++m) {
@@ -389,6 +402,13 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
   }
   inputs.iteration = state_.iteration;
   inputs.rates = net_.rates(progress);
+  return inputs;
+}
+
+StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
+                         double progress, CostSums& sums) {
+  const Plan& plan = net_.prepare(phase, images);
+  const StepInputs inputs = inputs_of(data, first, progress);
   StepResult result = net_.executor().run(plan, inputs);
   if (!result.finite()) {
     std::string where;
@@ -433,8 +453,8 @@ bool Trainer::test() {
   }
   if (const Position next = next_batch(); next.epoch <= options_.epochs)
     prefetcher_.start({next.batch, next.epoch});
-  fmt::print("======================Test output======================\n{} ({:.3f} sec)\n", cost_text(sums),
-             seconds_since(start));
+  fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
+             cost_text(sums, net_.graph()), seconds_since(start));
   state_.history.push_back({state_.position.epoch, state_.position.batch, request.batch, std::move(sums)});
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;
@@ -446,7 +466,8 @@ bool Trainer::test() {
     pool(pooled, entry->costs);
     --left;
   }
-  fmt::print("----------------------Averages-------------------------\n{}\n", cost_text(pooled));
+  fmt::print("----------------------Averages-------------------------\n{}\n",
+             cost_text(pooled, net_.graph()));
   print_weights();
   std::fflush(stdout);
   return true;
@@ -459,11 +480,26 @@ void Trainer::test_only() {
     CostSums sums;
     if (!test_batch({batch, 0}, sums)) return;
     if (batch < test_range_.last) prefetcher_.start({batch + 1, 0});
-    fmt::print("{}... {}\n", batch, cost_text(sums));
+    fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
     pool(pooled, sums);
   }
-  fmt::print("----------------------Averages-------------------------\n{}\n", cost_text(pooled));
+  fmt::print("----------------------Averages-------------------------\n{}\n",
+             cost_text(pooled, net_.graph()));
+}
+
+void Trainer::check_gradients() {
+  const std::shared_ptr<const DataBatch> data = prefetcher_.take({train_range_.first, 0});
+  const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images);
+  const std::vector<GradientReport> reports = net_.check_gradients(images, inputs_of(*data, 0, 0));
+  int bad = 0;
+  for (const GradientReport& r : reports) {
+    fmt::print("{}: {} directions, worst relative error {:.2e}{}\n", r.name, r.directions, r.error,
+               r.good() ? "" : "  WRONG");
+    if (!r.good()) ++bad;
+  }
+  if (bad > 0) throw RunError(fmt::format("{} of {} gradients are wrong", bad, reports.size()));
+  fmt::print("All {} gradients are right\n", reports.size());
 }
 
 void Trainer::print_weights() const {
@@ -475,9 +511,14 @@ void Trainer::print_weights() const {
   };
   for (const WeightBuffers& w : net_.plans().weights()) {
     const Node& node = net_.graph().nodes[static_cast<std::size_t>(w.node)];
+    const std::string& name = node.layer->weights[static_cast<std::size_t>(w.index)].name;
     const double weights = mean_magnitude(w.weights);
+    if (w.increment < 0) {
+      fmt::print("Layer '{}' {}: {:e}\n", node.name, name, weights);
+      continue;
+    }
     const double increments = mean_magnitude(w.increment);
-    if (node.layer->weights[static_cast<std::size_t>(w.index)].name == "biases") {
+    if (name == "biases" || name == "shift") {
       fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.name, weights, increments);
     } else {
       fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.name, w.index, weights, increments,

@@ -43,6 +43,9 @@ class Trainer {
   bool test_batch(const LoadRequest& request, CostSums& sums);
 
   void save();
+  /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
+  void check_gradients();
+  StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
                   double progress, CostSums& sums);
   void print_weights() const;

@@ -1,5 +1,8 @@
+// Dropout and noisy relu: operations on random words that belong to canonical elements.
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/philox.h"
@@ -7,7 +10,32 @@
 namespace convnet::cpu {
 namespace {
 
-constexpr std::int64_t kPixels = 256;  // pixels masked at a time
+constexpr std::int64_t kPixels = 256;  // worked on at a time
+
+constexpr std::uint32_t kCounters = 16;  // worked on together, which vectorises
+
+/// The words of `kCounters` counters (c0 + i, c1, c2, c3), one counter after the other.
+void philox_counters(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
+                     std::uint32_t c3, std::uint32_t* words) {
+  std::array<std::uint32_t, kCounters> w0, w1, w2, w3;
+  for (std::uint32_t i = 0; i < kCounters; ++i) w0[i] = c0 + i;
+  w1.fill(c1);
+  w2.fill(c2);
+  w3.fill(c3);
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+#pragma omp simd
+    for (std::uint32_t i = 0; i < kCounters; ++i) philox_round(k0, k1, w0[i], w1[i], w2[i], w3[i]);
+    philox_next_key(k0, k1);
+  }
+  for (std::uint32_t i = 0; i < kCounters; ++i) {
+    words[4 * i] = w0[i];
+    words[4 * i + 1] = w1[i];
+    words[4 * i + 2] = w2[i];
+    words[4 * i + 3] = w3[i];
+  }
+}
 
 /// The words of one image's elements, as element_random() gives them.
 struct WordStream {
@@ -21,13 +49,12 @@ struct WordStream {
     const auto high = static_cast<std::uint32_t>(iteration >> 32);
     const auto first_four = static_cast<std::uint32_t>(first / 4);
     const auto fours = static_cast<std::uint32_t>((count + 3) / 4);
-#pragma omp simd
-    for (std::uint32_t i = 0; i < fours; ++i) {
+    std::uint32_t i = 0;
+    for (; i + kCounters <= fours; i += kCounters)
+      philox_counters(key, first_four + i, image, low, high, words + 4 * i);
+    for (; i < fours; ++i) {
       const Philox4x32 r = philox(key, first_four + i, image, low, high);
-      words[4 * i] = r.value[0];
-      words[4 * i + 1] = r.value[1];
-      words[4 * i + 2] = r.value[2];
-      words[4 * i + 3] = r.value[3];
+      std::copy_n(r.value, 4, words + 4 * i);
     }
   }
 };
@@ -45,29 +72,63 @@ struct Keep {
   bool operator()(std::uint32_t word) const { return any & (word <= last); }
 };
 
+// Operations on `count` elements that are `step` apart, with kWords random words each.
+
+struct DropoutRun {
+  static constexpr std::int64_t kWords = 1;
+  Keep keep;
+  float scale;
+
+  void operator()(const std::uint32_t* words, std::int64_t count, std::int64_t step, const float* src,
+                  float* dst) const {
+    const auto drop = [=, this](auto constant_step) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) {
+        const float kept = src[i * constant_step] * scale;
+        dst[i * constant_step] = keep(words[i]) ? kept : 0.0F;
+      }
+    };
+    if (step == 1)
+      drop(std::integral_constant<std::int64_t, 1>{});
+    else
+      drop(step);
+  }
+};
+
+/// max(0, x + noise); keeps NaN.
+struct NoisyReluRun {
+  static constexpr std::int64_t kWords = 2;  // as element_normal() takes them
+
+  void operator()(const std::uint32_t* words, std::int64_t count, std::int64_t step, const float* src,
+                  float* dst) const {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float x = src[i * step];
+      const float deviation = std::sqrt(1 / (1 + std::exp(-x)));
+      dst[i * step] = ReluFunctor{}.forward(x + deviation * normal(words[2 * i], words[2 * i + 1]));
+    }
+  }
+};
+
 /// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image. `src` and
 /// `dst` point to the block.
-void drop_block(const ActivationView& view, const WordStream& stream, Keep keep, float scale,
-                std::int64_t channel, std::int64_t begin, std::int64_t end, const float* src, float* dst) {
-  std::array<std::uint32_t, kPixels + 8> words;
+template <class Run>
+void random_block(const ActivationView& view, const WordStream& stream, const Run& run, std::int64_t channel,
+                  std::int64_t begin, std::int64_t end, const float* src, float* dst) {
+  std::array<std::uint32_t, Run::kWords * kPixels + 8> words;
   const std::int64_t channels = std::min(view.block, view.c - channel);
   for (std::int64_t lane = 0; lane < channels; ++lane) {
-    const std::int64_t first = (channel + lane) * view.spatial + begin;
-    const std::int64_t offset = first % 4;
-    stream.fill(first - offset, offset + end - begin, words.data());
-    const std::uint32_t* word = words.data() + offset - begin;
-    for (std::int64_t s = begin; s < end; ++s) {
-      const std::int64_t at = s * view.block + lane;
-      dst[at] = keep(word[s]) ? src[at] * scale : 0.0F;
-    }
+    const std::int64_t first = ((channel + lane) * view.spatial + begin) * Run::kWords;
+    const std::int64_t offset = first % 4, at = begin * view.block + lane;
+    stream.fill(first - offset, offset + (end - begin) * Run::kWords, words.data());
+    run(words.data() + offset, end - begin, view.block, src + at, dst + at);
   }
   for (std::int64_t s = begin; s < end; ++s)
     for (std::int64_t lane = channels; lane < view.block; ++lane) dst[s * view.block + lane] = 0.0F;
 }
 
-}  // namespace
-
-Prepared prepare(const Dropout& op, const LayoutHints& hints) {
+/// An operation on src, dst and the step block that does runs of elements by `run`.
+template <class Op, class Run>
+Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) {
   TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
   if (!activation_view(tensor)) tensor.layout = nullptr;
   ActivationView view = *activation_view(tensor);
@@ -76,10 +137,10 @@ Prepared prepare(const Dropout& op, const LayoutHints& hints) {
     view.c = view.padded_c = 1;
   }
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [op, view](std::span<std::byte* const> args) {
+      argument_tensors(op, tensor.layout),
+      [view, run, key = op.key, first_image = op.first_image](std::span<std::byte* const> args) {
         StepHeader step;
         std::memcpy(&step, args[2], sizeof step);
-        const Keep keep(op.keep);
         const std::int64_t blocks = view.padded_c / view.block;
         const std::int64_t pieces = (view.spatial + kPixels - 1) / kPixels;
 #pragma omp parallel for collapse(3) schedule(static) if (view.size() >= kParallelElements)
@@ -87,11 +148,32 @@ Prepared prepare(const Dropout& op, const LayoutHints& hints) {
           for (std::int64_t b = 0; b < blocks; ++b)
             for (std::int64_t piece = 0; piece < pieces; ++piece) {
               const std::int64_t offset = (n * blocks + b) * view.spatial * view.block;
-              const WordStream stream{op.key, step.iteration, static_cast<std::uint32_t>(op.first_image + n)};
-              drop_block(view, stream, keep, op.scale, b * view.block, piece * kPixels,
-                         std::min(view.spatial, (piece + 1) * kPixels), as_floats(args[0]) + offset,
-                         as_floats(args[1]) + offset);
+              const WordStream stream{key, step.iteration, static_cast<std::uint32_t>(first_image + n)};
+              random_block(view, stream, run, b * view.block, piece * kPixels,
+                           std::min(view.spatial, (piece + 1) * kPixels), as_floats(args[0]) + offset,
+                           as_floats(args[1]) + offset);
             }
+      });
+}
+
+}  // namespace
+
+Prepared prepare(const Dropout& op, const LayoutHints& hints) {
+  return prepare_random(op, hints, DropoutRun{Keep(op.keep), op.scale});
+}
+
+Prepared prepare(const NoisyRelu& op, const LayoutHints& hints) {
+  if (op.noisy) return prepare_random(op, hints, NoisyReluRun{});
+  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [count = tensor.bytes() / size_of(DataType::f32)](std::span<std::byte* const> args) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+          for (std::int64_t i = begin; i < end; ++i) dst[i] = ReluFunctor{}.forward(src[i]);
+        });
       });
 }
 

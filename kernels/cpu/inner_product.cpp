@@ -1,9 +1,11 @@
 // Always two-dimensional: activations plain (N,C), weights (O,I) in the layout oneDNN prefers. With blocked
 // 4-d activations the passes want different weight layouts, a reorder of the largest tensors of the net each
 // step.
+#include <algorithm>
 #include <optional>
 
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
 namespace {
@@ -36,9 +38,69 @@ Prepared prepare_inner_product(const OpDesc& op, const Descs& descs, const Layou
   });
 }
 
+/// C = [C +] op(A) op(B), row-major with the given distances between rows.
+void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
+          std::int64_t lda, const float* b, std::int64_t ldb, bool accumulate, float* c, std::int64_t ldc) {
+  if (m == 0 || n == 0) return;
+  if (k == 0) {  // an empty sum
+    for (std::int64_t row = 0; row < m && !accumulate; ++row) std::fill_n(c + row * ldc, n, 0.0F);
+    return;
+  }
+  if (dnnl_sgemm(trans_a, trans_b, m, n, k, 1, a, lda, b, ldb, accumulate ? 1 : 0, c, ldc) != dnnl_success)
+    throw DeviceError("inner product: oneDNN's matrix product failed");
+}
+
+/// The divided product (sfc): a matrix product for each part, everything plain.
+Prepared prepare_parts(const InnerProductForward& op) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+    const InnerProductGeometry& g = op.g;
+    const std::int64_t in = g.src()[1], out = g.dst()[1];
+    const float* src = as_floats(args[0]);
+    const float* weights = as_floats(args[1]);
+    float* dst = as_floats(args.back());
+    for (std::int64_t p = 0; p < g.parts; ++p)
+      gemm('N', 'T', g.n, g.out, g.in, src + p * g.in, in, weights + p * g.out * g.in, g.in, op.accumulate,
+           dst + p * g.out, out);
+    const float* bias = op.bias ? as_floats(args[2]) : nullptr;
+    for (std::int64_t n = 0; n < g.n; ++n) {
+      for (std::int64_t o = 0; o < out; ++o) {
+        float& y = dst[n * out + o];
+        if (bias != nullptr) y += bias[o];
+        if (op.relu) y = y < 0 ? 0 : y;
+      }
+    }
+  });
+}
+
+Prepared prepare_parts(const InnerProductBackwardData& op) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [g = op.g](std::span<std::byte* const> args) {
+    const std::int64_t in = g.src()[1], out = g.dst()[1];
+    for (std::int64_t p = 0; p < g.parts; ++p)
+      gemm('N', 'N', g.n, g.in, g.out, as_floats(args[0]) + p * g.out, out,
+           as_floats(args[1]) + p * g.out * g.in, g.in, false, as_floats(args[2]) + p * g.in, in);
+  });
+}
+
+Prepared prepare_parts(const InnerProductBackwardWeights& op) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+    const InnerProductGeometry& g = op.g;
+    const std::int64_t in = g.src()[1], out = g.dst()[1];
+    const float* diff_dst = as_floats(args[1]);
+    for (std::int64_t p = 0; p < g.parts; ++p)
+      gemm('T', 'N', g.out, g.in, g.n, diff_dst + p * g.out, out, as_floats(args[0]) + p * g.in, in, false,
+           as_floats(args[2]) + p * g.out * g.in, g.in);
+    if (!op.bias) return;
+    float* diff_bias = as_floats(args[3]);
+    std::fill_n(diff_bias, out, 0.0F);
+    for (std::int64_t n = 0; n < g.n; ++n)
+      for (std::int64_t o = 0; o < out; ++o) diff_bias[o] += diff_dst[n * out + o];
+  });
+}
+
 }  // namespace
 
 Prepared prepare(const InnerProductForward& op, const LayoutHints& hints) {
+  if (op.g.parts > 0) return prepare_parts(op);
   const Descs descs(op.g, op.bias);
   std::vector<int> ids = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS};
   if (op.bias) ids.push_back(DNNL_ARG_BIAS);
@@ -49,6 +111,7 @@ Prepared prepare(const InnerProductForward& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const InnerProductBackwardData& op, const LayoutHints& hints) {
+  if (op.g.parts > 0) return prepare_parts(op);
   const Descs descs(op.g, false);
   return prepare_inner_product<dnnl::inner_product_backward_data>(
       op, descs, hints, 1, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
@@ -59,6 +122,7 @@ Prepared prepare(const InnerProductBackwardData& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints) {
+  if (op.g.parts > 0) return prepare_parts(op);
   const Descs descs(op.g, op.bias);
   std::vector<int> ids = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
   if (op.bias) ids.push_back(DNNL_ARG_DIFF_BIAS);

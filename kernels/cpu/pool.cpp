@@ -5,8 +5,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <tuple>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/prepare.h"
 
@@ -27,80 +32,69 @@ std::int64_t pixels(const Extent& y, const Extent& x) { return (y.end - y.begin)
 
 /// `Block` channels in registers: compilers do not keep arrays there.
 template <int Block>
-struct Lanes {
-  typedef float Float __attribute__((vector_size(Block * sizeof(float))));
-  typedef std::int32_t Int __attribute__((vector_size(Block * sizeof(std::int32_t))));
+using Float = typename Vector<float, Block>::Type;
+template <int Block>
+using Int = typename Vector<std::int32_t, Block>::Type;
 
-  template <class Position>
-  static void store_positions(const Int& where, Position* p) {
-    typedef Position Positions __attribute__((vector_size(Block * sizeof(Position))));
-    const Positions narrow = __builtin_convertvector(where, Positions);
-    std::memcpy(p, &narrow, sizeof narrow);
-  }
-  template <class Position>
-  static void load_positions(const Position* p, Int& where) {
-    typedef Position Positions __attribute__((vector_size(Block * sizeof(Position))));
-    Positions narrow;
-    std::memcpy(&narrow, p, sizeof narrow);
-    where = __builtin_convertvector(narrow, Int);
-  }
-};
-
-template <>
-struct Lanes<1> {
-  using Float = float;
-  using Int = std::int32_t;
-
-  template <class Position>
-  static void store_positions(Int where, Position* p) {
-    *p = static_cast<Position>(where);
-  }
-  template <class Position>
-  static void load_positions(const Position* p, Int& where) {
-    where = *p;
-  }
-};
-
-template <class Vector>
-void load(const float* p, Vector& v) {
-  std::memcpy(&v, p, sizeof v);
+template <int Block, class Position>
+void store_positions(const Int<Block>& where, Position* p) {
+  store(p, __builtin_convertvector(where, typename Vector<Position, Block>::Type));
 }
-template <class Vector>
-void store(float* p, const Vector& v) {
-  std::memcpy(p, &v, sizeof v);
+template <int Block, class Position>
+void load_positions(const Position* p, Int<Block>& where) {
+  typename Vector<Position, Block>::Type narrow;
+  load(p, narrow);
+  where = __builtin_convertvector(narrow, Int<Block>);
 }
 
-/// Calls visit(pixel, position in the window) for the pixels of a window.
-template <class Visit>
+template <int Value>
+using Constant = std::integral_constant<int, Value>;
+
+/// Calls visit(pixel, position in the window) for the pixels of a window, in row-major order. Size > 0: of a
+/// window of that size that lies inside the image, without loops.
+template <int Size, class Visit>
 void for_each_pixel(const PoolGeometry& g, const Extent& ys, const Extent& xs, const Visit& visit) {
-  for (std::int64_t y = ys.begin; y < ys.end; ++y)
-    for (std::int64_t x = xs.begin; x < xs.end; ++x)
-      visit(y * g.w + x, static_cast<std::int32_t>((y - ys.origin) * g.size + x - xs.origin));
+  if constexpr (Size > 0) {
+    const std::int64_t first = ys.origin * g.w + xs.origin;
+    [&]<int... I>(std::integer_sequence<int, I...>) { (visit(first + I / Size * g.w + I % Size, I), ...); }
+    (std::make_integer_sequence<int, Size * Size>{});
+  } else {
+    for (std::int64_t y = ys.begin; y < ys.end; ++y)
+      for (std::int64_t x = xs.begin; x < xs.end; ++x)
+        visit(y * g.w + x, static_cast<std::int32_t>((y - ys.origin) * g.size + x - xs.origin));
+  }
+}
+
+/// What maxima are compared by.
+template <PoolKind Kind, int Block>
+Float<Block> rank(const Float<Block>& v) {
+  if constexpr (Kind == PoolKind::max_abs)
+    return (Float<Block>)((Int<Block>)v & std::numeric_limits<std::int32_t>::max());  // without the sign
+  else
+    return v;
 }
 
 /// Max of one window for `Block` channels. The first of equal values wins; a NaN beats every number, so that
-/// it is not lost. A window without pixels gives 0.
-template <int Block, class Position>
+/// it is not lost. A window without pixels gives 0. Position void: positions are not kept.
+template <PoolKind Kind, int Size, int Block, class Position>
 void max_window(const PoolGeometry& g, const float* src, const Extent& ys, const Extent& xs, float* dst,
                 Position* position) {
-  using L = Lanes<Block>;
-  using Float = typename L::Float;
-  using Int = typename L::Int;
-  Float best{};
-  Int where{};
+  Float<Block> best{};
+  Int<Block> where{};
   if (pixels(ys, xs) > 0) {
     load(src + (ys.begin * g.w + xs.begin) * Block, best);
     where += static_cast<std::int32_t>((ys.begin - ys.origin) * g.size + xs.begin - xs.origin);
   }
-  for_each_pixel(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
-    Float v;
+  for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
+    Float<Block> v;
     load(src + pixel * Block, v);
-    const auto better = (v > best) | ((v != v) & (best == best));
+    const Float<Block> new_rank = rank<Kind, Block>(v), best_rank = rank<Kind, Block>(best);
+    const auto better = (new_rank > best_rank) | ((v != v) & (best == best));
     best = better ? v : best;
-    where = better ? Int{} + here : where;
+    if constexpr (!std::is_void_v<Position>) where = better ? Int<Block>{} + here : where;
   });
   store(dst, best);
-  if (position != nullptr) L::store_positions(where, position);
+  if constexpr (!std::is_void_v<Position>) store_positions<Block>(where, position);
 }
 
 /// What the sum of a window is divided by.
@@ -108,112 +102,208 @@ float divisor(const PoolGeometry& g, const Extent& ys, const Extent& xs) {
   return g.sum ? 1.0F : static_cast<float>(std::max<std::int64_t>(pixels(ys, xs), 1));
 }
 
-template <int Block>
+template <int Size, int Block>
 void average_window(const PoolGeometry& g, const float* src, const Extent& ys, const Extent& xs, float* dst) {
-  using Float = typename Lanes<Block>::Float;
-  Float sum{};
-  for_each_pixel(g, ys, xs, [&](std::int64_t pixel, std::int32_t) {
-    Float v;
+  Float<Block> sum{};
+  for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t) {
+    Float<Block> v;
     load(src + pixel * Block, v);
     sum += v;
   });
-  store(dst, Float(sum / divisor(g, ys, xs)));
+  store(dst, Float<Block>(sum / divisor(g, ys, xs)));
 }
 
-template <int Block, class Position>
+template <int Size, int Block, class Position>
 void max_window_backward(const PoolGeometry& g, const float* diff_dst, const Position* position,
                          const Extent& ys, const Extent& xs, float* diff_src) {
-  using L = Lanes<Block>;
-  using Float = typename L::Float;
-  using Int = typename L::Int;
-  Float diff;
+  Float<Block> diff;
   load(diff_dst, diff);
-  Int where;
-  L::load_positions(position, where);
-  for_each_pixel(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
+  Int<Block> where;
+  load_positions<Block>(position, where);
+  for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
     float* p = diff_src + pixel * Block;
-    Float sum;
+    Float<Block> sum;
     load(p, sum);
-    sum += where == here ? diff : Float{};
+    sum += where == here ? diff : Float<Block>{};
     store(p, sum);
   });
 }
 
-template <int Block>
+template <int Size, int Block>
 void average_window_backward(const PoolGeometry& g, const float* diff_dst, const Extent& ys, const Extent& xs,
                              float* diff_src) {
-  using Float = typename Lanes<Block>::Float;
-  Float share;
+  Float<Block> share;
   load(diff_dst, share);
   share /= divisor(g, ys, xs);
-  for_each_pixel(g, ys, xs, [&](std::int64_t pixel, std::int32_t) {
+  for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t) {
     float* p = diff_src + pixel * Block;
-    Float sum;
+    Float<Block> sum;
     load(p, sum);
     sum += share;
     store(p, sum);
   });
 }
 
-/// Calls window(plane, output pixel, rows, columns) for every window of plane `plane`, in row-major order.
-template <class Window>
+/// Calls window(Constant<Size or 0>, output pixel, rows, columns) for every window of a plane, in row-major
+/// order; Size for those that lie inside the image.
+template <int Size, class Window>
 void for_each_window(const PoolGeometry& g, const Window& window) {
+  const auto inside = [&](const Extent& e) { return e.end - e.begin == g.size; };
   for (std::int64_t oy = 0; oy < g.oh; ++oy) {
     const Extent ys = extent(g, oy, g.h);
-    for (std::int64_t ox = 0; ox < g.ow; ++ox) window(oy * g.ow + ox, ys, extent(g, ox, g.w));
-  }
-}
-
-/// A plane is one image's block of channels; threads share planes, so results do not depend on their number.
-template <int Block, class Position>
-void forward(const PoolGeometry& g, std::int64_t planes, const float* src, float* dst, Position* workspace) {
-#pragma omp parallel for schedule(static)
-  for (std::int64_t plane = 0; plane < planes; ++plane) {
-    const float* in = src + plane * g.h * g.w * Block;
-    const std::int64_t first = plane * g.oh * g.ow;
-    for_each_window(g, [&](std::int64_t o, const Extent& ys, const Extent& xs) {
-      const std::int64_t at = (first + o) * Block;
-      if (g.kind == PoolKind::average)
-        average_window<Block>(g, in, ys, xs, dst + at);
+    for (std::int64_t ox = 0; ox < g.ow; ++ox) {
+      const Extent xs = extent(g, ox, g.w);
+      if (Size > 0 && inside(ys) && inside(xs))
+        window(Constant<Size>{}, oy * g.ow + ox, ys, xs);
       else
-        max_window<Block>(g, in, ys, xs, dst + at, workspace == nullptr ? nullptr : workspace + at);
-    });
+        window(Constant<0>{}, oy * g.ow + ox, ys, xs);
+    }
   }
 }
 
-template <int Block, class Position>
-void backward(const PoolGeometry& g, std::int64_t planes, const float* diff_dst, const Position* workspace,
+/// A plane is one image's block of channels, in the blocked layout.
+template <PoolKind Kind, int Size, int Block, class Position>
+void forward_plane(const PoolGeometry& g, const float* src, float* dst, Position* positions) {
+  for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
+    if constexpr (Kind == PoolKind::average)
+      average_window<size(), Block>(g, src, ys, xs, dst + o * Block);
+    else if constexpr (std::is_void_v<Position>)
+      max_window<Kind, size(), Block, void>(g, src, ys, xs, dst + o * Block, nullptr);
+    else
+      max_window<Kind, size(), Block>(g, src, ys, xs, dst + o * Block, positions + o * Block);
+  });
+}
+
+template <PoolKind Kind, int Size, int Block, class Position>
+void backward_plane(const PoolGeometry& g, const float* diff_dst, const Position* positions,
+                    float* diff_src) {
+  std::fill_n(diff_src, g.h * g.w * Block, 0.0F);
+  for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
+    if constexpr (Kind == PoolKind::average)
+      average_window_backward<size(), Block>(g, diff_dst + o * Block, ys, xs, diff_src);
+    else
+      max_window_backward<size(), Block>(g, diff_dst + o * Block, positions + o * Block, ys, xs, diff_src);
+  });
+}
+
+// Plain activations: 16 planes at a time are interleaved, in scratch memory, into one blocked plane.
+
+template <class T>
+struct alignas(kRows * sizeof(T)) Pixel {
+  T lanes[kRows];
+};
+/// One blocked plane.
+template <class T>
+class Scratch {
+ public:
+  explicit Scratch(std::int64_t spatial) : pixels_(static_cast<std::size_t>(spatial)) {}
+  T* data() { return pixels_.empty() ? nullptr : pixels_.front().lanes; }
+
+ private:
+  std::vector<Pixel<T>> pixels_;
+};
+
+/// Calls body(first plane, count) for groups of planes, in parallel. Threads share groups, so results do not
+/// depend on their number.
+template <class MakeScratch, class Body>
+void for_groups(std::int64_t planes, const MakeScratch& make_scratch, const Body& body) {
+#pragma omp parallel
+  {
+    auto scratch = make_scratch();
+#pragma omp for schedule(static)
+    for (std::int64_t first = 0; first < planes; first += kRows)
+      body(first, std::min<std::int64_t>(kRows, planes - first), scratch);
+  }
+}
+
+template <PoolKind Kind, int Size, class Position>
+void forward_plain(const PoolGeometry& g, std::int64_t planes, const float* src, float* dst,
+                   Position* positions) {
+  using Stored = std::conditional_t<std::is_void_v<Position>, std::uint8_t, Position>;
+  const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
+  const auto make_scratch = [&] {
+    return std::tuple(Scratch<float>(in), Scratch<float>(out),
+                      Scratch<Stored>(std::is_void_v<Position> ? 0 : out));
+  };
+  for_groups(planes, make_scratch, [=](std::int64_t first, std::int64_t count, auto& scratch) {
+    auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
+    interleave(src + first * in, in, count, in, blocked_src.data());
+    if constexpr (std::is_void_v<Position>) {
+      forward_plane<Kind, Size, kRows, void>(g, blocked_src.data(), blocked_dst.data(), nullptr);
+    } else {
+      forward_plane<Kind, Size, kRows>(g, blocked_src.data(), blocked_dst.data(), blocked_positions.data());
+      separate(blocked_positions.data(), count, out, positions + first * out);
+    }
+    separate(blocked_dst.data(), count, out, dst + first * out);
+  });
+}
+
+template <PoolKind Kind, int Size, class Position>
+void backward_plain(const PoolGeometry& g, std::int64_t planes, const float* diff_dst,
+                    const Position* positions, float* diff_src) {
+  const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
+  const auto make_scratch = [&] {
+    return std::tuple(Scratch<float>(out), Scratch<Position>(Kind == PoolKind::average ? 0 : out),
+                      Scratch<float>(in));
+  };
+  for_groups(planes, make_scratch, [=](std::int64_t first, std::int64_t count, auto& scratch) {
+    auto& [blocked_dst, blocked_positions, blocked_src] = scratch;
+    interleave(diff_dst + first * out, out, count, out, blocked_dst.data());
+    if constexpr (Kind != PoolKind::average)
+      interleave(positions + first * out, out, count, out, blocked_positions.data());
+    backward_plane<Kind, Size, kRows>(g, blocked_dst.data(), blocked_positions.data(), blocked_src.data());
+    separate(blocked_src.data(), count, in, diff_src + first * in);
+  });
+}
+
+template <PoolKind Kind, int Size, int Block, class Position>
+void forward(const PoolGeometry& g, std::int64_t planes, const float* src, float* dst, Position* positions) {
+  if constexpr (Block == 1) {
+    forward_plain<Kind, Size>(g, planes, src, dst, positions);
+  } else {
+    const std::int64_t in = g.h * g.w * Block, out = g.oh * g.ow * Block;
+#pragma omp parallel for schedule(static)
+    for (std::int64_t plane = 0; plane < planes; ++plane) {
+      if constexpr (std::is_void_v<Position>)
+        forward_plane<Kind, Size, Block, void>(g, src + plane * in, dst + plane * out, nullptr);
+      else
+        forward_plane<Kind, Size, Block>(g, src + plane * in, dst + plane * out, positions + plane * out);
+    }
+  }
+}
+
+template <PoolKind Kind, int Size, int Block, class Position>
+void backward(const PoolGeometry& g, std::int64_t planes, const float* diff_dst, const Position* positions,
               float* diff_src) {
+  if constexpr (Block == 1) {
+    backward_plain<Kind, Size>(g, planes, diff_dst, positions, diff_src);
+  } else {
+    const std::int64_t in = g.h * g.w * Block, out = g.oh * g.ow * Block;
 #pragma omp parallel for schedule(static)
-  for (std::int64_t plane = 0; plane < planes; ++plane) {
-    const std::int64_t size = g.h * g.w * Block;
-    float* out = diff_src + plane * size;
-    std::fill_n(out, size, 0.0F);
-    const std::int64_t first = plane * g.oh * g.ow;
-    for_each_window(g, [&](std::int64_t o, const Extent& ys, const Extent& xs) {
-      const std::int64_t at = (first + o) * Block;
-      if (g.kind == PoolKind::average)
-        average_window_backward<Block>(g, diff_dst + at, ys, xs, out);
-      else
-        max_window_backward<Block>(g, diff_dst + at, workspace + at, ys, xs, out);
-    });
+    for (std::int64_t plane = 0; plane < planes; ++plane)
+      backward_plane<Kind, Size, Block>(g, diff_dst + plane * out,
+                                        Kind == PoolKind::average ? nullptr : positions + plane * out,
+                                        diff_src + plane * in);
   }
 }
 
-/// Calls f with the block size and the workspace's type as compile-time constants.
+/// Calls f(block, size or 0, position) with what the kernels know at compile time; `position` is a value of
+/// the workspace's type.
 template <class F>
 void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
   const auto with_block = [&](auto constant) {
-    if (g.workspace_type() == DataType::u8)
-      f(constant, std::uint8_t{});
-    else
-      f(constant, std::int32_t{});
+    if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{});
+    switch (g.size) {
+      case 2: return f(constant, Constant<2>{}, std::uint8_t{});
+      case 3: return f(constant, Constant<3>{}, std::uint8_t{});
+      default: return f(constant, Constant<0>{}, std::uint8_t{});
+    }
   };
   switch (block) {
-    case 16: return with_block(std::integral_constant<int, 16>{});
-    case 8: return with_block(std::integral_constant<int, 8>{});
-    case 4: return with_block(std::integral_constant<int, 4>{});
-    default: return with_block(std::integral_constant<int, 1>{});
+    case 16: return with_block(Constant<16>{});
+    case 8: return with_block(Constant<8>{});
+    case 4: return with_block(Constant<4>{});
+    default: return with_block(Constant<1>{});
   }
 }
 
@@ -244,10 +334,22 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
   std::vector<TensorDesc> args = {in_view(view, g.src()), in_view(view, g.dst())};
   if (keep) args.push_back(in_view(view, g.dst(), g.workspace_type()));
   return std::make_shared<KernelOp>(std::move(args), [=](std::span<std::byte* const> p) {
-    dispatch(g, block, [&](auto constant, auto position) {
+    const float* src = at<const float>(p, 0);
+    float* dst = at<float>(p, 1);
+    dispatch(g, block, [&](auto lanes, auto size, auto position) {
       using Position = decltype(position);
-      forward<constant()>(g, planes, at<const float>(p, 0), at<float>(p, 1),
-                          keep ? at<Position>(p, 2) : nullptr);
+      const auto run = [&]<PoolKind Kind>() {
+        if (keep)
+          forward<Kind, size(), lanes()>(g, planes, src, dst, at<Position>(p, 2));
+        else
+          forward<Kind, size(), lanes(), void>(g, planes, src, dst, nullptr);
+      };
+      switch (g.kind) {
+        case PoolKind::max: return run.template operator()<PoolKind::max>();
+        case PoolKind::max_abs: return run.template operator()<PoolKind::max_abs>();
+        case PoolKind::average:
+          return forward<PoolKind::average, size(), lanes(), void>(g, planes, src, dst, nullptr);
+      }
     });
   });
 }
@@ -256,15 +358,20 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
   const ActivationView view = chosen_view(hints, g.dst());
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
-  const bool max = g.kind == PoolKind::max;
+  const bool positions = g.keeps_workspace();
   std::vector<TensorDesc> args = {in_view(view, g.dst())};
-  if (max) args.push_back(in_view(view, g.dst(), g.workspace_type()));
+  if (positions) args.push_back(in_view(view, g.dst(), g.workspace_type()));
   args.push_back(in_view(view, g.src()));
   return std::make_shared<KernelOp>(std::move(args), [=](std::span<std::byte* const> p) {
-    dispatch(g, block, [&](auto constant, auto position) {
+    const float* diff_dst = at<const float>(p, 0);
+    float* diff_src = at<float>(p, positions ? 2 : 1);
+    dispatch(g, block, [&](auto lanes, auto size, auto position) {
       using Position = decltype(position);
-      backward<constant()>(g, planes, at<const float>(p, 0), max ? at<const Position>(p, 1) : nullptr,
-                           at<float>(p, max ? 2 : 1));
+      // Of an absolute value's maximum only its position counts.
+      if (positions)
+        backward<PoolKind::max, size(), lanes()>(g, planes, diff_dst, at<const Position>(p, 1), diff_src);
+      else
+        backward<PoolKind::average, size(), lanes(), Position>(g, planes, diff_dst, nullptr, diff_src);
     });
   });
 }

@@ -101,7 +101,7 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:12: layer 'conv1': filterSize has 2 values for 1 inputs; give one value, or one per input"},
     {"outputs=10", "outputs=10\ninitW=0.1,0.2",
      "net.cfg:25: layer 'fc10': initW has 2 values for 1 inputs; give one value, or one per input"},
-    {"pool=max", "pool=min", "net.cfg:17: layer 'pool1': pool expects one of max, avg, not 'min'"},
+    {"pool=max", "pool=min", "net.cfg:17: layer 'pool1': pool expects one of max, avg, maxabs, not 'min'"},
     {"pool=max", "pool=max\nsum=1", "net.cfg:18: layer 'pool1': sum=1 goes with pool=avg"},
     {"pool=max", "pool=max\nsum=maybe",
      "net.cfg:18: layer 'pool1': sum expects 0 or 1 (also true/false, yes/no, on/off), not 'maybe'"},

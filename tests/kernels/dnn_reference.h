@@ -1,4 +1,5 @@
-// Convolution, inner product and pooling as plain loops in double precision: slow, and easy to see right.
+// Convolution, locally-connected layer, inner product and pooling as plain loops in double precision: slow,
+// and easy to see right.
 #pragma once
 
 #include <algorithm>
@@ -72,6 +73,40 @@ inline Values reference_backward_weights(const ConvGeometry& g, const Values& sr
   return diff_weights;
 }
 
+/// Filter weight `w` of the position of output value `d`, in (OH,OW,O,I/groups,H,W).
+inline std::size_t local_weight(const LocalGeometry& g, std::size_t w, std::size_t d) {
+  const auto position = d % static_cast<std::size_t>(g.oh * g.ow);
+  return position * static_cast<std::size_t>(element_count(g.ConvGeometry::weights())) + w;
+}
+/// The bias, in (OH,OW,O), of output value `d`.
+inline std::size_t local_bias(const LocalGeometry& g, std::size_t d) {
+  const auto positions = static_cast<std::size_t>(g.oh * g.ow), k = static_cast<std::size_t>(g.k);
+  return d % positions * k + d / positions % k;
+}
+inline Values reference_local_forward(const LocalGeometry& g, const Values& src, const Values& weights) {
+  Values dst = zeros(g.dst());
+  for_each_product(g, [&](std::size_t s, std::size_t w, std::size_t d) {
+    dst[d] += src[s] * weights[local_weight(g, w, d)];
+  });
+  return dst;
+}
+inline Values reference_local_backward_data(const LocalGeometry& g, const Values& diff_dst,
+                                            const Values& weights) {
+  Values diff_src = zeros(g.src());
+  for_each_product(g, [&](std::size_t s, std::size_t w, std::size_t d) {
+    diff_src[s] += diff_dst[d] * weights[local_weight(g, w, d)];
+  });
+  return diff_src;
+}
+inline Values reference_local_backward_weights(const LocalGeometry& g, const Values& src,
+                                               const Values& diff_dst) {
+  Values diff_weights = zeros(g.weights());
+  for_each_product(g, [&](std::size_t s, std::size_t w, std::size_t d) {
+    diff_weights[local_weight(g, w, d)] += diff_dst[d] * src[s];
+  });
+  return diff_weights;
+}
+
 /// An inner product is a convolution of 1x1 images.
 inline ConvGeometry as_conv(const InnerProductGeometry& g) {
   ConvGeometry conv;
@@ -96,19 +131,21 @@ inline PoolResult reference_pool(const PoolGeometry& g, const Values& src) {
               const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
               if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
               const double v = src[index(g.src(), n, c, y, x)];
-              if (count == 0 || v > best || (std::isnan(v) && !std::isnan(best)))
+              const bool abs = g.kind == PoolKind::max_abs;
+              const bool better = abs ? std::abs(v) > std::abs(best) : v > best;
+              if (count == 0 || better || (std::isnan(v) && !std::isnan(best)))
                 best = v, where = fy * g.size + fx;
               sum += v;
               ++count;
             }
           const std::size_t o = index(g.dst(), n, c, oy, ox);
           const double average = g.sum ? sum : sum / static_cast<double>(std::max<std::int64_t>(count, 1));
-          result.dst[o] = g.kind == PoolKind::max ? best : average;
+          result.dst[o] = g.kind == PoolKind::average ? average : best;
           result.position[o] = static_cast<double>(where);
         }
   return result;
 }
-/// `position` is read for max pooling only.
+/// `position` is not read for average pooling.
 inline Values reference_pool_backward(const PoolGeometry& g, const Values& diff_dst, const Values& position) {
   Values diff_src = zeros(g.src());
   for (std::int64_t n = 0; n < g.n; ++n)
@@ -121,7 +158,7 @@ inline Values reference_pool_backward(const PoolGeometry& g, const Values& diff_
             for (std::int64_t fx = 0; fx < g.size; ++fx) {
               const std::int64_t y = g.start + oy * g.stride + fy, x = g.start + ox * g.stride + fx;
               if (y < 0 || y >= g.h || x < 0 || x >= g.w) continue;
-              if (g.kind == PoolKind::max && position[o] != static_cast<double>(fy * g.size + fx)) continue;
+              if (g.keeps_workspace() && position[o] != static_cast<double>(fy * g.size + fx)) continue;
               pixels.push_back(index(g.src(), n, c, y, x));
             }
           const bool share = g.kind == PoolKind::average && !g.sum;

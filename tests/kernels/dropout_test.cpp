@@ -68,3 +68,76 @@ TEST_CASE("dropout differs between iterations, images and keys", "[dropout]") {
   CHECK(drop({dims, 0.5F, 1.0F, 1, 1}, 1, ones, 0) != first);
   CHECK(drop({dims, 0.5F, 1.0F, 2, 0}, 1, ones, 0) != first);
 }
+
+namespace {
+
+std::vector<float> noisy_relu(const NoisyRelu& op, int block, const std::vector<float>& x,
+                              std::uint64_t iteration, int threads = 2, bool in_place = false) {
+  OpRun run(cpu::prepare(op, {activations(op.dims, block)}));
+  if (in_place) run.alias(1, 0);
+  run.set(0, x);
+  run.set_raw(2, std::vector<StepHeader>{{iteration}});
+  run.run(threads);
+  CHECK(run.padding_is_zero(in_place ? 0 : 1));
+  return run.get(in_place ? 0 : 1);
+}
+
+}  // namespace
+
+TEST_CASE("noisy relu adds each element's normal number in every layout", "[dropout]") {
+  for (const Dims& dims : std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {3, 5, 17, 31}}) {
+    const NoisyRelu op{dims, true, 0x123456789abcdef, 11};
+    const std::uint64_t iteration = (std::uint64_t{3} << 32) + 4;
+    const auto x = random_values(element_count(dims), 1, -3, 3);
+    const auto per_image = static_cast<std::size_t>(element_count(dims) / dims[0]);
+    std::vector<double> expected;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto normal = static_cast<double>(element_normal(op.key, iteration,
+                                                             static_cast<std::uint32_t>(11 + i / per_image),
+                                                             static_cast<std::uint32_t>(i % per_image)));
+      const auto v = static_cast<double>(x[i]);
+      expected.push_back(std::max(0.0, v + normal / std::sqrt(1 + std::exp(-v))));
+    }
+    const auto first = noisy_relu(op, 1, x, iteration);
+    CHECK(worst_difference(first, expected) < 1e-6);
+    for (int block : {1, 4, 8, 16})
+      for (int threads : {1, 3}) {
+        INFO(to_string(dims) << " block " << block << " threads " << threads);
+        CHECK(worst_difference(noisy_relu(op, block, x, iteration, threads), first) < 1e-6);
+        CHECK(worst_difference(noisy_relu(op, block, x, iteration, threads, true), first) < 1e-6);
+      }
+  }
+  CHECK(noisy_relu({{0, 5}, true, 1, 0}, 1, {}, 0).empty());
+}
+
+TEST_CASE("noisy relu without noise is relu", "[dropout]") {
+  const auto x = random_values(2 * 20 * 15, 1, -3, 3);
+  std::vector<float> expected;
+  for (float v : x) expected.push_back(std::max(0.0F, v));
+  for (int block : {1, 16}) CHECK(noisy_relu({{2, 20, 3, 5}, false, 5, 0}, block, x, 0) == expected);
+}
+
+TEST_CASE("noisy relu takes extreme values", "[dropout]") {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (bool noisy : {true, false}) {
+    const auto y = noisy_relu({{1, 5}, noisy, 5, 0}, 1, {-inf, -1000, 1e30F, inf, NAN}, 0);
+    CHECK((y[0] == 0 && y[1] == 0 && y[2] == 1e30F && y[3] == inf && std::isnan(y[4])));
+  }
+}
+
+TEST_CASE("the noise is normal with variance logistic(x)", "[dropout]") {
+  for (float x : {8.0F, 5.5F}) {  // so far from 0 that nothing is cut off
+    const std::int64_t count = 200000;
+    double sum = 0, squares = 0, fourth = 0;
+    for (float y : noisy_relu({{20, count / 20}, true, 7, 0}, 1, std::vector<float>(count, x), 3)) {
+      const double noise = static_cast<double>(y) - static_cast<double>(x);
+      sum += noise;
+      squares += noise * noise;
+      fourth += noise * noise * noise * noise;
+    }
+    const double variance = squares / count;
+    CHECK(std::abs(sum / count) < 0.01);
+    CHECK(variance == Approx(1 / (1 + std::exp(-static_cast<double>(x)))).margin(0.015));
+    CHECK(fourth / count / (variance * variance) == Approx(3).margin(0.1));
+  }
+}

@@ -8,10 +8,41 @@ using namespace convnet::test;
 
 namespace {
 const std::vector<Dims> kShapes = {{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 7}, {3, 33, 21, 19}};
-const std::vector<Neuron> kNeurons = {{NeuronKind::ident, 1, 1},
-                                      {NeuronKind::relu, 1, 1},
-                                      {NeuronKind::logistic, 1, 1},
-                                      {NeuronKind::tanh, 1.7F, 0.6F}};
+
+/// A neuron, the range its inputs are drawn from, and where its slope jumps.
+struct NeuronCase {
+  Neuron f;
+  float low = -3, high = 3;
+  std::vector<double> kinks = {};
+};
+const std::vector<NeuronCase> kNeurons = {{{NeuronKind::ident, 1, 1}},
+                                          {{NeuronKind::relu, 1, 1}, -3, 3, {0}},
+                                          {{NeuronKind::logistic, 1, 1}},
+                                          {{NeuronKind::tanh, 1.7F, 0.6F}},
+                                          {{NeuronKind::tanh, 2, -0.5F}},
+                                          {{NeuronKind::abs, 1, 1}, -3, 3, {0}},
+                                          {{NeuronKind::softrelu, 1, 1}},
+                                          {{NeuronKind::square, 1, 1}},
+                                          {{NeuronKind::sqrt, 1, 1}, 0.05F, 4},
+                                          {{NeuronKind::log, 0.5F, 1}, -0.3F, 4},
+                                          {{NeuronKind::log, 1, 1}, -0.5F, 4},
+                                          {{NeuronKind::brelu, 1.5F, 1}, -3, 3, {0, 1.5}},
+                                          {{NeuronKind::linear, -2, 0.25F}},
+                                          {{NeuronKind::linear, 0.5F, 0}},
+                                          {{NeuronKind::drelu, 0.7F, 1}},
+                                          {{NeuronKind::abstanh, 1.5F, 0.8F}, -3, 3, {0}},
+                                          {{NeuronKind::abstanh, 1, -1}, -3, 3, {0}},
+                                          {{NeuronKind::nrelu, 1, 1}, -3, 3, {0}}};
+
+/// Inputs at least 1e-3 away from every kink.
+std::vector<float> inputs(const NeuronCase& c, std::int64_t count, unsigned seed) {
+  std::vector<float> x = random_values(count, seed, c.low, c.high);
+  for (float& v : x)
+    for (double kink : c.kinks)
+      if (std::abs(static_cast<double>(v) - kink) < 1e-3) v += 0.01F;
+  return x;
+}
+
 /// (N,C) is always plain.
 std::vector<int> blocks_of(const Dims& dims) {
   return dims.size() == 4 ? std::vector<int>{1, 8, 16} : std::vector<int>{1};
@@ -19,12 +50,13 @@ std::vector<int> blocks_of(const Dims& dims) {
 }  // namespace
 
 TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
-  for (const Neuron& f : kNeurons)
+  for (const NeuronCase& neuron : kNeurons)
     for (const Dims& dims : kShapes)
       for (int block : blocks_of(dims))
         for (bool in_place : {false, true}) {
+          const Neuron& f = neuron.f;
           INFO("neuron " << static_cast<int>(f.kind) << " " << to_string(dims) << " block " << block);
-          const auto x = random_values(element_count(dims), 1, -3, 3);
+          const auto x = inputs(neuron, element_count(dims), 1);
           reference::Values expected;
           for (float v : x) expected.push_back(reference::neuron(f, static_cast<double>(v)));
           OpRun op(cpu::prepare(NeuronForward{f, dims}, {activations(dims, block)}));
@@ -37,12 +69,13 @@ TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
 }
 
 TEST_CASE("neuron gradients match central differences, in place too", "[elementwise]") {
-  for (const Neuron& f : kNeurons)
+  for (const NeuronCase& neuron : kNeurons)
     for (const Dims& dims : kShapes)
       for (int block : blocks_of(dims))
         for (bool in_place : {false, true}) {
+          const Neuron& f = neuron.f;
           INFO("neuron " << static_cast<int>(f.kind) << " " << to_string(dims) << " block " << block);
-          const auto x = random_values(element_count(dims), 2, -3, 3);
+          const auto x = inputs(neuron, element_count(dims), 2);
           const auto dy = random_values(element_count(dims), 3);
           std::vector<float> y;
           reference::Values expected;
@@ -54,12 +87,62 @@ TEST_CASE("neuron gradients match central differences, in place too", "[elementw
           }
           OpRun op(cpu::prepare(NeuronBackward{f, dims}, {activations(dims, block), std::nullopt}));
           if (in_place) op.alias(2, 1);
-          op.set(0, y);
+          op.set(0, neuron_uses_output(f.kind) ? y : x);
           op.set(1, dy);
           op.run();
           CHECK(worst_difference(op.get(in_place ? 1 : 2), expected) < 2e-6);
           CHECK(op.padding_is_zero(in_place ? 1 : 2));
         }
+}
+
+namespace {
+std::vector<float> forward_of(const Neuron& f, const std::vector<float>& x) {
+  OpRun op(cpu::prepare(NeuronForward{f, {1, std::ssize(x)}}, {}));
+  op.set(0, x);
+  op.run();
+  return op.get(1);
+}
+/// The slopes at outputs y, or at inputs for functions that read those.
+std::vector<float> slopes_of(const Neuron& f, const std::vector<float>& y) {
+  OpRun op(cpu::prepare(NeuronBackward{f, {1, std::ssize(y)}}, {}));
+  op.set(0, y);
+  op.set(1, std::vector<float>(y.size(), 1.0F));
+  op.run();
+  return op.get(2);
+}
+}  // namespace
+
+TEST_CASE("neurons at special points", "[elementwise]") {
+  const float inf = std::numeric_limits<float>::infinity();
+  using Floats = std::vector<float>;
+  CHECK(slopes_of({NeuronKind::abs, 1, 1}, {-2, -0.0F, 0, 3}) == Floats{-1, 0, 0, 1});
+  CHECK(slopes_of({NeuronKind::relu, 1, 1}, {0, 1e-30F}) == Floats{0, 1});
+  CHECK(slopes_of({NeuronKind::abstanh, 2, 3}, {0}) == Floats{0});
+  CHECK(slopes_of({NeuronKind::sqrt, 1, 1}, {0, 0.25F}) == Floats{0, 2});
+  CHECK(slopes_of({NeuronKind::square, 1, 1}, {0, -3}) == Floats{0, -6});
+  CHECK(slopes_of({NeuronKind::brelu, 2, 1}, {0, 1, 2}) == Floats{0, 1, 0});
+  CHECK(forward_of({NeuronKind::brelu, 2, 1}, {-inf, -1, 1, 2, 5, inf}) == Floats{0, 0, 1, 2, 2, 2});
+  CHECK(forward_of({NeuronKind::sqrt, 1, 1}, {0, inf}) == Floats{0, inf});
+  CHECK(forward_of({NeuronKind::log, 0, 1}, {0, 1}) == Floats{-inf, 0});
+  CHECK(forward_of({NeuronKind::softrelu, 1, 1}, {-inf, -1000, 1000, inf}) == Floats{0, 0, 1000, inf});
+  CHECK(slopes_of({NeuronKind::softrelu, 1, 1}, {0, 1000}) == Floats{0, 1});
+  CHECK(forward_of({NeuronKind::abstanh, 2, -1}, {-inf, 0, inf}) == Floats{2, 0, 2});
+  CHECK(forward_of({NeuronKind::logistic, 1, 1}, {-inf, -1000, 0, 1000, inf}) == Floats{0, 0, 0.5F, 1, 1});
+  // Small values do not cancel away.
+  const auto small = forward_of({NeuronKind::softrelu, 1, 1}, {-30, -80});
+  CHECK(small[0] == Approx(std::exp(-30.0)));
+  CHECK(small[1] == Approx(std::exp(-80.0)));
+  CHECK(slopes_of({NeuronKind::softrelu, 1, 1}, {1e-10F})[0] == Approx(1e-10));
+}
+
+TEST_CASE("every neuron shows NaN", "[elementwise]") {
+  for (const NeuronCase& neuron : kNeurons) {
+    INFO("neuron " << static_cast<int>(neuron.f.kind));
+    std::vector<float> x(35, 0.5F);
+    x[1] = x[34] = std::numeric_limits<float>::quiet_NaN();
+    const auto y = forward_of(neuron.f, x);
+    for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i == 1 || i == 34));
+  }
 }
 
 TEST_CASE("relu keeps NaN and infinity", "[elementwise]") {

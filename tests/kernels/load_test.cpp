@@ -21,18 +21,51 @@ TEST_CASE("load converts images and subtracts the mean", "[load]") {
         from_floats.push_back(floats[i] - subtracted);
       }
       const std::size_t dst = mean ? 2 : 1;
-      OpRun u8(cpu::prepare(LoadImages{dims, DataType::u8, mean}, {}));
+      OpRun u8(cpu::prepare(LoadImages{dims, dims, 0, DataType::u8, mean}, {}));
       u8.set_raw(0, bytes);
       if (mean) u8.set_raw(1, mean_values);
       u8.run();
       CHECK(u8.get(dst) == from_bytes);
-      OpRun f32(cpu::prepare(LoadImages{dims, DataType::f32, mean}, {}));
+      OpRun f32(cpu::prepare(LoadImages{dims, dims, 0, DataType::f32, mean}, {}));
       f32.set_raw(0, floats);
       if (mean) f32.set_raw(1, mean_values);
       f32.run();
       CHECK(f32.get(dst) == from_floats);
     }
-  CHECK_THROWS_AS(cpu::prepare(LoadImages{{1, 1, 1, 1}, DataType::s32, false}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(LoadImages{{1, 1, 1, 1}, {1, 1, 1, 1}, 0, DataType::s32, false}, {}),
+                  std::logic_error);
+}
+
+TEST_CASE("load takes a slice of every image", "[load]") {
+  struct Case {
+    Dims from, to;
+    std::int64_t offset;
+  };
+  for (const Case& c : std::vector<Case>{{{3, 2, 3, 5}, {3, 1, 3, 5}, 15},
+                                         {{3, 2, 3, 5}, {3, 7}, 4},
+                                         {{2, 30}, {2, 2, 3, 5}, 0},
+                                         {{300, 100}, {300, 99}, 1},
+                                         {{0, 9}, {0, 3}, 3},
+                                         {{4, 1}, {4, 1}, 0}})
+    for (bool mean : {false, true}) {
+      INFO(to_string(c.from) << " to " << to_string(c.to) << " at " << c.offset);
+      const auto features = [](const Dims& dims) { return element_count({dims.begin() + 1, dims.end()}); };
+      const std::int64_t width = features(c.from), taken = features(c.to);
+      const auto means = random_values(width, 2, 100, 150);
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(c.from[0] * width));
+      for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 37 % 256);
+      std::vector<float> expected;
+      for (std::int64_t n = 0; n < c.from[0]; ++n)
+        for (std::int64_t i = c.offset; i < c.offset + taken; ++i)
+          expected.push_back(static_cast<float>(bytes[static_cast<std::size_t>(n * width + i)]) -
+                             (mean ? means[static_cast<std::size_t>(i)] : 0.0F));
+      OpRun op(cpu::prepare(LoadImages{c.from, c.to, c.offset, DataType::u8, mean}, {}));
+      op.set_raw(0, bytes);
+      if (mean) op.set_raw(1, means);
+      op.run();
+      CHECK(op.get(mean ? 2 : 1) == expected);
+    }
+  CHECK_THROWS_AS(cpu::prepare(LoadImages{{2, 9}, {2, 3}, 7, DataType::u8, false}, {}), std::logic_error);
 }
 
 TEST_CASE("load copies labels", "[load]") {

@@ -1,3 +1,5 @@
+#include <omp.h>
+
 #include <cmath>
 #include <limits>
 #include "tests/catch.h"
@@ -38,7 +40,7 @@ LayoutHints first_hint(const TensorDesc& layout, std::size_t count) {
 }
 
 void check_all(const PoolGeometry& g, const Values& src) {
-  const bool max = g.kind == PoolKind::max;
+  const bool max = g.keeps_workspace();
   const Values diff_dst = test::test_values(g.dst(), 9);
   const test::PoolResult expected = test::reference_pool(g, src);
   const Values expected_diff = test::reference_pool_backward(g, diff_dst, expected.position);
@@ -69,9 +71,10 @@ void check_all(const PoolGeometry& g, const Values& src) {
   }
 }
 
-void check_both(const Dims& src, std::int64_t size, std::int64_t stride, std::int64_t start = 0) {
+void check_kinds(const Dims& src, std::int64_t size, std::int64_t stride, std::int64_t start = 0) {
   const Values values = test::test_values(src, 6);
   check_all(pool(PoolKind::max, src, size, stride, start), values);
+  check_all(pool(PoolKind::max_abs, src, size, stride, start), values);
   PoolGeometry g = pool(PoolKind::average, src, size, stride, start);
   check_all(g, values);
   g.sum = true;
@@ -79,17 +82,20 @@ void check_both(const Dims& src, std::int64_t size, std::int64_t stride, std::in
 }
 
 TEST_CASE("pooling matches the reference", "[pool]") {
-  check_both({2, 16, 8, 8}, 2, 2);
-  check_both({3, 20, 7, 5}, 3, 2);      // exact
-  check_both({1, 3, 8, 6}, 3, 2);       // overhang
-  check_both({2, 32, 9, 7}, 3, 1, -1);  // starts before the image
-  check_both({1, 5, 7, 7}, 3, 2, -2);
-  check_both({1, 17, 9, 9}, 3, 2, 1);  // starts inside the image
-  check_both({2, 10, 6, 5}, 1, 1);
-  check_both({2, 10, 6, 5}, 1, 3);     // pixels in no window
-  check_both({1, 18, 5, 5}, 5, 1);     // one window
-  check_both({1, 1, 4, 4}, 7, 2, -3);  // wider than the image
-  check_both({1, 2, 20, 20}, 17, 3);   // positions beyond a byte
+  check_kinds({2, 16, 8, 8}, 2, 2);
+  check_kinds({3, 20, 7, 5}, 3, 2);      // exact
+  check_kinds({1, 3, 8, 6}, 3, 2);       // overhang
+  check_kinds({2, 32, 9, 7}, 3, 1, -1);  // starts before the image
+  check_kinds({1, 5, 7, 7}, 3, 2, -2);
+  check_kinds({1, 17, 9, 9}, 3, 2, 1);  // starts inside the image
+  check_kinds({2, 10, 6, 5}, 1, 1);
+  check_kinds({2, 10, 6, 5}, 1, 3);     // pixels in no window
+  check_kinds({1, 18, 5, 5}, 5, 1);     // one window
+  check_kinds({1, 1, 4, 4}, 7, 2, -3);  // wider than the image
+  check_kinds({1, 2, 20, 20}, 17, 3);   // positions beyond a byte
+  check_kinds({3, 11, 1, 1}, 1, 1);     // one pixel
+  check_kinds({1, 1, 9, 11}, 2, 1, -1);
+  check_kinds({2, 8, 6, 7}, 2, 3);
 }
 
 TEST_CASE("max pooling of equal values sends the gradient to the first", "[pool]") {
@@ -103,22 +109,75 @@ TEST_CASE("max pooling of equal values sends the gradient to the first", "[pool]
   CHECK(test::run_plain(PoolBackward{g}, {{3}, results[2], {}})[2] == Values{0, 3, 0, 0});
 }
 
+TEST_CASE("max-abs pooling keeps the sign of the first of the largest", "[pool]") {
+  const PoolGeometry g = pool(PoolKind::max_abs, {1, 1, 2, 4}, 2, 2);
+  const auto results = test::run_plain(PoolForward{g, true}, {{0.5, -2, 1, 0, 2, 1, -1, -1}, {}, {}});
+  CHECK(results[1] == Values{-2, 1});
+  CHECK(results[2] == Values{1, 0});
+  CHECK(test::run_plain(PoolBackward{g}, {{3, 4}, results[2], {}})[2] == Values{0, 3, 4, 0, 0, 0, 0, 0});
+  check_all(pool(PoolKind::max_abs, {1, 3, 5, 5}, 3, 1), Values(75, -1.0));
+  check_all(pool(PoolKind::max_abs, {1, 3, 5, 5}, 3, 2, -1),
+            Values(75, -std::numeric_limits<double>::infinity()));
+}
+
+TEST_CASE("pooling of no images", "[pool]") {
+  for (PoolKind kind : {PoolKind::max, PoolKind::average, PoolKind::max_abs}) {
+    const PoolGeometry g = pool(kind, {0, 20, 7, 5}, 3, 2);
+    for (const bool blocked : {false, true}) {
+      const auto hint = [&](const Dims& dims) {
+        return blocked ? cpu::blocked_activations(dims, 16) : TensorDesc{dims, DataType::f32, nullptr};
+      };
+      for (const auto& op : {cpu::prepare(PoolForward{g, g.keeps_workspace()}, first_hint(hint(g.src()), 3)),
+                             cpu::prepare(PoolBackward{g}, first_hint(hint(g.dst()), 3))}) {
+        std::vector<test::GuardedBuffer> buffers;
+        for (const TensorDesc& arg : op->args()) buffers.emplace_back(arg.bytes());
+        test::run_guarded(*op, buffers);
+      }
+    }
+  }
+}
+
+TEST_CASE("pooling is the same for any number of threads", "[pool]") {
+  const PoolGeometry g = pool(PoolKind::max, {5, 20, 9, 9}, 3, 2, -1);
+  const Values src = test::test_values(g.src(), 4), diff_dst = test::test_values(g.dst(), 5);
+  for (const TensorDesc& layout : layouts(g.src())) {
+    test::Results forward[2], backward[2];
+    const int before = omp_get_max_threads();
+    for (int i : {0, 1}) {
+      omp_set_num_threads(1 + 2 * i);
+      forward[i] = test::run_plain(OpDesc(PoolForward{g, true}),
+                                   *cpu::prepare(PoolForward{g, true}, first_hint(layout, 3)), {src, {}, {}});
+      TensorDesc diff = layout;
+      if (!layout.plain())
+        diff = cpu::blocked_activations(g.dst(), layout.layout_name() == "nChw4c" ? 4 : 16);
+      backward[i] =
+          test::run_plain(OpDesc(PoolBackward{g}), *cpu::prepare(PoolBackward{g}, first_hint(diff, 3)),
+                          {diff_dst, forward[0][2], {}});
+    }
+    omp_set_num_threads(before);
+    CHECK(forward[0] == forward[1]);
+    CHECK(backward[0] == backward[1]);
+  }
+}
+
 TEST_CASE("pooling does not lose a NaN", "[pool]") {
   Values src = test::test_values(2 * 20 * 7 * 5, 8);
   for (std::size_t i = 3; i < src.size(); i += 61) src[i] = std::numeric_limits<double>::quiet_NaN();
-  const PoolGeometry g = pool(PoolKind::max, {2, 20, 7, 5}, 3, 2);
-  for (const TensorDesc& layout : layouts(g.src())) {
-    const PoolForward forward{g, false};
-    const Values dst =
-        test::run_plain(OpDesc(forward), *cpu::prepare(forward, first_hint(layout, 2)), {src, {}})[1];
-    CHECK(test::relative_error(dst, test::reference_pool(g, src).dst) == 0.0);
+  for (PoolKind kind : {PoolKind::max, PoolKind::max_abs}) {
+    const PoolGeometry g = pool(kind, {2, 20, 7, 5}, 3, 2);
+    for (const TensorDesc& layout : layouts(g.src())) {
+      const PoolForward forward{g, false};
+      const Values dst =
+          test::run_plain(OpDesc(forward), *cpu::prepare(forward, first_hint(layout, 2)), {src, {}})[1];
+      CHECK(test::relative_error(dst, test::reference_pool(g, src).dst) == 0.0);
+    }
   }
 }
 
 TEST_CASE("a window without pixels gives 0 and takes no gradient", "[pool]") {
   PoolGeometry g = pool(PoolKind::max, {1, 2, 4, 4}, 2, 2);
   g.oh = g.ow = 3;  // the third row and column lie outside
-  for (PoolKind kind : {PoolKind::max, PoolKind::average}) {
+  for (PoolKind kind : {PoolKind::max, PoolKind::average, PoolKind::max_abs}) {
     g.kind = kind;
     check_all(g, test::test_values(g.src(), 3));
   }

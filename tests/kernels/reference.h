@@ -61,11 +61,22 @@ inline Values norm_gradient(const CrossMapNorm& p, const Values& x, const Values
 }
 
 inline double neuron(const Neuron& f, double x) {
+  const auto a = static_cast<double>(f.a), b = static_cast<double>(f.b);
   switch (f.kind) {
     case NeuronKind::ident: break;
-    case NeuronKind::relu: return std::max(x, 0.0);
+    case NeuronKind::relu:
+    case NeuronKind::nrelu: return std::max(x, 0.0);
     case NeuronKind::logistic: return 1 / (1 + std::exp(-x));
-    case NeuronKind::tanh: return static_cast<double>(f.a) * std::tanh(static_cast<double>(f.b) * x);
+    case NeuronKind::tanh: return a * std::tanh(b * x);
+    case NeuronKind::abs: return std::abs(x);
+    case NeuronKind::softrelu: return std::log1p(std::exp(x));
+    case NeuronKind::square: return x * x;
+    case NeuronKind::sqrt: return std::sqrt(x);
+    case NeuronKind::log: return std::log(a + x);
+    case NeuronKind::brelu: return std::min(a, std::max(x, 0.0));
+    case NeuronKind::linear: return a * x + b;
+    case NeuronKind::drelu: return x - a * std::tanh(x / a);
+    case NeuronKind::abstanh: return a * std::abs(std::tanh(b * x));
   }
   return x;
 }

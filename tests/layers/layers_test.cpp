@@ -1,75 +1,13 @@
 // Every layer type through the real path (files, graph, plan, executor, CPU kernels) against the reference
 // interpreter: outputs, costs, weights and increments, over shapes that libraries find odd.
-#include "tests/catch.h"
-#include "tests/layers/small_net.h"
+#include "tests/layers/against_reference.h"
 
 using namespace convnet;
 using namespace convnet::test;
 
 namespace {
 
-struct Case {
-  std::string name;
-  Dims image;
-  std::int64_t images;
-  std::string layers, top;
-  std::string parameters = "";
-  int classes = 4;
-};
-
-// fp32 against double; rounding alone gives about 1e-6 in nets this small.
-constexpr double kTolerance = 2e-4;
-
-void check(SmallNet& net, const reference::NetReference& reference, const StepOutcome& outcome) {
-  CHECK(relative_difference(outcome.costs, reference.costs()) < kTolerance);
-  for (const auto& [layer, values] : outcome.outputs) {
-    INFO("output of " << layer);
-    if (layer == "labels") continue;
-    CHECK(relative_difference(values, reference.output(layer)) < kTolerance);
-  }
-  const auto tensors = net.tensors();
-  for (const auto& [name, matrix] : reference.matrices) {
-    INFO(name);
-    const std::size_t dot = name.find('.');
-    CHECK(relative_difference(tensors.at(name).values, matrix.values) < kTolerance);
-    CHECK(relative_difference(tensors.at(increment_name(name.substr(0, dot), name.substr(dot + 1))).values,
-                              matrix.increment) < kTolerance);
-  }
-}
-
-/// A test, three training steps on different images with a look after each, and a test of other images.
-void run(const Case& c) {
-  INFO(c.name);
-  SmallNet net(between_data_and_cost(c.layers, c.top, c.classes, c.parameters), c.image, c.classes);
-  net.prepare(Phase::train, c.images);
-  reference::NetReference reference = net.reference();
-  std::uint64_t iteration = 0;
-  for (const Phase phase : {Phase::test, Phase::train, Phase::train, Phase::train, Phase::test}) {
-    INFO("step " << iteration << (phase == Phase::train ? ", train" : ", test"));
-    const Minibatch batch = random_minibatch(c.image, c.images, c.classes, 100 + iteration);
-    const StepOutcome outcome = net.step(phase, batch, iteration, true);
-    reference.forward({batch.data.begin(), batch.data.end()}, {batch.labels.begin(), batch.labels.end()},
-                      phase == Phase::train, iteration);
-    if (phase == Phase::train) {
-      reference.backward();
-      reference.update();
-    }
-    check(net, reference, outcome);
-    ++iteration;
-  }
-}
-
-std::string conv(const std::string& name, const std::string& keys) {
-  return "[" + name + "]\ntype=conv\ninitW=0.3\ninitB=0.1\n" + keys + "\n";
-}
-std::string fc(const std::string& name, const std::string& keys) {
-  return "[" + name + "]\ntype=fc\ninitW=0.3\ninitB=0.1\n" + keys + "\n";
-}
-/// A convolution to learn below the layer under test.
-std::string below(int channels, int filters) {
-  return conv("below", "inputs=data\nchannels=" + std::to_string(channels) +
-                           "\nfilters=" + std::to_string(filters) + "\nfilterSize=1");
-}
+void run(const Case& c) { train_like_reference(c); }
 std::string pool(const std::string& keys) { return "[pool]\ntype=pool\ninputs=below\n" + keys + "\n"; }
 std::string norm(const std::string& keys) { return "[norm]\ntype=cmrnorm\ninputs=below\n" + keys + "\n"; }
 
@@ -342,11 +280,10 @@ TEST_CASE("two costs drive one net") {
   reference::NetReference reference = net.reference();
   const Minibatch batch = random_minibatch({5}, 3, 4, 9);
   const StepOutcome outcome = net.step(Phase::train, batch, 0, true);
-  reference.forward({batch.data.begin(), batch.data.end()}, {batch.labels.begin(), batch.labels.end()}, true,
-                    0);
+  reference.forward(reference_inputs(batch), true, 0);
   reference.backward();
   reference.update();
-  check(net, reference, outcome);
+  check_against(net, reference, outcome);
 }
 
 TEST_CASE("frozen matrices stay as they are and pass the gradient on") {

@@ -1,21 +1,42 @@
 #include "tests/layers/small_net.h"
 
+#include <set>
+
 #include "kernels/philox.h"
 
 namespace convnet::test {
 
-Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed) {
+Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed,
+                           const std::vector<ExtraMatrix>& extra) {
   Minibatch batch;
   const std::uint64_t key = philox_key(seed, "minibatch");
+  const auto word = [&](std::uint64_t matrix, std::int64_t n, std::int64_t i) {
+    return element_random(key, matrix, static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(i));
+  };
+  const auto real = [&](std::uint64_t matrix, std::int64_t n, std::int64_t i) {
+    return 2 * uniform01(word(matrix, n, i)) - 1;
+  };
+  batch.extra.resize(extra.size());
   for (std::int64_t n = 0; n < images; ++n) {
-    for (std::int64_t i = 0; i < element_count(image); ++i)
-      batch.data.push_back(2 * uniform01(element_random(key, 0, static_cast<std::uint32_t>(n),
-                                                        static_cast<std::uint32_t>(i))) -
-                           1);
-    batch.labels.push_back(static_cast<std::int32_t>(
-        element_random(key, 1, static_cast<std::uint32_t>(n), 0) % static_cast<std::uint32_t>(classes)));
+    for (std::int64_t i = 0; i < element_count(image); ++i) batch.data.push_back(real(0, n, i));
+    const std::int64_t label = word(1, n, 0) % static_cast<std::uint32_t>(classes);
+    batch.labels.push_back(static_cast<std::int32_t>(label));
+    for (std::size_t m = 0; m < extra.size(); ++m)
+      for (std::int64_t i = 0; i < extra[m].width; ++i) {
+        const float number = real(2 + m, n, i);
+        batch.extra[m].push_back(extra[m].kind == ExtraMatrix::real        ? number
+                                 : extra[m].kind == ExtraMatrix::multi_hot ? (number > 0 ? 1.0F : 0.0F)
+                                                                           : (i == label ? 1.0F : 0.0F));
+      }
   }
   return batch;
+}
+
+std::vector<reference::Values> reference_inputs(const Minibatch& batch) {
+  std::vector<reference::Values> inputs = {{batch.data.begin(), batch.data.end()},
+                                           {batch.labels.begin(), batch.labels.end()}};
+  for (const std::vector<float>& matrix : batch.extra) inputs.emplace_back(matrix.begin(), matrix.end());
+  return inputs;
 }
 
 NetTexts between_data_and_cost(const std::string& layers, const std::string& top, int classes,
@@ -27,10 +48,11 @@ NetTexts between_data_and_cost(const std::string& layers, const std::string& top
       "\ninitW=0.3\n[probs]\ntype=softmax\ninputs=top\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
   texts.parameters = parameters;
   if (parameters.find("[logprob]") == std::string::npos) texts.parameters += "\n[logprob]\ncoeff=1\ntopk=2\n";
+  static const std::set<std::string> learns = {"conv", "fc", "sfc", "local", "bnorm"};
   Diagnostics diagnostics;
   for (const IniSection& section : parse_ini("net.cfg", texts.definition, diagnostics).sections) {
     const IniValue* type = section.find("type");
-    if (type == nullptr || (type->text != "conv" && type->text != "fc")) continue;
+    if (type == nullptr || !learns.contains(type->text)) continue;
     if (parameters.find("[" + section.name + "]") != std::string::npos) continue;
     texts.parameters += "[" + section.name + "]\nepsW=0.05\nepsB=0.1\nmomW=0.9\nmomB=0.8\nwc=0.01\n";
   }
@@ -38,7 +60,7 @@ NetTexts between_data_and_cost(const std::string& layers, const std::string& top
 }
 
 SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options)
-    : image_(image), seed_(options.seed), provider_(image, classes) {
+    : seed_(options.seed), provider_(image, classes, options.extra) {
   Diagnostics diagnostics;
   definition_ = parse_ini("net.cfg", texts.definition, diagnostics);
   parameters_ = parse_ini("params.cfg", texts.parameters, diagnostics);
@@ -63,12 +85,14 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
   StepInputs inputs;
   inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
                      reinterpret_cast<const std::byte*>(batch.labels.data())};
+  for (const std::vector<float>& matrix : batch.extra)
+    inputs.matrices.push_back(reinterpret_cast<const std::byte*>(matrix.data()));
   inputs.iteration = iteration;
   inputs.rates = net_->rates(0);
   StepOutcome outcome;
   const auto after_task = [&](std::size_t t) {
     const Task& task = plan.tasks[t];
-    if (task.kind == TaskKind::update) {
+    if (task.kind == TaskKind::update && std::holds_alternative<Update>(task.op)) {
       const Buffer& weights = plan.buffers[static_cast<std::size_t>(task.uses[0].buffer)];
       outcome.gradients[weights.name] = net_->executor().read(&plan, task.uses[2].buffer);
     }
@@ -111,16 +135,24 @@ void SmallNet::set_weights(const std::string& name, const std::vector<float>& va
   throw std::logic_error("no weights " + name);
 }
 
+std::string increment_tensor(const std::string& name) {
+  const std::size_t weights = name.find(".weights.");
+  return weights == std::string::npos ? name + "Inc" : std::string(name).insert(weights + 8, "Inc");
+}
+
 reference::NetReference SmallNet::reference() const {
-  reference::NetReference net(definition_, parameters_, image_, seed_);
+  std::vector<Dims> provider;
+  for (const MatrixInfo& m : provider_.matrices()) provider.push_back(m.dims);
+  reference::NetReference net(definition_, parameters_, provider, seed_);
   const std::map<std::string, NamedTensor> all = tensors();
-  for (const WeightBuffers& w : net_->plans().weights()) {
-    const Node& node = graph().nodes[static_cast<std::size_t>(w.node)];
-    const std::vector<float>& values = all.at(w.name).values;
-    const std::vector<float>& increment =
-        all.at(increment_name(node.name, node.layer->weights[static_cast<std::size_t>(w.index)].name)).values;
-    net.matrices.at(w.name).values.assign(values.begin(), values.end());
-    net.matrices.at(w.name).increment.assign(increment.begin(), increment.end());
+  const auto fill = [&](reference::Values& values, const std::string& name) {
+    if (all.at(name).values.size() != values.size())
+      throw std::logic_error("tensor " + name + " has " + to_string(all.at(name).dims));
+    values.assign(all.at(name).values.begin(), all.at(name).values.end());
+  };
+  for (auto& [name, m] : net.matrices) {
+    fill(m.values, name);
+    if (all.contains(increment_tensor(name))) fill(m.increment, increment_tensor(name));
   }
   return net;
 }

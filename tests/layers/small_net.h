@@ -13,11 +13,24 @@
 
 namespace convnet::test {
 
+/// A matrix of the provider after images and labels: `width` numbers an image.
+struct ExtraMatrix {
+  enum Kind {
+    one_hot,    ///< 1 at the image's label, if that is below `width`
+    multi_hot,  ///< zeros and ones by lot
+    real        ///< in [-1,1)
+  };
+  std::int64_t width = 0;
+  Kind kind = one_hot;
+};
+
 /// Images and labels without files: what a Net wants to know of a provider.
 class ShapeOnlyProvider : public Provider {
  public:
-  ShapeOnlyProvider(const Dims& image, std::int64_t classes)
-      : matrices_{{"data", image, DataType::f32, 0}, {"labels", {1}, DataType::s32, classes}} {}
+  ShapeOnlyProvider(const Dims& image, std::int64_t classes, const std::vector<ExtraMatrix>& extra = {})
+      : matrices_{{"data", image, DataType::f32, 0}, {"labels", {1}, DataType::s32, classes}} {
+    for (const ExtraMatrix& m : extra) matrices_.push_back({"extra", {m.width}, DataType::f32, 0});
+  }
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
   void check_range(const BatchRange&, const std::string&) const override {}
   std::int64_t images_in(int) const override { return 0; }
@@ -32,11 +45,15 @@ class ShapeOnlyProvider : public Provider {
 struct Minibatch {
   std::vector<float> data;
   std::vector<std::int32_t> labels;
+  std::vector<std::vector<float>> extra;
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
 /// Values in [-1,1), the same for the same seed.
-Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed);
+Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed,
+                           const std::vector<ExtraMatrix>& extra = {});
+/// What the interpreter reads.
+std::vector<reference::Values> reference_inputs(const Minibatch& batch);
 
 struct NetTexts {
   std::string definition, parameters;
@@ -57,7 +74,11 @@ struct NetOptions {
   bool rewrites = true;
   int threads = 1;
   std::uint64_t seed = 3;
+  std::vector<ExtraMatrix> extra = {};
 };
+
+/// "conv1.weightsInc.data" of "conv1.weights.data".
+std::string increment_tensor(const std::string& name);
 
 class SmallNet {
  public:
@@ -77,7 +98,6 @@ class SmallNet {
   reference::NetReference reference() const;
 
  private:
-  Dims image_;
   std::uint64_t seed_;
   IniFile definition_, parameters_;
   ShapeOnlyProvider provider_;

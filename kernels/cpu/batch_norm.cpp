@@ -1,0 +1,432 @@
+// Batch normalisation, bound by memory: every operation reads its tensors once.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <type_traits>
+
+#include "kernels/cpu/own_kernel.h"
+
+namespace convnet::cpu {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
+typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
+
+/// A piece of a tensor that stays in the first-level cache: rows of up to kLanes floats, `stride` apart. A
+/// lane holds values of one channel only.
+struct Strip {
+  std::int64_t offset, rows, stride, lanes;
+};
+
+/// How a tensor is cut into strips. A block is the channels that share a strip, a group some neighbouring
+/// images. Where a channel has many values per image, a strip is a run of memory, and a block is the layout's
+/// (one channel, for plain layouts). Where it has one, the tensor is a matrix with a row per image; a strip
+/// is then some rows of kLanes columns.
+class Cutting {
+ public:
+  Cutting(const ActivationView& view, std::int64_t images_per_group)
+      : view_(view), columns_(view.spatial == 1), images_(columns_ ? kRows : images_per_group) {
+    block_ = columns_ ? kLanes : view.block;
+    blocks_ = (view.padded_c + block_ - 1) / block_;
+    groups_ = (view.n + images_ - 1) / images_;
+  }
+  std::int64_t groups() const { return groups_; }
+  std::int64_t blocks() const { return blocks_; }
+  /// Channels, rounded up to whole blocks.
+  std::int64_t channels() const { return blocks_ * block_; }
+  std::int64_t block_channels() const { return block_; }
+  /// Values of a channel in a group.
+  std::int64_t values(std::int64_t group) const { return (last(group) - group * images_) * view_.spatial; }
+  std::int64_t channel(std::int64_t block, std::int64_t lane) const { return block * block_ + lane % block_; }
+
+  /// `per_channel`, which has channels() values, as the lanes of a block.
+  void spread(const std::vector<float>& per_channel, std::int64_t block, Floats& lanes) const {
+    for (std::int64_t j = 0; j < kLanes; ++j)
+      lanes[j] = per_channel[static_cast<std::size_t>(channel(block, j))];
+  }
+
+  /// Calls body(group, block) for all, in parallel.
+  template <class Body>
+  void for_pieces(const Body& body) const {
+#pragma omp parallel for collapse(2) schedule(static) if (view_.size() >= kParallelElements)
+    for (std::int64_t group = 0; group < groups_; ++group)
+      for (std::int64_t block = 0; block < blocks_; ++block) body(group, block);
+  }
+
+  template <class Body>
+  void for_strips(std::int64_t group, std::int64_t block, const Body& body) const {
+    const std::int64_t first = group * images_;
+    if (columns_) {
+      const std::int64_t column = block * kLanes;
+      body(Strip{first * view_.padded_c + column, last(group) - first, view_.padded_c,
+                 std::min(kLanes, view_.padded_c - column)});
+      return;
+    }
+    const std::int64_t plane = view_.spatial * view_.block;
+    const std::int64_t rows = plane / kLanes, rest = plane % kLanes;
+    for (std::int64_t n = first; n < last(group); ++n) {
+      const std::int64_t offset = (n * blocks_ + block) * plane;
+      for (std::int64_t row = 0; row < rows; row += kRows)
+        body(Strip{offset + row * kLanes, std::min(kRows, rows - row), kLanes, kLanes});
+      if (rest > 0) body(Strip{offset + rows * kLanes, 1, kLanes, rest});
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kRows = 256;
+  std::int64_t last(std::int64_t group) const { return std::min(view_.n, (group + 1) * images_); }
+
+  ActivationView view_;
+  bool columns_;
+  std::int64_t images_, block_ = 1, blocks_ = 0, groups_ = 0;
+};
+
+constexpr std::int64_t kReducedImages = 8;  // of a group, in sums
+
+/// Calls body(offset, bytes) for the rows of a strip; for whole rows, `bytes` is a constant.
+template <class Body>
+void for_rows(const Strip& s, const Body& body) {
+  if (s.lanes == kLanes) {
+    for (std::int64_t r = 0; r < s.rows; ++r)
+      body(s.offset + r * s.stride, std::integral_constant<std::size_t, sizeof(Floats)>{});
+  } else {
+    const std::size_t bytes = static_cast<std::size_t>(s.lanes) * sizeof(float);
+    for (std::int64_t r = 0; r < s.rows; ++r) body(s.offset + r * s.stride, bytes);
+  }
+}
+
+/// Two sums for each lane, within a strip.
+struct Sums {
+  Floats a{}, b{};
+};
+
+/// Sums over the rows of a strip: step(offset, bytes, sums) adds a row. Four independent sums hide the
+/// latency of additions.
+template <class Step>
+void reduce_rows(const Strip& s, const Step& step, Sums& total) {
+  Sums s0, s1, s2, s3;
+  const auto reduce = [&](auto bytes) {
+    std::int64_t r = 0, at = s.offset;
+    for (; r + 4 <= s.rows; r += 4, at += 4 * s.stride) {
+      step(at, bytes, s0);
+      step(at + s.stride, bytes, s1);
+      step(at + 2 * s.stride, bytes, s2);
+      step(at + 3 * s.stride, bytes, s3);
+    }
+    for (; r < s.rows; ++r, at += s.stride) step(at, bytes, s0);
+  };
+  if (s.lanes == kLanes)
+    reduce(std::integral_constant<std::size_t, sizeof(Floats)>{});
+  else
+    reduce(static_cast<std::size_t>(s.lanes) * sizeof(float));
+  total.a = (s0.a + s1.a) + (s2.a + s3.a);
+  total.b = (s0.b + s1.b) + (s2.b + s3.b);
+}
+
+/// Means and sums of squares about the mean of `count` values; T is double, or Doubles for each lane's.
+template <class T>
+struct Moments {
+  double count = 0;
+  T mean{}, squares{};
+
+  /// Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+  void merge(const Moments& other) {
+    if (other.count == 0) return;
+    const double share = other.count / (count + other.count);
+    const T delta = other.mean - mean;
+    mean += delta * share;
+    squares += other.squares + delta * delta * (count * share);
+    count += other.count;
+  }
+};
+
+/// Of the lanes of a strip. The squares are taken about the mean of the first rows and then corrected. That
+/// loses five bits at worst: n values, k of them with a mean `offset` away from that of all, have a variance
+/// of at least offset^2 * k / n.
+void strip_moments(const Strip& s, const float* src, Moments<Doubles>& m) {
+  Strip start = s;
+  start.rows = std::min<std::int64_t>(s.rows, 8);
+  Sums values;
+  reduce_rows(
+      start,
+      [=](std::int64_t at, auto bytes, Sums& sums) {
+        Floats x{};
+        std::memcpy(&x, src + at, bytes);
+        sums.a += x;
+      },
+      values);
+  const auto rows = static_cast<float>(s.rows);
+  const Floats mean = values.a / static_cast<float>(start.rows);
+  Sums differences;
+  reduce_rows(
+      s,
+      [=](std::int64_t at, auto bytes, Sums& sums) {
+        Floats x{};
+        std::memcpy(&x, src + at, bytes);
+        x -= mean;
+        sums.a += x;
+        sums.b += x * x;
+      },
+      differences);
+  const Doubles offset = __builtin_convertvector(differences.a, Doubles) / static_cast<double>(rows);
+  m.mean = __builtin_convertvector(mean, Doubles) + offset;
+  m.squares = __builtin_convertvector(differences.b, Doubles) - offset * offset * static_cast<double>(rows);
+  m.count = static_cast<double>(s.rows);
+}
+
+/// The moments of a piece's channels, in the first lanes of the result.
+using ChannelMoments = std::array<Moments<double>, kLanes>;
+ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_t block, const float* src) {
+  Moments<Doubles> whole, rest;  // of whole strips and of those with `rest_lanes` lanes
+  std::int64_t rest_lanes = 0;
+  cut.for_strips(group, block, [&](const Strip& strip) {
+    Moments<Doubles> part;
+    strip_moments(strip, src, part);
+    if (strip.lanes == kLanes) {
+      whole.merge(part);
+    } else {
+      rest.merge(part);
+      rest_lanes = strip.lanes;
+    }
+  });
+  // Lanes j, j + period, ... are the same channel.
+  const std::int64_t period = cut.block_channels();
+  for (std::int64_t half = kLanes / 2; half >= period; half /= 2) {
+    for (std::int64_t j = 0; j < half; ++j) {
+      const double delta = whole.mean[j + half] - whole.mean[j];
+      whole.mean[j] += delta / 2;
+      whole.squares[j] += whole.squares[j + half] + delta * delta * (whole.count / 2);
+    }
+    whole.count *= 2;
+  }
+  ChannelMoments channels;
+  for (std::int64_t j = 0; j < period; ++j)
+    channels[static_cast<std::size_t>(j)] = {whole.count, whole.mean[j], whole.squares[j]};
+  for (std::int64_t j = 0; j < rest_lanes; ++j)
+    channels[static_cast<std::size_t>(j % period)].merge({rest.count, rest.mean[j], rest.squares[j]});
+  return channels;
+}
+
+/// Writes mean and variance of all channels.
+void moments(const ActivationView& view, const float* src, float* mean, float* variance) {
+  const Cutting cut(view, kReducedImages);
+  const std::int64_t channels = cut.channels();
+  std::vector<double> means(static_cast<std::size_t>(cut.groups() * channels));
+  std::vector<double> squares(means.size());
+  cut.for_pieces([&](std::int64_t group, std::int64_t block) {
+    const ChannelMoments piece = piece_moments(cut, group, block, src);
+    for (std::int64_t j = 0; j < cut.block_channels(); ++j) {
+      const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
+      means[at] = piece[static_cast<std::size_t>(j)].mean;
+      squares[at] = piece[static_cast<std::size_t>(j)].squares;
+    }
+  });
+  for (std::int64_t group = 1; group < cut.groups(); ++group) {  // into the first group's place
+    const double count = static_cast<double>(cut.values(0)) * static_cast<double>(group);
+    const double share =
+        static_cast<double>(cut.values(group)) / (count + static_cast<double>(cut.values(group)));
+    const double *m = means.data() + group * channels, *s = squares.data() + group * channels;
+#pragma omp simd
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const double delta = m[c] - means[static_cast<std::size_t>(c)];
+      means[static_cast<std::size_t>(c)] += delta * share;
+      squares[static_cast<std::size_t>(c)] += s[c] + delta * delta * count * share;
+    }
+  }
+  const std::int64_t values = view.n * view.spatial;
+  for (std::int64_t c = 0; c < view.c; ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    mean[c] = values == 0 ? 0.0F : static_cast<float>(means[at]);
+    const double v = values == 0 ? 1.0 : squares[at] / static_cast<double>(values);
+    variance[c] = static_cast<float>(v < 0 ? 0.0 : v);  // rounding; keeps NaN
+  }
+}
+
+/// The sums of dy and of dy * (x - mean) over all values of each channel.
+struct GradientSums {
+  std::vector<double> dy, dy_x;
+};
+GradientSums gradient_sums(const ActivationView& view, const float* src, const float* diff_dst,
+                           const std::vector<float>& mean) {
+  const Cutting cut(view, kReducedImages);
+  const std::int64_t channels = cut.channels();
+  GradientSums parts;
+  parts.dy.resize(static_cast<std::size_t>(std::max<std::int64_t>(cut.groups(), 1) * channels));
+  parts.dy_x.resize(parts.dy.size());
+  cut.for_pieces([&](std::int64_t group, std::int64_t block) {
+    Floats center;
+    cut.spread(mean, block, center);
+    Doubles dy{}, dy_x{};
+    cut.for_strips(group, block, [&](const Strip& strip) {
+      Sums total;
+      reduce_rows(
+          strip,
+          [=](std::int64_t at, auto bytes, Sums& sums) {
+            Floats x{}, d{};
+            std::memcpy(&x, src + at, bytes);
+            std::memcpy(&d, diff_dst + at, bytes);
+            sums.a += d;
+            sums.b += d * (x - center);
+          },
+          total);
+      dy += __builtin_convertvector(total.a, Doubles);
+      dy_x += __builtin_convertvector(total.b, Doubles);
+    });
+    for (std::int64_t j = 0; j < kLanes; ++j) {
+      const auto at = static_cast<std::size_t>(group * channels + cut.channel(block, j));
+      parts.dy[at] += dy[j];
+      parts.dy_x[at] += dy_x[j];
+    }
+  });
+  for (std::int64_t i = channels; i < cut.groups() * channels; ++i) {
+    parts.dy[static_cast<std::size_t>(i % channels)] += parts.dy[static_cast<std::size_t>(i)];
+    parts.dy_x[static_cast<std::size_t>(i % channels)] += parts.dy_x[static_cast<std::size_t>(i)];
+  }
+  return parts;
+}
+
+/// `count` values of one parameter, and zeros up to `channels`.
+std::vector<float> padded(const float* values, std::int64_t count, std::int64_t channels) {
+  std::vector<float> all(values, values + count);
+  all.resize(static_cast<std::size_t>(channels));
+  return all;
+}
+
+double inverse_deviation(float variance, float epsilon) {
+  return 1 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
+}
+
+/// The layout of src where it is one that we can walk, else plain.
+TensorDesc walkable(const Dims& dims, const LayoutHints& hints) {
+  TensorDesc tensor{dims, DataType::f32, hinted_layout(hints, 0)};
+  if (!activation_view(tensor)) tensor.layout = nullptr;
+  if (!activation_view(tensor)) throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
+  return tensor;
+}
+
+}  // namespace
+
+Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints) {
+  const TensorDesc tensor = walkable(op.dims, hints);
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
+                                    [view = *activation_view(tensor)](std::span<std::byte* const> args) {
+                                      moments(view, as_floats(args[0]), as_floats(args[1]),
+                                              as_floats(args[2]));
+                                    });
+}
+
+Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
+  const TensorDesc tensor = walkable(op.dims, hints);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout), [view = *activation_view(tensor), epsilon = op.epsilon,
+                                            relu = op.relu](std::span<std::byte* const> args) {
+        const Cutting cut(view, 1);
+        const float *src = as_floats(args[0]), *variance = as_floats(args[2]), *scale = as_floats(args[3]);
+        float* dst = as_floats(args[5]);
+        // Lanes of padding get zeros here, and so stay zero.
+        const std::vector<float> means = padded(as_floats(args[1]), view.c, cut.channels());
+        const std::vector<float> shifts = padded(as_floats(args[4]), view.c, cut.channels());
+        std::vector<float> slopes(means.size());
+        for (std::int64_t c = 0; c < view.c; ++c)
+          slopes[static_cast<std::size_t>(c)] =
+              static_cast<float>(static_cast<double>(scale[c]) * inverse_deviation(variance[c], epsilon));
+        cut.for_pieces([&](std::int64_t group, std::int64_t block) {
+          Floats mean, slope, shift;
+          cut.spread(means, block, mean);
+          cut.spread(slopes, block, slope);
+          cut.spread(shifts, block, shift);
+          const auto normalise = [&](auto floor) {
+            cut.for_strips(group, block, [&](const Strip& strip) {
+              for_rows(strip, [=](std::int64_t at, auto bytes) {
+                Floats x{};
+                std::memcpy(&x, src + at, bytes);
+                x = (x - mean) * slope + shift;
+                if constexpr (floor()) x = x < 0 ? Floats{} : x;  // keeps NaN
+                std::memcpy(dst + at, &x, bytes);
+              });
+            });
+          };
+          if (relu)
+            normalise(std::true_type{});
+          else
+            normalise(std::false_type{});
+        });
+      });
+}
+
+Prepared prepare(const BatchNormTrack& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+    if (op.values == 0) return;
+    const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
+    float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
+    const auto m = static_cast<double>(op.values);
+    const auto unbiased = static_cast<float>(op.values > 1 ? m / (m - 1) : 1.0);
+    for (std::int64_t c = 0; c < op.channels; ++c) {
+      running_mean[c] = (1 - op.factor) * running_mean[c] + op.factor * mean[c];
+      running_variance[c] = (1 - op.factor) * running_variance[c] + op.factor * (variance[c] * unbiased);
+    }
+  });
+}
+
+Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
+  const TensorDesc tensor = walkable(op.dims, hints);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [view = *activation_view(tensor), epsilon = op.epsilon](std::span<std::byte* const> args) {
+        const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
+        float *diff_scale = as_floats(args[4]), *diff_shift = as_floats(args[5]);
+        const GradientSums sums =
+            gradient_sums(view, as_floats(args[0]), as_floats(args[1]),
+                          padded(mean, view.c, Cutting(view, kReducedImages).channels()));
+        for (std::int64_t c = 0; c < view.c; ++c) {
+          const auto at = static_cast<std::size_t>(c);
+          diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
+          diff_shift[c] = static_cast<float>(sums.dy[at]);
+        }
+      });
+}
+
+Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
+  const TensorDesc tensor = walkable(op.dims, hints);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [view = *activation_view(tensor), epsilon = op.epsilon,
+       values = static_cast<double>(std::max<std::int64_t>(op.values, 1))](std::span<std::byte* const> args) {
+        const Cutting cut(view, 1);
+        const float *src = as_floats(args[0]), *diff_dst = as_floats(args[1]), *variance = as_floats(args[3]),
+                    *scale = as_floats(args[4]), *diff_scale = as_floats(args[5]),
+                    *diff_shift = as_floats(args[6]);
+        float* diff_src = as_floats(args[7]);
+        // dx = slope * dy + offset + drag * (x - mean)
+        const std::vector<float> means = padded(as_floats(args[2]), view.c, cut.channels());
+        std::vector<float> slopes(means.size()), offsets(means.size()), drags(means.size());
+        for (std::int64_t c = 0; c < view.c; ++c) {
+          const auto at = static_cast<std::size_t>(c);
+          const double inverse = inverse_deviation(variance[c], epsilon);
+          const double slope = static_cast<double>(scale[c]) * inverse;
+          slopes[at] = static_cast<float>(slope);
+          offsets[at] = static_cast<float>(-slope * static_cast<double>(diff_shift[c]) / values);
+          drags[at] = static_cast<float>(-slope * inverse * static_cast<double>(diff_scale[c]) / values);
+        }
+        cut.for_pieces([&](std::int64_t group, std::int64_t block) {
+          Floats mean, slope, offset, drag;
+          cut.spread(means, block, mean);
+          cut.spread(slopes, block, slope);
+          cut.spread(offsets, block, offset);
+          cut.spread(drags, block, drag);
+          cut.for_strips(group, block, [&](const Strip& strip) {
+            for_rows(strip, [=](std::int64_t at, auto bytes) {
+              Floats x{}, dy{};
+              std::memcpy(&x, src + at, bytes);
+              std::memcpy(&dy, diff_dst + at, bytes);
+              const Floats dx = slope * dy + (offset + drag * (x - mean));
+              std::memcpy(diff_src + at, &dx, bytes);
+            });
+          });
+        });
+      });
+}
+
+}  // namespace convnet::cpu

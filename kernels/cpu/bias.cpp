@@ -1,0 +1,89 @@
+// Biases of single elements. They are stored plain; for blocked activations a blocked copy of one image's
+// size is made at each call.
+#include "kernels/cpu/own_kernel.h"
+
+namespace convnet::cpu {
+namespace {
+
+/// How the activations lie. What cannot be walked is made plain: flat images of any dimensions.
+struct Images {
+  Images(const Dims& dims, const LayoutHints& hints, std::size_t index)
+      : tensor{dims, DataType::f32, hinted_layout(hints, index)} {
+    const auto walked = activation_view(tensor);
+    if (!walked) tensor.layout = nullptr;
+    if (walked && walked->block > 1) {
+      view = *walked;
+    } else {
+      view = {dims.at(0), element_count({dims.begin() + 1, dims.end()}), 1, 1, 0};
+      view.padded_c = view.c;
+    }
+  }
+  std::int64_t floats() const { return view.padded_c * view.spatial; }  ///< of one image
+
+  TensorDesc tensor;
+  ActivationView view;
+};
+
+/// Calls visit(plain index, index in the image's layout) for all elements of one image.
+template <class Visit>
+void for_elements(const ActivationView& v, const Visit& visit) {
+  for (std::int64_t c = 0; c < v.c; ++c)
+    for (std::int64_t s = 0; s < v.spatial; ++s)
+      visit(c * v.spatial + s, (c / v.block * v.spatial + s) * v.block + c % v.block);
+}
+
+void add(const float* __restrict bias, std::int64_t count, float* __restrict dst) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dst[i] += bias[i];
+}
+
+}  // namespace
+
+Prepared prepare(const AddBias& op, const LayoutHints& hints) {
+  const Images images(op.dims, hints, 1);
+  std::vector<TensorDesc> args = argument_tensors(op);
+  args[1].layout = images.tensor.layout;
+  return std::make_shared<KernelOp>(
+      std::move(args), [view = images.view, floats = images.floats()](std::span<std::byte* const> p) {
+        const float* bias = as_floats(p[0]);
+        std::vector<float> blocked;
+        if (view.block > 1) {
+          blocked.resize(static_cast<std::size_t>(floats));  // zeros in the padding
+          for_elements(view, [&](std::int64_t plain, std::int64_t at) {
+            blocked[static_cast<std::size_t>(at)] = bias[plain];
+          });
+          bias = blocked.data();
+        }
+        float* dst = as_floats(p[1]);
+#pragma omp parallel for schedule(static) if (view.n * floats >= kParallelElements)
+        for (std::int64_t n = 0; n < view.n; ++n) add(bias, floats, dst + n * floats);
+      });
+}
+
+Prepared prepare(const BiasBackward& op, const LayoutHints& hints) {
+  const Images images(op.dims, hints, 0);
+  std::vector<TensorDesc> args = argument_tensors(op);
+  args[0].layout = images.tensor.layout;
+  return std::make_shared<KernelOp>(
+      std::move(args), [view = images.view, floats = images.floats()](std::span<std::byte* const> p) {
+        const float* diff_dst = as_floats(p[0]);
+        float* diff_bias = as_floats(p[1]);
+        std::vector<float> blocked(static_cast<std::size_t>(view.block > 1 ? floats : 0));
+        float* sums = view.block > 1 ? blocked.data() : diff_bias;
+        // Pieces that stay in the first-level cache.
+        constexpr std::int64_t kPiece = 1024;
+        const std::int64_t pieces = (floats + kPiece - 1) / kPiece;
+#pragma omp parallel for schedule(static) if (view.n * floats >= kParallelElements)
+        for (std::int64_t i = 0; i < pieces; ++i) {
+          const std::int64_t begin = i * kPiece, count = std::min(kPiece, floats - begin);
+          std::fill_n(sums + begin, count, 0.0F);
+          for (std::int64_t n = 0; n < view.n; ++n) add(diff_dst + n * floats + begin, count, sums + begin);
+        }
+        if (view.block > 1)
+          for_elements(view, [&](std::int64_t plain, std::int64_t at) {
+            diff_bias[plain] = blocked[static_cast<std::size_t>(at)];
+          });
+      });
+}
+
+}  // namespace convnet::cpu

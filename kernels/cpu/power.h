@@ -1,0 +1,45 @@
+// The power function of the response normalisations.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace convnet::cpu {
+
+/// x^p for x > 0, NaN for anything else, as 2^(p log2 x). Relative error below 2e-7 * (1 + |p log2 x|).
+/// Only arithmetic, so that loops over it vectorise; std::pow would take ten times as long.
+inline float power(float x, float p) {
+  // x = 2^e (1 + u) with 1 + u in [sqrt(1/2), sqrt(2))
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::int32_t e = static_cast<std::int32_t>(bits - 0x3F3504F3U) >> 23;
+  const float u = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(e) << 23)) - 1;
+  // log2(1 + u) / u and, below, 2^v: polynomials through the Chebyshev points of their ranges
+  float log2 = 0.1231096847F;
+  log2 = log2 * u - 0.2058618805F;
+  log2 = log2 * u + 0.2160782255F;
+  log2 = log2 * u - 0.2391698814F;
+  log2 = log2 * u + 0.2879032609F;
+  log2 = log2 * u - 0.3606932681F;
+  log2 = log2 * u + 0.4809107535F;
+  log2 = log2 * u - 0.7213474682F;
+  log2 = log2 * u + 1.442695004F;
+  float y = p * (static_cast<float>(e) + log2 * u);
+  y = y < -126 ? -126 : y;
+  y = y > 127 ? 127 : y;
+  // y = k + v with k an integer and v in [-1/2, 1/2]; the addition leaves k in the lowest bits
+  constexpr float kRounder = 0x1.8p23F;
+  const float rounded = y + kRounder;
+  const float v = y - (rounded - kRounder);
+  float exp2 = 0.000154614447F;
+  exp2 = exp2 * v + 0.001340042818F;
+  exp2 = exp2 * v + 0.009618056679F;
+  exp2 = exp2 * v + 0.05550327227F;
+  exp2 = exp2 * v + 0.2402265092F;
+  exp2 = exp2 * v + 0.6931472067F;
+  exp2 = exp2 * v + 1;
+  const auto scale = std::bit_cast<float>((std::bit_cast<std::uint32_t>(rounded) << 23) + 0x3F800000U);
+  return x > 0 ? exp2 * scale : std::numeric_limits<float>::quiet_NaN();
+}
+
+}  // namespace convnet::cpu

@@ -1,0 +1,62 @@
+// An operation in other layouts than its kernel works in.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/prepare.h"
+
+namespace convnet::cpu {
+
+/// Runs `inner` on copies, in the workspace, of the arguments whose layouts differ from those asked for.
+class RelaidOp : public PreparedOp {
+ public:
+  /// `outer`: the layouts of all arguments of `op` as the caller has them.
+  RelaidOp(const OpDesc& op, Prepared inner, std::vector<TensorDesc> outer) : inner_(std::move(inner)) {
+    args_ = std::move(outer);
+    algorithm_ = inner_->algorithm();
+    const std::vector<Argument> arguments_of_op = arguments(op);
+    std::int64_t shared = inner_->workspace_bytes();
+    for (std::size_t i = 0; i < args_.size(); ++i) {
+      const TensorDesc& wanted = inner_->args()[i];
+      if (same_layout(args_[i], wanted)) continue;
+      Copy copy{i, workspace_bytes_, nullptr, nullptr};
+      if (arguments_of_op[i].access != Access::write) copy.in = prepare(Reorder{args_[i], wanted}, {});
+      if (arguments_of_op[i].access != Access::read) copy.out = prepare(Reorder{wanted, args_[i]}, {});
+      for (const Prepared& reorder : {copy.in, copy.out})
+        if (reorder) shared = std::max(shared, reorder->workspace_bytes());
+      workspace_bytes_ += (wanted.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+      copies_.push_back(std::move(copy));
+    }
+    shared_offset_ = workspace_bytes_;
+    workspace_bytes_ += shared;
+  }
+
+  void run(std::span<std::byte* const> pointers, std::byte* workspace) const override {
+    std::vector<std::byte*> inner(pointers.begin(), pointers.end());
+    for (const Copy& copy : copies_) inner[copy.arg] = workspace + copy.offset;
+    std::byte* shared = workspace + shared_offset_;
+    for (const Copy& copy : copies_)
+      if (copy.in) copy.in->run(std::vector{pointers[copy.arg], inner[copy.arg]}, shared);
+    inner_->run(inner, shared);
+    for (const Copy& copy : copies_)
+      if (copy.out) copy.out->run(std::vector{inner[copy.arg], pointers[copy.arg]}, shared);
+  }
+
+ private:
+  static constexpr std::int64_t kAlignment = 64;
+  struct Copy {
+    std::size_t arg;
+    std::int64_t offset;  ///< in the workspace
+    Prepared in, out;     ///< reorders; null where only written or read
+  };
+
+  Prepared inner_;
+  std::vector<Copy> copies_;
+  std::int64_t shared_offset_ = 0;  ///< workspace of one step at a time
+};
+
+}  // namespace convnet::cpu

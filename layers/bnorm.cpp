@@ -1,0 +1,150 @@
+// bnorm: batch normalisation (Ioffe and Szegedy, arXiv 1502.03167).
+#include <algorithm>
+
+#include "layers/layer.h"
+
+namespace convnet {
+namespace {
+
+struct BnormParams {
+  int channels = 0;
+  double epsilon = 1e-5, factor = 0.1;
+  bool sync = true;
+  double init_scale = 1, init_b = 0;
+  Schedule eps_w, eps_b;
+  double mom_w = 0, mom_b = 0, wc = 0;
+  int update_period = 0;
+};
+
+class BnormLayer : public Layer {
+ public:
+  enum Matrix : std::size_t { scale, shift, running_mean, running_var };
+  FeatureShape shape;  ///< as it is normalised: maps, or a vector
+  float epsilon = 1e-5F, factor = 0.1F;
+
+  void forward(Lowering& l) const override {
+    const Dims dims = shape.dims(l.images());
+    Value mean = l.weights(running_mean), variance = l.weights(running_var);
+    if (l.training()) {
+      mean = batch(l, "mean");
+      variance = batch(l, "variance");
+      l.run(BatchNormMoments{dims}, {l.input(0), mean, variance});
+      if (l.random())
+        l.run(BatchNormTrack{shape.c, values(l), factor},
+              {mean, variance, l.weights(running_mean), l.weights(running_var)});
+    }
+    l.run(BatchNormForward{dims, epsilon, l.fused()},
+          {l.input(0), mean, variance, l.weights(scale), l.weights(shift), l.output()});
+  }
+
+  void backward(Lowering& l) const override {
+    const Dims dims = shape.dims(l.images());
+    const Value mean = batch(l, "mean"), variance = batch(l, "variance");
+    // The input's gradient needs both sums, learned or not.
+    const Value diff_scale =
+        l.wants_weights_gradient(scale) ? l.weights_gradient(scale) : batch(l, "d scale");
+    const Value diff_shift =
+        l.wants_weights_gradient(shift) ? l.weights_gradient(shift) : batch(l, "d shift");
+    l.run(BatchNormBackwardWeights{dims, epsilon},
+          {l.input(0), l.output_gradient(), mean, variance, diff_scale, diff_shift});
+    if (!l.wants_input_gradient(0)) return;
+    const Value diff_dst = l.output_gradient();
+    l.run(BatchNormBackwardData{dims, values(l), epsilon},
+          {l.input(0), diff_dst, mean, variance, l.weights(scale), diff_scale, diff_shift,
+           l.input_gradient(0)});
+  }
+
+ private:
+  std::int64_t values(const Lowering& l) const { return l.images() * shape.h * shape.w; }
+  Value batch(Lowering& l, const char* name) const { return l.kept(name, {shape.c}, DataType::f32); }
+};
+
+std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+  BnormParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  auto layer = std::make_shared<BnormLayer>();
+  layer->shape = source.inputs[0].shape;
+  if (p.channels > 0 && (layer->shape.image || p.channels != layer->shape.c)) {
+    const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+    if (!in) return nullptr;
+    layer->shape = *in;
+  }
+  layer->output = layer->shape;
+  layer->epsilon = static_cast<float>(p.epsilon);
+  layer->factor = static_cast<float>(p.factor);
+  const auto add = [&](const char* name, double value, LearningParams learning, bool state) {
+    WeightSpec spec;
+    spec.name = name;
+    spec.dims = {layer->shape.c};
+    spec.init_value = value;
+    spec.learning = learning;
+    spec.state = state;
+    layer->weights.push_back(std::move(spec));
+  };
+  add("scale", p.init_scale, {p.eps_w, p.mom_w, p.wc}, false);
+  add("shift", p.init_b, {p.eps_b, p.mom_b, 0}, false);
+  add("runningMean", 0, {}, true);
+  add("runningVar", 1, {}, true);
+  layer->update_period = p.update_period;
+  layer->backward_reads_input = true;
+  layer->backward_in_place = true;
+  layer->applies_relu = true;
+  return layer;
+}
+
+}  // namespace
+
+LayerType bnorm_type() {
+  LayerType type;
+  type.name = "bnorm";
+  type.role = LayerRole::weights;
+  type.doc =
+      "Batch normalisation of each map, or of each number of a vector: over the minibatch in training, by "
+      "running "
+      "statistics in tests.";
+  type.formula =
+      "y = scale * (x - mean)/sqrt(variance + epsilon) + shift; running = (1-averageFactor)*running + "
+      "averageFactor*batch, of the unbiased variance";
+  type.example =
+      "[bn1]\ntype=bnorm\ninputs=conv1\nchannels=32\nneuron=relu\n\n; parameter "
+      "file\n[bn1]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9";
+  type.params = {
+      param("channels", &BnormParams::channels,
+            {.fallback = "0",
+             .min = 0,
+             .max = 1 << 24,
+             .unit = "maps",
+             .doc = "maps of the input; 0: as they come, each number of a vector for itself"}),
+      param("epsilon", &BnormParams::epsilon,
+            {.fallback = "1e-5", .min = 1e-12, .doc = "added to the variance"}),
+      param(
+          "averageFactor", &BnormParams::factor,
+          {.fallback = "0.1", .min = 0, .max = 1, .doc = "weight of a minibatch in the running statistics"}),
+      param(
+          "sync", &BnormParams::sync,
+          {.fallback = "1", .doc = "1: the replicas of a pass share their statistics; 0: each has its own"}),
+      param("initScale", &BnormParams::init_scale, {.fallback = "1", .doc = "initial scale"}),
+      param("initB", &BnormParams::init_b, {.fallback = "0", .doc = "initial shift"}),
+      param("epsW", &BnormParams::eps_w,
+            {.min = 0, .doc = "learning rate of the scale; 0 freezes it", .file = CfgFile::parameters}),
+      param("epsB", &BnormParams::eps_b,
+            {.min = 0, .doc = "learning rate of the shift; 0 freezes it", .file = CfgFile::parameters}),
+      param("momW", &BnormParams::mom_w,
+            {.min = 0, .max = 1, .doc = "momentum of the scale", .file = CfgFile::parameters}),
+      param("momB", &BnormParams::mom_b,
+            {.min = 0, .max = 1, .doc = "momentum of the shift", .file = CfgFile::parameters}),
+      param("wc", &BnormParams::wc,
+            {.fallback = "0", .min = 0, .doc = "L2 decay of the scale", .file = CfgFile::parameters}),
+      param("updatePeriod", &BnormParams::update_period,
+            {.fallback = "0",
+             .min = 0,
+             .max = 1 << 20,
+             .unit = "backward passes",
+             .doc = "passes whose gradients make one update; 0: as often as possible",
+             .file = CfgFile::parameters}),
+  };
+  type.create = create;
+  return type;
+}
+
+}  // namespace convnet

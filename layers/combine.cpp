@@ -1,0 +1,246 @@
+// concat, pass, eltsum, eltmax, sum: layers that put features together.
+#include <algorithm>
+
+#include "layers/layer.h"
+
+namespace convnet {
+namespace {
+
+struct NoParams {};
+
+class ConcatLayer : public Layer {
+ public:
+  std::vector<FeatureShape> inputs;
+
+  void forward(Lowering& l) const override {
+    if (inputs.size() == 1) return l.forward_unchanged();
+    Concat op;
+    std::vector<Value> args;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      op.from.push_back(inputs[i].dims(l.images()));
+      args.push_back(l.input(i));
+    }
+    op.to = output.dims(l.images());
+    args.push_back(l.output());
+    l.run(op, args);
+  }
+
+  void backward(Lowering& l) const override {
+    if (inputs.size() == 1) return l.backward_unchanged();
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (l.wants_input_gradient(i))
+        l.run(Split{output.dims(l.images()), inputs[i].dims(l.images()), offset},
+              {l.output_gradient(), l.input_gradient(i)});
+      offset += inputs[i].size();
+    }
+  }
+};
+
+/// Maps of one size stay maps, anything else becomes a flat vector.
+std::shared_ptr<const Layer> create_concat(const LayerType& type, const LayerSource& source) {
+  NoParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  auto layer = std::make_shared<ConcatLayer>();
+  const FeatureShape first = source.inputs[0].shape;
+  bool maps = first.image;
+  std::int64_t size = 0;
+  for (const LayerInput& input : source.inputs) {
+    layer->inputs.push_back(input.shape);
+    size += input.shape.size();
+    maps = maps && input.shape.image && input.shape.h == first.h && input.shape.w == first.w;
+  }
+  layer->output = maps ? FeatureShape{size / (first.h * first.w), first.h, first.w, true}
+                       : FeatureShape{size, 1, 1, false};
+  layer->unchanged = source.inputs.size() == 1;
+  return layer;
+}
+
+/// The inputs' common shape, or nullopt after an error.
+std::optional<FeatureShape> common_shape(const LayerSource& source) {
+  const LayerInput& first = source.inputs[0];
+  for (const LayerInput& input : source.inputs) {
+    if (input.shape.size() == first.shape.size() &&
+        (!input.shape.image || !first.shape.image || input.shape == first.shape))
+      continue;
+    source.error("inputs", "all inputs must have the same shape, but '" + first.name + "' is " +
+                               first.shape.str() + " and '" + input.name + "' is " + input.shape.str());
+    return std::nullopt;
+  }
+  for (const LayerInput& input : source.inputs) {
+    if (input.shape.image) return input.shape;
+  }
+  return first.shape;
+}
+
+struct EltsumParams {
+  std::vector<double> coeffs;
+};
+
+class EltsumLayer : public Layer {
+ public:
+  std::vector<float> coeffs;
+
+  void forward(Lowering& l) const override {
+    std::vector<Value> args;
+    for (std::size_t i = 0; i < coeffs.size(); ++i) args.push_back(l.input(i));
+    args.push_back(l.output());
+    l.run(EltwiseSum{output.dims(l.images()), coeffs}, args);
+  }
+
+  void backward(Lowering& l) const override {
+    for (std::size_t i = 0; i < coeffs.size(); ++i) {
+      if (!l.wants_input_gradient(i)) continue;
+      if (coeffs[i] == 1) {
+        l.backward_unchanged(i);
+      } else {
+        l.run(Scale{output.dims(l.images()), coeffs[i]}, {l.output_gradient(), l.input_gradient(i)});
+      }
+    }
+  }
+};
+
+std::shared_ptr<const Layer> create_eltsum(const LayerType& type, const LayerSource& source) {
+  EltsumParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> shape = common_shape(source);
+  if (!shape) return nullptr;
+  auto layer = std::make_shared<EltsumLayer>();
+  layer->output = *shape;
+  for (double c : p.coeffs) layer->coeffs.push_back(static_cast<float>(c));
+  return layer;
+}
+
+class EltmaxLayer : public Layer {
+ public:
+  std::size_t count = 0;
+
+  void forward(Lowering& l) const override {
+    std::vector<Value> args = inputs(l);
+    args.push_back(l.output());
+    l.run(EltwiseMax{output.dims(l.images()), static_cast<std::int64_t>(count)}, args);
+  }
+
+  void backward(Lowering& l) const override {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!l.wants_input_gradient(i)) continue;
+      std::vector<Value> args = inputs(l);
+      args.push_back(l.output_gradient());
+      args.push_back(l.input_gradient(i));
+      l.run(EltwiseMaxBackward{output.dims(l.images()), static_cast<std::int64_t>(count),
+                               static_cast<std::int64_t>(i)},
+            args);
+    }
+  }
+
+ private:
+  std::vector<Value> inputs(Lowering& l) const {
+    std::vector<Value> values;
+    for (std::size_t i = 0; i < count; ++i) values.push_back(l.input(i));
+    return values;
+  }
+};
+
+std::shared_ptr<const Layer> create_eltmax(const LayerType& type, const LayerSource& source) {
+  NoParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> shape = common_shape(source);
+  if (!shape) return nullptr;
+  auto layer = std::make_shared<EltmaxLayer>();
+  layer->output = *shape;
+  layer->count = source.inputs.size();
+  layer->backward_reads_input = true;
+  return layer;
+}
+
+struct SumParams {
+  int stride = 1;
+};
+
+class SumLayer : public Layer {
+ public:
+  std::int64_t stride = 1;
+
+  void forward(Lowering& l) const override {
+    l.run(GroupSumForward{l.images(), output.c * stride, stride}, {l.input(0), l.output()});
+  }
+  void backward(Lowering& l) const override {
+    l.run(GroupSumBackward{l.images(), output.c * stride, stride},
+          {l.output_gradient(), l.input_gradient(0)});
+  }
+};
+
+std::shared_ptr<const Layer> create_sum(const LayerType& type, const LayerSource& source) {
+  SumParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::int64_t size = source.inputs[0].shape.size();
+  if (size % p.stride != 0) {
+    source.error("stride", "stride=" + std::to_string(p.stride) + " does not divide the " +
+                               std::to_string(size) + " numbers of input '" + source.inputs[0].name + "'");
+    return nullptr;
+  }
+  auto layer = std::make_shared<SumLayer>();
+  layer->stride = p.stride;
+  layer->output = {size / p.stride, 1, 1, false};
+  return layer;
+}
+
+}  // namespace
+
+LayerType concat_type() {
+  LayerType type;
+  type.name = "concat";
+  type.doc = "The features of all inputs, one after the other. Maps of equal size stay maps.";
+  type.formula = "y = (x_1, x_2, ...)";
+  type.example = "[cat]\ntype=concat\ninputs=fc1,fc2";
+  type.max_inputs = 64;
+  type.create = create_concat;
+  return type;
+}
+
+LayerType pass_type() {
+  LayerType type = concat_type();
+  type.name = "pass";
+  type.doc = "concat without a copy where memory allows it: a single input is passed on as it is.";
+  type.example = "[gather]\ntype=pass\ninputs=fc1,fc2";
+  return type;
+}
+
+LayerType eltsum_type() {
+  LayerType type;
+  type.name = "eltsum";
+  type.doc = "Weighted sum of inputs of equal shape.";
+  type.formula = "y = sum over inputs of coeffs_i * x_i";
+  type.example = "[add1]\ntype=eltsum\ninputs=conv2,conv4";
+  type.max_inputs = 64;
+  type.params = {param_per_input("coeffs", &EltsumParams::coeffs,
+                                 {.fallback = "1", .doc = "factor of each input", .file = CfgFile::both})};
+  type.create = create_eltsum;
+  return type;
+}
+
+LayerType eltmax_type() {
+  LayerType type;
+  type.name = "eltmax";
+  type.doc = "Element-wise maximum of inputs of equal shape. The first of equal inputs takes the gradient.";
+  type.formula = "y = max(x_1, x_2, ...)";
+  type.example = "[max1]\ntype=eltmax\ninputs=conv2a,conv2b";
+  type.min_inputs = 2;
+  type.max_inputs = 64;
+  type.create = create_eltmax;
+  return type;
+}
+
+LayerType sum_type() {
+  LayerType type;
+  type.name = "sum";
+  type.doc = "Sums of neighbouring features.";
+  type.formula = "y_j = sum over k < stride of x_(j*stride+k)";
+  type.example = "[sum1]\ntype=sum\ninputs=fc1\nstride=4";
+  type.params = {param("stride", &SumParams::stride,
+                       {.fallback = "1", .min = 1, .max = 1 << 24, .doc = "features in a sum"})};
+  type.create = create_sum;
+  return type;
+}
+
+}  // namespace convnet

@@ -1,0 +1,338 @@
+// nailbed, blur, href, crop, resize, rscale, rgb2yuv, rgb2lab: operations on images.
+#include <cmath>
+
+#include "layers/layer.h"
+
+namespace convnet {
+namespace {
+
+/// The keys of all of them; each type declares those it has.
+struct ImageParams {
+  int channels = 0, stride = 1, filter_size = 0, start_x = 0, start_y = -1, size_x = 0, target = 0;
+  double stdev = 1, scale = 1, max_scale = 1;
+  bool center = false;
+};
+
+ParamSpec channels_spec() {
+  return param("channels", &ImageParams::channels,
+               {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"});
+}
+
+class SamplingLayer : public Layer {
+ public:
+  Sampling geometry;  ///< n is set when lowering
+
+  void forward(Lowering& l) const override { l.run(SampleForward{at(l)}, {l.input(0), l.output()}); }
+  void backward(Lowering& l) const override {
+    l.run(SampleBackward{at(l)}, {l.output_gradient(), l.input_gradient(0)});
+  }
+
+ private:
+  Sampling at(const Lowering& l) const {
+    Sampling p = geometry;
+    p.n = l.images();
+    return p;
+  }
+};
+
+std::shared_ptr<SamplingLayer> sampling(const FeatureShape& in) {
+  auto layer = std::make_shared<SamplingLayer>();
+  layer->geometry.c = in.c;
+  layer->geometry.h = in.h;
+  layer->geometry.w = in.w;
+  return layer;
+}
+
+std::shared_ptr<const Layer> sized(std::shared_ptr<SamplingLayer> layer, std::int64_t oh, std::int64_t ow) {
+  layer->geometry.oh = oh;
+  layer->geometry.ow = ow;
+  layer->output = {layer->geometry.c, oh, ow, true};
+  return layer;
+}
+
+/// Takes pixels start, start + stride, ..., centred.
+std::shared_ptr<const Layer> create_nailbed(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  auto layer = sampling(*in);
+  const auto outputs = [&](std::int64_t side) { return (side + p.stride - 1) / p.stride; };
+  const auto start = [&](std::int64_t side) { return (side - p.stride * (outputs(side) - 1)) / 2; };
+  layer->geometry.step_y = layer->geometry.step_x = p.stride;
+  // One pixel wide rests leave no room to centre.
+  layer->geometry.start_y = std::min(start(in->h), in->h - 1 - p.stride * (outputs(in->h) - 1));
+  layer->geometry.start_x = std::min(start(in->w), in->w - 1 - p.stride * (outputs(in->w) - 1));
+  return sized(std::move(layer), outputs(in->h), outputs(in->w));
+}
+
+std::shared_ptr<const Layer> create_href(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  auto layer = sampling(*in);
+  layer->geometry.start_x = in->w - 1;
+  layer->geometry.step_x = -1;
+  return sized(std::move(layer), in->h, in->w);
+}
+
+std::shared_ptr<const Layer> create_crop(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  if (p.start_y < 0) p.start_y = p.start_x;
+  if (p.start_x + p.size_x > in->w || p.start_y + p.size_x > in->h) {
+    source.error("sizeX", "a crop of " + std::to_string(p.size_x) + " pixels from (" +
+                              std::to_string(p.start_y) + "," + std::to_string(p.start_x) +
+                              ") goes beyond the input '" + source.inputs[0].name + "' (" + in->str() + ")");
+    return nullptr;
+  }
+  auto layer = sampling(*in);
+  layer->geometry.start_y = p.start_y;
+  layer->geometry.start_x = p.start_x;
+  layer->differentiable = false;
+  return sized(std::move(layer), p.size_x, p.size_x);
+}
+
+class BlurLayer : public Layer {
+ public:
+  std::int64_t size = 3;
+  float stdev = 1;
+
+  void forward(Lowering& l) const override {
+    l.run(Blur{output.dims(l.images()), size, stdev}, {l.input(0), l.output()});
+  }
+  void backward(Lowering& l) const override {
+    l.run(Blur{output.dims(l.images()), size, stdev}, {l.output_gradient(), l.input_gradient(0)});
+  }
+};
+
+std::shared_ptr<const Layer> create_blur(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  if (p.filter_size % 2 == 0) {
+    source.error("filterSize",
+                 "filterSize expects 3, 5, 7 or 9, not '" + std::to_string(p.filter_size) + "'");
+    return nullptr;
+  }
+  auto layer = std::make_shared<BlurLayer>();
+  layer->size = p.filter_size;
+  layer->stdev = static_cast<float>(p.stdev);
+  layer->output = *in;
+  return layer;
+}
+
+class ResizeLayer : public Layer {
+ public:
+  FeatureShape in;
+  float scale = 1;
+
+  void forward(Lowering& l) const override {
+    l.run(Resize{l.images(), in.c, in.h, in.w, output.h, output.w, scale}, {l.input(0), l.output()});
+  }
+  void backward(Lowering&) const override {}
+};
+
+std::shared_ptr<const Layer> create_resize(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  auto layer = std::make_shared<ResizeLayer>();
+  const auto side = [&](std::int64_t img) {
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(img) / p.scale));
+  };
+  layer->in = *in;
+  layer->scale = static_cast<float>(p.scale);
+  layer->output = {in->c, side(in->h), side(in->w), true};
+  layer->differentiable = false;
+  if (layer->output.h > 0 && layer->output.w > 0) return layer;
+  source.error("scale", "nothing is left of the input '" + source.inputs[0].name + "' (" + in->str() + ")");
+  return nullptr;
+}
+
+class RscaleLayer : public Layer {
+ public:
+  std::int64_t side = 0;
+  float max_scale = 1;
+
+  void forward(Lowering& l) const override {
+    l.run(RandomScale{l.images(), output.c, side, output.h, max_scale, l.random(), l.random_key(),
+                      l.first_image()},
+          {l.input(0), l.output(), l.step()});
+  }
+  void backward(Lowering&) const override {}
+};
+
+std::shared_ptr<const Layer> create_rscale(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
+  if (!in) return nullptr;
+  if (in->h != in->w) {
+    source.error("channels",
+                 "rscale takes square images; the input '" + source.inputs[0].name + "' is " + in->str());
+    return nullptr;
+  }
+  const auto least = static_cast<std::int64_t>(std::floor(static_cast<double>(in->h) / p.max_scale));
+  if (p.target < least || p.target > in->h) {
+    source.error("tgtSize", "tgtSize expects an integer from " + std::to_string(least) +
+                                " (the image at maxScale) to " + std::to_string(in->h) + ", not '" +
+                                std::to_string(p.target) + "'");
+    return nullptr;
+  }
+  auto layer = std::make_shared<RscaleLayer>();
+  layer->side = in->h;
+  layer->max_scale = static_cast<float>(p.max_scale);
+  layer->output = {in->c, p.target, p.target, true};
+  layer->differentiable = false;
+  return layer;
+}
+
+class ColorLayer : public Layer {
+ public:
+  ColorSpace to = ColorSpace::yuv;
+  bool center = false;
+
+  void forward(Lowering& l) const override {
+    l.run(ColorTransform{output.dims(l.images()), to, center}, {l.input(0), l.output()});
+  }
+  void backward(Lowering&) const override {}
+};
+
+std::shared_ptr<const Layer> create_color(const LayerType& type, const LayerSource& source) {
+  ImageParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const std::optional<FeatureShape> in = as_maps(source, 0, 3, "inputs");
+  if (!in) return nullptr;
+  auto layer = std::make_shared<ColorLayer>();
+  layer->to = type.name == "rgb2yuv" ? ColorSpace::yuv : ColorSpace::lab;
+  layer->center = p.center;
+  layer->output = *in;
+  layer->differentiable = false;
+  return layer;
+}
+
+}  // namespace
+
+LayerType nailbed_type() {
+  LayerType type;
+  type.name = "nailbed";
+  type.doc = "Takes every stride-th pixel of every map.";
+  type.formula = "output: maps of side ceil(side/stride), from floor((side - stride*(outputs-1))/2)";
+  type.example = "[nails]\ntype=nailbed\ninputs=conv1\nchannels=32\nstride=2";
+  type.params = {channels_spec(),
+                 param("stride", &ImageParams::stride,
+                       {.min = 1, .max = 4096, .unit = "pixels", .doc = "step between the pixels taken"})};
+  type.create = create_nailbed;
+  return type;
+}
+
+LayerType blur_type() {
+  LayerType type;
+  type.name = "blur";
+  type.doc = "Separable Gaussian filter; zeros surround the image.";
+  type.formula =
+      "weights exp(-d^2/(2 stdev^2)), of sum 1 over the whole filter, not renormalised at the border";
+  type.example = "[blur1]\ntype=blur\ninputs=data\nchannels=3\nfilterSize=5\nstdev=1";
+  type.params = {channels_spec(),
+                 param("filterSize", &ImageParams::filter_size,
+                       {.min = 3, .max = 9, .unit = "pixels", .doc = "side of the filter: 3, 5, 7 or 9"}),
+                 param("stdev", &ImageParams::stdev,
+                       {.min = 1e-3, .unit = "pixels", .doc = "standard deviation of the Gaussian"})};
+  type.create = create_blur;
+  return type;
+}
+
+LayerType href_type() {
+  LayerType type;
+  type.name = "href";
+  type.doc = "Mirrors every map left to right.";
+  type.formula = "y(r, c) = x(r, side - 1 - c)";
+  type.example = "[mirror]\ntype=href\ninputs=data\nchannels=3";
+  type.params = {channels_spec()};
+  type.create = create_href;
+  return type;
+}
+
+LayerType crop_type() {
+  LayerType type;
+  type.name = "crop";
+  type.doc = "A square part of every map. Has no gradient.";
+  type.formula = "output: maps of side sizeX";
+  type.example = "[crop1]\ntype=crop\ninputs=data\nchannels=3\nstartX=4\nsizeX=24";
+  type.params = {
+      channels_spec(),
+      param("startX", &ImageParams::start_x,
+            {.min = 0, .max = 1 << 20, .unit = "pixels", .doc = "first column"}),
+      param(
+          "startY", &ImageParams::start_y,
+          {.fallback = "-1", .min = -1, .max = 1 << 20, .unit = "pixels", .doc = "first row; -1: as startX"}),
+      param("sizeX", &ImageParams::size_x,
+            {.min = 1, .max = 1 << 20, .unit = "pixels", .doc = "side of the part"})};
+  type.create = create_crop;
+  return type;
+}
+
+LayerType resize_type() {
+  LayerType type;
+  type.name = "resize";
+  type.doc = "Resizes every map by bilinear interpolation. Has no gradient.";
+  type.formula =
+      "output: maps of side floor(side/scale); pixel i reads i*scale + (side - outputs*scale)/2, clamped to "
+      "[0, "
+      "side - 1.01]";
+  type.example = "[half]\ntype=resize\ninputs=data\nchannels=3\nscale=2";
+  type.params = {channels_spec(), param("scale", &ImageParams::scale,
+                                        {.min = 0.5, .max = 2, .doc = "input pixels per output pixel"})};
+  type.create = create_resize;
+  return type;
+}
+
+LayerType rscale_type() {
+  LayerType type;
+  type.name = "rscale";
+  type.doc =
+      "Random scaling in training, another for each image, and a random crop of tgtSize; in tests the image "
+      "at "
+      "maxScale. Has no gradient.";
+  type.formula =
+      "size = tgtSize + s, s in 0...side - floor(side/maxScale) with P(s) proportional to (s+1)^2; scale "
+      "uniform "
+      "in [max(1, side/(1+size)), side/size]";
+  type.example = "[scale1]\ntype=rscale\ninputs=data\nchannels=3\nmaxScale=1.25\ntgtSize=26";
+  type.params = {
+      channels_spec(),
+      param("maxScale", &ImageParams::max_scale, {.min = 1, .max = 2, .doc = "largest shrinking factor"}),
+      param("tgtSize", &ImageParams::target,
+            {.min = 1, .max = 1 << 20, .unit = "pixels", .doc = "side of the output"})};
+  type.create = create_rscale;
+  return type;
+}
+
+LayerType rgb2yuv_type() {
+  LayerType type;
+  type.name = "rgb2yuv";
+  type.doc = "From RGB to YUV, pixel by pixel. Has no gradient.";
+  type.formula = "rows (.2126, .7152, .0722), (-.09991, -.33609, .436), (.615, -.55861, -.05639)";
+  type.example = "[yuv]\ntype=rgb2yuv\ninputs=data";
+  type.create = create_color;
+  return type;
+}
+
+LayerType rgb2lab_type() {
+  LayerType type;
+  type.name = "rgb2lab";
+  type.doc = "From RGB in 0-1 to CIE L*a*b*, pixel by pixel. Has no gradient.";
+  type.formula = "X=.49R+.31G+.2B, Y=.17697R+.8124G+.01063B, Z=.01G+.99B, then the CIE formulas";
+  type.example = "[lab]\ntype=rgb2lab\ninputs=data\ncenter=1";
+  type.params = {param("center", &ImageParams::center, {.fallback = "0", .doc = "1: subtracts 50 from L*"})};
+  type.create = create_color;
+  return type;
+}
+
+}  // namespace convnet

@@ -1,0 +1,55 @@
+// local: a convolution whose filters and biases differ from position to position.
+#include "layers/windows.h"
+
+namespace convnet {
+namespace {
+
+struct LocalParams : WindowParams {};
+
+using LocalLayer = WeightedSumLayer<LocalGeometry, LocalForward, LocalBackwardData, LocalBackwardWeights>;
+
+std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
+  LocalParams p;
+  if (!parse_weights(type, source, p)) return nullptr;
+  auto layer = std::make_shared<LocalLayer>();
+  for (const ConvGeometry& g : window_geometries(source, p)) layer->geometry.push_back({g});
+  if (layer->geometry.empty()) return nullptr;
+  bool good = true;
+  for (std::size_t i = 0; i < source.inputs.size(); ++i) {
+    const LocalGeometry& g = layer->geometry[i];
+    WeightConstraint filters;
+    filters.groups = g.oh * g.ow * g.k;
+    filters.inner = g.c / g.groups * g.filter * g.filter;
+    filters.shrink = true;
+    good = add_weights(*layer, source, p, i, g.weights(), filters) && good;
+  }
+  const LocalGeometry& g = layer->geometry[0];
+  layer->output = {g.k, g.oh, g.ow, true};
+  layer->biases = p.biases;
+  good = add_biases(*layer, source, p, g.biases()) && good;
+  if (!good) return nullptr;
+  layer->backward_reads_input = true;
+  layer->applies_relu = true;
+  return layer;
+}
+
+}  // namespace
+
+LayerType local_type() {
+  LayerType type;
+  type.name = "local";
+  type.role = LayerRole::weights;
+  type.doc = "Locally-connected layer: a convolution with own filters and biases at every position.";
+  type.formula = "output: as conv";
+  type.example =
+      "[local3]\ntype=local\ninputs=pool2\nchannels=64\nfilters=64\nfilterSize=3\npadding=1\nstride=1\n"
+      "initW=0.04\nneuron=relu\n\n; parameter file\n[local3]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\n"
+      "wc=0.004";
+  type.max_inputs = 64;
+  type.params = window_param_specs<LocalParams>();
+  for (ParamSpec& spec : weight_param_specs<LocalParams>()) type.params.push_back(std::move(spec));
+  type.create = create;
+  return type;
+}
+
+}  // namespace convnet

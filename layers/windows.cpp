@@ -1,0 +1,86 @@
+#include "layers/windows.h"
+
+#include <algorithm>
+
+namespace convnet {
+namespace {
+
+/// 1 + ceil((2*pad + img - filterSize) / stride): the last window may hang over the far edge onto zeros.
+std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, std::int64_t stride) {
+  return 1 + (2 * pad + img - filter + stride - 1) / stride;
+}
+
+}  // namespace
+
+std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i) {
+  const std::optional<FeatureShape> in = as_maps(source, i, p.channels[i], "channels");
+  if (!in) return std::nullopt;
+  ConvGeometry g;
+  g.c = in->c;
+  g.h = in->h;
+  g.w = in->w;
+  g.filter = p.filter_size[i];
+  g.stride = p.stride[i];
+  g.pad = p.padding[i];
+  g.groups = p.groups[i];
+  g.k = static_cast<std::int64_t>(p.filters) * g.groups;
+  if (g.c % g.groups != 0) {
+    source.error("groups", "groups=" + std::to_string(g.groups) + " does not divide the " +
+                               std::to_string(g.c) + " channels of input '" + source.inputs[i].name + "'");
+    return std::nullopt;
+  }
+  if (g.pad >= g.filter) {
+    source.error("padding", "padding=" + std::to_string(g.pad) + " must be less than filterSize=" +
+                                std::to_string(g.filter) + ", or whole windows would see only zeros");
+    return std::nullopt;
+  }
+  for (std::int64_t side : {g.h, g.w}) {
+    if (2 * g.pad + side < g.filter) {
+      source.error("filterSize", "filterSize=" + std::to_string(g.filter) + " is larger than the input '" +
+                                     source.inputs[i].name + "' (" + in->str() + ") with its padding of " +
+                                     std::to_string(g.pad));
+      return std::nullopt;
+    }
+  }
+  g.oh = conv_side(g.h, g.filter, g.pad, g.stride);
+  g.ow = conv_side(g.w, g.filter, g.pad, g.stride);
+  if (p.modules > 0) {
+    for (std::int64_t side : {g.h, g.w}) {
+      // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image.
+      if (g.stride * (p.modules - 1) + g.filter - g.pad < side) {
+        source.error("modulesX", "modulesX=" + std::to_string(p.modules) + " windows of " +
+                                     std::to_string(g.filter) + " pixels do not cover the " +
+                                     std::to_string(side) + " pixels of input '" + source.inputs[i].name +
+                                     "'; it takes at least " +
+                                     std::to_string(conv_side(side, g.filter, g.pad, g.stride)));
+        return std::nullopt;
+      }
+      if (g.stride * (p.modules - 1) - g.pad >= side) {
+        source.error("modulesX", "modulesX=" + std::to_string(p.modules) +
+                                     " puts whole windows outside the image; use at most " +
+                                     std::to_string((side + g.pad - 1) / g.stride + 1));
+        return std::nullopt;
+      }
+    }
+    g.oh = g.ow = p.modules;
+  }
+  return g;
+}
+
+std::vector<ConvGeometry> window_geometries(const LayerSource& source, const WindowParams& p) {
+  std::vector<ConvGeometry> all;
+  for (std::size_t i = 0; i < source.inputs.size(); ++i) {
+    const std::optional<ConvGeometry> g = window_geometry(source, p, i);
+    if (!g) return {};
+    if (i > 0 && (g->k != all[0].k || g->oh != all[0].oh || g->ow != all[0].ow)) {
+      source.error("inputs", "input '" + source.inputs[i].name + "' gives an output of " +
+                                 to_string(Dims{g->k, g->oh, g->ow}) + ", but '" + source.inputs[0].name +
+                                 "' gives " + to_string(Dims{all[0].k, all[0].oh, all[0].ow}));
+      return {};
+    }
+    all.push_back(*g);
+  }
+  return all;
+}
+
+}  // namespace convnet

@@ -1,0 +1,63 @@
+// The windows of conv and local: their keys and their geometry.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "layers/weights.h"
+
+namespace convnet {
+
+struct WindowParams : WeightParams {
+  std::vector<int> channels, filter_size, padding, stride, groups;
+  int filters = 0, modules = 0;
+};
+
+/// The keys of WindowParams for a layer whose parameters derive from it.
+template <class Params>
+std::vector<ParamSpec> window_param_specs() {
+  static_assert(std::is_base_of_v<WindowParams, Params>);
+  const auto field = [](auto member) {
+    return static_cast<std::remove_cvref_t<decltype(std::declval<Params>().*member)> Params::*>(member);
+  };
+  return {
+      param_per_input("channels", field(&WindowParams::channels),
+                      {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
+      param("filters", field(&WindowParams::filters),
+            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "output maps of each group"}),
+      param_per_input("filterSize", field(&WindowParams::filter_size),
+                      {.min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square filters"}),
+      param_per_input("padding", field(&WindowParams::padding),
+                      {.fallback = "0",
+                       .min = 0,
+                       .max = 4096,
+                       .unit = "pixels",
+                       .doc = "border of zeros around the image",
+                       .aliases = {"pad"}}),
+      param_per_input("stride", field(&WindowParams::stride),
+                      {.fallback = "1",
+                       .min = 1,
+                       .max = 4096,
+                       .unit = "pixels",
+                       .doc = "step between neighbouring windows"}),
+      param_per_input("groups", field(&WindowParams::groups),
+                      {.fallback = "1",
+                       .min = 1,
+                       .max = 1 << 20,
+                       .doc = "divides input and output maps into separate convolutions"}),
+      param("modulesX", field(&WindowParams::modules),
+            {.fallback = "0",
+             .min = 0,
+             .max = 1 << 20,
+             .unit = "windows",
+             .doc = "side of the output; 0 covers the image"}),
+      param_hint("sumWidth", {.doc = "performance hint of the original", .aliases = {"partialSum"}}),
+  };
+}
+
+/// The geometry of input i (n is 0), or nullopt after reporting why there is none.
+std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i);
+/// Of all inputs, which must give the same output; empty after reporting errors.
+std::vector<ConvGeometry> window_geometries(const LayerSource& source, const WindowParams& p);
+
+}  // namespace convnet

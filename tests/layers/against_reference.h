@@ -1,0 +1,83 @@
+// Trains a net the real way (files, graph, plan, executor, CPU kernels) beside the reference interpreter and
+// compares outputs, costs, weights and increments.
+#pragma once
+
+#include "tests/catch.h"
+#include "tests/layers/small_net.h"
+
+namespace convnet::test {
+
+struct Case {
+  std::string name;
+  Dims image;
+  std::int64_t images;
+  std::string layers, top;
+  std::string parameters = "";
+  int classes = 4;
+  std::vector<ExtraMatrix> extra = {};
+};
+
+// fp32 against double; rounding alone gives about 1e-6 in nets this small.
+constexpr double kTolerance = 2e-4;
+
+inline void check_against(SmallNet& net, const reference::NetReference& reference,
+                          const StepOutcome& outcome) {
+  CHECK(relative_difference(outcome.costs, reference.costs()) < kTolerance);
+  for (const auto& [layer, values] : outcome.outputs) {
+    INFO("output of " << layer);
+    if (layer == "labels") continue;
+    CHECK(relative_difference(values, reference.output(layer)) < kTolerance);
+  }
+  const auto tensors = net.tensors();
+  for (const auto& [name, matrix] : reference.matrices) {
+    INFO(name);
+    CHECK(relative_difference(tensors.at(name).values, matrix.values) < kTolerance);
+    if (matrix.learned())
+      CHECK(relative_difference(tensors.at(increment_tensor(name)).values, matrix.increment) < kTolerance);
+  }
+}
+
+/// A test, three training steps on different images with a look after each, and a test of other images.
+inline void train_like_reference(const Case& c) {
+  INFO(c.name);
+  NetOptions options;
+  options.extra = c.extra;
+  SmallNet net(between_data_and_cost(c.layers, c.top, c.classes, c.parameters), c.image, c.classes, options);
+  net.prepare(Phase::train, c.images);
+  reference::NetReference reference = net.reference();
+  std::uint64_t iteration = 0;
+  for (const Phase phase : {Phase::test, Phase::train, Phase::train, Phase::train, Phase::test}) {
+    INFO("step " << iteration << (phase == Phase::train ? ", train" : ", test"));
+    const Minibatch batch = random_minibatch(c.image, c.images, c.classes, 100 + iteration, c.extra);
+    const StepOutcome outcome = net.step(phase, batch, iteration, true);
+    reference.forward(reference_inputs(batch), phase == Phase::train, iteration);
+    if (phase == Phase::train) {
+      reference.backward();
+      reference.update();
+    }
+    check_against(net, reference, outcome);
+    ++iteration;
+  }
+}
+
+/// [name] and its keys, separated by blanks.
+inline std::string keys_of(const std::string& name, std::string keys) {
+  for (char& ch : keys) ch = ch == ' ' ? '\n' : ch;
+  return "[" + name + "]\n" + keys + "\n";
+}
+inline std::string section(const std::string& name, const std::string& type, const std::string& keys) {
+  return keys_of(name, "type=" + type + " " + keys);
+}
+inline std::string conv(const std::string& name, const std::string& keys) {
+  return section(name, "conv", "initW=0.3 initB=0.1 " + keys);
+}
+inline std::string fc(const std::string& name, const std::string& keys) {
+  return section(name, "fc", "initW=0.3 initB=0.1 " + keys);
+}
+/// A convolution to learn below the layer under test.
+inline std::string below(int channels, int filters) {
+  return conv("below", "inputs=data channels=" + std::to_string(channels) +
+                           " filters=" + std::to_string(filters) + " filterSize=1");
+}
+
+}  // namespace convnet::test

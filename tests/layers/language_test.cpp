@@ -1,0 +1,704 @@
+// The rest of the language against the reference interpreter: every layer type, neuron, cost, weight sharing
+// and constraint, over shapes that libraries find odd.
+#include <algorithm>
+
+#include "tests/layers/against_reference.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// A layer's section of the parameter file: the usual rates and `more` keys.
+std::string rates(const std::string& layer, const std::string& more = "", const std::string& eps_w = "0.05",
+                  const std::string& eps_b = "0.1") {
+  return keys_of(layer, "epsW=" + eps_w + " epsB=" + eps_b + " momW=0.9 momB=0.8 " + more);
+}
+
+/// A layer "x" of `type` above "below", a convolution of `channels` data maps to `maps` maps.
+Case above(const std::string& type, const std::string& keys, const Dims& image, std::int64_t images,
+           std::int64_t maps, const std::string& parameters = "") {
+  const std::string layers =
+      below(static_cast<int>(image[0]), static_cast<int>(maps)) +
+      section("x", type, "inputs=below channels=" + std::to_string(maps) + (keys.empty() ? "" : " " + keys));
+  return {type + " " + keys + " of " + to_string(image), image, images, layers, "x", parameters};
+}
+
+void run(const std::vector<Case>& cases) {
+  for (const Case& c : cases) train_like_reference(c);
+}
+
+}  // namespace
+
+TEST_CASE("sfc layers train like the reference") {
+  const auto sfc = [](const std::string& keys) { return section("s", "sfc", "initW=0.3 initB=0.1 " + keys); };
+  run({{"one part of one number", {1}, 1, sfc("inputs=data outputs=1 parts=1"), "s"},
+       {"parts", {8}, 3, sfc("inputs=data outputs=3 parts=2"), "s"},
+       {"a part for each number", {5}, 3, sfc("inputs=data outputs=2 parts=5 neuron=relu"), "s"},
+       {"from blocked maps", {3, 4, 4}, 2, below(3, 16) + sfc("inputs=below outputs=3 parts=4"), "s"},
+       {"several inputs",
+        {6},
+        7,
+        fc("a", "inputs=data outputs=9 neuron=tanh[1,1]") +
+            sfc("inputs=data,a outputs=2 parts=3 initW=0.3,0.2 neuron=logistic"),
+        "s"}});
+}
+
+TEST_CASE("local layers train like the reference") {
+  const auto local = [](const std::string& keys) {
+    return section("l", "local", "initW=0.3 initB=0.1 " + keys);
+  };
+  const auto of_data = [&](const std::string& keys, const Dims& image, std::int64_t images) {
+    return Case{keys, image, images, local("inputs=data channels=" + std::to_string(image[0]) + " " + keys),
+                "l"};
+  };
+  run({of_data("filters=1 filterSize=1", {1, 1, 1}, 1),
+       of_data("filters=4 filterSize=3 padding=1", {3, 5, 5}, 2),
+       of_data("filters=3 filterSize=3 stride=2 neuron=relu", {2, 6, 6}, 3),
+       of_data("filters=3 filterSize=3 stride=2 padding=1", {2, 6, 7}, 3),
+       of_data("filters=2 filterSize=2 stride=3", {1, 7, 7}, 2),
+       of_data("filters=2 filterSize=3 groups=2 padding=1 neuron=logistic", {4, 4, 4}, 3),
+       of_data("filters=1 filterSize=3 groups=3", {3, 5, 5}, 2),
+       of_data("filters=3 filterSize=3 stride=2 modulesX=4", {2, 7, 7}, 2),
+       {"a vector read as maps", {18}, 3, local("inputs=data channels=2 filters=3 filterSize=2"), "l"},
+       {"blocked maps",
+        {3, 4, 4},
+        2,
+        below(3, 16) + local("inputs=below channels=16 filters=16 filterSize=3 padding=1 neuron=relu") +
+            conv("c", "inputs=l channels=16 filters=3 filterSize=2"),
+        "c"},
+       {"several inputs",
+        {3, 5, 5},
+        2,
+        below(3, 20) + local("inputs=data,below channels=3,20 filters=2 filterSize=3,1 padding=1,0"),
+        "l"}});
+}
+
+TEST_CASE("biases of convolutions, unshared and none") {
+  const auto c = [](const std::string& keys) {
+    return Case{keys,
+                {3, 5, 6},
+                3,
+                conv("a", "inputs=data channels=3 filters=4 filterSize=3 padding=1 " + keys),
+                "a"};
+  };
+  run({c("sharedBiases=0"),
+       c("biases=0"),
+       c("sharedBiases=0 neuron=relu"),
+       c("biases=0 neuron=relu"),
+       c("sharedBiases=1 biases=1"),
+       {"unshared, of blocked maps",
+        {3, 4, 4},
+        2,
+        below(3, 16) +
+            conv("a", "inputs=below channels=16 filters=16 filterSize=3 sharedBiases=0 neuron=relu") +
+            conv("b", "inputs=a channels=16 filters=3 filterSize=1"),
+        "b"},
+       {"several inputs, unshared",
+        {3, 5, 5},
+        2,
+        below(3, 5) + conv("a",
+                           "inputs=data,below channels=3,5 filters=4 filterSize=3,1 padding=1,0 "
+                           "sharedBiases=no"),
+        "a"},
+       {"several inputs, none",
+        {3, 5, 5},
+        1,
+        below(3, 5) + conv("a", "inputs=data,below channels=3,5 filters=4 filterSize=1 biases=0"),
+        "a"},
+       {"frozen, unshared",
+        {3, 4, 4},
+        2,
+        conv("a", "inputs=data channels=3 filters=4 filterSize=3 sharedBiases=0"),
+        "a",
+        rates("a", "", "0.05", "0")}});
+}
+
+TEST_CASE("pools of the whole language train like the reference") {
+  run({above("pool", "pool=maxabs sizeX=2 stride=2", {3, 6, 6}, 3, 5),
+       above("pool", "pool=maxabs sizeX=3 stride=2 start=-1", {3, 7, 7}, 2, 16),
+       above("pool", "pool=maxabs sizeX=3 stride=2", {3, 8, 5}, 2, 20),
+       above("pool", "pool=maxabs sizeX=17 stride=2", {1, 20, 20}, 1, 2),
+       above("pool", "pool=maxabs sizeX=0", {3, 4, 4}, 2, 3),
+       above("pool", "pool=max sizeX=0", {3, 5, 5}, 2, 16),
+       above("pool", "pool=avg sum=1 sizeX=0", {3, 4, 4}, 2, 3),
+       above("pool", "pool=avg sum=1 sizeX=2 stride=3 start=-1", {3, 6, 6}, 2, 3),
+       above("cmpool", "pool=max size=1 stride=1 start=0 outputs=1", {1, 1, 1}, 1, 1),
+       above("cmpool", "pool=max size=2 stride=2 start=0 outputs=3", {3, 4, 4}, 2, 6),
+       above("cmpool", "pool=max size=3 stride=2 start=-1 outputs=8", {3, 4, 3}, 3, 16),
+       above("cmpool", "pool=max size=4 stride=3 start=0 outputs=7", {3, 3, 3}, 2, 20),
+       above("cmpool", "pool=max size=2 stride=3 start=1 outputs=2", {3, 3, 3}, 2, 7),
+       above("cmpool", "pool=max size=16 stride=16 start=0 outputs=2", {3, 2, 2}, 1, 32)});
+}
+
+TEST_CASE("normalisations of the whole language train like the reference") {
+  const std::string p = "[x]\nscale=0.7\npow=0.75\n";
+  std::vector<Case> cases;
+  for (const std::string type : {"rnorm", "cnorm"}) {
+    cases.push_back(above(type, "size=1", {1, 1, 1}, 1, 1, p));
+    cases.push_back(above(type, "size=3", {3, 5, 4}, 2, 5, p));
+    cases.push_back(above(type, "size=4", {3, 5, 5}, 2, 16, p));
+    cases.push_back(above(type, "size=5", {3, 3, 3}, 2, 20, p));
+    cases.push_back(above(type, "size=9", {1, 4, 4}, 1, 3, "[x]\nscale=2\npow=1.5\nminDiv=2\n"));
+    cases.push_back(above(type, "size=2", {2, 1, 1}, 3, 3, p));
+  }
+  cases.push_back(above("cmrnorm", "size=2", {1, 1, 1}, 1, 2, p));
+  cases.push_back(above("cmrnorm", "size=8", {3, 2, 3}, 3, 8, p));
+  run(cases);
+}
+
+TEST_CASE("bnorm layers train like the reference") {
+  // The biases of a layer right below have no effect, so its neuron comes between.
+  const auto b = [](const std::string& keys, const Dims& image, std::int64_t images, int maps,
+                    const std::string& parameters = "") {
+    std::string layers = conv("below", "neuron=tanh[1,1] inputs=data channels=" + std::to_string(image[0]) +
+                                           " filters=" + std::to_string(maps) + " filterSize=1");
+    layers += section("x", "bnorm", "inputs=below channels=" + std::to_string(maps) + " " + keys);
+    return Case{keys + " of " + to_string(image), image, images, layers, "x", parameters};
+  };
+  run({b("", {3, 4, 4}, 3, 5),
+       b("neuron=relu", {3, 4, 4}, 3, 16),
+       b("neuron=logistic", {3, 3, 5}, 2, 20),
+       b("", {3, 2, 2}, 1, 3),
+       b("", {2, 1, 1}, 5, 3),
+       b("epsilon=0.01 averageFactor=0.5 initScale=2 initB=0.5", {3, 3, 3}, 2, 4),
+       b("averageFactor=1 sync=0 neuron=relu", {1, 3, 3}, 2, 1),
+       b("", {3, 3, 3}, 2, 16, rates("x", "wc=0.1", "0", "0.1")),
+       b("neuron=relu", {3, 3, 3}, 2, 4, rates("x", "", "0.1", "0")),
+       b("", {3, 3, 3}, 2, 4, rates("x", "", "0", "0")),
+       {"per number of a vector",
+        {7},
+        5,
+        fc("f", "inputs=data outputs=9 neuron=tanh[1,1]") + section("x", "bnorm", "inputs=f neuron=relu"),
+        "x"},
+       {"a vector read as maps",
+        {7},
+        4,
+        fc("f", "inputs=data outputs=18 neuron=tanh[1,1]") + section("x", "bnorm", "inputs=f channels=2"),
+        "x"},
+       {"of the data", {3, 4, 4}, 4, section("x", "bnorm", "inputs=data channels=3"), "x"},
+       {"two in a row, with others reading the first",
+        {3, 3, 3},
+        3,
+        conv("below", "neuron=tanh[1,1] inputs=data channels=3 filters=16 filterSize=3 padding=1") +
+            section("x", "bnorm", "inputs=below channels=16") +
+            conv("c", "neuron=relu inputs=x channels=16 filters=5 filterSize=1") +
+            section("y", "bnorm", "inputs=c channels=5 neuron=relu"),
+        "y,x"}});
+}
+
+TEST_CASE("layers that join inputs train like the reference") {
+  const std::string a = conv("a", "inputs=data channels=3 filters=16 filterSize=3 padding=1 neuron=relu");
+  const std::string b = conv("b", "inputs=data channels=3 filters=16 filterSize=1 neuron=tanh[1,1]");
+  const std::string c5 = conv("c", "inputs=data channels=3 filters=5 filterSize=1");
+  const std::string f = fc("f", "inputs=data outputs=7 neuron=logistic");
+  std::vector<Case> cases;
+  for (const std::string type : {"concat", "pass"}) {
+    const auto join = [&](const std::string& layers, const std::string& inputs, const std::string& above = "",
+                          const std::string& top = "x") {
+      cases.push_back(
+          {type + " " + inputs, {3, 4, 4}, 3, layers + section("x", type, "inputs=" + inputs) + above, top});
+    };
+    join(a + b, "a,b");
+    join(b, "b");
+    join(a + c5, "c,a", conv("d", "inputs=x channels=21 filters=3 filterSize=2"), "d,a");
+    join(a + f, "a,f");
+    join(f, "f,data");
+    join(a + b + c5 + f, "f,c,b,a");
+    join(a, "a,data", section("y", type, "inputs=x,x neuron=relu"), "y");
+  }
+  for (const std::string type : {"eltsum", "eltmax"}) {
+    const auto join = [&](const std::string& layers, const std::string& keys, const std::string& p = "") {
+      cases.push_back(
+          {type + " " + keys + " " + p, {3, 4, 4}, 2, layers + section("x", type, "inputs=" + keys), "x", p});
+    };
+    join(a + b, "a,b");
+    join(a + b, "b,a,b neuron=relu");
+    join(f + fc("g", "inputs=f outputs=7"), "f,g");
+    join(a, "a,a");
+    if (type == "eltmax") continue;
+    join(a, "a");
+    join(a + b, "a,b coeffs=0.5,-2");
+    join(a + b, "a,b coeffs=0.5");
+    join(a + b, "a,b", "[x]\ncoeffs=1,0\n");
+  }
+  cases.push_back({"sum",
+                   {3, 4, 4},
+                   2,
+                   f + fc("g", "inputs=f outputs=12") + section("x", "sum", "inputs=g stride=4"),
+                   "x"});
+  cases.push_back({"sum of one", {5}, 3, f + section("x", "sum", "inputs=f"), "x"});
+  cases.push_back({"sum of all", {5}, 3, f + section("x", "sum", "inputs=f stride=7 neuron=tanh[1,1]"), "x"});
+  run(cases);
+}
+
+TEST_CASE("layers that move pixels train like the reference") {
+  std::vector<Case> cases = {
+      above("nailbed", "stride=1", {1, 1, 1}, 1, 1),
+      above("nailbed", "stride=2", {3, 5, 6}, 2, 16),
+      above("nailbed", "stride=3", {3, 7, 8}, 2, 3),
+      above("nailbed", "stride=9", {3, 4, 4}, 2, 3),
+      above("href", "", {1, 1, 1}, 1, 1),
+      above("href", "", {3, 3, 4}, 2, 16),
+      above("href", "neuron=relu", {3, 4, 5}, 3, 5),
+      above("blur", "filterSize=3 stdev=1", {1, 1, 1}, 1, 1),
+      above("blur", "filterSize=3 stdev=0.5", {3, 5, 4}, 2, 16),
+      above("blur", "filterSize=5 stdev=2", {3, 5, 6}, 2, 3),
+      above("blur", "filterSize=7 stdev=1.5", {2, 9, 9}, 1, 20),
+      above("blur", "filterSize=9 stdev=4", {3, 4, 4}, 2, 2),
+  };
+  // These have no gradient and stand on the data.
+  const auto on_data = [&](const std::string& type, const std::string& keys, const Dims& image,
+                           const std::string& init_w = "0.003") {
+    cases.push_back(
+        {type + " " + keys, image, 3,
+         section("x", type, "inputs=data " + keys) + fc("f", "inputs=x outputs=5 initW=" + init_w), "f",
+         rates("f", "", "1e-5")});
+  };
+  on_data("crop", "channels=3 startX=1 sizeX=3", {3, 5, 5});
+  on_data("crop", "channels=3 startX=0 startY=2 sizeX=1", {3, 3, 4});
+  on_data("crop", "channels=1 startX=0 sizeX=1", {1, 1, 1});
+  on_data("crop", "channels=2 startX=2 startY=1 sizeX=4", {2, 6, 6});
+  on_data("resize", "channels=3 scale=0.5", {3, 4, 4});
+  on_data("resize", "channels=3 scale=1", {3, 5, 5});
+  on_data("resize", "channels=3 scale=1.2", {3, 6, 6});
+  on_data("resize", "channels=3 scale=1.7", {3, 9, 9});
+  on_data("resize", "channels=2 scale=2", {2, 7, 7});
+  on_data("resize", "channels=1 scale=0.8", {1, 1, 1});
+  on_data("rscale", "channels=3 maxScale=1 tgtSize=5", {3, 5, 5});
+  on_data("rscale", "channels=3 maxScale=1.5 tgtSize=6", {3, 8, 8});
+  on_data("rscale", "channels=2 maxScale=2 tgtSize=4", {2, 7, 7});
+  on_data("rscale", "channels=1 maxScale=1.2 tgtSize=5", {1, 6, 6});
+  on_data("rgb2yuv", "", {3, 4, 5});
+  on_data("rgb2yuv", "", {3, 1, 1});
+  // Uncentred Lab reaches hundreds: larger weights would saturate the softmax and leave only rounding to
+  // compare.
+  on_data("rgb2lab", "", {3, 4, 5}, "0.0003");
+  on_data("rgb2lab", "center=1", {3, 3, 3});
+  cases.push_back({"one above the other",
+                   {3, 8, 8},
+                   2,
+                   section("r", "resize", "inputs=data channels=3 scale=1.3") +
+                       section("y", "rgb2yuv", "inputs=r") +
+                       section("c", "crop", "inputs=y channels=3 startX=1 sizeX=4") +
+                       conv("k", "inputs=c channels=3 filters=4 filterSize=3 neuron=relu"),
+                   "k"});
+  cases.push_back(
+      {"a vector read as colours",
+       {27},
+       2,
+       section("y", "rgb2yuv", "inputs=data") + conv("k", "inputs=y channels=3 filters=4 filterSize=2"),
+       "k"});
+  run(cases);
+}
+
+TEST_CASE("rscale draws anew for every image and minibatch") {
+  for (const auto& [keys, side] :
+       {std::pair<std::string, int>{"maxScale=1.5 tgtSize=6", 8}, {"maxScale=2 tgtSize=4", 7}}) {
+    INFO(keys);
+    const Dims image = {3, side, side};
+    SmallNet net(between_data_and_cost(section("x", "rscale", "inputs=data channels=3 " + keys), "x", 4),
+                 image, 4);
+    const Minibatch batch = random_minibatch(image, 3, 4, 1);
+    const auto drawn = [&](std::uint64_t iteration) {
+      return net.step(Phase::train, batch, iteration, true).outputs.at("x");
+    };
+    const std::vector<float> first = drawn(1);
+    CHECK(first == drawn(1));
+    CHECK(first != drawn(2));
+    for (float v : first) CHECK(std::abs(v) <= 1.0001F);
+  }
+}
+
+TEST_CASE("all neurons train like the reference") {
+  std::vector<Case> cases;
+  for (const std::string f :
+       {"abs", "softrelu", "square", "brelu[0.4]", "linear[0.5,0.3]", "linear[-0.5,0]", "drelu[0.7]", "nrelu",
+        "abstanh[1.5,0.8]", "abstanh[1,-1]", "log[3]", "tanh[2,-0.5]"}) {
+    const std::string neuron = section("n", "neuron", "inputs=below neuron=" + f);
+    cases.push_back({"layer of its own, " + f, {3, 3, 5}, 3, below(3, 5) + neuron, "n"});
+    cases.push_back({"between convolutions, " + f,
+                     {3, 4, 4},
+                     2,
+                     conv("a", "inputs=data channels=3 filters=20 filterSize=1 neuron=" + f) +
+                         conv("c", "inputs=a channels=20 filters=3 filterSize=3 padding=1"),
+                     "c"});
+    cases.push_back({"others read its input, " + f, {3, 3, 3}, 2, below(3, 16) + neuron, "below,n"});
+  }
+  for (const std::string f : {"sqrt", "log[0.1]", "log[1e-3]"})
+    cases.push_back(
+        {f,
+         {6},
+         3,
+         fc("a", "inputs=data outputs=5 neuron=logistic") + section("n", "neuron", "inputs=a neuron=" + f),
+         "n"});
+  cases.push_back({"one number", {1}, 1, fc("a", "inputs=data outputs=1 neuron=softrelu"), "a", "", 2});
+  run(cases);
+}
+
+TEST_CASE("nrelu is relu in tests and noisy in training") {
+  const auto net_of = [](const std::string& f) {
+    return between_data_and_cost(conv("a", "inputs=data channels=3 filters=16 filterSize=3 neuron=" + f), "a",
+                                 4);
+  };
+  SmallNet noisy(net_of("nrelu"), {3, 6, 6}, 4), plain(net_of("relu"), {3, 6, 6}, 4);
+  const Minibatch batch = random_minibatch({3, 6, 6}, 3, 4, 1);
+  CHECK(relative_difference(noisy.step(Phase::test, batch, 0, true).outputs.at("a_neuron"),
+                            plain.step(Phase::test, batch, 0, true).outputs.at("a_neuron")) < 1e-6);
+  const StepOutcome train = noisy.step(Phase::train, batch, 0, true);
+  const std::vector<float>& x = train.outputs.at("a");
+  const std::vector<float>& y = train.outputs.at("a_neuron");
+  double sum = 0, squares = 0, count = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    CHECK(y[i] >= 0);
+    if (y[i] == 0 || x[i] < 1) continue;
+    const double deviation =
+        static_cast<double>(y[i] - x[i]) * std::sqrt(1 + std::exp(-static_cast<double>(x[i])));
+    sum += deviation;
+    squares += deviation * deviation;
+    ++count;
+  }
+  REQUIRE(count > 50);
+  CHECK(std::abs(sum / count) < 0.5);
+  CHECK(squares / count > 0.5);
+  CHECK(squares / count < 1.6);
+}
+
+TEST_CASE("costs of the whole language train like the reference") {
+  const std::vector<ExtraMatrix> extra = {
+      {4, ExtraMatrix::one_hot}, {5, ExtraMatrix::multi_hot}, {3, ExtraMatrix::real}};
+  const std::string labels = section("onehot", "data", "dataIdx=2") + section("tags", "data", "dataIdx=3");
+  const std::string f = fc("f", "inputs=data outputs=6 neuron=tanh[1,1]");
+  const std::string g = fc("g", "inputs=f outputs=5 neuron=logistic");
+  const auto with_tags = [&](const std::string& name, const std::string& layers,
+                             const std::string& parameters, std::int64_t images = 3) {
+    return Case{name, {6},        images, section("tags", "data", "dataIdx=3") + f + layers,
+                "f",  parameters, 4,      extra};
+  };
+  const auto with_onehot = [&](const std::string& name, const std::string& layers,
+                               const std::string& parameters, std::int64_t images = 3) {
+    return Case{name, {6},        images, section("onehot", "data", "dataIdx=2") + f + layers,
+                "f",  parameters, 4,      extra};
+  };
+  const std::string soft = fc("h", "inputs=f outputs=4") + section("q", "softmax", "inputs=h");
+  const auto cost = [](const std::string& type, const std::string& inputs, const std::string& more = "") {
+    return section("cost2", "cost." + type, "inputs=" + inputs + more);
+  };
+  const std::string coeff = "[cost2]\ncoeff=0.5\n";
+  run({with_onehot("crossent", soft + cost("crossent", "onehot,q"), coeff),
+       with_onehot("crossent, one image", soft + cost("crossent", "onehot,q"), coeff, 1),
+       with_onehot("two crossents, one only reports",
+                   soft + cost("crossent", "onehot,q") + section("cost3", "cost.crossent", "inputs=onehot,q"),
+                   "[cost2]\ncoeff=0\n[cost3]\ncoeff=2\n"),
+       with_tags("bce", g + cost("bce", "tags,g"), coeff),
+       with_tags("bce, one image", g + cost("bce", "tags,g"), coeff, 1),
+       with_tags("bce, posWeight", g + cost("bce", "tags,g"), "[cost2]\ncoeff=0.3\nposWeight=3\n", 7),
+       with_tags("bce of a logistic others read",
+                 g + fc("k", "inputs=g outputs=2") + section("cost3", "cost.sum2", "inputs=k") +
+                     cost("bce", "tags,g"),
+                 coeff + "[cost3]\ncoeff=0.1\n"),
+       with_tags("bce above a neuron layer",
+                 fc("g", "inputs=f outputs=5") + section("n", "neuron", "inputs=g neuron=logistic") +
+                     cost("bce", "tags,n"),
+                 coeff),
+       with_tags("dce", g + cost("dce", "tags,g"), coeff),
+       with_tags("dce, posWeight", g + cost("dce", "tags,g"), "[cost2]\ncoeff=0.3\nposWeight=0.5\n", 5),
+       with_tags("dce, reports only",
+                 g + cost("dce", "tags,g") + section("cost3", "cost.bce", "inputs=tags,g"),
+                 "[cost2]\ncoeff=0\n[cost3]\ncoeff=0.4\n"),
+       {"sum2", {6}, 3, f + cost("sum2", "f"), "f", coeff},
+       {"sum2 of maps", {3, 4, 4}, 3, below(3, 16) + cost("sum2", "below"), "below", "[cost2]\ncoeff=0.01\n"},
+       {"sum2, one number, one image",
+        {1},
+        1,
+        fc("a", "inputs=data outputs=1") + cost("sum2", "a"),
+        "a",
+        coeff},
+       {"sum2 ignores its neuron", {6}, 3, f + cost("sum2", "f", " neuron=relu"), "f", coeff},
+       {"logreg reports only",
+        {6},
+        3,
+        f + section("q", "softmax", "inputs=f") + cost("logreg", "labels,q"),
+        "f",
+        "[cost2]\ncoeff=0\ntopk=3\n"},
+       {"all at once",
+        {6},
+        5,
+        labels + f + g + soft + cost("crossent", "onehot,q") + section("cost3", "cost.bce", "inputs=tags,g") +
+            section("cost4", "cost.dce", "inputs=tags,g") + section("cost5", "cost.sum2", "inputs=f"),
+        "f",
+        "[cost2]\ncoeff=0.5\n[cost3]\ncoeff=0.2\n[cost4]\ncoeff=0.1\n[cost5]\ncoeff=0.05\n",
+        4,
+        extra}});
+}
+
+TEST_CASE("a parent cost has its own gradient beside its children's") {
+  const std::string f = fc("f", "inputs=data outputs=6 neuron=tanh[1,1]");
+  run({{"sum2 with children",
+        {6},
+        3,
+        f + fc("g", "inputs=f outputs=3") + section("c1", "cost.sum2", "inputs=f") +
+            section("c2", "cost.sum2", "inputs=g children=c1"),
+        "f,g",
+        "[c1]\ncoeff=0.1\n[c2]\ncoeff=0.2\n"},
+       {"logreg with two children",
+        {6},
+        3,
+        f + fc("g", "inputs=f outputs=4") + fc("h", "inputs=f outputs=4") +
+            section("q", "softmax", "inputs=g") + section("r", "softmax", "inputs=h") +
+            section("s", "softmax", "inputs=g") + section("c1", "cost.logreg", "inputs=labels,q") +
+            section("c2", "cost.logreg", "inputs=labels,r") +
+            section("c3", "cost.logreg", "inputs=labels,s children=c1,c2"),
+        "f",
+        "[c1]\ncoeff=0.1\n[c2]\ncoeff=0.2\n[c3]\ncoeff=0\n"}});
+}
+
+TEST_CASE("data layers give slices of any matrix") {
+  const std::vector<ExtraMatrix> extra = {
+      {8, ExtraMatrix::real}, {9, ExtraMatrix::one_hot}, {3, ExtraMatrix::real}};
+  const auto data = [](const std::string& name, const std::string& keys) {
+    return section(name, "data", keys);
+  };
+  run({{"several matrices",
+        {3, 3, 3},
+        3,
+        data("a", "dataIdx=2") + data("b", "dataIdx=4") + fc("f", "inputs=a,b,data outputs=5"),
+        "f",
+        "",
+        4,
+        extra},
+       {"slices",
+        {3, 4, 4},
+        3,
+        data("a", "dataIdx=2 start=3 end=5") + data("b", "dataIdx=0 start=16 end=32") +
+            conv("c", "inputs=b channels=1 filters=3 filterSize=3") + fc("f", "inputs=a,b outputs=5"),
+        "f,c,data",
+        "",
+        4,
+        extra},
+       {"slices to the end, from the start",
+        {3, 4, 4},
+        1,
+        data("a", "dataIdx=2 start=7") + data("b", "dataIdx=2 end=4") + data("d", "dataIdx=0 start=47") +
+            fc("f", "inputs=a,b,d,data outputs=5"),
+        "f",
+        "",
+        4,
+        extra},
+       {"labels from a slice",
+        {6},
+        3,
+        data("t", "dataIdx=3 start=0 end=4") + fc("f", "inputs=data outputs=4") +
+            section("q", "softmax", "inputs=f") + section("cost2", "cost.crossent", "inputs=t,q"),
+        "f",
+        "[cost2]\ncoeff=1\n",
+        4,
+        extra}});
+}
+
+TEST_CASE("shared weights learn from all who use them") {
+  const auto c = [](const std::string& name, const std::string& keys) {
+    return conv(name, "filterSize=3 padding=1 " + keys);
+  };
+  const std::string two = conv("p", "inputs=data channels=3 filters=4 filterSize=1 neuron=relu") +
+                          conv("q", "inputs=data channels=3 filters=4 filterSize=1 neuron=tanh[1,1]");
+  const std::string within = c("a", "inputs=p,q channels=4 filters=5 weightSource=,a[0]");
+  const std::string across = c("a", "inputs=data channels=3 filters=5 neuron=relu") +
+                             c("b", "inputs=data channels=3 filters=5 neuron=tanh[1,1] weightSource=a[0]");
+  const Dims image = {3, 5, 5};
+  run({{"within a layer", image, 2, two + within, "a"},
+       {"within a layer, the second input's matrix learns", image, 2, two + within, "a",
+        rates("a", "wc=0.1", "0.05,0.01")},
+       {"within a layer, the second input adds no gradient", image, 2, two + within, "a",
+        rates("a", "", "0.05,0")},
+       {"across layers", image, 2, across, "a,b"},
+       {"across layers, the sharer's other parameters do not count", image, 2, across, "a,b",
+        rates("b", "wc=3 wball=0.1", "7")},
+       {"across layers, the sharer adds no gradient", image, 2, across, "a,b", rates("b", "", "0")},
+       {"across layers, the owner is frozen", image, 2, across, "a,b", rates("a", "", "0")},
+       {"across layers, all frozen", image, 2, across, "a,b", rates("a", "", "0") + rates("b", "", "0")},
+       {"one above the other", image, 2,
+        conv("p", "inputs=data channels=3 filters=4 filterSize=1") +
+            c("a", "inputs=p channels=4 filters=4 neuron=relu") +
+            c("b", "inputs=a channels=4 filters=4 neuron=relu weightSource=a") +
+            c("d", "inputs=b channels=4 filters=4 neuron=relu weightSource=b[0]"),
+        "d"},
+       {"blocked", image, 2,
+        conv("p", "inputs=data channels=3 filters=16 filterSize=1") +
+            c("a", "inputs=p channels=16 filters=16 neuron=relu initW=0.1") +
+            c("b", "inputs=a channels=16 filters=16 stride=2 weightSource=a[0]"),
+        "b"},
+       {"one of two matrices", image, 2,
+        two + c("a", "inputs=p,q channels=4 filters=5") +
+            c("b", "inputs=q,p channels=4 filters=5 weightSource=a[1],"),
+        "a,b"},
+       {"fc",
+        {6},
+        3,
+        fc("a", "inputs=data outputs=6 neuron=tanh[1,1]") + fc("b", "inputs=a outputs=6 weightSource=a[0]"),
+        "b",
+        rates("a", "wc=0.1 wball=1.5")},
+       {"sfc",
+        {6},
+        3,
+        section("a", "sfc", "inputs=data parts=2 outputs=3 initW=0.3 neuron=tanh[1,1]") +
+            section("b", "sfc", "inputs=a parts=2 outputs=3 initW=0.3 weightSource=a[0]"),
+        "b"},
+       {"local",
+        {2, 4, 4},
+        3,
+        section("a", "local",
+                "inputs=data channels=2 filters=2 filterSize=3 padding=1 initW=0.3 neuron=relu") +
+            section("b", "local",
+                    "inputs=a channels=2 filters=2 filterSize=3 padding=1 initW=0.3 weightSource=a[0]"),
+        "b"}});
+}
+
+TEST_CASE("matrices are kept within their constraints") {
+  const Dims image = {3, 4, 4};
+  const std::string c = conv("a", "inputs=data channels=3 filters=5 filterSize=3 padding=1 neuron=relu");
+  const std::string two = c + conv("b", "inputs=data,a channels=3,5 filters=4 filterSize=1");
+  const std::string s = section("a", "sfc", "inputs=data parts=3 outputs=4 initW=0.3");
+  const std::string l = section("a", "local", "inputs=data channels=3 filters=2 filterSize=3 initW=0.3");
+  run({{"wball of conv", image, 2, c, "a", rates("a", "wball=1.5")},
+       {"wball of conv in blocks", image, 2,
+        conv("p", "inputs=data channels=3 filters=16 filterSize=1") +
+            conv("a", "inputs=p channels=16 filters=20 filterSize=3"),
+        "a", rates("a", "wball=2 wc=0.1")},
+       {"wball per input", image, 2, two, "b", rates("b", "wball=0.5,2")},
+       {"wball of fc", {7}, 3, fc("a", "inputs=data outputs=5"), "a", rates("a", "wball=1")},
+       {"wball of sfc", image, 2, s, "a", rates("a", "wball=0.8")},
+       {"wball of local", image, 2, l, "a", rates("a", "wball=1.55")},
+       {"wcNormMax", image, 2, c, "a", rates("a", "wcNormMax=0.05")},
+       {"wcNormMin and wcNormMax", image, 2, c, "a", rates("a", "wcNormMin=0.055 wcNormMax=0.06")},
+       {"wcNormMin alone does nothing", image, 2, c, "a", rates("a", "wcNormMin=1")},
+       {"wcNormMax per input", image, 2, two, "b", rates("b", "wcNormMax=0,0.02")},
+       {"both", image, 2, c, "a", rates("a", "wcNormMax=0.05 wball=1.2")},
+       {"groups",
+        {4, 4, 4},
+        2,
+        conv("a", "inputs=data channels=4 filters=3 groups=2 filterSize=3"),
+        "a",
+        rates("a", "wball=1.1 wcNormMax=0.05")},
+       {"frozen matrices are not touched", image, 2, two, "b", rates("b", "wball=0.5", "0.05,0")}});
+}
+
+TEST_CASE("a filter of zeros stays, whatever the constraint") {
+  for (const std::string more : {"wball=2", "wcNormMin=0.1 wcNormMax=0.2"}) {
+    INFO(more);
+    SmallNet net(
+        between_data_and_cost(section("a", "conv", "inputs=data channels=3 filters=4 filterSize=3 initW=0"),
+                              "a", 4, rates("a", more, "1e-30")),
+        {3, 3, 3}, 4);
+    const Minibatch batch = random_minibatch({3, 3, 3}, 2, 4, 1);
+    net.prepare(Phase::train, 2);
+    net.set_weights("top.weights.a", std::vector<float>(16, 0.0F));  // no gradient below
+    net.step(Phase::train, batch, 0);
+    const std::vector<float> weights = net.tensors().at("a.weights.data").values;
+    CHECK(weights == std::vector<float>(weights.size(), 0.0F));
+  }
+}
+
+TEST_CASE("one image of one pixel of one map goes through every layer") {
+  for (const auto& [type, keys] : std::vector<std::pair<std::string, std::string>>{
+           {"pool", "channels=1 pool=max sizeX=1"},
+           {"pool", "channels=1 pool=maxabs sizeX=0"},
+           {"pool", "channels=1 pool=avg sizeX=1"},
+           {"cmpool", "channels=1 pool=max size=1 stride=1 start=0 outputs=1"},
+           {"rnorm", "channels=1 size=3"},
+           {"cnorm", "channels=1 size=3"},
+           {"cmrnorm", "channels=1 size=1"},
+           {"bnorm", "channels=1"},
+           {"concat", ""},
+           {"pass", ""},
+           {"eltsum", ""},
+           {"sum", ""},
+           {"dropout", ""},
+           {"dropout2", ""},
+           {"nailbed", "channels=1 stride=2"},
+           {"blur", "channels=1 filterSize=9 stdev=1"},
+           {"href", "channels=1"},
+           {"softmax", ""}}) {
+    const bool norm = type == "rnorm" || type == "cnorm" || type == "cmrnorm";
+    train_like_reference({type + " " + keys,
+                          {1, 1, 1},
+                          1,
+                          conv("b", "inputs=data channels=1 filters=1 filterSize=1 neuron=tanh[1,1]") +
+                              section("x", type, "inputs=b " + keys),
+                          "x",
+                          norm ? "[x]\nscale=0.5\npow=0.75\n"
+                          // Of a single value nothing is left, and of its gradient only rounding.
+                          : type == "bnorm" ? rates("b", "", "0", "0")
+                                            : "",
+                          2});
+  }
+}
+
+TEST_CASE("degenerate values stay finite") {
+  const std::vector<ExtraMatrix> extra = {{4, ExtraMatrix::one_hot}, {4, ExtraMatrix::multi_hot}};
+  const std::string c = conv("a", "inputs=data channels=3 filters=16 filterSize=1");
+  struct Net {
+    std::string name, layers, top, parameters;
+    float pixel;  ///< of all images
+  };
+  const std::string huge = section("f", "fc", "inputs=data outputs=4 initW=200");
+  const std::string soft = huge + section("q", "softmax", "inputs=f");
+  const std::string binary = section("f", "fc", "inputs=data outputs=4 initW=200 neuron=logistic");
+  const std::string no_rate = rates("f", "", "1e-6", "1e-6") + "[cost2]\ncoeff=1\n";
+  std::vector<Net> nets = {
+      {"equal inputs of max", c + section("x", "pool", "inputs=a channels=16 pool=max sizeX=3 stride=2"), "x",
+       "", 0},
+      {"zeros in maxabs", section("x", "pool", "inputs=a channels=16 pool=maxabs sizeX=0"), "x", "", 0},
+      {"no variance", c + section("x", "bnorm", "inputs=a channels=16 neuron=relu"), "x", "", 0.5F},
+      {"no variance of zeros", c + section("x", "bnorm", "inputs=a channels=16 epsilon=1e-5"), "x", "", 0},
+      {"contrast of a constant", c + section("x", "cnorm", "inputs=a channels=16 size=3"), "x",
+       "[x]\nscale=1\npow=0.75\n", 1},
+      {"root of zero",
+       section("x", "neuron", "inputs=data neuron=relu") + fc("f", "inputs=x outputs=3 initB=0") +
+           section("y", "neuron", "inputs=f neuron=abs") + section("z", "neuron", "inputs=y neuron=sqrt"),
+       "z", "", 0},
+      {"a probability of 0, logreg", soft + section("cost2", "cost.logreg", "inputs=labels,q"), "data",
+       no_rate, 1},
+      {"a probability of 0, logreg alone",
+       soft + section("k", "fc", "inputs=q outputs=2") + section("cost2", "cost.logreg", "inputs=labels,q"),
+       "k", no_rate, 1},
+      {"a probability of 0, crossent", soft + section("cost2", "cost.crossent", "inputs=onehot,q"), "data",
+       no_rate, 1},
+      {"a probability of 0, bce", binary + section("cost2", "cost.bce", "inputs=tags,f"), "data", no_rate, 1},
+      {"a probability of 0, bce alone",
+       binary + section("k", "fc", "inputs=f outputs=2") + section("cost2", "cost.bce", "inputs=tags,f"), "k",
+       no_rate, 1},
+      {"a probability of 0, dce", binary + section("cost2", "cost.dce", "inputs=tags,f"), "data", no_rate, 1},
+  };
+  for (Net& n : nets) {
+    if (n.name == "zeros in maxabs") n.layers = c + n.layers;
+    INFO(n.name);
+    std::string used;
+    if (n.layers.find("onehot") != std::string::npos) used += section("onehot", "data", "dataIdx=2");
+    if (n.layers.find("tags") != std::string::npos) used += section("tags", "data", "dataIdx=3");
+    NetOptions options;
+    options.extra = extra;
+    const Dims image = {3, 5, 5};
+    SmallNet net(between_data_and_cost(used + n.layers, n.top, 4, n.parameters), image, 4, options);
+    net.prepare(Phase::train, 3);
+    const auto before = net.tensors();
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      Minibatch batch = random_minibatch(image, 3, 4, i, extra);
+      std::fill(batch.data.begin(), batch.data.end(), n.pixel);
+      for (const Phase phase : {Phase::train, Phase::test}) {
+        const StepOutcome outcome = net.step(phase, batch, i, true);
+        for (double v : outcome.costs) CHECK(std::isfinite(v));
+        for (const auto& [layer, values] : outcome.outputs) {
+          INFO(layer);
+          CHECK(std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }));
+        }
+      }
+    }
+    for (const auto& [name, tensor] : net.tensors()) {
+      INFO(name);
+      CHECK(
+          std::all_of(tensor.values.begin(), tensor.values.end(), [](float v) { return std::isfinite(v); }));
+      if (name == "top.biases") CHECK(tensor.values != before.at(name).values);  // nothing stopped the update
+    }
+  }
+}
