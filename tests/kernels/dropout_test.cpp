@@ -85,7 +85,7 @@ std::vector<float> noisy_relu(const NoisyRelu& op, int block, const std::vector<
 }  // namespace
 
 TEST_CASE("noisy relu adds each element's normal number in every layout", "[dropout]") {
-  for (const Dims& dims : std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {3, 5, 17, 31}}) {
+  for (const Dims& dims : std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {3, 17, 17, 31}}) {
     const NoisyRelu op{dims, true, 0x123456789abcdef, 11};
     const std::uint64_t iteration = (std::uint64_t{3} << 32) + 4;
     const auto x = random_values(element_count(dims), 1, -3, 3);
@@ -100,14 +100,27 @@ TEST_CASE("noisy relu adds each element's normal number in every layout", "[drop
     }
     const auto first = noisy_relu(op, 1, x, iteration);
     CHECK(worst_difference(first, expected) < 1e-6);
-    for (int block : {1, 4, 8, 16})
-      for (int threads : {1, 3}) {
+    for (int block : {1, 4, 8, 16}) {
+      const auto alone = noisy_relu(op, block, x, iteration, 1);
+      CHECK(worst_difference(alone, first) < 1e-6);
+      for (int threads : {1, 2, 3}) {
         INFO(to_string(dims) << " block " << block << " threads " << threads);
-        CHECK(worst_difference(noisy_relu(op, block, x, iteration, threads), first) < 1e-6);
-        CHECK(worst_difference(noisy_relu(op, block, x, iteration, threads, true), first) < 1e-6);
+        CHECK(noisy_relu(op, block, x, iteration, threads) == alone);
+        CHECK(noisy_relu(op, block, x, iteration, threads, true) == alone);
       }
+    }
   }
   CHECK(noisy_relu({{0, 5}, true, 1, 0}, 1, {}, 0).empty());
+}
+
+TEST_CASE("noisy relu differs between iterations, images and keys", "[dropout]") {
+  const Dims dims{1, 100};
+  const std::vector<float> ones(100, 1.0F);
+  const auto first = noisy_relu({dims, true, 1, 0}, 1, ones, 0);
+  CHECK(noisy_relu({dims, true, 1, 0}, 1, ones, 0) == first);
+  CHECK(noisy_relu({dims, true, 1, 0}, 1, ones, 1) != first);
+  CHECK(noisy_relu({dims, true, 1, 1}, 1, ones, 0) != first);
+  CHECK(noisy_relu({dims, true, 2, 0}, 1, ones, 0) != first);
 }
 
 TEST_CASE("noisy relu without noise is relu", "[dropout]") {

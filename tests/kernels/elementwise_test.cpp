@@ -42,11 +42,6 @@ std::vector<float> inputs(const NeuronCase& c, std::int64_t count, unsigned seed
       if (std::abs(static_cast<double>(v) - kink) < 1e-3) v += 0.01F;
   return x;
 }
-
-/// (N,C) is always plain.
-std::vector<int> blocks_of(const Dims& dims) {
-  return dims.size() == 4 ? std::vector<int>{1, 8, 16} : std::vector<int>{1};
-}
 }  // namespace
 
 TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
@@ -171,17 +166,15 @@ TEST_CASE("an unknown layout is kept where it does not matter, else plain is ask
   CHECK(cpu::prepare(NeuronForward{{NeuronKind::logistic, 1, 1}, dims}, {nhwc})->args()[0].plain());
 }
 
-TEST_CASE("scale multiplies", "[elementwise]") {
+TEST_CASE("scale multiplies, in place too", "[elementwise]") {
   for (const Dims& dims : kShapes)
     for (int block : blocks_of(dims)) {
       const auto x = random_values(element_count(dims), 4);
       std::vector<float> expected;
       for (float v : x) expected.push_back(v * -2.5F);
-      OpRun op(cpu::prepare(Scale{dims, -2.5F}, {activations(dims, block)}));
-      op.set(0, x);
-      op.run();
-      CHECK(op.get(1) == expected);
-      CHECK(op.padding_is_zero(1));
+      const auto op = cpu::prepare(Scale{dims, -2.5F}, {activations(dims, block)});
+      CHECK(results_of(op, {x})[0] == expected);
+      CHECK(results_of(op, {x}, 0)[0] == expected);
     }
 }
 

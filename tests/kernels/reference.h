@@ -13,6 +13,28 @@ using Values = std::vector<double>;
 
 inline Values to_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
+/// d(sum of dy * f(x))/dx by central differences.
+template <class Function>
+Values central_differences(const Function& f, const Values& x, const Values& dy) {
+  const auto cost = [&](const Values& at) {
+    const Values y = f(at);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+    return sum;
+  };
+  constexpr double kStep = 1e-5;
+  Values gradient, moved = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    moved[i] = x[i] + kStep;
+    const double above = cost(moved);
+    moved[i] = x[i] - kStep;
+    const double below = cost(moved);
+    moved[i] = x[i];
+    gradient.push_back((above - below) / (2 * kStep));
+  }
+  return gradient;
+}
+
 /// First and last-plus-one map that map c is normalised over.
 inline std::pair<std::int64_t, std::int64_t> norm_window(const CrossMapNorm& p, std::int64_t c) {
   const std::int64_t first = p.blocked ? c / p.size * p.size : c - p.size / 2;
@@ -41,23 +63,7 @@ inline Values norm(const CrossMapNorm& p, const Values& x) {
 
 /// d(sum of dy * norm(x))/dx by central differences.
 inline Values norm_gradient(const CrossMapNorm& p, const Values& x, const Values& dy) {
-  const auto cost = [&](const Values& at) {
-    const Values y = norm(p, at);
-    double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
-    return sum;
-  };
-  constexpr double kStep = 1e-5;
-  Values gradient, moved = x;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    moved[i] = x[i] + kStep;
-    const double above = cost(moved);
-    moved[i] = x[i] - kStep;
-    const double below = cost(moved);
-    moved[i] = x[i];
-    gradient.push_back((above - below) / (2 * kStep));
-  }
-  return gradient;
+  return central_differences([&](const Values& at) { return norm(p, at); }, x, dy);
 }
 
 inline double neuron(const Neuron& f, double x) {

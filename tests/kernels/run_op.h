@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -15,6 +17,13 @@
 #include "tests/kernels/op_runner.h"
 
 namespace convnet::test {
+
+using Floats = std::vector<float>;
+
+/// The layouts of `dims` that tests try, as activations() names them: (N,C) is always plain.
+inline std::vector<int> blocks_of(const Dims& dims) {
+  return dims.size() == 4 ? std::vector<int>{1, 8, 16} : std::vector<int>{1};
+}
 
 /// How the tensors of a test lie in memory: block 1 is plain.
 inline TensorDesc activations(const Dims& dims, int block) {
@@ -37,12 +46,13 @@ class OpRun {
 
   template <class T>
   void set_raw(std::size_t arg, const std::vector<T>& values) {
-    std::memcpy(buffers_.at(arg).data(), values.data(), values.size() * sizeof(T));
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    std::copy_n(bytes, values.size() * sizeof(T), buffers_.at(arg).data());
   }
   template <class T>
   std::vector<T> raw(std::size_t arg, std::size_t count) const {
     std::vector<T> values(count);
-    std::memcpy(values.data(), buffers_.at(arg).data(), count * sizeof(T));
+    std::copy_n(buffers_.at(arg).data(), count * sizeof(T), reinterpret_cast<std::byte*>(values.data()));
     return values;
   }
 
@@ -88,7 +98,10 @@ class OpRun {
 
  private:
   cpu::ActivationView view(std::size_t arg) const {
-    return cpu::activation_view(op_->args().at(arg)).value();
+    const TensorDesc& tensor = op_->args().at(arg);
+    const std::int64_t count = element_count(tensor.dims);
+    if (tensor.plain()) return {1, count, 1, 1, count};
+    return cpu::activation_view(tensor).value();
   }
 
   template <class Body>
@@ -102,6 +115,38 @@ class OpRun {
   std::vector<GuardedBuffer> buffers_;
   std::vector<std::pair<std::size_t, std::size_t>> aliases_;
 };
+
+/// Equality that takes a NaN for equal to itself.
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+/// Runs `op` on the values of its first arguments, and returns those of the others, which it writes. Checks
+/// that it changes no input, that padding stays zero and that 1, 2 and 3 threads give the same bits.
+/// `in_place`: the input whose memory the last argument shares.
+inline std::vector<Floats> results_of(const cpu::Prepared& op, const std::vector<Floats>& inputs,
+                                      std::optional<std::size_t> in_place = std::nullopt) {
+  std::vector<Floats> results;
+  for (const int threads : {1, 2, 3}) {
+    OpRun run(op);
+    const std::size_t count = op->args().size();
+    if (in_place) run.alias(count - 1, *in_place);
+    for (std::size_t i = 0; i < inputs.size(); ++i) run.set(i, inputs[i]);
+    run.run(threads);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (i != in_place) CHECK(same_bits(run.get(i), inputs[i]));
+    for (std::size_t i = inputs.size(); i < count; ++i) {
+      const std::size_t at = in_place && i == count - 1 ? *in_place : i;
+      CHECK(run.padding_is_zero(at));
+      if (threads == 1)
+        results.push_back(run.get(at));
+      else
+        CHECK(same_bits(run.get(at), results[i - inputs.size()]));
+    }
+  }
+  return results;
+}
 
 /// Uniform in [low, high).
 inline std::vector<float> random_values(std::int64_t count, unsigned seed, float low = -1, float high = 1) {

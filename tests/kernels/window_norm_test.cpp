@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
 using namespace convnet;
@@ -8,7 +9,8 @@ using namespace convnet::test;
 
 namespace {
 
-using Doubles = std::vector<double>;
+using reference::to_doubles;
+using reference::Values;
 
 /// n, c, h, w, size, contrast, scale, power, min_div; tested with and without contrast
 const std::vector<WindowNorm> kCases = {
@@ -55,8 +57,8 @@ void for_pixels(const WindowNorm& p, const Visit& visit) {
       for (std::int64_t x = 0; x < p.w; ++x) visit(map, y, x);
 }
 
-Doubles reference(const WindowNorm& p, const Doubles& in) {
-  Doubles z = in;
+Values window_norm(const WindowNorm& p, const Values& in) {
+  Values z = in;
   if (p.contrast) {
     z.clear();
     for_pixels(p, [&](std::int64_t map, std::int64_t y, std::int64_t x) {
@@ -65,7 +67,7 @@ Doubles reference(const WindowNorm& p, const Doubles& in) {
       z.push_back(in[z.size()] - sum / count);
     });
   }
-  Doubles out;
+  Values out;
   for_pixels(p, [&](std::int64_t map, std::int64_t y, std::int64_t x) {
     double sum = 0;
     for_window(p, map, y, x, [&](std::size_t i) { sum += z[i] * z[i]; });
@@ -76,28 +78,10 @@ Doubles reference(const WindowNorm& p, const Doubles& in) {
   return out;
 }
 
-/// d(sum of dy * reference(x))/dx by central differences.
-Doubles reference_gradient(const WindowNorm& p, const Doubles& x, const Doubles& dy) {
-  const auto cost = [&](const Doubles& at) {
-    const Doubles y = reference(p, at);
-    double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
-    return sum;
-  };
-  constexpr double kStep = 1e-5;
-  Doubles gradient, moved = x;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    moved[i] = x[i] + kStep;
-    const double above = cost(moved);
-    moved[i] = x[i] - kStep;
-    const double below = cost(moved);
-    moved[i] = x[i];
-    gradient.push_back((above - below) / (2 * kStep));
-  }
-  return gradient;
+/// d(sum of dy * window_norm(x))/dx by central differences.
+Values reference_gradient(const WindowNorm& p, const Values& x, const Values& dy) {
+  return reference::central_differences([&](const Values& at) { return window_norm(p, at); }, x, dy);
 }
-
-Doubles doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
 
 }  // namespace
 
@@ -111,7 +95,7 @@ TEST_CASE("rnorm and cnorm forward match the reference", "[norm]") {
       OpRun run(op);
       run.set(0, x);
       run.run();
-      CHECK(worst_difference(run.get(1), reference(p, doubles(x))) < 2e-6);
+      CHECK(worst_difference(run.get(1), window_norm(p, to_doubles(x))) < 2e-6);
       CHECK(run.padding_is_zero(1));
     }
 }
@@ -120,7 +104,7 @@ TEST_CASE("rnorm and cnorm backward match central differences", "[norm]") {
   for (const WindowNorm& p : cases()) {
     const auto x = random_values(element_count(p.dims()), 2, -1, 3);
     const auto dy = random_values(element_count(p.dims()), 3);
-    const Doubles expected = reference_gradient(p, doubles(x), doubles(dy));
+    const Values expected = reference_gradient(p, to_doubles(x), to_doubles(dy));
     for (int block : {1, 4, 8, 16}) {
       INFO(describe(p, block));
       OpRun run(cpu::prepare(WindowNormBackward{p}, {activations(p.dims(), block)}));
@@ -140,7 +124,7 @@ TEST_CASE("cnorm of bright images keeps its digits", "[norm]") {
     OpRun run(cpu::prepare(WindowNormForward{p}, {activations(p.dims(), block)}));
     run.set(0, x);
     run.run();
-    CHECK(worst_difference(run.get(1), reference(p, doubles(x))) < 5e-6);
+    CHECK(worst_difference(run.get(1), window_norm(p, to_doubles(x))) < 5e-6);
   }
 }
 
@@ -152,14 +136,14 @@ TEST_CASE("rnorm without minDiv keeps its padding finite", "[norm]") {
     OpRun forward(cpu::prepare(WindowNormForward{p}, {activations(p.dims(), 16)}));
     forward.set(0, x);
     forward.run();
-    CHECK(worst_difference(forward.get(1), reference(p, doubles(x))) < 5e-6);
+    CHECK(worst_difference(forward.get(1), window_norm(p, to_doubles(x))) < 5e-6);
     CHECK(forward.padding_is_zero(1));
     OpRun backward(cpu::prepare(WindowNormBackward{p}, {activations(p.dims(), 16)}));
     backward.set(0, x);
     backward.set(1, dy);
     backward.run();
     // Where all pixels of a window are nearly equal, cnorm divides by nearly nothing.
-    CHECK(worst_difference(backward.get(2), reference_gradient(p, doubles(x), doubles(dy))) <
+    CHECK(worst_difference(backward.get(2), reference_gradient(p, to_doubles(x), to_doubles(dy))) <
           (contrast ? 1e-3 : 5e-6));
     CHECK(backward.padding_is_zero(2));
   }

@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <stdexcept>
+
+#include "tests/catch.h"
+#include "tests/kernels/reference.h"
+#include "tests/kernels/run_op.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+using reference::Values;
+
+struct Case {
+  std::vector<Dims> from;
+  Dims to;
+  std::vector<int> blocks = {};  ///< layouts that Concat takes as they are; in others it wants plain tensors
+};
+const std::vector<Case> kCases = {
+    {{{2, 16, 3, 5}, {2, 32, 3, 5}}, {2, 48, 3, 5}, {8, 16}},
+    {{{2, 16, 3, 5}, {2, 5, 3, 5}}, {2, 21, 3, 5}, {8, 16}},  // the last part ends within a block
+    {{{2, 8, 3, 5}, {2, 16, 3, 5}}, {2, 24, 3, 5}, {8}},
+    {{{2, 5, 3, 5}, {2, 16, 3, 5}}, {2, 21, 3, 5}},
+    {{{3, 16, 1, 1}, {3, 7, 1, 1}, {3, 1, 1, 1}}, {3, 24, 1, 1}},
+    {{{1, 1, 1, 1}}, {1, 1, 1, 1}, {8, 16}},
+    {{{1, 16, 2, 2}}, {1, 64}},                        // flat afterwards
+    {{{3, 7}, {3, 1}, {3, 20}}, {3, 28}},              //
+    {{{2, 16, 2, 2}, {2, 3}, {2, 1, 3, 1}}, {2, 70}},  // images of several sizes
+    {{{40, 16, 13, 11}, {40, 24, 13, 11}}, {40, 40, 13, 11}, {8, 16}},
+    {{{0, 16, 3, 5}, {0, 16, 3, 5}}, {0, 32, 3, 5}, {8, 16}},
+};
+
+std::vector<std::int64_t> sizes_of(const Case& c) {
+  std::vector<std::int64_t> sizes;
+  for (const Dims& dims : c.from) sizes.push_back(element_count({dims.begin() + 1, dims.end()}));
+  return sizes;
+}
+
+std::string describe(const Case& c, int block) {
+  return to_string(c.from[0]) + " ... to " + to_string(c.to) + " block " + std::to_string(block);
+}
+
+/// A layout as a hint: nothing for tensors that it does not suit.
+std::optional<TensorDesc> hint(const Dims& dims, int block) {
+  if (dims.size() != 4) return std::nullopt;
+  return activations(dims, block);
+}
+
+/// Whether all arguments lie in the layout of `block`.
+bool all_in(const cpu::Prepared& op, int block) {
+  return std::all_of(op->args().begin(), op->args().end(),
+                     [&](const TensorDesc& arg) { return same_layout(arg, activations(arg.dims, block)); });
+}
+
+/// y_j = sum over k < stride of x_{j*stride+k}
+Values group_sum(const GroupSumForward& g, const Values& x) {
+  Values y;
+  for (std::int64_t n = 0; n < g.n; ++n)
+    for (std::int64_t j = 0; j < g.c / g.stride; ++j) {
+      y.push_back(0);
+      for (std::int64_t k = 0; k < g.stride; ++k)
+        y.back() += x[static_cast<std::size_t>(n * g.c + j * g.stride + k)];
+    }
+  return y;
+}
+
+}  // namespace
+
+TEST_CASE("concat and split: the features of one image after the other", "[concat]") {
+  for (const Case& c : kCases)
+    for (int block : {1, 8, 16}) {
+      INFO(describe(c, block));
+      const bool blocked = std::count(c.blocks.begin(), c.blocks.end(), block) > 0;
+      const std::vector<std::int64_t> sizes = sizes_of(c);
+      std::vector<Floats> inputs;
+      for (std::size_t k = 0; k < sizes.size(); ++k)
+        inputs.push_back(random_values(c.to[0] * sizes[k], static_cast<unsigned>(k)));
+      Floats whole;
+      for (std::int64_t n = 0; n < c.to[0]; ++n)
+        for (std::size_t k = 0; k < sizes.size(); ++k)
+          for (std::int64_t i = 0; i < sizes[k]; ++i)
+            whole.push_back(inputs[k][static_cast<std::size_t>(n * sizes[k] + i)]);
+
+      const auto concat = cpu::prepare(Concat{c.from, c.to}, {hint(c.from[0], block)});
+      CHECK(all_in(concat, blocked ? block : 1));
+      CHECK(results_of(concat, inputs)[0] == whole);
+      std::int64_t offset = 0;
+      for (std::size_t k = 0; k < sizes.size(); ++k) {
+        INFO("part " << k);
+        const auto split = cpu::prepare(Split{c.to, c.from[k], offset}, {hint(c.to, block)});
+        if (blocked) CHECK(all_in(split, block));
+        CHECK(results_of(split, {whole})[0] == inputs[k]);
+        offset += sizes[k];
+      }
+    }
+}
+
+TEST_CASE("split takes features from anywhere", "[concat]") {
+  const Dims from{2, 40, 2, 3};
+  const auto x = random_values(element_count(from), 1);
+  struct Part {
+    Dims to;
+    std::int64_t offset;
+    bool blocked;  ///< of a source in blocks of 16
+  };
+  for (const Part& part :
+       std::vector<Part>{{{2, 16, 2, 3}, 96, true},
+                         {{2, 8, 2, 3}, 192, true},  // the end, with its padding
+                         {{2, 8, 2, 3}, 96, false},  // the rest of the block is not padding
+                         {{2, 16, 2, 3}, 48, false},
+                         {{2, 16, 3, 2}, 96, false},
+                         {{2, 7}, 101, false},
+                         {{2, 1, 1, 1}, 239, false}}) {
+    INFO(to_string(part.to) << " at " << part.offset);
+    const std::int64_t size = element_count(part.to) / 2;
+    Floats expected;
+    for (std::int64_t i = 0; i < 2 * size; ++i)
+      expected.push_back(x[static_cast<std::size_t>(i / size * 240 + part.offset + i % size)]);
+    for (int block : {1, 16}) {
+      const auto op = cpu::prepare(Split{from, part.to, part.offset}, {activations(from, block)});
+      CHECK(all_in(op, part.blocked ? block : 1));
+      CHECK(results_of(op, {x})[0] == expected);
+    }
+  }
+}
+
+TEST_CASE("concat takes the layout that an argument lies in already", "[concat]") {
+  const Dims from{2, 16, 3, 3}, to{2, 32, 3, 3};
+  const auto blocked = activations(from, 16), plain = activations(from, 1);
+  CHECK(all_in(cpu::prepare(Concat{{from, from}, to}, {plain, blocked}), 16));
+  CHECK(all_in(cpu::prepare(Concat{{from, from}, to}, {plain, plain}), 1));
+  CHECK(all_in(cpu::prepare(Concat{{from, from}, to}, {}), 1));
+  CHECK(all_in(cpu::prepare(Split{to, from, 0}, {std::nullopt, blocked}), 16));
+}
+
+TEST_CASE("concat and split that do not fit are bugs", "[concat]") {
+  CHECK_THROWS_AS(cpu::prepare(Concat{{{2, 3}, {2, 4}}, {2, 8}}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {2, 3}, 6}, {}), std::logic_error);
+  CHECK_THROWS_AS(cpu::prepare(Split{{2, 8}, {2, 3}, -1}, {}), std::logic_error);
+}
+
+TEST_CASE("group sums and their gradient match the reference", "[concat]") {
+  for (const GroupSumForward& g : std::vector<GroupSumForward>{{1, 1, 1},
+                                                               {2, 5, 1},
+                                                               {2, 12, 3},
+                                                               {4, 5, 5},
+                                                               {3, 7, 3},  // a last, incomplete group
+                                                               {2, 100, 33},
+                                                               {40, 1000, 7}}) {
+    INFO(g.n << "x" << g.c << " stride " << g.stride);
+    const auto x = random_values(g.n * g.c, 1), dy = random_values(g.n * (g.c / g.stride), 2);
+    CHECK(worst_difference(results_of(cpu::prepare(g, {}), {x})[0], group_sum(g, reference::to_doubles(x))) <
+          1e-6);
+    const Floats dx = results_of(cpu::prepare(GroupSumBackward{g.n, g.c, g.stride}, {}), {dy})[0];
+    if (g.n * g.c > 1000) continue;
+    CHECK(worst_difference(dx, reference::central_differences(
+                                   [&](const Values& at) { return group_sum(g, at); },
+                                   reference::to_doubles(x), reference::to_doubles(dy))) < 1e-6);
+  }
+}
