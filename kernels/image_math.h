@@ -59,7 +59,8 @@ CONVNET_HD inline ScaleDraw draw_scale(std::int64_t side, std::int64_t target, f
   }
   const auto size = static_cast<double>(target + s);
   const double low = static_cast<double>(side) / (1 + size) > 1 ? static_cast<double>(side) / (1 + size) : 1;
-  const double high = static_cast<double>(side) / size;
+  // The interval is empty where size exceeds the side: then the image is as it is.
+  const double high = static_cast<double>(side) / size > low ? static_cast<double>(side) / size : low;
   ScaleDraw draw;
   draw.factor = low + uniform[1] * (high - low);
   draw.side = static_cast<std::int64_t>(static_cast<double>(side) / draw.factor);

@@ -62,7 +62,7 @@ std::vector<Argument> cost_backward(const Op& op) {
 
 double ConvGeometry::flops() const {
   return 2.0 * static_cast<double>(n * k) * static_cast<double>(oh * ow) *
-         static_cast<double>(c / groups * filter * filter);
+         static_cast<double>(element_count({c / groups, filter, filter}));
 }
 
 std::vector<Argument> arguments(const OpDesc& desc) {

@@ -1,10 +1,16 @@
 #include "kernels/tensor.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace convnet {
 
 std::int64_t element_count(const Dims& dims) {
   std::int64_t count = 1;
-  for (std::int64_t d : dims) count *= d;
+  if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return 0;
+  for (std::int64_t d : dims) {
+    if (__builtin_mul_overflow(count, d, &count)) return std::numeric_limits<std::int64_t>::max();
+  }
   return count;
 }
 

@@ -11,7 +11,8 @@ namespace convnet {
 /// Logical dimensions, outermost first: activations are (N,C,H,W) or, for flat vectors, (N,C).
 using Dims = std::vector<std::int64_t>;
 
-/// Number of elements; 1 for no dimensions, 0 if any dimension is 0.
+/// Number of elements; 1 for no dimensions, 0 if any dimension is 0, the largest number there is where it
+/// would overflow.
 std::int64_t element_count(const Dims& dims);
 
 /// "128x3x32x32"

@@ -33,9 +33,10 @@ class BnormLayer : public Layer {
         l.run(BatchNormTrack{shape.c, values(l), factor},
               {mean, variance, l.weights(running_mean), l.weights(running_var)});
     }
-    l.run(BatchNormForward{dims, epsilon, l.fused()},
-          {l.input(0), mean, variance, l.weights(scale), l.weights(shift), l.output()});
+    normalise(l, mean, variance);
   }
+
+  void recompute(Lowering& l) const override { normalise(l, batch(l, "mean"), batch(l, "variance")); }
 
   void backward(Lowering& l) const override {
     const Dims dims = shape.dims(l.images());
@@ -55,6 +56,10 @@ class BnormLayer : public Layer {
   }
 
  private:
+  void normalise(Lowering& l, Value mean, Value variance) const {
+    l.run(BatchNormForward{shape.dims(l.images()), epsilon, l.fused()},
+          {l.input(0), mean, variance, l.weights(scale), l.weights(shift), l.output()});
+  }
   std::int64_t values(const Lowering& l) const { return l.images() * shape.h * shape.w; }
   Value batch(Lowering& l, const char* name) const { return l.kept(name, {shape.c}, DataType::f32); }
 };
@@ -89,6 +94,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   layer->backward_reads_input = true;
   layer->backward_in_place = true;
   layer->applies_relu = true;
+  layer->cheap = true;
   return layer;
 }
 

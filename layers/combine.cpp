@@ -180,6 +180,7 @@ std::shared_ptr<const Layer> create_sum(const LayerType& type, const LayerSource
     return nullptr;
   }
   auto layer = std::make_shared<SumLayer>();
+  layer->cheap = true;
   layer->stride = p.stride;
   layer->output = {size / p.stride, 1, 1, false};
   return layer;

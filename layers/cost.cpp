@@ -173,6 +173,11 @@ std::shared_ptr<const Layer> create_binary(const LayerType& type, const LayerSou
   if (!labels_match(source)) return nullptr;
   const std::int64_t outputs = source.inputs[1].shape.size();
   const bool per_class = type.name == "cost.dce";
+  if (per_class && outputs > 1 << 20) {
+    source.error("inputs", "cost.dce reports on every class, of at most 1048576; '" + source.inputs[1].name +
+                               "' has " + std::to_string(outputs) + " outputs");
+    return nullptr;
+  }
   auto layer = make_cost<BinaryCostLayer>(p, per_class ? static_cast<int>(2 + 3 * outputs) : 3);
   layer->outputs = outputs;
   layer->pos_weight = static_cast<float>(p.pos_weight);

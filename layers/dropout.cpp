@@ -49,6 +49,7 @@ class DropoutLayer : public Layer {
 
 std::shared_ptr<DropoutLayer> make(const FeatureShape& input) {
   auto layer = std::make_shared<DropoutLayer>();
+  layer->cheap = true;
   layer->output = input;
   layer->in_place = true;
   layer->backward_in_place = true;

@@ -31,7 +31,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     WeightConstraint rows = rows_of(g.weights());
     // An output's weights over all parts together are one row.
     if (p.parts > 0) rows = {.outer = g.parts, .groups = g.out, .inner = g.in};
-    good = add_weights(*layer, source, p, i, g.weights(), rows) && good;
+    good = add_weights(*layer, source, p, i, g.weights(), rows, p.parts > 0 ? 1 : 0) && good;
   }
   layer->output = {p.outputs * parts, 1, 1, false};
   layer->biases = p.biases;

@@ -37,6 +37,7 @@ class SamplingLayer : public Layer {
 
 std::shared_ptr<SamplingLayer> sampling(const FeatureShape& in) {
   auto layer = std::make_shared<SamplingLayer>();
+  layer->cheap = true;
   layer->geometry.c = in.c;
   layer->geometry.h = in.h;
   layer->geometry.w = in.w;
@@ -120,6 +121,7 @@ std::shared_ptr<const Layer> create_blur(const LayerType& type, const LayerSourc
     return nullptr;
   }
   auto layer = std::make_shared<BlurLayer>();
+  layer->cheap = true;
   layer->size = p.filter_size;
   layer->stdev = static_cast<float>(p.stdev);
   layer->output = *in;
@@ -207,6 +209,12 @@ class ColorLayer : public Layer {
 std::shared_ptr<const Layer> create_color(const LayerType& type, const LayerSource& source) {
   ImageParams p;
   if (!parse_params(type, source, p)) return nullptr;
+  const FeatureShape& input = source.inputs[0].shape;
+  if (input.image && input.c != 3) {
+    source.error("inputs",
+                 type.name + " takes images of 3 maps; '" + source.inputs[0].name + "' is " + input.str());
+    return nullptr;
+  }
   const std::optional<FeatureShape> in = as_maps(source, 0, 3, "inputs");
   if (!in) return nullptr;
   auto layer = std::make_shared<ColorLayer>();

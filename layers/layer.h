@@ -20,7 +20,7 @@ namespace convnet {
 struct FeatureShape {
   std::int64_t c = 0, h = 1, w = 1;
   bool image = false;  ///< whether H and W have a meaning
-  std::int64_t size() const { return c * h * w; }
+  std::int64_t size() const { return element_count({c, h, w}); }
   Dims dims(std::int64_t n) const { return image ? Dims{n, c, h, w} : Dims{n, c}; }
   std::string str() const;  ///< "64x27x27" or "4096"
   bool operator==(const FeatureShape&) const = default;
@@ -56,6 +56,7 @@ struct WeightSpec {
   /// Canonical: conv (O,I/groups,H,W), fc (out,in), sfc (parts,out,in), local (Y,X,O,I/groups,H,W); biases
   /// (O), of unshared ones (O,Y,X), local (Y,X,O).
   Dims dims;
+  int output_axis = 0;                    ///< which of `dims` counts the outputs
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
   bool state = false;  ///< not learned but kept: running statistics. Has no increment.
@@ -131,6 +132,8 @@ class Layer {
   virtual void forward(Lowering& l) const = 0;
   /// Called only where a gradient arrives and something at or below this layer learns.
   virtual void backward(Lowering& l) const = 0;
+  /// Makes the output of a training forward again, without what that changed besides.
+  virtual void recompute(Lowering& l) const { forward(l); }
 
   FeatureShape output;
   std::vector<WeightSpec> weights;
@@ -141,6 +144,7 @@ class Layer {
   bool backward_reads_input = false;  ///< of any input
   bool backward_reads_output = false;
   bool backward_in_place = false;  ///< input_gradient(0) may be written over output_gradient
+  bool cheap = false;  ///< --conserve-mem may recompute the output in backward instead of keeping it
 
   // Facts the graph's rewrites use.
   bool relu = false;          ///< computes max(0,x): the layer below may do it itself

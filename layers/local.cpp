@@ -21,12 +21,12 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     filters.groups = g.oh * g.ow * g.k;
     filters.inner = g.c / g.groups * g.filter * g.filter;
     filters.shrink = true;
-    good = add_weights(*layer, source, p, i, g.weights(), filters) && good;
+    good = add_weights(*layer, source, p, i, g.weights(), filters, 2) && good;
   }
   const LocalGeometry& g = layer->geometry[0];
   layer->output = {g.k, g.oh, g.ow, true};
   layer->biases = p.biases;
-  good = add_biases(*layer, source, p, g.biases()) && good;
+  good = add_biases(*layer, source, p, g.biases(), 2) && good;
   if (!good) return nullptr;
   layer->backward_reads_input = true;
   layer->applies_relu = true;

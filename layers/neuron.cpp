@@ -144,6 +144,7 @@ std::string to_string(const Neuron& f) {
 
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input) {
   auto layer = std::make_shared<NeuronLayer>();
+  layer->cheap = true;
   layer->f = f;
   layer->output = input;
   const bool ident = f.kind == NeuronKind::ident;

@@ -32,12 +32,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
-  if (p.size > in->c) {
-    source.error("size", "size=" + std::to_string(p.size) + " is larger than the " + std::to_string(in->c) +
-                             " channels of input '" + source.inputs[0].name + "'");
-    return nullptr;
-  }
   auto layer = std::make_shared<CmrnormLayer>();
+  layer->cheap = true;
   layer->norm = {0,
                  in->c,
                  in->h,
@@ -80,6 +76,7 @@ std::shared_ptr<const Layer> create_window_norm(const LayerType& type, const Lay
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
   auto layer = std::make_shared<WindowNormLayer>();
+  layer->cheap = true;
   layer->norm = {0,
                  in->c,
                  in->h,

@@ -1,4 +1,6 @@
 // pool: over square windows of each map. cmpool: over windows of maps.
+#include <algorithm>
+
 #include "layers/layer.h"
 
 namespace convnet {
@@ -56,8 +58,10 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     source.error("sizeX", "sizeX=0 pools the whole map: start and outputsX must be left out");
     return nullptr;
   }
-  if (global && in->h != in->w) {
-    source.error("sizeX", "sizeX=0 pools the whole map, which must be square; it is " + in->str());
+  if (!global && p.stride == 0) {
+    source.error("stride", source.definition->find("stride") == nullptr
+                               ? "'stride' is missing; it is the step between neighbouring windows, in pixels"
+                               : "stride expects an integer of at least 1, not '0'");
     return nullptr;
   }
   if (p.sum && p.kind != PoolKind::average) {
@@ -65,16 +69,18 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     return nullptr;
   }
   auto layer = std::make_shared<PoolLayer>();
+  layer->cheap = true;
   PoolGeometry& g = layer->geometry;
   g.kind = p.kind;
   g.c = in->c;
   g.h = in->h;
   g.w = in->w;
-  g.size = global ? in->h : p.size;
-  g.stride = p.stride;
+  // One window that is clipped to the map.
+  g.size = global ? std::max(in->h, in->w) : p.size;
+  g.stride = global ? 1 : p.stride;
   g.start = p.start;
   g.sum = p.sum;
-  if (g.size > g.h || g.size > g.w) {
+  if (!global && (g.size > g.h || g.size > g.w)) {
     source.error("sizeX", "sizeX=" + std::to_string(g.size) + " is larger than the input '" +
                               source.inputs[0].name + "' (" + in->str() + ")");
     return nullptr;
@@ -138,6 +144,7 @@ std::shared_ptr<const Layer> create_cmpool(const LayerType& type, const LayerSou
     return nullptr;
   }
   auto layer = std::make_shared<CmpoolLayer>();
+  layer->cheap = true;
   layer->geometry = {0, in->c, in->h, in->w, outputs, p.size, p.stride, p.start};
   layer->output = {outputs, in->h, in->w, true};
   layer->backward_reads_input = true;
@@ -199,11 +206,11 @@ LayerType pool_type() {
              .unit = "pixels",
              .doc = "side of the square windows; 0 pools the whole map"}),
       param("stride", &PoolParams::stride,
-            {.fallback = "1",
-             .min = 1,
+            {.fallback = "0",
+             .min = 0,
              .max = 4096,
              .unit = "pixels",
-             .doc = "step between neighbouring windows"}),
+             .doc = "step between neighbouring windows, at least 1; required unless sizeX=0"}),
       param("start", &PoolParams::start,
             {.fallback = "0",
              .min = -4096,

@@ -33,6 +33,10 @@ bool parse_weight_source(const LayerSource& source, const std::string& text, Wei
   if (text.empty()) return true;
   const std::size_t open = text.find('[');
   spec.source_layer = text.substr(0, open);
+  if (spec.source_layer.empty()) {
+    source.error("weightSource", "weightSource entry '" + text + "' names no layer; it is layer[index]");
+    return false;
+  }
   if (open == std::string::npos) return true;
   ParamSpec rules;
   rules.min = 0;
@@ -88,8 +92,9 @@ WeightConstraint rows_of(const Dims& dims) {
 }
 
 bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& params, std::size_t i,
-                 Dims dims, WeightConstraint constraint) {
+                 Dims dims, WeightConstraint constraint, int output_axis) {
   WeightSpec spec;
+  spec.output_axis = output_axis;
   spec.name = "weights." + source.inputs[i].name;
   spec.dims = std::move(dims);
   spec.init_stdev = params.init_w[i];
@@ -103,9 +108,11 @@ bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& pa
   return good;
 }
 
-bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims) {
+bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims,
+                int output_axis) {
   if (!params.biases) return true;
   WeightSpec spec;
+  spec.output_axis = output_axis;
   spec.name = "biases";
   spec.dims = std::move(dims);
   spec.init_value = params.init_b;

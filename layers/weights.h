@@ -96,8 +96,9 @@ bool parse_weights(const LayerType& type, const LayerSource& source, Params& par
 /// are the row of the first dimension unless `constraint` says otherwise; its norms are filled in. False
 /// after reporting a bad weightSource or init function.
 bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& params, std::size_t i,
-                 Dims dims, WeightConstraint constraint);
-bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims);
+                 Dims dims, WeightConstraint constraint, int output_axis = 0);
+bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims,
+                int output_axis = 0);
 
 /// A layer that sums a product with weights over its inputs, plus biases: all that fc, conv and local do.
 template <class Geometry, class Forward, class BackwardData, class BackwardWeights>

@@ -7,7 +7,8 @@ namespace {
 
 /// 1 + ceil((2*pad + img - filterSize) / stride): the last window may hang over the far edge onto zeros.
 std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, std::int64_t stride) {
-  return 1 + (2 * pad + img - filter + stride - 1) / stride;
+  const std::int64_t rest = 2 * pad + img - filter;
+  return 1 + (rest >= 0 ? (rest + stride - 1) / stride : -(-rest / stride));
 }
 
 }  // namespace
@@ -29,13 +30,8 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
                                std::to_string(g.c) + " channels of input '" + source.inputs[i].name + "'");
     return std::nullopt;
   }
-  if (g.pad >= g.filter) {
-    source.error("padding", "padding=" + std::to_string(g.pad) + " must be less than filterSize=" +
-                                std::to_string(g.filter) + ", or whole windows would see only zeros");
-    return std::nullopt;
-  }
   for (std::int64_t side : {g.h, g.w}) {
-    if (2 * g.pad + side < g.filter) {
+    if (conv_side(side, g.filter, g.pad, g.stride) < 1) {
       source.error("filterSize", "filterSize=" + std::to_string(g.filter) + " is larger than the input '" +
                                      source.inputs[i].name + "' (" + in->str() + ") with its padding of " +
                                      std::to_string(g.pad));
@@ -46,13 +42,14 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
   g.ow = conv_side(g.w, g.filter, g.pad, g.stride);
   if (p.modules > 0) {
     for (std::int64_t side : {g.h, g.w}) {
-      // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image.
-      if (g.stride * (p.modules - 1) + g.filter - g.pad < side) {
-        source.error("modulesX", "modulesX=" + std::to_string(p.modules) + " windows of " +
-                                     std::to_string(g.filter) + " pixels do not cover the " +
-                                     std::to_string(side) + " pixels of input '" + source.inputs[i].name +
-                                     "'; it takes at least " +
-                                     std::to_string(conv_side(side, g.filter, g.pad, g.stride)));
+      // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image. What they leave out at
+      // the far edge may be as wide as the gaps between them.
+      if (g.stride * (p.modules - 1) + std::max(g.filter, g.stride) - g.pad < side) {
+        source.error("modulesX",
+                     "modulesX=" + std::to_string(p.modules) + " windows of " + std::to_string(g.filter) +
+                         " pixels do not cover the " + std::to_string(side) + " pixels of input '" +
+                         source.inputs[i].name + "'; it takes at least " +
+                         std::to_string(conv_side(side, std::max(g.filter, g.stride), g.pad, g.stride)));
         return std::nullopt;
       }
       if (g.stride * (p.modules - 1) - g.pad >= side) {

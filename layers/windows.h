@@ -52,6 +52,7 @@ std::vector<ParamSpec> window_param_specs() {
              .unit = "windows",
              .doc = "side of the output; 0 covers the image"}),
       param_hint("sumWidth", {.doc = "performance hint of the original", .aliases = {"partialSum"}}),
+      param_hint("randSparse", {.doc = "random connectivity of the original: not supported, with a warning"}),
   };
 }
 

@@ -117,20 +117,21 @@ class DummyProvider final : public Provider {
  private:
   /// The numbers of element_random().
   std::vector<std::byte> random_images(std::uint32_t batch) const {
-    constexpr std::uint32_t calls = 16;  // together, in a loop that the compiler vectorises
+    constexpr std::uint32_t calls = 16,
+                            numbers = 4 * calls;  // together, in a loop that the compiler vectorises
     const std::int64_t size = element_count(matrices_[0].dims);
     std::vector<std::byte> bytes;
     bytes.reserve(static_cast<std::size_t>(size * images_per_batch) * sizeof(float));
     for (std::uint32_t image = 0; image < images_per_batch; ++image) {
-      for (std::int64_t begin = 0; begin < size; begin += 4 * calls) {
-        float values[4 * calls];
+      for (std::int64_t begin = 0; begin < size; begin += numbers) {
+        float values[numbers];
         for (std::uint32_t call = 0; call < calls; ++call) {
           const auto random =
               philox(data_key_, static_cast<std::uint32_t>(begin / 4) + call, image, batch, 0);
           for (std::uint32_t i = 0; i < 4; ++i) values[4 * call + i] = uniform01(random.value[i]);
         }
-        const auto filled = std::as_bytes(std::span(values).first(
-            static_cast<std::size_t>(std::min<std::int64_t>(4 * calls, size - begin))));
+        const auto filled = std::as_bytes(
+            std::span(values).first(static_cast<std::size_t>(std::min<std::int64_t>(numbers, size - begin))));
         bytes.insert(bytes.end(), filled.begin(), filled.end());
       }
     }

@@ -19,8 +19,8 @@ void plan_command(const std::vector<std::string>& args) {
   const Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   const auto backend = make_backend(options, graph.gpu_count());
-  PlanSet plans(graph, provider->matrices(), *backend, options.seed_value(), provider->subtracts_mean(),
-                true);
+  PlanSet plans(graph, provider->matrices(), *backend,
+                {options.seed_value(), provider->subtracts_mean(), true, options.conserve_mem});
   const Plan& train = plans.plan(Phase::train, options.mini);
   const Plan& test = plans.plan(Phase::test, options.mini);
   verify(train, graph);

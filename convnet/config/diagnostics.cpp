@@ -47,13 +47,13 @@ std::string SourceLocation::str() const {
   return line > 0 ? *file + ":" + std::to_string(line) : *file;
 }
 
-void Diagnostics::error(const SourceLocation& where, std::string message) {
+void Diagnostics::error(const SourceLocation& where, const std::string& message) {
   add(errors_, where, "", message);
   ++error_count_;
   if (error_places_.size() < max_messages) error_places_.push_back(where);
 }
 
-void Diagnostics::warning(const SourceLocation& where, std::string message) {
+void Diagnostics::warning(const SourceLocation& where, const std::string& message) {
   add(warnings_, where, "warning: ", message);
 }
 

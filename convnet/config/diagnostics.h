@@ -25,8 +25,8 @@ class Diagnostics {
   static constexpr std::size_t max_messages = 1000;
 
   /// `message` reads like "layer 'conv2': unknown key 'fliterSize'; did you mean 'filterSize'?"
-  void error(const SourceLocation& where, std::string message);
-  void warning(const SourceLocation& where, std::string message);
+  void error(const SourceLocation& where, const std::string& message);
+  void warning(const SourceLocation& where, const std::string& message);
 
   bool has_errors() const { return !errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }      ///< "file:line: message"

@@ -413,6 +413,37 @@ std::string latin1_to_utf8(std::string_view text) {
 
 }  // namespace
 
+IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
+                 const std::optional<std::string>& text) {
+  const IniSection& in = *file.find(section);
+  const IniValue* value = in.find(key);
+  const bool inherited = value == nullptr || value->from_default;
+  if (inherited && !text) return file;
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at <= file.text.size();) {
+    const std::size_t end = std::min(file.text.find('\n', at), file.text.size());
+    lines.push_back(file.text.substr(at, end - at));
+    at = end + 1;
+  }
+  const std::string written = text ? key + "=" + *text : "# " + key + " was here";
+  const auto line = static_cast<std::size_t>(inherited ? in.where.line : value->where.line);  // from 1
+  if (inherited) {
+    lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(line), written);
+  } else {
+    lines.at(line - 1) = written;
+    // What continued the old value.
+    for (std::size_t i = line; i < lines.size(); ++i) {
+      const std::size_t word = lines[i].find_first_not_of(" \t\r");
+      if (word == 0) break;
+      lines[i].clear();
+    }
+  }
+  std::string changed;
+  for (std::size_t i = 0; i < lines.size(); ++i) changed += (i == 0 ? "" : "\n") + lines[i];
+  Diagnostics known;
+  return parse_ini(file.path, std::move(changed), known);
+}
+
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics) {
   const auto refuse = [&](int code) {
     diagnostics.error({std::make_shared<const std::string>(path), 0},

@@ -1,6 +1,7 @@
 // INI files as cuda-convnet users write them (REFERENCE.md §2 and §6), over inih.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,12 @@ struct IniFile {
 /// A section given twice is merged. A warning too: an indented line that continues a value but looks like a
 /// key of its own.
 IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics);
+
+/// The same file with `key` of a section set to `text`, or taken out (nullopt; an inherited key stays): its
+/// line is changed, all others keep their place and number, but where an inherited key gets a line of its
+/// own.
+IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
+                 const std::optional<std::string>& text);
 
 /// Reads and parses a file, as UTF-8 if it is that, else as Latin-1 (IniFile::text is always UTF-8); a file
 /// that cannot be read is an error in `diagnostics`.

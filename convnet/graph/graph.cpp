@@ -1,6 +1,7 @@
 #include "convnet/graph/graph.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -73,12 +74,28 @@ class Builder {
     const bool gpus_good = find_gpus(section, node);
     node.layer = type->create(*type, source);
     if (node.layer == nullptr || !gpus_good) return;
+    if (!check_size(section, *node.layer)) return;
     if (!find_owners(section, node) || !check_below(section, node) || !check_period(source, *node.layer))
       return;
-    warn_random_sparse(section);
+    if (type->role == LayerRole::weights) warn_random_sparse(section);
     broken_.erase(section.name);
     const int id = add_node(std::move(node));
     add_implicit(section, source, *type, id);
+  }
+
+  /// Sizes that no machine holds, and libraries count in 32 bits.
+  bool check_size(const IniSection& section, const Layer& layer) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    const auto too_large = [&](const std::string& what) {
+      error(section.where, section.name, what + ", which is more than " + std::to_string(kMost) + " numbers");
+      return false;
+    };
+    if (layer.output.size() > kMost) return too_large("its output is " + layer.output.str() + " an image");
+    for (const WeightSpec& w : layer.weights) {
+      if (element_count(w.dims) > kMost)
+        return too_large("its matrix '" + w.name + "' is " + to_string(w.dims));
+    }
+    return true;
   }
 
   /// weightSource: from entries of the file to the layers that own the matrices.
@@ -100,6 +117,8 @@ class Builder {
       const auto found = own_name_.find(spec.source_layer);
       if (!own && found == own_name_.end()) {
         if (broken_.contains(spec.source_layer)) return false;  // reported already
+        if (definition_.find(spec.source_layer) != nullptr)
+          return wrong("is defined below it; the layer that owns the weights must be above");
         return wrong("is no layer above this one" + did_you_mean(spec.source_layer, section_names()));
       }
       const Node& source = own ? node : graph_.nodes[static_cast<std::size_t>(found->second)];
@@ -247,9 +266,9 @@ class Builder {
       const Node& input = graph_.nodes[static_cast<std::size_t>(found->second)];
       node.inputs.push_back(input.id);
       source.inputs.push_back({name, input.layer->output, input.type, input.layer->label_classes});
-      if (input.layer->label_classes > 0 && node.role != LayerRole::cost) {
+      if (input.layer->label_classes > 0 && (node.role != LayerRole::cost || source.inputs.size() != 1)) {
         error(value.where, section.name,
-              "input '" + name + "' holds class labels, which only a cost can read");
+              "input '" + name + "' holds class labels, which only a cost can read, as its first input");
         return false;
       }
       if (!input.is_cost()) return true;
@@ -320,24 +339,45 @@ class Builder {
 
   /// dropout= and neuron= become layers of their own between this one and its users.
   void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, int id) {
-    if (type.role == LayerRole::cost || type.role == LayerRole::data) return;
-    for (const IniSection* file : {&section, source.parameters}) {
-      const IniValue* value = file == nullptr ? nullptr : file->find("dropout");
-      if (value == nullptr) continue;
+    const IniValue* neuron = section.find("neuron");
+    const IniValue* dropout = section.find("dropout");
+    if (source.parameters != nullptr) {
+      const IniValue* other = source.parameters->find("dropout");
+      // Its own value counts before an inherited one, the parameter file's before the definition's.
+      if (other != nullptr && (dropout == nullptr || dropout->from_default || !other->from_default)) {
+        if (dropout != nullptr && !dropout->from_default)
+          diagnostics_.warning(other->where, "layer '" + section.name +
+                                                 "': 'dropout' is given in both files; this one is used");
+        dropout = other;
+      }
+    }
+    const Layer& layer = *graph_.nodes[static_cast<std::size_t>(id)].layer;
+    const bool no_features = type.role == LayerRole::cost || layer.label_classes > 0;
+    if (no_features || type.role == LayerRole::data) {
+      const auto ignored = [&](const IniValue* value) {
+        if (value != nullptr && !value->from_default)
+          diagnostics_.warning(value->where, "layer '" + section.name + "': '" + value->written +
+                                                 "' has no effect on a layer of type '" + type.name + "'");
+      };
+      ignored(neuron);
+      neuron = nullptr;
+      if (no_features) {
+        ignored(dropout);
+        dropout = nullptr;
+      }
+    }
+    if (dropout != nullptr) {
       ParamSpec rules;
       rules.min = 0;
       rules.max = 0.999;
       double drop = 0;
-      if (std::string wrong = parse_value(value->text, rules, drop); !wrong.empty()) {
-        error(value->where, section.name, "dropout " + wrong);
+      if (std::string wrong = parse_value(dropout->text, rules, drop); !wrong.empty()) {
+        error(dropout->where, section.name, "dropout " + wrong);
         return;
       }
-      if (drop == 0) break;
-      id = add_above(id, section.name, "_dropout", "dropout",
-                     make_dropout_layer(drop, graph_.nodes[static_cast<std::size_t>(id)].layer->output));
-      break;
+      if (drop > 0)
+        id = add_above(id, section.name, "_dropout", "dropout", make_dropout_layer(drop, layer.output));
     }
-    const IniValue* neuron = section.find("neuron");
     if (neuron == nullptr || type.role == LayerRole::neuron) return;
     try {
       const Neuron f = parse_neuron(neuron->text);
@@ -415,8 +455,10 @@ void mark_gradients(Graph& graph) {
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (node->is_cost()) node->gets_gradient = node->layer->cost_coeff != 0 && node->learns_below;
     if (!node->gets_gradient) continue;
-    for (int input : node->inputs) {
-      Node& in = graph.nodes[static_cast<std::size_t>(input)];
+    for (std::size_t i = 0; i < node->inputs.size(); ++i) {
+      // The labels of a cost are given, even where a layer makes them.
+      if (node->is_cost() && i + 1 < node->inputs.size()) continue;
+      Node& in = graph.nodes[static_cast<std::size_t>(node->inputs[i])];
       in.gets_gradient = in.gets_gradient || in.learns_below;
     }
   }
@@ -438,9 +480,8 @@ void apply_rewrites(Graph& graph) {
     if (node.layer->relu && below.layer->applies_relu && only) {
       node.fused = below.fused = true;
       graph.rewrites.push_back("'" + below.name + "' applies the relu of '" + node.name + "'");
-    } else if (node.type == "cost.logreg" && only) {
-      together(node, below);
-    } else if ((node.type == "cost.bce" || node.type == "cost.dce") && below.layer->logistic && only) {
+    } else if (only && (node.type == "cost.logreg" ||
+                        ((node.type == "cost.bce" || node.type == "cost.dce") && below.layer->logistic))) {
       together(node, below);
     }
   }
@@ -475,13 +516,14 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
   if (diagnostics.has_errors()) return graph;
   mark_gradients(graph);
+  graph.in_place = options.rewrites;
   if (options.rewrites) apply_rewrites(graph);
   return graph;
 }
 
 std::vector<std::string> logical_signature(const IniFile& definition) {
-  static const std::set<std::string> without_meaning = {"gpu",   "parallel", "initw",
-                                                        "initb", "sumwidth", "partialsum"};
+  static const std::set<std::string> without_meaning = {
+      "gpu", "parallel", "initw", "initb", "initwfunc", "initbfunc", "initscale", "sumwidth", "partialsum"};
   std::vector<std::string> lines;
   for (const IniSection& section : definition.sections) {
     std::map<std::string, std::string> sorted;

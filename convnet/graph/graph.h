@@ -45,6 +45,7 @@ struct Node {
 struct Graph {
   std::vector<Node> nodes;
   std::vector<std::string> rewrites;  ///< one line each, for `convnet plan --verbose`
+  bool in_place = true;               ///< layers may write over inputs that nobody else reads
   std::vector<int> replica_counts() const;
   const Node* find(std::string_view name) const;
   int gpu_count() const;  ///< 1 + the largest index in any gpu= line
@@ -58,8 +59,9 @@ struct Graph {
 };
 
 struct GraphOptions {
-  bool strict = false;   ///< unknown keys are errors
-  bool rewrites = true;  ///< fuse layers; off only to look for the cause of a NaN, and in tests
+  bool strict = false;  ///< unknown keys are errors
+  bool rewrites =
+      true;  ///< fuse layers and work in place; off only to look for the cause of a NaN, and in tests
 };
 
 /// Builds the graph of two files. Everything wrong goes to `diagnostics`; the graph is complete only without

@@ -25,6 +25,7 @@ struct PlannedTensor {
 /// State of one replica of a node in one microbatch.
 struct NodeState {
   Value output, gradient;
+  bool recompute = false;  ///< the output is gone: backward makes it again where it reads it
   std::map<std::string, Value> kept;
 };
 
@@ -82,14 +83,14 @@ class PlanBuilder : public Lowering {
   bool training() const override { return plan_.phase != Phase::test; }
   bool random() const override { return plan_.phase == Phase::train; }
   bool fused() const override { return node_->fused; }
-  std::uint64_t random_key() const override { return philox_key(set_.seed_, node_->name); }
+  std::uint64_t random_key() const override { return philox_key(set_.options_.seed, node_->name); }
 
-  Value input(std::size_t i) override { return state(node_->inputs[i]).output; }
+  Value input(std::size_t i) override { return output_of(node_->inputs[i]); }
 
   Value output() override {
     NodeState& s = state(node_->id);
     if (!s.output.exists()) set_output(in_place_output());
-    return s.output;
+    return output_of(node_->id);
   }
 
   Value output_gradient() override { return state(node_->id).gradient; }
@@ -192,14 +193,20 @@ class PlanBuilder : public Lowering {
 
   void run(const OpDesc& op, const std::vector<Value>& values) override {
     const bool load = std::holds_alternative<LoadImages>(op) || std::holds_alternative<LoadLabels>(op);
-    emit(load ? TaskKind::load : backward_ ? TaskKind::backward : TaskKind::forward, op, values);
+    emit(load                         ? TaskKind::load
+         : backward_ && !recomputing_ ? TaskKind::backward
+                                      : TaskKind::forward,
+         op, values);
     // Sums follow at once, in the order of the users: always the same.
     for (const PendingSum& sum : std::exchange(pending_sums_, {})) {
       if (sum.from.id != sum.into->id) add_gradient(sum.from, *sum.into, sum.node);
     }
   }
 
-  void forward_unchanged() override { set_output(input(0)); }
+  void forward_unchanged() override {
+    set_output(input(0));
+    if (!node_->fused) note("passes", input_node().name, "on without a copy");
+  }
 
   void backward_unchanged(std::size_t i) override {
     NodeState& in = state(node_->inputs[i]);
@@ -267,37 +274,56 @@ class PlanBuilder : public Lowering {
   }
 
   const WeightBuffers& weight_buffers(std::size_t i) const {
-    const WeightOwner& owner = node_->owners[i];
-    for (const WeightBuffers& w : set_.weights_) {
-      if (w.node == owner.node && w.index == owner.index) return w;
-    }
-    throw std::logic_error("plan: '" + node_->name + "' has no weights " + std::to_string(i));
+    return set_
+        .weights_[static_cast<std::size_t>(set_.weights_of_.at(static_cast<std::size_t>(node_->id)).at(i))];
   }
 
   void forward_node(const Node& node) {
     node_ = &node;
     backward_ = false;
     node.layer->forward(*this);
+    NodeState& s = state(node.id);
+    s.recompute = set_.options_.conserve_memory && training() && node.layer->cheap && inputs_stay(node);
+  }
+
+  /// Whether backward can get at the inputs that `node` had: it has not written over them, or they can be
+  /// made again.
+  bool inputs_stay(const Node& node) {
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+      return state(input).recompute || state(input).output.id != state(node.id).output.id;
+    });
+  }
+
+  Value output_of(int id) {
+    NodeState& s = state(id);
+    if (!backward_ || !s.recompute) return s.output;
+    const Node* reader = std::exchange(node_, &graph_.nodes[static_cast<std::size_t>(id)]);
+    const bool nested = std::exchange(recomputing_, true);
+    const std::vector<PendingSum> pending = std::exchange(pending_sums_, {});
+    s.recompute = false;
+    s.output = {};
+    node_->layer->recompute(*this);
+    pending_sums_ = pending;
+    recomputing_ = nested;
+    node_ = reader;
+    return s.output;
+  }
+
+  const Node& input_node() const { return graph_.nodes[static_cast<std::size_t>(node_->inputs[0])]; }
+
+  /// A line of Plan::rewrites; the same again, when backward recomputes, says nothing new.
+  void note(const char* does, const std::string& what, const char* how) {
+    std::string line = "'" + node_->name + "' " + does + " '" + what + "' " + how;
+    if (std::find(plan_.rewrites.begin(), plan_.rewrites.end(), line) == plan_.rewrites.end())
+      plan_.rewrites.push_back(std::move(line));
   }
 
   void backward_node(const Node& node) {
     node_ = &node;
     backward_ = true;
     node.layer->backward(*this);
-    for (const WeightBuffers& w : set_.weights_) {
-      if (last_user(w) == node.id) update(w);
-    }
-  }
-
-  /// The node whose backward is the last to add to the gradient of these weights; -1: none does.
-  int last_user(const WeightBuffers& w) const {
-    for (const Node& node : graph_.nodes) {
-      if (!node.gets_gradient) continue;
-      for (std::size_t i = 0; i < node.owners.size(); ++i) {
-        if (node.owners[i] == WeightOwner{w.node, w.index} && graph_.learns(node, i)) return node.id;
-      }
-    }
-    return -1;
+    for (int w : set_.last_used_[static_cast<std::size_t>(node.id)])
+      update(set_.weights_[static_cast<std::size_t>(w)]);
   }
 
   void update(const WeightBuffers& w) {
@@ -319,8 +345,11 @@ class PlanBuilder : public Lowering {
   /// The input's tensor if this layer may write over it, else a new one.
   Value in_place_output() {
     const Layer& layer = *node_->layer;
-    if (layer.in_place && !tensor(input(0)).pinned && !(training() && layer.backward_reads_input))
+    if (graph_.in_place && layer.in_place && !tensor(input(0)).pinned &&
+        !(training() && layer.backward_reads_input)) {
+      note("writes over", input_node().name, "in place");
       return input(0);
+    }
     PlannedTensor t;
     t.name = node_->name;
     t.device = device();
@@ -514,11 +543,12 @@ class PlanBuilder : public Lowering {
   std::vector<PendingSum> pending_sums_;
   const Node* node_ = nullptr;
   bool backward_ = false;
+  bool recomputing_ = false;  ///< a forward within backward
 };
 
 PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend,
-                 std::uint64_t seed, bool mean, bool learns)
-    : graph_(graph), matrices_(matrices), backend_(backend), seed_(seed), learns_(learns) {
+                 const PlanOptions& options)
+    : graph_(graph), matrices_(matrices), backend_(backend), options_(options) {
   const auto add = [&](std::string name, BufferKind kind, int device, TensorDesc desc, bool decided) {
     Buffer b;
     b.name = std::move(name);
@@ -532,15 +562,23 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
   std::int64_t slot = 1;  // slot 0 says whether a cost was not finite
   for (const Node& node : graph_.nodes) {
     const int device = node.gpus[0];
+    weights_of_.emplace_back();
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightSpec& spec = node.layer->weights[i];
-      if (node.owners[i] != WeightOwner{node.id, static_cast<int>(i)}) continue;
+      const WeightOwner& owner = node.owners[i];
+      std::vector<int>& of_node = weights_of_.back();
+      if (owner != WeightOwner{node.id, static_cast<int>(i)}) {
+        of_node.push_back(
+            weights_of_[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(owner.index)]);
+        continue;
+      }
+      of_node.push_back(static_cast<int>(weights_.size()));
       WeightBuffers w;
       w.node = node.id;
       w.index = static_cast<int>(i);
       w.name = node.name + "." + spec.name;
       w.weights = add(w.name, BufferKind::weights, device, {spec.dims, DataType::f32, nullptr}, false);
-      if (learns_ && !spec.state)
+      if (options_.learns && !spec.state)
         w.increment =
             add("inc " + w.name, BufferKind::increment, device, {spec.dims, DataType::f32, nullptr}, false);
       w.rate_index = static_cast<std::int64_t>(weights_.size());
@@ -551,7 +589,18 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
       slot += node.layer->cost_values;
     }
   }
-  if (mean) {
+  // Backward runs from the last node to the first.
+  last_used_.resize(graph_.nodes.size());
+  std::vector<bool> found(weights_.size(), false);
+  for (const Node& node : graph_.nodes) {
+    for (std::size_t i = 0; node.gets_gradient && i < node.owners.size(); ++i) {
+      const int w = weights_of_[static_cast<std::size_t>(node.id)][i];
+      if (found[static_cast<std::size_t>(w)] || !graph_.learns(node, i)) continue;
+      found[static_cast<std::size_t>(w)] = true;
+      last_used_[static_cast<std::size_t>(node.id)].push_back(w);
+    }
+  }
+  if (options_.mean) {
     Dims dims = matrices_[0].dims;
     dims.insert(dims.begin(), 1);
     mean_ = add("mean", BufferKind::mean, 0, {dims, DataType::f32, nullptr}, true);

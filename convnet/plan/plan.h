@@ -99,17 +99,25 @@ struct Plan {
   std::vector<Task> tasks;      ///< in program order
   std::vector<int> inputs;      ///< buffer bound to the provider's matrix i, -1 if no data layer reads it
   std::vector<CostSlot> costs;
+  std::vector<std::string> rewrites;      ///< outputs that took no memory of their own, a line each
   std::vector<DeviceMemoryNeeds> memory;  ///< per device
+};
+
+struct PlanOptions {
+  std::uint64_t seed = 1;
+  bool mean = false;   ///< a mean image is subtracted from matrix 0
+  bool learns = true;  ///< increments are kept; false where nothing will be trained
+  /// Outputs of cheap layers do not outlive the forward pass: backward computes them again.
+  bool conserve_memory = false;
 };
 
 /// The plans of one net on one backend. They share the persistent buffers, whose layouts the first plan
 /// decides.
 class PlanSet {
  public:
-  /// `mean` says whether a mean image is subtracted from matrix 0. `learns`: whether increments are kept
-  /// (false where nothing will be trained). The graph and backend must outlive the set.
+  /// The graph and backend must outlive the set.
   PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend,
-          std::uint64_t seed, bool mean, bool learns);
+          const PlanOptions& options);
 
   /// The plan for `images` images; made at the first call. Verified in builds with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);
@@ -133,10 +141,12 @@ class PlanSet {
   const Graph& graph_;
   const std::vector<MatrixInfo> matrices_;
   const Backend& backend_;
-  std::uint64_t seed_;
-  bool learns_;
+  const PlanOptions options_;
   std::vector<Buffer> persistent_;
   std::vector<WeightBuffers> weights_;
+  std::vector<std::vector<int>> weights_of_;  ///< by node and Layer::weights: into weights_
+  std::vector<std::vector<int>>
+      last_used_;  ///< by node: those of weights_ it is the last to add a gradient to
   std::vector<int> step_, costs_;
   int mean_ = -1;
   std::vector<CostSlot> cost_slots_;

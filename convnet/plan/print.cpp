@@ -108,9 +108,16 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                        {"train", memory_json(train, static_cast<std::size_t>(d))},
                        {"test", memory_json(test, static_cast<std::size_t>(d))}});
   }
-  json plan = {{"backend", set.backend().name()}, {"images", train.images},     {"layers", layers},
-               {"parameters", parameters},        {"flops_per_step", flops},    {"devices", devices},
-               {"rewrites", graph.rewrites},      {"tasks", train.tasks.size()}};
+  std::vector<std::string> rewrites = graph.rewrites;
+  rewrites.insert(rewrites.end(), train.rewrites.begin(), train.rewrites.end());
+  json plan = {{"backend", set.backend().name()},
+               {"images", train.images},
+               {"layers", layers},
+               {"parameters", parameters},
+               {"flops_per_step", flops},
+               {"devices", devices},
+               {"rewrites", rewrites},
+               {"tasks", train.tasks.size()}};
   if (tasks) {
     for (const auto& [key, p] : {std::pair{"train_tasks", &train}, std::pair{"test_tasks", &test}}) {
       plan[key] = json::array();

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "convnet/train/checkpoint.h"
+#include "convnet/train/convert.h"
 #include "kernels/error.h"
 #include "kernels/philox.h"
 
@@ -22,11 +23,11 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
     const auto block = static_cast<std::uint64_t>(first / 4);
     const Philox4x32 r =
         philox(key, static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0);
-    for (int pair = 0; pair < 2; ++pair) {
-      const double u = (r.value[2 * pair] + 0.5) * 0x1p-32;
-      const double angle = 2 * std::numbers::pi * (r.value[2 * pair + 1] * 0x1p-32);
+    for (const std::int64_t word : {0, 2}) {
+      const double u = (r.value[word] + 0.5) * 0x1p-32;
+      const double angle = 2 * std::numbers::pi * (r.value[word + 1] * 0x1p-32);
       const double radius = std::sqrt(-2 * std::log(u)) * stdev;
-      const std::int64_t at = first + 2 * pair;
+      const std::int64_t at = first + word;
       if (at < count)
         values[static_cast<std::size_t>(at)] = static_cast<float>(mean + radius * std::cos(angle));
       if (at + 1 < count)
@@ -52,7 +53,10 @@ IniFile read_parameters(const Options& options, Diagnostics& diagnostics) {
 }
 
 NetFiles read_net_files(const Options& options, Diagnostics& diagnostics) {
-  return {read_ini(prefixed(options, options.layer_def), diagnostics), read_parameters(options, diagnostics)};
+  NetFiles files{read_ini(prefixed(options, options.layer_def), diagnostics),
+                 read_parameters(options, diagnostics)};
+  convert_definition(files.definition, options, diagnostics);
+  return files;
 }
 
 int thread_count(const Options& options) {
@@ -86,7 +90,8 @@ Net::Net(Graph graph, const Provider& provider, const Options& options, std::vec
       options_(options),
       mean_(std::move(mean)),
       backend_(make_backend(options, graph_.gpu_count())),
-      plans_(graph_, provider.matrices(), *backend_, options.seed_value(), !mean_.empty(), learns),
+      plans_(graph_, provider.matrices(), *backend_,
+             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem}),
       executor_(plans_, options.gpus()) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
@@ -104,18 +109,57 @@ void Net::upload_mean() {
 
 namespace {
 
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (float v : values) sum += static_cast<double>(v) * static_cast<double>(v);
-  return std::sqrt(sum);
+/// The matrix of `layer` in a checkpoint that corresponds to matrix `index` of a layer here: of the same
+/// name, or where inputs are called otherwise, of the same place among its weights.
+const NamedTensor& matrix_of(const TensorFile& from, const std::string& layer, const WeightSpec& weight,
+                             int index) {
+  const auto found = from.tensors.find(layer + "." + weight.name);
+  if (found != from.tensors.end()) return found->second;
+  const std::string prefix = layer + ".weights.";
+  std::vector<const NamedTensor*> weights;
+  for (const auto& [name, tensor] : from.tensors) {
+    if (name.starts_with(prefix)) weights.push_back(&tensor);
+  }
+  // Tensors are sorted by name, not by input: only a single one is certainly meant.
+  if (weight.name.starts_with("weights.") && index == 0 && weights.size() == 1) return *weights[0];
+  throw InputError("the checkpoint has no tensor '" + layer + "." + weight.name + "'");
 }
 
-/// Values of tensor `name` in a checkpoint that an init function names.
-const NamedTensor& init_tensor(const Checkpoint& from, const std::string& name, const InitFunction& f) {
-  const auto found = from.tensors.tensors.find(name);
-  if (found == from.tensors.tensors.end())
-    throw InputError(f.where.str() + ": " + f.name + ": " + from.file + " has no tensor '" + name + "'");
-  return found->second;
+/// Several layers' matrices as one with all their outputs.
+std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, const WeightSpec& weight) {
+  if (parts.size() == 1) return parts[0]->values;
+  const auto axis = static_cast<std::size_t>(weight.output_axis);
+  std::size_t outer = 1;
+  for (std::size_t d = 0; d < axis; ++d) outer *= static_cast<std::size_t>(weight.dims[d]);
+  std::int64_t outputs = 0;
+  for (const NamedTensor* part : parts) {
+    Dims same = part->dims;
+    if (same.size() == weight.dims.size()) {
+      outputs += same[axis];
+      same[axis] = weight.dims[axis];
+    }
+    if (same != weight.dims)
+      throw InputError("a matrix of " + to_string(part->dims) + " is no part of one of " +
+                       to_string(weight.dims));
+  }
+  if (outputs != weight.dims[axis])
+    throw InputError("gives " + std::to_string(outputs) + " outputs, not " +
+                     std::to_string(weight.dims[axis]));
+  std::vector<float> values;
+  for (std::size_t o = 0; o < outer; ++o) {
+    for (const NamedTensor* part : parts) {
+      const std::size_t row = part->values.size() / outer;
+      const auto begin = part->values.begin() + static_cast<std::ptrdiff_t>(o * row);
+      values.insert(values.end(), begin, begin + static_cast<std::ptrdiff_t>(row));
+    }
+  }
+  return values;
+}
+
+bool is_increment(const std::string& tensor) {
+  const std::size_t weights = tensor.rfind(".weightsInc.");
+  return weights != std::string::npos || tensor.ends_with(".biasesInc") || tensor.ends_with(".scaleInc") ||
+         tensor.ends_with(".shiftInc");
 }
 
 }  // namespace
@@ -144,17 +188,18 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     }
   } else {
     if (f.args.empty()) throw wrong("names no checkpoint");
-    const Checkpoint from = read_checkpoint(f.args[0]);
     const bool several = f.name.ends_with("cat");
     if (several != (f.args.size() > 1))
       throw wrong(several ? "needs a checkpoint and layers" : "takes a checkpoint alone");
-    if (!several) {
-      values = init_tensor(from, w.name, f).values;
-    } else {
-      for (std::size_t i = 1; i < f.args.size(); ++i) {
-        const NamedTensor& part = init_tensor(from, f.args[i] + "." + weight.name, f);
-        values.insert(values.end(), part.values.begin(), part.values.end());
-      }
+    std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
+    if (!several) layers = {graph_.nodes[static_cast<std::size_t>(w.node)].name};
+    try {
+      const TensorFile from = read_checkpoint(f.args[0]).tensors;
+      std::vector<const NamedTensor*> parts;
+      for (const std::string& layer : layers) parts.push_back(&matrix_of(from, layer, weight, w.index));
+      values = concatenated(parts, weight);
+    } catch (const InputError& e) {
+      throw wrong(e.what());
     }
   }
   if (values.size() != count)
@@ -199,85 +244,11 @@ void Net::init_from(const std::string& checkpoint) {
     ++copied;
   }
   for (const auto& [name, was_used] : used) {
-    if (!was_used && name.find("Inc") == std::string::npos && !name.ends_with(".mean"))
+    if (!was_used && !is_increment(name) && !name.ends_with(".mean"))
       fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name,
                  to_string(from.tensors.tensors.at(name).dims));
   }
   if (copied == 0) throw InputError(from.file + ": no matrix has the name and shape of one of this net");
-}
-
-std::vector<GradientReport> Net::check_gradients(std::int64_t images, const StepInputs& inputs) {
-  const Plan& plan = prepare(Phase::check, images);
-  const std::vector<WeightBuffers>& all = plans_.weights();
-  std::vector<std::vector<float>> start;
-  for (const WeightBuffers& w : all) start.push_back(executor_.read(nullptr, w.weights));
-  StepInputs still = inputs;
-  for (Rates& r : still.rates) r = {0, 0, 0};
-  StepInputs moving = still;
-  for (std::size_t i = 0; i < all.size(); ++i) moving.rates[i].epsilon = 1;
-  const auto zero_increments = [&] {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (all[i].increment >= 0) executor_.write(all[i].increment, std::vector<float>(start[i].size(), 0.0F));
-    }
-  };
-  // With rate 1 and nothing else the increment is minus the mean gradient.
-  zero_increments();
-  executor_.run(plan, moving);
-  std::vector<std::vector<float>> gradients;
-  for (const WeightBuffers& w : all)
-    gradients.push_back(w.increment >= 0 ? executor_.read(nullptr, w.increment) : std::vector<float>());
-  zero_increments();
-  for (std::size_t i = 0; i < all.size(); ++i) executor_.write(all[i].weights, start[i]);
-
-  // What is minimised, per image: the first value of each cost, times its coefficient.
-  const auto objective = [&] {
-    const StepResult result = executor_.run(plan, still);
-    double sum = 0;
-    for (const CostSlot& c : plan.costs)
-      sum += graph_.nodes[static_cast<std::size_t>(c.node)].layer->cost_coeff *
-             result.costs[static_cast<std::size_t>(c.slot)];
-    return sum / static_cast<double>(images);
-  };
-  std::vector<GradientReport> reports;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!spec(all[i]).learned() || all[i].increment < 0) continue;
-    GradientReport report{all[i].name, 0, 0};
-    const double magnitude = norm(gradients[i]);
-    for (int d = 0; d < 3; ++d) {
-      // Along the gradient, then along it with random signs: there the derivative stands out of the rounding.
-      std::vector<float> direction = gradients[i];
-      if (d > 0) {
-        std::vector<float> noise(direction.size());
-        fill_normal(philox_key(static_cast<std::uint64_t>(d), all[i].name), 1, 1, noise);
-        for (std::size_t k = 0; k < direction.size(); ++k) direction[k] *= noise[k];
-      }
-      const double length = norm(direction);
-      if (length == 0) continue;
-      double analytic = 0;
-      for (std::size_t k = 0; k < direction.size(); ++k)
-        analytic -= static_cast<double>(gradients[i][k]) * static_cast<double>(direction[k]) / length;
-      // The best of several steps: short ones drown in rounding, long ones meet kinks and curvature.
-      double best = INFINITY;
-      for (const double step : {3e-2, 1e-2, 3e-3, 1e-3, 3e-4}) {
-        const auto moved = [&](double by) {
-          std::vector<float> values = start[i];
-          for (std::size_t k = 0; k < values.size(); ++k)
-            values[k] = static_cast<float>(static_cast<double>(values[k]) +
-                                           by * static_cast<double>(direction[k]) / length);
-          executor_.write(all[i].weights, values);
-          return objective();
-        };
-        const double reach = step * std::max(1e-2, norm(start[i]));
-        const double numeric = (moved(reach) - moved(-reach)) / (2 * reach);
-        best = std::min(best, std::abs(numeric - analytic) / std::max(std::abs(analytic), 1e-3 * magnitude));
-      }
-      ++report.directions;
-      report.error = std::max(report.error, best);
-    }
-    executor_.write(all[i].weights, start[i]);
-    reports.push_back(std::move(report));
-  }
-  return reports;
 }
 
 std::string increment_name(const std::string& layer, const std::string& weight) {
@@ -337,7 +308,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   // The same net with no layer fused into another, so that every layer's own output can be seen.
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
-  PlanSet plans(plain, provider_.matrices(), *backend_, options_.seed_value(), !mean_.empty(), true);
+  PlanSet plans(plain, provider_.matrices(), *backend_, {options_.seed_value(), !mean_.empty()});
   const Plan& plan = plans.plan(phase, images);
   Executor executor(plans, options_.gpus());
   executor.reserve(plan);
@@ -345,7 +316,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   for (std::size_t i = 0; i < plans.weights().size(); ++i)
     executor.write(plans.weights()[i].weights, executor_.read(nullptr, plans_.weights()[i].weights));
   std::string first;
-  executor.run(plan, inputs, nullptr, [&](std::size_t t) {
+  const StepResult result = executor.run(plan, inputs, nullptr, [&](std::size_t t) {
     const Task& task = plan.tasks[t];
     if (!first.empty() || (task.kind != TaskKind::forward && task.kind != TaskKind::load)) return;
     for (const BufferUse& use : task.uses) {
@@ -356,7 +327,16 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
         first = plain.nodes[static_cast<std::size_t>(task.node)].name;
     }
   });
-  return first.empty() ? "" : "the first layer with such an output is '" + first + "'";
+  if (!first.empty()) return "the first layer with such an output is '" + first + "'";
+  for (const CostSlot& c : plan.costs) {
+    for (int v = 0; v < c.values; ++v) {
+      if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))
+        return "all layers' outputs are finite, but cost '" +
+               plain.nodes[static_cast<std::size_t>(c.node)].name +
+               "' is not: its input is outside of what it is defined for";
+    }
+  }
+  return "";
 }
 
 }  // namespace convnet

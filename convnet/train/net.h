@@ -19,7 +19,8 @@ struct NetFiles {
   IniFile definition, parameters;
 };
 
-/// Reads both files; --layer-path prefixes their names. Errors go to `diagnostics`.
+/// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
+/// go to `diagnostics`.
 NetFiles read_net_files(const Options& options, Diagnostics& diagnostics);
 /// The parameter file alone.
 IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
@@ -35,11 +36,11 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Optio
                     Diagnostics& diagnostics);
 
 /// One matrix's analytic gradient against differences of the cost.
+enum class Verdict { right, unclear, wrong };
 struct GradientReport {
-  std::string name;
-  int directions = 0;
-  double error = 0;  ///< the worst, relative to the larger of the two derivatives
-  bool good() const { return error < 2e-2; }
+  std::string name = {};
+  Verdict verdict = Verdict::right;  ///< unclear: fp32 differences do not tell, for rounding and kinks
+  double error = 0;  ///< the worst of three directions, beyond rounding, relative to the larger derivative
 };
 
 class Net {
@@ -63,7 +64,7 @@ class Net {
   /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
   void init_from(const std::string& checkpoint);
   /// Compares the gradient of each learned matrix with central differences of the costs along it and along
-  /// random directions. Weights are left as they were.
+  /// random directions. Weights are left as they were. Throws RunError where a cost is not finite.
   std::vector<GradientReport> check_gradients(std::int64_t images, const StepInputs& inputs);
   /// Weights and increments to and from a checkpoint's tensors. load() throws InputError naming `file` and
   /// the tensor that is missing or has another shape.

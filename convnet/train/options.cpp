@@ -69,6 +69,21 @@ std::vector<OptionSpec> make_specs() {
              false),
       option("keep", &Options::keep, "t",
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
+      option(
+          "conv-to-local", &Options::conv_to_local, "tp",
+          {.fallback = "",
+           .doc = "conv layers to make local; with --load-file each position starts with the shared filters"},
+          false),
+      option("unshare-weights", &Options::unshare_weights, "tp",
+             {.fallback = "",
+              .doc = "layers, or inputs layer[i], that stop sharing the weights weightSource names"},
+             false),
+      option(
+          "conserve-mem", &Options::conserve_mem, "tpb",
+          {.fallback = "0",
+           .doc =
+               "compute outputs of cheap layers (pools, norms, neurons) again in backward instead of keeping "
+               "them: less memory, same numbers, slower"}),
       option("shuffle", &Options::shuffle, "t",
              {.fallback = "0",
               .doc = "shuffle the images of the training range each epoch; holds the range in memory"}),

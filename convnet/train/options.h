@@ -24,7 +24,8 @@ struct Options {
   int mini = 128, epochs = 50000, test_freq = 57, threads = 0, keep = 2;
   double seed = 1;
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
-  bool check_grads = false;
+  bool check_grads = false, conserve_mem = false;
+  std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
   std::string precision = "fp32", parallel = "cfg";

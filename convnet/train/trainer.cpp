@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <map>
 
+#include "convnet/train/convert.h"
 #include "kernels/error.h"
 #include "providers/shuffle.h"
 
@@ -219,6 +221,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
                      " is there to resume from; use one of them");
 
   Diagnostics diagnostics;
+  IniFile unconverted;
+  bool converted = false;
   if (!l.checkpoint) {
     l.files = read_net_files(l.options, diagnostics);
   } else {
@@ -226,6 +230,9 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     // it was written, whatever became of the file.
     Diagnostics checked_before;
     IniFile saved = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, checked_before);
+    unconverted = saved;
+    convert_definition(saved, l.options, diagnostics);
+    converted = saved.text != unconverted.text;
     if (given.contains("layer-def")) {
       l.files = read_net_files(l.options, diagnostics);
       diagnostics.throw_if_errors();
@@ -241,6 +248,12 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   l.provider->check_range(l.test_range, "--test-range");
   l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (converted) {
+    Diagnostics reported;
+    const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(), {}, reported);
+    reported.throw_if_errors();
+    convert_tensors(l.checkpoint->tensors, before, l.graph);
+  }
   if (l.checkpoint) {
     const auto mean = l.checkpoint->tensors.tensors.find(l.options.data_provider + ".mean");
     if (mean != l.checkpoint->tensors.tensors.end()) {
@@ -492,14 +505,22 @@ void Trainer::check_gradients() {
   const std::shared_ptr<const DataBatch> data = prefetcher_.take({train_range_.first, 0});
   const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images);
   const std::vector<GradientReport> reports = net_.check_gradients(images, inputs_of(*data, 0, 0));
-  int bad = 0;
+  constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
+  std::array<int, 3> count = {};
   for (const GradientReport& r : reports) {
-    fmt::print("{}: {} directions, worst relative error {:.2e}{}\n", r.name, r.directions, r.error,
-               r.good() ? "" : "  WRONG");
-    if (!r.good()) ++bad;
+    fmt::print("{:<40} {:<8} relative error {:.1e}\n", r.name, kVerdicts[static_cast<std::size_t>(r.verdict)],
+               r.error);
+    ++count[static_cast<std::size_t>(r.verdict)];
   }
-  if (bad > 0) throw RunError(fmt::format("{} of {} gradients are wrong", bad, reports.size()));
-  fmt::print("All {} gradients are right\n", reports.size());
+  if (count[2] > 0) throw RunError(fmt::format("{} of {} gradients are wrong", count[2], reports.size()));
+  if (count[1] == 0) {
+    fmt::print("All {} gradients are right\n", count[0]);
+  } else {
+    fmt::print(
+        "{} gradients are right; of {} the costs' differences do not tell in fp32, for rounding and "
+        "kinks: larger initial weights help\n",
+        count[0], count[1]);
+  }
 }
 
 void Trainer::print_weights() const {

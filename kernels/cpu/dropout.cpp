@@ -29,7 +29,7 @@ void philox_counters(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std:
     for (std::uint32_t i = 0; i < kCounters; ++i) philox_round(k0, k1, w0[i], w1[i], w2[i], w3[i]);
     philox_next_key(k0, k1);
   }
-  for (std::uint32_t i = 0; i < kCounters; ++i) {
+  for (std::size_t i = 0; i < kCounters; ++i) {
     words[4 * i] = w0[i];
     words[4 * i + 1] = w1[i];
     words[4 * i + 2] = w2[i];
@@ -51,10 +51,10 @@ struct WordStream {
     const auto fours = static_cast<std::uint32_t>((count + 3) / 4);
     std::uint32_t i = 0;
     for (; i + kCounters <= fours; i += kCounters)
-      philox_counters(key, first_four + i, image, low, high, words + 4 * i);
+      philox_counters(key, first_four + i, image, low, high, words + std::size_t{4} * i);
     for (; i < fours; ++i) {
       const Philox4x32 r = philox(key, first_four + i, image, low, high);
-      std::copy_n(r.value, 4, words + 4 * i);
+      std::copy_n(r.value, 4, words + std::size_t{4} * i);
     }
   }
 };

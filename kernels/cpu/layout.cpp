@@ -96,8 +96,8 @@ std::string name_of(const dnnl::memory::desc& desc) {
 
 }  // namespace
 
-DnnlLayout::DnnlLayout(dnnl::memory::desc desc)
-    : desc_(std::move(desc)), name_(name_of(desc_)), bytes_(static_cast<std::int64_t>(desc_.get_size())) {}
+DnnlLayout::DnnlLayout(const dnnl::memory::desc& desc)
+    : desc_(desc), name_(name_of(desc_)), bytes_(static_cast<std::int64_t>(desc_.get_size())) {}
 
 bool DnnlLayout::equals(const Layout& other) const {
   const auto* that = dynamic_cast<const DnnlLayout*>(&other);

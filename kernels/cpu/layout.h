@@ -11,7 +11,7 @@ namespace convnet::cpu {
 /// A oneDNN memory descriptor. Dense row-major tensors never carry one: their TensorDesc::layout is null.
 class DnnlLayout : public Layout {
  public:
-  explicit DnnlLayout(dnnl::memory::desc desc);
+  explicit DnnlLayout(const dnnl::memory::desc& desc);
   std::string name() const override { return name_; }
   std::int64_t bytes() const override { return bytes_; }
   bool equals(const Layout& other) const override;

@@ -17,7 +17,7 @@ Prepared prepare_load(const LoadImages& op) {
     for (std::int64_t n = 0; n < images; ++n) {
       const Source* src = reinterpret_cast<const Source*>(args[0]) + n * from_image + op.offset;
       float* dst = as_floats(args.back()) + n * per_image;
-      if (mean != nullptr) {
+      if (mean != nullptr) {  // NOLINT(bugprone-branch-clone): the branches differ in the mean
 #pragma omp simd
         for (std::int64_t i = 0; i < per_image; ++i) dst[i] = static_cast<float>(src[i]) - mean[i];
       } else {

@@ -165,7 +165,7 @@ void transpose_filters(const Sizes& s, const Window& taps, const float* filters,
 /// Images are gathered in `count` pieces: the rows of one stay in the second-level cache.
 struct Pieces {
   Pieces(std::int64_t n, std::int64_t row_floats) {
-    constexpr std::int64_t kRowsFloats = 128 * 1024;
+    constexpr std::int64_t kRowsFloats = 131072;
     const std::int64_t most = std::max<std::int64_t>(kRowsFloats / std::max<std::int64_t>(row_floats, 1), 16);
     count = std::max<std::int64_t>((n + most - 1) / most, 1);
     images = (n + count - 1) / count;

@@ -89,6 +89,7 @@ void max_window(const PoolGeometry& g, const float* src, const Extent& ys, const
     Float<Block> v;
     load(src + pixel * Block, v);
     const Float<Block> new_rank = rank<Kind, Block>(v), best_rank = rank<Kind, Block>(best);
+    // NOLINTNEXTLINE(misc-redundant-expression): what differs from itself is NaN
     const auto better = (new_rank > best_rank) | ((v != v) & (best == best));
     best = better ? v : best;
     if constexpr (!std::is_void_v<Position>) where = better ? Int<Block>{} + here : where;

@@ -112,9 +112,6 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:18: layer 'pool1': channels=3, but input 'conv1' is 2x6x6 and has 2 channels"},
     {"filterSize=3", "filterSize=9",
      "net.cfg:12: layer 'conv1': filterSize=9 is larger than the input 'data' (1x8x8) with its padding of 0"},
-    {"filterSize=3", "filterSize=3\npadding=3",
-     "net.cfg:13: layer 'conv1': padding=3 must be less than filterSize=3, or whole windows would see only "
-     "zeros"},
     {"filterSize=3", "filterSize=3\nmodulesX=5",
      "net.cfg:13: layer 'conv1': modulesX=5 windows of 3 pixels do not cover the 8 pixels of input 'data'; "
      "it takes at least 6"},
@@ -145,8 +142,23 @@ const std::vector<Mistake> definition_mistakes = {
     {"outputs=10", "outputs=5",
      "net.cfg:31: layer 'logprob': the data has 10 classes, but 'probs' has only 5 outputs"},
     {"inputs=labels,probs", "inputs=probs,labels",
+     "net.cfg:31: layer 'logprob': input 'labels' holds class labels, which only a cost can read, as its "
+     "first "
+     "input"},
+    {"inputs=labels,probs", "inputs=probs,probs",
      "net.cfg:31: layer 'logprob': the first input must be labels, a data layer with dataIdx=1; 'probs' is "
      "of type 'softmax'"},
+    {"outputs=10", "outputs=10\nweightSource=[0]",
+     "net.cfg:25: layer 'fc10': weightSource entry '[0]' names no layer; it is layer[index]"},
+    {"stride=2", "", "net.cfg:14: layer 'pool1': 'stride' is missing"},
+    {"stride=2", "stride=0", "net.cfg:20: layer 'pool1': stride expects an integer of at least 1, not '0'"},
+    {"filterSize=3", "filterSize=3\ninitW=1e300",
+     "net.cfg:13: layer 'conv1': initW expects a number that fp32 holds, up to 3.4e+38, not '1e300'"},
+    {"filters=2", "filters=1048576\npadding=40",
+     "net.cfg:7: layer 'conv1': its output is 1048576x86x86 an image, which is more than 2147483647 numbers"},
+    {"filters=2\nfilterSize=3", "filters=1048576\nfilterSize=46\npadding=40",
+     "net.cfg:7: layer 'conv1': its matrix 'weights.data' is 1048576x1x46x46, which is more than 2147483647 "
+     "numbers"},
     {"inputs=labels,probs", "inputs=labels,fc10",
      "net.cfg:31: layer 'logprob': the second input must be a softmax layer; 'fc10' is of type "},
     // Devices.
@@ -241,14 +253,6 @@ TEST_CASE("inputs of a conv layer that do not fit together are refused") {
              kParameters + "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n");
   check_refused(shop,
                 "net.cfg:16: layer 'conv2': input 'conv1' gives an output of 2x4x4, but 'data' gives 2x6x6");
-}
-
-TEST_CASE("a normalisation window wider than the maps is refused") {
-  const Workshop shop;
-  shop.write(replaced(kDefinition, "type=pool\ninputs=conv1\npool=max\nchannels=2\nsizeX=2\nstride=2",
-                      "type=cmrnorm\ninputs=conv1\nchannels=2\nsize=3"),
-             kParameters + "[pool1]\nscale=1\npow=0.75\n");
-  check_refused(shop, "net.cfg:18: layer 'pool1': size=3 is larger than the 2 channels of input 'conv1'");
 }
 
 TEST_CASE("all mistakes of both files are reported in one run, in order of their lines") {

@@ -228,6 +228,28 @@ TEST_CASE("a resumed run keeps its net, whatever became of the definition file")
   CHECK(run_program(again).code == 2);
 }
 
+Args every_layer(int epochs, const std::string& folder) {
+  const std::string net = std::string(CONVNET_SOURCE_DIR) + "/tests/nets/every-layer";
+  return {"--layer-def",     net + ".cfg",
+          "--layer-params",  net + "-params.cfg",
+          "--data-provider", "dummy-3x12x12-4",
+          "--train-range",   "1-2",
+          "--test-range",    "3",
+          "--mini",          "170",
+          "--test-freq",     "1",
+          "--threads",       "2",
+          "--save-file",     folder,
+          "--epochs",        std::to_string(epochs)};
+}
+
+TEST_CASE("every layer type resumes bit for bit: masks, noise, running statistics, increments") {
+  const Workshop shop;
+  run_well(every_layer(2, shop / "straight"));
+  run_well(every_layer(1, shop / "resumed"));
+  run_well(every_layer(2, shop / "resumed"));
+  check_equal(last_of(shop / "resumed", 2), last_of(shop / "straight", 2));
+}
+
 TEST_CASE("a training range without the saved batch starts at its first batch") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});

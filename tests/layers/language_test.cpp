@@ -601,9 +601,9 @@ TEST_CASE("a filter of zeros stays, whatever the constraint") {
 
 TEST_CASE("one image of one pixel of one map goes through every layer") {
   for (const auto& [type, keys] : std::vector<std::pair<std::string, std::string>>{
-           {"pool", "channels=1 pool=max sizeX=1"},
+           {"pool", "channels=1 pool=max sizeX=1 stride=1"},
            {"pool", "channels=1 pool=maxabs sizeX=0"},
-           {"pool", "channels=1 pool=avg sizeX=1"},
+           {"pool", "channels=1 pool=avg sizeX=1 stride=1"},
            {"cmpool", "channels=1 pool=max size=1 stride=1 start=0 outputs=1"},
            {"rnorm", "channels=1 size=3"},
            {"cnorm", "channels=1 size=3"},

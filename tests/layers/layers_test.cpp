@@ -122,6 +122,11 @@ TEST_CASE("pool layers train like the reference") {
        1,
        below(1, 3) + pool("pool=max\nchannels=3\nsizeX=17\nstride=2"),
        "pool"},
+      {"the whole of maps that are not square",
+       {3, 4, 7},
+       2,
+       below(3, 16) + pool("pool=avg\nchannels=16\nsizeX=0"),
+       "pool"},
       {"average", {3, 6, 6}, 3, below(3, 16) + pool("pool=avg\nchannels=16\nsizeX=3\nstride=3"), "pool"},
       {"average, clipped at both borders",
        {3, 8, 8},
@@ -146,7 +151,7 @@ TEST_CASE("pool layers train like the reference") {
        2,
        below(3, 4) + pool("pool=max\nchannels=4\nsizeX=3\nstride=2\noutputsX=3"),
        "pool"},
-      {"of one pixel", {3, 1, 1}, 1, below(3, 3) + pool("pool=max\nchannels=3\nsizeX=1"), "pool"},
+      {"of one pixel", {3, 1, 1}, 1, below(3, 3) + pool("pool=max\nchannels=3\nsizeX=1\nstride=2"), "pool"},
   };
   for (const Case& c : cases) run(c);
 }

@@ -353,7 +353,7 @@ TEST_CASE("dropout= on any layer, in either file") {
        {3, 5, 5},
        2,
        conv("c", "inputs=data channels=3 filters=4 filterSize=3 neuron=relu") +
-           section("p", "pool", "pool=avg inputs=c channels=4 sizeX=2"),
+           section("p", "pool", "pool=avg inputs=c channels=4 sizeX=2 stride=1"),
        "p",
        keys_of("c", "epsW=0.1 epsB=0.1 momW=0.9 momB=0.9 dropout=0.4") + keys_of("p", "dropout=0.2")});
 }
@@ -457,6 +457,7 @@ pool=max
 channels=3
 inputs=data
 sizeX=13
+stride=1
 [typo]
 type=fc
 inputs=date
@@ -517,7 +518,9 @@ TEST_CASE("mistakes of single layers are located") {
        {"outside"}},
       {section("x", "cmpool", "pool=avg inputs=c channels=4 size=2 stride=2"), "pool=avg", {"max"}},
       {section("x", "pool", "pool=maxab inputs=c channels=4 sizeX=2"), "pool=maxab", {"maxabs"}},
-      {section("x", "pool", "pool=max inputs=c channels=4 sizeX=2 start=-2"), "start=-2", {"outside"}},
+      {section("x", "pool", "pool=max inputs=c channels=4 sizeX=2 stride=1 start=-2"),
+       "start=-2",
+       {"outside"}},
       {section("x", "data", "dataIdx=4"), "dataIdx=4", {"dataIdx", "3"}},
       {section("x", "data", "dataIdx=3 start=2 end=6"), "end=6", {"6", "5"}},
       {section("x", "fc", "inputs=f outputs=6 weightSource=nobody[0]"),

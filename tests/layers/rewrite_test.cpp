@@ -79,6 +79,55 @@ TEST_CASE("rewrites of binary costs change nothing but speed") {
   }
 }
 
+TEST_CASE("layers that write over their input change nothing but memory") {
+  const std::string c =
+      conv("c", "inputs=data channels=3 filters=16 filterSize=3 padding=1 neuron=tanh[1,1]");
+  const auto lines = [](const std::string& layers, const std::string& top) {
+    same_with_and_without(layers, top, 1);
+    SmallNet net(between_data_and_cost(layers, top, 5), {3, 8, 8}, 5);
+    return net.prepare(Phase::train, 6).rewrites;
+  };
+  using Lines = std::vector<std::string>;
+  CHECK(lines(c, "c") == Lines{"'c_neuron' writes over 'c' in place"});
+  // What tanh wrote is read by its backward: dropout may not write over it.
+  CHECK(lines(c + section("d", "dropout", "inputs=c"), "d") == Lines{"'c_neuron' writes over 'c' in place"});
+  CHECK(lines(conv("c", "inputs=data channels=3 filters=4 filterSize=3 dropout=0.3 neuron=logistic"), "c") ==
+        Lines{"'c_dropout' writes over 'c' in place", "'c_neuron' writes over 'c_dropout' in place"});
+  CHECK(lines(section("p", "pass", "inputs=data") + conv("c", "inputs=p channels=3 filters=4 filterSize=3"),
+              "c") == Lines{"'p' passes 'data' on without a copy"});
+}
+
+TEST_CASE("conserving memory changes nothing but memory") {
+  const std::string layers =
+      conv("a", "inputs=data channels=3 filters=16 filterSize=3 padding=1 neuron=tanh[1,1]") +
+      section("b", "bnorm", "inputs=a channels=16 neuron=relu") +
+      section("p", "pool", "pool=max inputs=b channels=16 sizeX=3 stride=1 neuron=square") +
+      section("n", "cmrnorm", "inputs=p channels=16 size=5") +
+      section("q", "pass", "inputs=n neuron=softrelu") +
+      conv("c", "inputs=q channels=16 filters=16 filterSize=3 padding=1 dropout=0.3 neuron=abs") +
+      section("s", "eltsum", "inputs=c,q") + section("w", "rnorm", "inputs=s channels=16 size=3") +
+      section("v", "pool", "pool=avg inputs=w channels=16 sizeX=2 stride=2") +
+      section("h", "href", "inputs=v channels=16 neuron=logistic");
+  const std::string parameters = "[n]\nscale=0.7\npow=0.75\n[w]\nscale=0.7\npow=0.75\n";
+  const Dims image = {3, 12, 12};
+  NetOptions conserving;
+  conserving.conserve_memory = true;
+  const NetTexts texts = between_data_and_cost(layers, "h,s", 5, parameters);
+  SmallNet kept(texts, image, 5);
+  SmallNet conserved(texts, image, 5, conserving);
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const Minibatch batch = random_minibatch(image, 6, 5, i);
+    CHECK(kept.step(Phase::train, batch, i).costs == conserved.step(Phase::train, batch, i).costs);
+  }
+  const auto expected = kept.tensors();
+  for (const auto& [name, tensor] : conserved.tensors()) {
+    INFO(name);
+    CHECK(expected.at(name).values == tensor.values);
+  }
+  CHECK(conserved.prepare(Phase::train, 6).memory[0].transient <
+        kept.prepare(Phase::train, 6).memory[0].transient);
+}
+
 TEST_CASE("layers without work of their own change nothing") {
   const std::string c = conv("c", "inputs=data channels=3 filters=16 filterSize=3 padding=1");
   // Both sides run without copies; what is compared is the same net without the layer.

@@ -70,6 +70,7 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   convnet::Options of_run;
   of_run.device = "cpu";
   of_run.threads = options.threads;
+  of_run.conserve_mem = options.conserve_memory;
   of_run.seed = static_cast<double>(options.seed);
   net_ = std::make_unique<Net>(std::move(graph), provider_, of_run, std::vector<float>{}, true);
 }

@@ -71,7 +71,7 @@ struct StepOutcome {
 };
 
 struct NetOptions {
-  bool rewrites = true;
+  bool rewrites = true, conserve_memory = false;
   int threads = 1;
   std::uint64_t seed = 3;
   std::vector<ExtraMatrix> extra = {};

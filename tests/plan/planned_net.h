@@ -17,9 +17,10 @@ struct ConfigData {
 
 /// Every net of configs/ by name, with the data it is made for: a new file there needs a line here.
 inline const std::map<std::string, ConfigData>& config_data() {
-  static const std::map<std::string, ConfigData> data = {{"lenet", {{1, 28, 28}, 10}},
-                                                         {"cifar-quick", {{3, 32, 32}, 10}},
-                                                         {"alexnet-owt", {{3, 224, 224}, 1000}}};
+  static const std::map<std::string, ConfigData> data = {
+      {"lenet", {{1, 28, 28}, 10}},           {"cifar-quick", {{3, 32, 32}, 10}},
+      {"alexnet-owt", {{3, 224, 224}, 1000}}, {"cifar10-11pct", {{3, 32, 32}, 10}},
+      {"wrn-16-4", {{3, 32, 32}, 10}},        {"resnet18-imagenet", {{3, 224, 224}, 1000}}};
   return data;
 }
 
@@ -29,7 +30,7 @@ struct PlannedNet {
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   std::unique_ptr<PlanSet> plans;
 
-  explicit PlannedNet(const std::string& config, bool learns = true) {
+  explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
     const std::string path = CONVNET_SOURCE_DIR "/configs/" + config;
@@ -38,7 +39,7 @@ struct PlannedNet {
     const IniFile parameters = read_ini(path + "-params.cfg", diagnostics);
     graph = build_graph(definition, parameters, matrices, {true, true}, diagnostics);
     diagnostics.throw_if_errors();
-    plans = std::make_unique<PlanSet>(graph, matrices, *backend, 1, true, learns);
+    plans = std::make_unique<PlanSet>(graph, matrices, *backend, PlanOptions{1, true, learns, conserve});
   }
 
   const Plan& plan(Phase phase, std::int64_t images) { return plans->plan(phase, images); }

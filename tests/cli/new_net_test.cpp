@@ -1,0 +1,228 @@
+// Nets made from other nets: fine-tuning, init functions, conversions. And the check of gradients.
+#include <regex>
+
+#include "convnet/train/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+const std::string kEveryLayer = std::string(CONVNET_SOURCE_DIR) + "/tests/nets/every-layer";
+
+Args every_layer(const std::string& folder, int epochs) {
+  return {"--layer-def",     kEveryLayer + ".cfg",
+          "--layer-params",  kEveryLayer + "-params.cfg",
+          "--data-provider", "dummy-3x12x12-4",
+          "--train-range",   "1",
+          "--test-range",    "2",
+          "--mini",          "100",
+          "--save-file",     folder,
+          "--epochs",        std::to_string(epochs)};
+}
+
+using Tensors = std::map<std::string, NamedTensor>;
+
+Tensors tensors_of(const std::string& file) { return read_safetensors(file).tensors; }
+
+/// The numbers of the first line that begins with `start`.
+std::vector<double> numbers_after(const std::string& out, const std::string& start) {
+  const std::size_t at = out.find(start);
+  REQUIRE(at != std::string::npos);
+  const std::string line = out.substr(at + start.size(), out.find('\n', at) - at - start.size());
+  std::vector<double> numbers;
+  const std::regex number("-?\\d+\\.\\d+");
+  for (std::sregex_iterator i(line.begin(), line.end(), number), end; i != end; ++i)
+    numbers.push_back(std::stod(i->str()));
+  return numbers;
+}
+
+void check_close(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  REQUIRE(!a.empty());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 2e-4 * (1 + std::abs(b[i])));
+}
+
+TEST_CASE("option --check-grads finds all gradients of a net with every layer type right") {
+  const Workshop shop;
+  const Outcome run = run_well(every_layer(shop / "out", 1) + Args{"--check-grads", "1"});
+  INFO(run.out);
+  CHECK(run.out.find("All 13 gradients are right\n") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(shop / "out"));
+}
+
+TEST_CASE("option --check-grads fails where a cost is not finite") {
+  const Workshop shop;
+  shop.write(replaced(kDefinition, "neuron=relu", "neuron=log[-1]"), kParameters);
+  const Outcome run = run_program(shop.dummy() + Args{"--save-file", shop / "out", "--check-grads"});
+  INFO(run.out << run.err);
+  CHECK(run.code == 1);
+  CHECK(
+      run.err.find("a cost is not finite (NaN or infinity) while gradients are checked; the first layer with "
+                   "such an output is 'conv1_neuron'") != std::string::npos);
+}
+
+TEST_CASE("option --conserve-mem changes no bit of the result") {
+  const Workshop shop;
+  run_well(every_layer(shop / "kept", 2));
+  run_well(every_layer(shop / "conserved", 2) + Args{"--conserve-mem", "1"});
+  const Tensors kept = tensors_of(shop / "kept/2.1.safetensors");
+  for (const auto& [name, tensor] : tensors_of(shop / "conserved/2.1.safetensors")) {
+    INFO(name);
+    CHECK(tensor.values == kept.at(name).values);
+  }
+}
+
+TEST_CASE("option --conv-to-local goes on with a local layer that computes what the conv layer did") {
+  for (const char* biases : {"", "sharedBiases=0\n", "biases=0\n"}) {
+    INFO(biases);
+    const Workshop shop;
+    shop.write(replaced(kDefinition, "filters=2\n", std::string("filters=2\n") + biases), kParameters);
+    run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+    const Outcome before = run_well({"--load-file", shop / "out", "--test-only"});
+    const Outcome after = run_well({"--load-file", shop / "out", "--conv-to-local", "conv1", "--test-only"});
+    const std::string start = "Averages-------------------------\nlogprob:";
+    check_close(numbers_after(after.out, start), numbers_after(before.out, start));
+    const Tensors conv = tensors_of(shop / "out/1.2.safetensors");
+    run_well({"--load-file", shop / "out", "--conv-to-local", "conv1", "--epochs", "1", "--force-save", "1"});
+    const Tensors local = tensors_of(shop / "out/1.2.safetensors");
+    CHECK(local.at("conv1.weights.data").dims == Dims{6, 6, 2, 1, 3, 3});
+    CHECK(local.at("conv1.weightsInc.data").dims == Dims{6, 6, 2, 1, 3, 3});
+    for (int position : {0, 17, 35}) {
+      const std::vector<float>& filters = local.at("conv1.weights.data").values;
+      CHECK(std::vector<float>(filters.begin() + position * 18, filters.begin() + (position + 1) * 18) ==
+            conv.at("conv1.weights.data").values);
+    }
+    // Training goes on, with the option or without.
+    const Outcome again = run_well(
+        shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "2", "--conv-to-local", "conv1"});
+    CHECK(again.err.find("--conv-to-local: layer 'conv1' is local already") != std::string::npos);
+    run_well({"--load-file", shop / "out", "--epochs", "3"});
+  }
+}
+
+TEST_CASE("option --unshare-weights goes on with a copy of the shared weights") {
+  const Workshop shop;
+  run_well(every_layer(shop / "out", 1));
+  const Tensors shared = tensors_of(shop / "out/1.1.safetensors");
+  CHECK_FALSE(shared.contains("conv1.weights.cut"));
+  run_well({"--load-file", shop / "out", "--unshare-weights", "conv1[2]", "--force-save", "1"});
+  const Tensors own = tensors_of(shop / "out/1.1.safetensors");
+  for (const char* kind : {"conv1.weights.", "conv1.weightsInc."})
+    CHECK(own.at(std::string(kind) + "cut").values == shared.at(std::string(kind) + "scaled").values);
+  run_well({"--load-file", shop / "out", "--epochs", "2"});
+  const Tensors trained = tensors_of(shop / "out/2.1.safetensors");
+  CHECK(trained.at("conv1.weights.cut").values != trained.at("conv1.weights.scaled").values);
+}
+
+TEST_CASE("conversions of layers that are not there, or not of the kind, are refused") {
+  const Workshop shop;
+  const auto refused = [&](const Args& args, const std::string& message) {
+    const Outcome run = run_program(shop.dummy() + Args{"--save-file", shop / "out"} + args);
+    INFO(run.out << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err.find(message) != std::string::npos);
+  };
+  refused({"--conv-to-local", "conv2"}, "--conv-to-local: there is no layer 'conv2'; did you mean 'conv1'?");
+  refused({"--conv-to-local", "fc10"}, "net.cfg:21: --conv-to-local: layer 'fc10' is not of type conv");
+  refused({"--unshare-weights", "cov1"},
+          "--unshare-weights: there is no layer 'cov1'; did you mean 'conv1'?");
+  refused({"--unshare-weights", "conv1[x]"}, "--unshare-weights: 'conv1[x]': expects an integer");
+}
+
+TEST_CASE("option --init-from copies what fits and lists what does not") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Tensors from = tensors_of(shop / "out/1.2.safetensors");
+  shop.write(replaced(replaced(kDefinition, "outputs=10", "outputs=12"), "[pool1]",
+                      "[side]\ntype=conv\ninputs=data\nchannels=1\nfilters=2\nfilterSize=3\n[pool1]") +
+                 "[sum]\ntype=cost.sum2\ninputs=side\n",
+             kParameters + "[side]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n[sum]\ncoeff=0\n");
+  const Args args =
+      shop.dummy() +
+      Args{"--save-file", shop / "tuned", "--init-from", shop / "out", "--epochs", "0", "--force-save", "1"};
+  const Outcome run = run_well(args);
+  INFO(run.out);
+  CHECK(std::regex_search(run.out, std::regex("conv1.weights.data +2x1x3x3 +copied")));
+  CHECK(std::regex_search(run.out, std::regex("fc10.weights.pool1 +12x18 +newly made: it is 10x18 in the")));
+  CHECK(std::regex_search(run.out, std::regex("side.weights.data +2x1x3x3 +newly made: it is not in the")));
+  const Tensors tuned = tensors_of(shop / "tuned/0.0.safetensors");
+  CHECK(tuned.at("conv1.weights.data").values == from.at("conv1.weights.data").values);
+  CHECK(tuned.at("conv1.weightsInc.data").values == std::vector<float>(18, 0.0F));
+  const Outcome twice = run_program(args);
+  INFO(twice.err);
+  CHECK(twice.code == 2);
+  CHECK(twice.err.find("--init-from starts a new run") != std::string::npos);
+  const Outcome other = run_program({"--load-file", shop / "out", "--layer-def", shop.definition_path()});
+  CHECK(other.code == 2);
+  CHECK(other.err.find("--init-from") != std::string::npos);
+}
+
+TEST_CASE("init functions make weights from checkpoints, and errors say where") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Tensors from = tensors_of(shop / "out/1.2.safetensors");
+  const auto made = [&](const std::string& keys, const std::string& filters) {
+    std::string definition = replaced(kDefinition, "filters=2\n", "filters=" + filters + "\n" + keys);
+    definition = replaced(definition, "channels=2\n", "channels=" + filters + "\n");
+    shop.write(definition, kParameters);
+    std::filesystem::remove_all(shop / "made");
+    return run_program(shop.dummy() +
+                       Args{"--save-file", shop / "made", "--epochs", "0", "--force-save", "1"});
+  };
+  const auto tensor = [&](const std::string& name) {
+    return tensors_of(shop / "made/0.0.safetensors").at(name).values;
+  };
+  const std::string checkpoint = shop / "out";
+  CHECK(made("initWFunc=winit.makew(" + checkpoint + ")\ninitBFunc=winit.makeb(" + checkpoint + ")\n", "2")
+            .code == 0);
+  CHECK(tensor("conv1.weights.data") == from.at("conv1.weights.data").values);
+  CHECK(tensor("conv1.biases") == from.at("conv1.biases").values);
+  CHECK(made("initWFunc=makewcat(" + checkpoint + ",conv1,conv1)\ninitBFunc=makeb_vec(1,-2,0.5,4)\n", "4")
+            .code == 0);
+  std::vector<float> twice = from.at("conv1.weights.data").values;
+  twice.insert(twice.end(), twice.begin(), twice.end());
+  CHECK(tensor("conv1.weights.data") == twice);
+  CHECK(tensor("conv1.biases") == std::vector<float>{1, -2, 0.5F, 4});
+  const auto refused = [&](const std::string& keys, const std::string& message) {
+    const Outcome run = made(keys, "2");
+    INFO(run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err.find("net.cfg:12: conv1.") != std::string::npos);
+    CHECK(run.err.find(message) != std::string::npos);
+  };
+  refused("initWFunc=makew(nowhere)\n", "makew: nowhere: there is no such checkpoint");
+  refused("initWFunc=makewcat(" + checkpoint + ",conv1,conv1)\n", "makewcat: gives 4 outputs, not 2");
+  refused("initWFunc=makewcat(" + checkpoint + ",fc10,conv1)\n", "makewcat: ");
+  refused("initBFunc=makeb_vec(1,2,3)\n", "makeb_vec: gives 3 values, but 2 takes 2");
+  refused("initWFunc=gauss(1)\n", "gauss: there is no such function");
+}
+
+TEST_CASE("init functions concatenate the outputs of local layers position by position") {
+  const Workshop shop;
+  const std::string local = replaced(kDefinition, "type=conv", "type=local");
+  shop.write(local, kParameters);
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const std::vector<float> from = tensors_of(shop / "out/1.2.safetensors").at("conv1.weights.data").values;
+  shop.write(replaced(replaced(local, "filters=2\n",
+                               "filters=4\ninitWFunc=makewcat(" + (shop / "out") + ",conv1,conv1)\n"),
+                      "channels=2\n", "channels=4\n"),
+             kParameters);
+  run_well(shop.dummy() + Args{"--save-file", shop / "made", "--epochs", "0", "--force-save", "1"});
+  const NamedTensor made = tensors_of(shop / "made/0.0.safetensors").at("conv1.weights.data");
+  REQUIRE(made.dims == Dims{6, 6, 4, 1, 3, 3});
+  for (std::size_t position = 0; position < 36; ++position)
+    for (std::size_t filter = 0; filter < 4; ++filter)
+      for (std::size_t k = 0; k < 9; ++k)
+        CHECK(made.values[(position * 4 + filter) * 9 + k] == from[(position * 2 + filter % 2) * 9 + k]);
+}
+
+}  // namespace
+}  // namespace convnet
