@@ -208,19 +208,24 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
 }
 
 Checkpoint read_checkpoint(const std::string& file_or_folder) {
-  Checkpoint c;
-  c.file = file_or_folder;
+  std::string file = file_or_folder;
   std::error_code error;
   if (fs::is_directory(file_or_folder, error)) {
     const auto newest = newest_checkpoint(file_or_folder);
     if (!newest)
       throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
                        std::string(kExtension) + ")");
-    c.file = *newest;
+    file = *newest;
   } else if (!fs::exists(file_or_folder, error)) {
     throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
   }
-  c.tensors = read_safetensors(c.file);
+  return parse_checkpoint(file, read_safetensors(file));
+}
+
+Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
+  Checkpoint c;
+  c.file = file;
+  c.tensors = std::move(tensors);
   const auto meta = [&](const char* key) -> const std::string& {
     const auto found = c.tensors.metadata.find(key);
     if (found == c.tensors.metadata.end())

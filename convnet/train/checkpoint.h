@@ -65,6 +65,9 @@ struct Checkpoint {
 /// this one, and what killed writers left. Throws RunError.
 void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
 
+/// The checkpoint that the tensors and metadata of `file` are. Throws InputError naming what is wrong.
+Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);
+
 /// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file and what is wrong.
 Checkpoint read_checkpoint(const std::string& file_or_folder);
 
