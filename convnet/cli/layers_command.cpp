@@ -57,6 +57,10 @@ std::string layers_markdown() {
       "keeps it in step.\n\n"
       "Images are (C,H,W), channel-major. \"per input\" keys take one value, or a comma list with one value "
       "per input.\n\n"
+      "A schedule is a number, or one of these of the progress p in [0,1] of training: `const[base=b]`; "
+      "`linear[base=b;tgtFactor=f]`, b(1-p) + (b/f)p; `exp[base=b;tgtFactor=f]`, b f^(-p); "
+      "`dexp[base=b;tgtFactor=f;numSteps=n]`, n equal steps from b down to b/f. A base of 0 freezes the "
+      "matrix.\n\n"
       "## Keys of every layer\n\n";
   markdown_table(text, common_params());
   for (const LayerType& type : layer_types()) {

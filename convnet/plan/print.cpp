@@ -84,7 +84,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   std::int64_t parameters = 0;
   for (const Node& node : graph.nodes) {
     std::int64_t count = 0;
-    for (const WeightSpec& w : node.layer->weights) count += element_count(w.dims);
+    for (const WeightSpec& w : node.layer->weights) count += w.state ? 0 : element_count(w.dims);
     const NodeWork& w = work[static_cast<std::size_t>(node.id)];
     json inputs = json::array();
     for (int input : node.inputs) inputs.push_back(graph.nodes[static_cast<std::size_t>(input)].name);

@@ -49,13 +49,46 @@ const std::map<std::string, std::vector<Expected>>& expected() {
         {"fc4096a", "4096", 4096 * 9216 + 4096, 2.0 * 4096 * 9216},
         {"fc4096b", "4096", 4096 * 4096 + 4096, 2.0 * 4096 * 4096},
         {"fc1000", "1000", 1000 * 4096 + 1000, 2.0 * 1000 * 4096},
-        {"probs", "1000", 0, 0}}}};
+        {"probs", "1000", 0, 0}}},
+      {"cifar10-11pct",
+       {{"conv1", "64x32x32", 64 * 3 * 25 + 64, 2.0 * 64 * 32 * 32 * 3 * 25},
+        {"pool1", "64x16x16", 0, 0},
+        {"rnorm1", "64x16x16", 0, 0},
+        {"conv2", "64x16x16", 64 * 64 * 25 + 64, 2.0 * 64 * 16 * 16 * 64 * 25},
+        {"rnorm2", "64x16x16", 0, 0},
+        {"pool2", "64x8x8", 0, 0},
+        {"local3", "64x8x8", 64 * 64 * (64 * 9 + 1), 2.0 * 64 * 64 * 64 * 9},  // filters of each position
+        {"local4", "32x8x8", 64 * 32 * (64 * 9 + 1), 2.0 * 64 * 32 * 64 * 9},
+        {"fc10", "10", 10 * 2048 + 10, 2.0 * 10 * 2048}}},
+      {"wrn-16-4",
+       {{"conv0", "16x32x32", 16 * 3 * 9, 2.0 * 16 * 32 * 32 * 3 * 9},
+        {"g1b1-bn1", "16x32x32", 2 * 16, 0},
+        {"g1b1-conv1", "64x32x32", 64 * 16 * 9, 2.0 * 64 * 32 * 32 * 16 * 9},
+        {"g1b1-proj", "64x32x32", 64 * 16, 2.0 * 64 * 32 * 32 * 16},
+        {"g1b1", "64x32x32", 0, 0},
+        {"g2b1-conv1", "128x16x16", 128 * 64 * 9, 2.0 * 128 * 16 * 16 * 64 * 9},  // modulesX
+        {"g2b1-conv2", "128x16x16", 128 * 128 * 9, 2.0 * 128 * 16 * 16 * 128 * 9},
+        {"g2b1-proj", "128x16x16", 128 * 64, 2.0 * 128 * 16 * 16 * 64},
+        {"g3b1", "256x8x8", 0, 0},
+        {"g3b2", "256x8x8", 0, 0},
+        {"pool", "256x1x1", 0, 0},
+        {"fc10", "10", 2570, 2.0 * 2560}}},
+      {"resnet18-imagenet",
+       {{"conv1", "64x112x112", 64 * 3 * 49, 2.0 * 64 * 112 * 112 * 3 * 49},
+        {"pool1", "64x56x56", 0, 0},  // ceil((112 + 1 - 3) / 2) + 1
+        {"g1b2", "64x56x56", 0, 0},
+        {"g2b1-conv1", "128x28x28", 128 * 64 * 9, 2.0 * 128 * 28 * 28 * 64 * 9},
+        {"g2b1-proj", "128x28x28", 128 * 64, 2.0 * 128 * 28 * 28 * 64},
+        {"g3b1", "256x14x14", 0, 0},
+        {"g4b2", "512x7x7", 0, 0},
+        {"pool", "512x1x1", 0, 0},
+        {"fc1000", "1000", 513000, 2.0 * 512000}}}};
   return nets;
 }
 
 std::int64_t parameters(const Node& node) {
   std::int64_t sum = 0;
-  for (const WeightSpec& w : node.layer->weights) sum += element_count(w.dims);
+  for (const WeightSpec& w : node.layer->weights) sum += w.state ? 0 : element_count(w.dims);
   return sum;
 }
 
@@ -71,7 +104,8 @@ double flops(const Plan& plan, int node) {
 
 TEST_CASE("shapes, parameters and FLOPs of the nets in configs") {
   const std::map<std::string, std::int64_t> totals = {
-      {"lenet", 857738}, {"cifar-quick", 145578}, {"alexnet-owt", 61100840}};
+      {"lenet", 857738},          {"cifar-quick", 145578}, {"alexnet-owt", 61100840},
+      {"cifar10-11pct", 3672906}, {"wrn-16-4", 2748890},   {"resnet18-imagenet", 11689512}};
   constexpr std::int64_t kImages = 7;
   for (const auto& [config, layers] : expected()) {
     PlannedNet net(config);
