@@ -75,6 +75,8 @@ class Backend {
 
   /// FLOP/s of fp32 multiply-adds the device can do, measured now.
   virtual double measure_peak_flops(int device) const = 0;
+  /// Bytes a second, read and written together, of a copy too large for caches, measured now.
+  virtual double measure_copy_bandwidth(int device) const = 0;
 
   /// Called once on a device's worker thread before it runs operations.
   virtual void enter_worker(int device) const = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -117,7 +118,7 @@ json layer_table(const Graph& graph, const Plan& plan, const Measurement& m) {
     }
     if (!any) continue;
     const double sum = forward + backward + update + other;
-    const bool heavy = id >= 0 && graph.nodes[static_cast<std::size_t>(id)].role == LayerRole::weights;
+    const bool heavy = flops > 0;
     rows.push_back({{"layer", id < 0 ? "(step)" : graph.nodes[static_cast<std::size_t>(id)].name},
                     {"type", id < 0 ? "" : graph.nodes[static_cast<std::size_t>(id)].type},
                     {"forward_ms", forward * 1e3},
@@ -131,6 +132,35 @@ json layer_table(const Graph& graph, const Plan& plan, const Measurement& m) {
   return rows;
 }
 
+/// A row per kind of operation, the most expensive first.
+json operation_table(const Plan& plan, const Measurement& m, double bandwidth) {
+  struct Work {
+    double seconds = 0, flops = 0, bytes = 0;
+  };
+  std::map<std::string, Work> kinds;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    Work& w = kinds[op_name(task.op)];
+    w.seconds += m.tasks[t];
+    w.flops += task.flops;
+    w.bytes += static_cast<double>(task.bytes);
+  }
+  std::vector<std::pair<std::string, Work>> sorted(kinds.begin(), kinds.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  json rows = json::array();
+  for (const auto& [name, w] : sorted) {
+    const double seconds = std::max(w.seconds, 1e-12);
+    rows.push_back({{"operation", name},
+                    {"ms", w.seconds * 1e3},
+                    {"share", w.seconds / m.step},
+                    {"gflops", w.flops / seconds / 1e9},
+                    {"gb_per_s", w.bytes / seconds / 1e9},
+                    {"copy_fraction", w.bytes / seconds / bandwidth}});
+  }
+  return rows;
+}
+
 std::string text_of(const json& r) {
   std::string text = fmt::format("{:<20} {:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7}\n", "layer", "type",
                                  "fwd ms", "bwd ms", "upd ms", "other ms", "GFLOP/s", "share");
@@ -140,18 +170,26 @@ std::string text_of(const json& r) {
                         row["forward_ms"].get<double>(), row["backward_ms"].get<double>(),
                         row["update_ms"].get<double>(), row["other_ms"].get<double>(),
                         row["gflops"].get<double>(), 100 * row["share"].get<double>());
+  text += fmt::format("\n{:<33} {:>9} {:>9} {:>9} {:>13} {:>7}\n", "operation", "ms", "GFLOP/s", "GB/s",
+                      "of copy speed", "share");
+  for (const json& row : r["operations"])
+    text += fmt::format("{:<33} {:>9.3f} {:>9.1f} {:>9.1f} {:>12.0f}% {:>6.1f}%\n",
+                        row["operation"].get<std::string>(), row["ms"].get<double>(),
+                        row["gflops"].get<double>(), row["gb_per_s"].get<double>(),
+                        100 * row["copy_fraction"].get<double>(), 100 * row["share"].get<double>());
   text += fmt::format(
       "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s\n"
       "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, "
       "step/sum {:.3f}\n"
-      "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); peak memory {:.1f} "
-      "MiB\n",
+      "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); copy speed {:.1f} "
+      "GB/s; peak memory "
+      "{:.1f} MiB\n",
       r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(),
       r["images_per_s"].get<double>(), r["outside_conv_fc_ms"].get<double>(),
       100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
       r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(), r["gflops"].get<double>(),
       100 * r["peak_fraction"].get<double>(), r["peak_gflops"].get<double>(), r["threads"].get<int>(),
-      r["peak_memory_bytes"].get<double>() / (1 << 20));
+      r["copy_gb_per_s"].get<double>(), r["peak_memory_bytes"].get<double>() / (1 << 20));
   return text;
 }
 
@@ -182,9 +220,11 @@ void bench_command(const std::vector<std::string>& args) {
   inputs.rates = net.rates(0);
 
   const double peak_before = net.plans().backend().measure_peak_flops(options.gpus()[0]);
+  const double copy_before = net.plans().backend().measure_copy_bandwidth(options.gpus()[0]);
   const Measurement m = measure(net, plan, inputs, options.steps);
   const double alone = primitives_alone(net, plan, inputs);
   const double peak = std::max(peak_before, net.plans().backend().measure_peak_flops(options.gpus()[0]));
+  const double copy = std::max(copy_before, net.plans().backend().measure_copy_bandwidth(options.gpus()[0]));
 
   double flops = 0;
   for (const Task& task : plan.tasks) flops += task.flops;
@@ -200,9 +240,11 @@ void bench_command(const std::vector<std::string>& args) {
                  {"peak_gflops", peak / 1e9},
                  {"peak_fraction", flops / m.step / peak},
                  {"peak_memory_bytes", net.plans().memory_needed(0)},
+                 {"copy_gb_per_s", copy / 1e9},
                  {"primitives_ms", alone * 1e3},
                  {"step_over_primitives", m.step / alone},
-                 {"layers", layer_table(net.graph(), plan, m)}};
+                 {"layers", layer_table(net.graph(), plan, m)},
+                 {"operations", operation_table(plan, m, copy)}};
   double inside = 0;
   for (const json& row : result["layers"]) {
     if (row["weights_layer"].get<bool>())

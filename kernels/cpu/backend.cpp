@@ -67,6 +67,7 @@ class CpuBackend : public Backend {
     return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   }
 
+  double measure_copy_bandwidth(int) const override { return cpu::measure_copy_bandwidth(threads_); }
   double measure_peak_flops(int) const override { return cpu::measure_peak_flops(threads_); }
 
   void enter_worker(int) const override { omp_set_num_threads(threads_); }

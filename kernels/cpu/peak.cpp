@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 namespace convnet::cpu {
 
@@ -35,6 +36,23 @@ double measure_peak_flops(int threads) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     // The sum is used, so the loop cannot be dropped.
     if (sink > 0) best = std::max(best, 2.0 * chains * lanes * rounds * threads / seconds);
+  }
+  return best;
+}
+
+double measure_copy_bandwidth(int threads) {
+  constexpr std::int64_t count = 1 << 25;
+  std::vector<float> from(count, 1.0F), to(count, 0.0F);
+  double best = 0;
+  for (int repeat = 0; repeat < 7; ++repeat) {
+    const auto start = std::chrono::steady_clock::now();
+#pragma omp parallel for simd schedule(static) num_threads(threads)
+    for (std::int64_t i = 0; i < count; ++i)
+      to[static_cast<std::size_t>(i)] = from[static_cast<std::size_t>(i)];
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    best = std::max(best, 2.0 * sizeof(float) * count / seconds);
+    from[static_cast<std::size_t>(repeat)] +=
+        to[static_cast<std::size_t>(repeat)];  // no copy is like another
   }
   return best;
 }
