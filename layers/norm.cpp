@@ -1,94 +1,27 @@
 // cmrnorm: local response normalisation across maps. rnorm, cnorm: within each map.
-#include "layers/layer.h"
+#include "layers/geometry_layer.h"
 
 namespace convnet {
 namespace {
 
-struct CmrnormParams {
+struct NormParams {
   int channels = 0, size = 0;
-  bool blocked = false;
+  bool blocked = false;  ///< cmrnorm only
   double scale = 0, power = 0, min_div = 1;
-};
-
-class CmrnormLayer : public Layer {
- public:
-  CrossMapNorm norm;  ///< n is set when lowering
-
-  void forward(Lowering& l) const override { l.run(CrossMapNormForward{at(l)}, {l.input(0), l.output()}); }
-  void backward(Lowering& l) const override {
-    l.run(CrossMapNormBackward{at(l)}, {l.input(0), l.output_gradient(), l.input_gradient(0)});
-  }
-
- private:
-  CrossMapNorm at(const Lowering& l) const {
-    CrossMapNorm p = norm;
-    p.n = l.images();
-    return p;
-  }
 };
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
-  CmrnormParams p;
+  NormParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
-  auto layer = std::make_shared<CmrnormLayer>();
-  layer->cheap = true;
-  layer->norm = {0,
-                 in->c,
-                 in->h,
-                 in->w,
-                 p.size,
-                 p.blocked,
-                 static_cast<float>(p.scale),
-                 static_cast<float>(p.power),
-                 static_cast<float>(p.min_div)};
-  layer->output = *in;
-  layer->backward_reads_input = true;
-  return layer;
-}
-
-struct WindowNormParams {
-  int channels = 0, size = 0;
-  double scale = 0, power = 0, min_div = 1;
-};
-
-class WindowNormLayer : public Layer {
- public:
-  WindowNorm norm;  ///< n is set when lowering
-
-  void forward(Lowering& l) const override { l.run(WindowNormForward{at(l)}, {l.input(0), l.output()}); }
-  void backward(Lowering& l) const override {
-    l.run(WindowNormBackward{at(l)}, {l.input(0), l.output_gradient(), l.input_gradient(0)});
-  }
-
- private:
-  WindowNorm at(const Lowering& l) const {
-    WindowNorm p = norm;
-    p.n = l.images();
-    return p;
-  }
-};
-
-std::shared_ptr<const Layer> create_window_norm(const LayerType& type, const LayerSource& source) {
-  WindowNormParams p;
-  if (!parse_params(type, source, p)) return nullptr;
-  const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
-  if (!in) return nullptr;
-  auto layer = std::make_shared<WindowNormLayer>();
-  layer->cheap = true;
-  layer->norm = {0,
-                 in->c,
-                 in->h,
-                 in->w,
-                 p.size,
-                 type.name == "cnorm",
-                 static_cast<float>(p.scale),
-                 static_cast<float>(p.power),
-                 static_cast<float>(p.min_div)};
-  layer->output = *in;
-  layer->backward_reads_input = true;
-  return layer;
+  const auto scale = static_cast<float>(p.scale), power = static_cast<float>(p.power);
+  const auto min_div = static_cast<float>(p.min_div);
+  if (type.name == "cmrnorm")
+    return std::make_shared<GeometryLayer<CrossMapNorm, CrossMapNormForward, CrossMapNormBackward>>(
+        CrossMapNorm{0, in->c, in->h, in->w, p.size, p.blocked, scale, power, min_div}, *in);
+  return std::make_shared<GeometryLayer<WindowNorm, WindowNormForward, WindowNormBackward>>(
+      WindowNorm{0, in->c, in->h, in->w, p.size, type.name == "cnorm", scale, power, min_div}, *in);
 }
 
 LayerType window_norm_type(const std::string& name, std::string doc, std::string formula) {
@@ -99,18 +32,17 @@ LayerType window_norm_type(const std::string& name, std::string doc, std::string
   type.example = "[norm1]\ntype=" + name +
                  "\ninputs=pool1\nchannels=32\nsize=9\n\n; parameter file\n[norm1]\nscale=0.001\npow=0.75";
   type.params = {
-      param("channels", &WindowNormParams::channels,
+      param("channels", &NormParams::channels,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
-      param("size", &WindowNormParams::size,
+      param("size", &NormParams::size,
             {.min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square windows; may be even"}),
-      param("scale", &WindowNormParams::scale,
+      param("scale", &NormParams::scale,
             {.min = 0, .doc = "weight of the squares", .file = CfgFile::parameters}),
-      param("pow", &WindowNormParams::power,
-            {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
-      param("minDiv", &WindowNormParams::min_div,
+      param("pow", &NormParams::power, {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
+      param("minDiv", &NormParams::min_div,
             {.fallback = "1", .min = 1e-9, .doc = "constant part of the denominator", .file = CfgFile::both}),
   };
-  type.create = create_window_norm;
+  type.create = create;
   return type;
 }
 
@@ -139,17 +71,16 @@ LayerType cmrnorm_type() {
       "[rnorm1]\ntype=cmrnorm\ninputs=conv1\nchannels=64\nsize=5\n\n; parameter "
       "file\n[rnorm1]\nscale=0.0001\npow=0.75";
   type.params = {
-      param("channels", &CmrnormParams::channels,
+      param("channels", &NormParams::channels,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
-      param("size", &CmrnormParams::size,
+      param("size", &NormParams::size,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps in a window; may be even"}),
-      param("blocked", &CmrnormParams::blocked,
+      param("blocked", &NormParams::blocked,
             {.fallback = "0", .doc = "1: windows are the aligned groups of size maps"}),
-      param("scale", &CmrnormParams::scale,
+      param("scale", &NormParams::scale,
             {.min = 0, .doc = "weight of the squares", .file = CfgFile::parameters}),
-      param("pow", &CmrnormParams::power,
-            {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
-      param("minDiv", &CmrnormParams::min_div,
+      param("pow", &NormParams::power, {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
+      param("minDiv", &NormParams::min_div,
             {.fallback = "1", .min = 1e-9, .doc = "constant part of the denominator", .file = CfgFile::both}),
   };
   type.create = create;

@@ -1,7 +1,7 @@
 // pool: over square windows of each map. cmpool: over windows of maps.
 #include <algorithm>
 
-#include "layers/layer.h"
+#include "layers/geometry_layer.h"
 
 namespace convnet {
 namespace {
@@ -108,23 +108,6 @@ struct CmpoolParams {
   int channels = 0, size = 0, stride = 0, start = 0, outputs = 0;
 };
 
-class CmpoolLayer : public Layer {
- public:
-  CrossMapPool geometry;  ///< n is set when lowering
-
-  void forward(Lowering& l) const override { l.run(CrossMapPoolForward{at(l)}, {l.input(0), l.output()}); }
-  void backward(Lowering& l) const override {
-    l.run(CrossMapPoolBackward{at(l)}, {l.input(0), l.output_gradient(), l.input_gradient(0)});
-  }
-
- private:
-  CrossMapPool at(const Lowering& l) const {
-    CrossMapPool p = geometry;
-    p.n = l.images();
-    return p;
-  }
-};
-
 std::shared_ptr<const Layer> create_cmpool(const LayerType& type, const LayerSource& source) {
   CmpoolParams p;
   if (!parse_params(type, source, p)) return nullptr;
@@ -143,12 +126,9 @@ std::shared_ptr<const Layer> create_cmpool(const LayerType& type, const LayerSou
                      ", " + std::to_string(outputs) + " outputs)");
     return nullptr;
   }
-  auto layer = std::make_shared<CmpoolLayer>();
-  layer->cheap = true;
-  layer->geometry = {0, in->c, in->h, in->w, outputs, p.size, p.stride, p.start};
-  layer->output = {outputs, in->h, in->w, true};
-  layer->backward_reads_input = true;
-  return layer;
+  return std::make_shared<GeometryLayer<CrossMapPool, CrossMapPoolForward, CrossMapPoolBackward>>(
+      CrossMapPool{0, in->c, in->h, in->w, outputs, p.size, p.stride, p.start},
+      FeatureShape{outputs, in->h, in->w, true});
 }
 
 }  // namespace

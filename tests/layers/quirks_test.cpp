@@ -358,6 +358,42 @@ TEST_CASE("dropout= on any layer, in either file") {
        keys_of("c", "epsW=0.1 epsB=0.1 momW=0.9 momB=0.9 dropout=0.4") + keys_of("p", "dropout=0.2")});
 }
 
+TEST_CASE("of two dropout= the parameter file's counts, which a resumed run reads again") {
+  const std::string definition = replaced(kDefinition, "padding=1,0\n", "padding=1,0\ndropout=0.2\n");
+  const Built same = build(kDefinition, replaced(kParameters, "momB=0.8\n", "momB=0.8\ndropout=0.25\n"));
+  const Built both = build(definition, replaced(kParameters, "momB=0.8\n", "momB=0.8\ndropout=0.25\n"));
+  CHECK(described(both.graph) == described(same.graph));
+  CHECK(mentions(both.warnings, {"params.cfg:", "'conv2'", "'dropout' is given in both files"}));
+  const Built off = build(definition, replaced(kParameters, "momB=0.8\n", "momB=0.8\ndropout=0\n"));
+  CHECK(off.graph.find("conv2_dropout") == nullptr);
+}
+
+TEST_CASE("dropout= acts on images; what has no effect on data and costs gets a warning") {
+  const Built images =
+      build(replaced(kDefinition, "dataIdx=0\n", "dataIdx=0\ndropout=0.1\nneuron=relu\n"), kParameters);
+  REQUIRE(images.errors.empty());
+  REQUIRE(images.graph.find("data_dropout") != nullptr);
+  CHECK(images.graph.find("data_neuron") == nullptr);
+  CHECK(mentions(images.warnings, {"net.cfg:5:", "'data'", "'neuron' has no effect"}));
+  const Built labels = build(replaced(kDefinition, "dataIdx=1\n", "dataIdx=1\ndropout=0.1\n"), kParameters);
+  REQUIRE(labels.errors.empty());
+  CHECK(mentions(labels.warnings, {"net.cfg:7:", "'labels'", "'dropout' has no effect"}));
+  CHECK(labels.graph.find("labels_dropout") == nullptr);
+}
+
+TEST_CASE("a layer that makes the labels of a cost does not learn through them") {
+  const std::string layers = fc("soft", "inputs=data outputs=4") + section("q", "softmax", "inputs=soft") +
+                             fc("f", "inputs=data outputs=4") + section("p", "softmax", "inputs=f") +
+                             section("x", "cost.crossent", "inputs=q,p");
+  const Built built = build(section("data", "data", "dataIdx=0") + layers,
+                            "[DEFAULT]\nepsW=0.1\nepsB=0.1\nmomW=0.9\nmomB=0.9\n[soft]\n[f]\n[x]\ncoeff=1\n");
+  CAPTURE(built.errors);
+  REQUIRE(built.errors.empty());
+  CHECK_FALSE(built.graph.find("soft")->gets_gradient);
+  CHECK_FALSE(built.graph.find("q")->gets_gradient);
+  CHECK(built.graph.find("f")->gets_gradient);
+}
+
 TEST_CASE("coeffs is honoured in both files") {
   const auto eltsum = [](const std::string& definition, const std::string& parameters) {
     return build(

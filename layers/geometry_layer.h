@@ -1,0 +1,33 @@
+// A layer that is one operation each way, from its input and a geometry: norms, pooling across maps.
+#pragma once
+
+#include "layers/layer.h"
+
+namespace convnet {
+
+/// Backward reads the input.
+template <class Geometry, class Forward, class Backward>
+class GeometryLayer : public Layer {
+ public:
+  explicit GeometryLayer(Geometry of_one, const FeatureShape& shape) : geometry(std::move(of_one)) {
+    output = shape;
+    backward_reads_input = true;
+    cheap = true;
+  }
+
+  void forward(Lowering& l) const override { l.run(Forward{at(l)}, {l.input(0), l.output()}); }
+  void backward(Lowering& l) const override {
+    l.run(Backward{at(l)}, {l.input(0), l.output_gradient(), l.input_gradient(0)});
+  }
+
+ private:
+  Geometry at(const Lowering& l) const {
+    Geometry g = geometry;
+    g.n = l.images();
+    return g;
+  }
+
+  const Geometry geometry;  ///< n is set when lowering
+};
+
+}  // namespace convnet
