@@ -61,9 +61,8 @@ std::shared_ptr<const Layer> create_nailbed(const LayerType& type, const LayerSo
   const auto outputs = [&](std::int64_t side) { return (side + p.stride - 1) / p.stride; };
   const auto start = [&](std::int64_t side) { return (side - p.stride * (outputs(side) - 1)) / 2; };
   layer->geometry.step_y = layer->geometry.step_x = p.stride;
-  // One pixel wide rests leave no room to centre.
-  layer->geometry.start_y = std::min(start(in->h), in->h - 1 - p.stride * (outputs(in->h) - 1));
-  layer->geometry.start_x = std::min(start(in->w), in->w - 1 - p.stride * (outputs(in->w) - 1));
+  layer->geometry.start_y = start(in->h);
+  layer->geometry.start_x = start(in->w);
   return sized(std::move(layer), outputs(in->h), outputs(in->w));
 }
 
