@@ -210,7 +210,7 @@ class Reader {
   }
 
   SourceLocation here() const { return {file_, line_}; }
-  void error(std::string message) { diagnostics_.error(here(), std::move(message)); }
+  void error(const std::string& message) { diagnostics_.error(here(), message); }
 
   std::string_view rest_;  ///< the lines not read yet
   std::shared_ptr<const std::string> file_;
