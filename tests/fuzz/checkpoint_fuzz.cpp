@@ -9,7 +9,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convnet;
   try {
-    parse_checkpoint("fuzz", parse_safetensors("fuzz", std::string(reinterpret_cast<const char*>(data), size)));
+    parse_checkpoint("fuzz",
+                     parse_safetensors("fuzz", std::string(reinterpret_cast<const char*>(data), size)));
   } catch (const InputError&) {
     // Refusing bad input is right.
   }
