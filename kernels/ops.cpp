@@ -40,6 +40,11 @@ std::vector<Argument> src_to_dst(const Dims& src, const Dims& dst) {
   return {{"src", R, src}, {"dst", W, dst}};
 }
 
+/// Backward of an operation that reads its input again.
+std::vector<Argument> from_src_and_diff(const Dims& src, const Dims& dst) {
+  return {{"src", R, src}, {"diff_dst", R, dst}, {"diff_src", W, src}};
+}
+
 std::vector<Argument> sources(std::size_t count, const Dims& dims) {
   std::vector<Argument> args;
   for (std::size_t i = 0; i < count; ++i) args.push_back({"src_" + std::to_string(i), R, dims});
@@ -47,6 +52,11 @@ std::vector<Argument> sources(std::size_t count, const Dims& dims) {
 }
 
 Dims one_image(const Dims& dims) { return {dims.begin() + 1, dims.end()}; }
+
+template <class Op>
+std::vector<Argument> logreg_backward(const Op& op) {
+  return {{"labels", R, {op.n, 1}, DataType::s32}, {"probs", R, {op.n, op.c}}, {"diff_src", W, {op.n, op.c}}};
+}
 
 /// Of costs with a label for every output.
 template <class Op>
@@ -79,7 +89,7 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           [](const ConvBackwardWeights& op) { return backward_weights(op); },
           [](const InnerProductBackwardWeights& op) { return backward_weights(op); },
           [&](const PoolForward& op) {
-            std::vector<Argument> args = {{"src", R, op.g.src()}, {"dst", W, op.g.dst()}};
+            std::vector<Argument> args = src_to_dst(op.g.src(), op.g.dst());
             if (op.keep_workspace) args.push_back(workspace(W, op.g));
             return args;
           },
@@ -89,16 +99,9 @@ std::vector<Argument> arguments(const OpDesc& desc) {
             args.push_back({"diff_src", W, op.g.src()});
             return args;
           },
-          [](const CrossMapNormForward& op) {
-            return std::vector<Argument>{{"src", R, op.p.dims()}, {"dst", W, op.p.dims()}};
-          },
-          [](const CrossMapNormBackward& op) {
-            return std::vector<Argument>{
-                {"src", R, op.p.dims()}, {"diff_dst", R, op.p.dims()}, {"diff_src", W, op.p.dims()}};
-          },
-          [](const NeuronForward& op) {
-            return std::vector<Argument>{{"src", R, op.dims}, {"dst", W, op.dims}};
-          },
+          [](const CrossMapNormForward& op) { return src_to_dst(op.p.dims(), op.p.dims()); },
+          [](const CrossMapNormBackward& op) { return from_src_and_diff(op.p.dims(), op.p.dims()); },
+          [](const NeuronForward& op) { return src_to_dst(op.dims, op.dims); },
           [](const NeuronBackward& op) {
             return std::vector<Argument>{{neuron_uses_output(op.f.kind) ? "dst" : "src", R, op.dims},
                                          {"diff_dst", R, op.dims},
@@ -107,11 +110,9 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           [&](const Dropout& op) {
             return std::vector<Argument>{{"src", R, op.dims}, {"dst", W, op.dims}, step};
           },
-          [](const Scale& op) {
-            return std::vector<Argument>{{"src", R, op.dims}, {"dst", W, op.dims}};
-          },
+          [](const Scale& op) { return src_to_dst(op.dims, op.dims); },
           [](const SoftmaxForward& op) {
-            return std::vector<Argument>{{"src", R, {op.n, op.c}}, {"dst", W, {op.n, op.c}}};
+            return src_to_dst({op.n, op.c}, {op.n, op.c});
           },
           [](const SoftmaxBackward& op) {
             return std::vector<Argument>{
@@ -122,16 +123,8 @@ std::vector<Argument> arguments(const OpDesc& desc) {
                                          {"probs", R, {op.n, op.c}},
                                          {"costs", RW, {kUnsized}, DataType::f64}};
           },
-          [](const LogregBackward& op) {
-            return std::vector<Argument>{{"labels", R, {op.n, 1}, DataType::s32},
-                                         {"probs", R, {op.n, op.c}},
-                                         {"diff_src", W, {op.n, op.c}}};
-          },
-          [](const SoftmaxLogregBackward& op) {
-            return std::vector<Argument>{{"labels", R, {op.n, 1}, DataType::s32},
-                                         {"probs", R, {op.n, op.c}},
-                                         {"diff_src", W, {op.n, op.c}}};
-          },
+          [](const LogregBackward& op) { return logreg_backward(op); },
+          [](const SoftmaxLogregBackward& op) { return logreg_backward(op); },
           [](const LoadImages& op) {
             std::vector<Argument> args = {{"src", R, op.from, op.source}};
             if (op.mean) {
@@ -183,15 +176,9 @@ std::vector<Argument> arguments(const OpDesc& desc) {
             return std::vector<Argument>{{"diff_dst", R, op.dims}, {"diff_bias", W, one_image(op.dims)}};
           },
           [](const CrossMapPoolForward& op) { return src_to_dst(op.p.src(), op.p.dst()); },
-          [](const CrossMapPoolBackward& op) {
-            return std::vector<Argument>{
-                {"src", R, op.p.src()}, {"diff_dst", R, op.p.dst()}, {"diff_src", W, op.p.src()}};
-          },
+          [](const CrossMapPoolBackward& op) { return from_src_and_diff(op.p.src(), op.p.dst()); },
           [](const WindowNormForward& op) { return src_to_dst(op.p.dims(), op.p.dims()); },
-          [](const WindowNormBackward& op) {
-            return std::vector<Argument>{
-                {"src", R, op.p.dims()}, {"diff_dst", R, op.p.dims()}, {"diff_src", W, op.p.dims()}};
-          },
+          [](const WindowNormBackward& op) { return from_src_and_diff(op.p.dims(), op.p.dims()); },
           [](const BatchNormMoments& op) {
             const Dims c = {op.dims[1]};
             return std::vector<Argument>{{"src", R, op.dims}, {"mean", W, c}, {"variance", W, c}};

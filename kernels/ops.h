@@ -248,11 +248,10 @@ struct Scale {
   float factor = 1;
 };
 
-/// y = max(0, x + noise), noise ~ N(0, 1/(1+exp(-x))), without noise if not `noisy`; keyed like Dropout. Its
-/// gradient is that of relu. Args: src dst step (src and dst may be the same memory)
+/// y = max(0, x + noise), noise ~ N(0, 1/(1+exp(-x))), keyed like Dropout; without noise nrelu is
+/// NeuronForward. Its gradient is that of relu. Args: src dst step (src and dst may be the same memory)
 struct NoisyRelu {
   Dims dims;
-  bool noisy = true;
   std::uint64_t key = 0;
   std::int64_t first_image = 0;
 };

@@ -57,8 +57,8 @@ class NeuronLayer : public Layer {
 
   void forward(Lowering& l) const override {
     if (unchanged || (l.fused() && relu)) return l.forward_unchanged();
-    if (f.kind == NeuronKind::nrelu) {
-      l.run(NoisyRelu{output.dims(l.images()), l.random(), l.random_key(), l.first_image()},
+    if (f.kind == NeuronKind::nrelu && l.random()) {
+      l.run(NoisyRelu{output.dims(l.images()), l.random_key(), l.first_image()},
             {l.input(0), l.output(), l.step()});
       return;
     }

@@ -24,9 +24,9 @@ struct WeightParams {
   int update_period = 0;
 };
 
-/// A field of WeightParams as one of Params, which derives from it.
-template <class Params, class T>
-auto weight_field(T WeightParams::*member) {
+/// A field of Base as one of Params, which derives from it.
+template <class Params, class Base, class T>
+auto field_of(T Base::*member) {
   return static_cast<T Params::*>(member);
 }
 
@@ -34,7 +34,7 @@ auto weight_field(T WeightParams::*member) {
 template <class Params>
 std::vector<ParamSpec> weight_param_specs() {
   static_assert(std::is_base_of_v<WeightParams, Params>);
-  const auto field = [](auto member) { return weight_field<Params>(member); };
+  const auto field = [](auto member) { return field_of<Params>(member); };
   return {
       param_per_input(
           "initW", field(&WeightParams::init_w),

@@ -17,9 +17,7 @@ struct WindowParams : WeightParams {
 template <class Params>
 std::vector<ParamSpec> window_param_specs() {
   static_assert(std::is_base_of_v<WindowParams, Params>);
-  const auto field = [](auto member) {
-    return static_cast<std::remove_cvref_t<decltype(std::declval<Params>().*member)> Params::*>(member);
-  };
+  const auto field = [](auto member) { return field_of<Params>(member); };
   return {
       param_per_input("channels", field(&WindowParams::channels),
                       {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),

@@ -282,6 +282,14 @@ void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamS
                                             "] in the parameter file; it needs " + join(needed));
 }
 
+const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,
+                             const IniSection* parameters, Diagnostics& diagnostics) {
+  ParamSpec spec;
+  spec.key = key;
+  spec.file = CfgFile::both;
+  return Assigner(KnownKeys(), layer, false, diagnostics).choose(spec, definition, parameters);
+}
+
 std::string describe_values(const ParamSpec& spec) {
   std::string out = spec.type;
   if (spec.type == "choice") out = "one of " + join(spec.choices);

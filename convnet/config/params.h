@@ -177,6 +177,11 @@ void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamS
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
 
+/// The value of a key that may stand in both files, as assign_params chooses it: own values before inherited
+/// ones, then the parameter file's, with a warning. nullptr if neither has it.
+const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,
+                             const IniSection* parameters, Diagnostics& diagnostics);
+
 /// "integer in [1, 4096], pixels": the allowed values, for help and errors.
 std::string describe_values(const ParamSpec& spec);
 

@@ -340,17 +340,7 @@ class Builder {
   /// dropout= and neuron= become layers of their own between this one and its users.
   void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, int id) {
     const IniValue* neuron = section.find("neuron");
-    const IniValue* dropout = section.find("dropout");
-    if (source.parameters != nullptr) {
-      const IniValue* other = source.parameters->find("dropout");
-      // Its own value counts before an inherited one, the parameter file's before the definition's.
-      if (other != nullptr && (dropout == nullptr || dropout->from_default || !other->from_default)) {
-        if (dropout != nullptr && !dropout->from_default)
-          diagnostics_.warning(other->where, "layer '" + section.name +
-                                                 "': 'dropout' is given in both files; this one is used");
-        dropout = other;
-      }
-    }
+    const IniValue* dropout = choose_value("dropout", section.name, section, source.parameters, diagnostics_);
     const Layer& layer = *graph_.nodes[static_cast<std::size_t>(id)].layer;
     const bool no_features = type.role == LayerRole::cost || layer.label_classes > 0;
     if (no_features || type.role == LayerRole::data) {

@@ -164,7 +164,8 @@ bool is_increment(const std::string& tensor) {
 
 }  // namespace
 
-std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed) const {
+std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed,
+                                       std::map<std::string, TensorFile>& checkpoints) const {
   const WeightSpec& weight = spec(w);
   const InitFunction& f = weight.init;
   const auto count = static_cast<std::size_t>(element_count(weight.dims));
@@ -194,7 +195,10 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
     if (!several) layers = {graph_.nodes[static_cast<std::size_t>(w.node)].name};
     try {
-      const TensorFile from = read_checkpoint(f.args[0]).tensors;
+      auto found = checkpoints.find(f.args[0]);
+      if (found == checkpoints.end())
+        found = checkpoints.emplace(f.args[0], read_checkpoint(f.args[0]).tensors).first;
+      const TensorFile& from = found->second;
       std::vector<const NamedTensor*> parts;
       for (const std::string& layer : layers) parts.push_back(&matrix_of(from, layer, weight, w.index));
       values = concatenated(parts, weight);
@@ -210,8 +214,9 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
 }
 
 void Net::init_weights(std::uint64_t seed) {
+  std::map<std::string, TensorFile> checkpoints;  // those that init functions name, each read once
   for (const WeightBuffers& w : plans_.weights()) {
-    const std::vector<float> values = initial_values(w, seed);
+    const std::vector<float> values = initial_values(w, seed, checkpoints);
     executor_.write(w.weights, values);
     if (w.increment >= 0) executor_.write(w.increment, std::vector<float>(values.size(), 0.0F));
   }
@@ -256,6 +261,10 @@ std::string increment_name(const std::string& layer, const std::string& weight) 
   return layer + "." + weight.substr(0, dot) + "Inc" + weight.substr(dot);
 }
 
+std::string Net::increment_of(const WeightBuffers& w) const {
+  return increment_name(graph_.nodes[static_cast<std::size_t>(w.node)].name, spec(w).name);
+}
+
 void Net::load(const TensorFile& tensors, const std::string& file) {
   const auto fill = [&](const std::string& name, const Dims& dims, int buffer) {
     const auto found = tensors.tensors.find(name);
@@ -269,30 +278,23 @@ void Net::load(const TensorFile& tensors, const std::string& file) {
     executor_.write(buffer, found->second.values);
   };
   for (const WeightBuffers& w : plans_.weights()) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(w.node)];
-    const WeightSpec& spec = node.layer->weights[static_cast<std::size_t>(w.index)];
-    fill(w.name, spec.dims, w.weights);
-    if (w.increment >= 0) fill(increment_name(node.name, spec.name), spec.dims, w.increment);
+    fill(w.name, spec(w).dims, w.weights);
+    if (w.increment >= 0) fill(increment_of(w), spec(w).dims, w.increment);
   }
 }
 
 void Net::store(TensorFile& tensors) const {
   for (const WeightBuffers& w : plans_.weights()) {
-    const Node& node = graph_.nodes[static_cast<std::size_t>(w.node)];
-    const WeightSpec& spec = node.layer->weights[static_cast<std::size_t>(w.index)];
-    tensors.tensors[w.name] = {spec.dims, executor_.read(nullptr, w.weights)};
+    tensors.tensors[w.name] = {spec(w).dims, executor_.read(nullptr, w.weights)};
     if (w.increment >= 0)
-      tensors.tensors[increment_name(node.name, spec.name)] = {spec.dims,
-                                                               executor_.read(nullptr, w.increment)};
+      tensors.tensors[increment_of(w)] = {spec(w).dims, executor_.read(nullptr, w.increment)};
   }
 }
 
 std::vector<Rates> Net::rates(double progress) const {
   std::vector<Rates> rates;
   for (const WeightBuffers& w : plans_.weights()) {
-    const LearningParams& p = graph_.nodes[static_cast<std::size_t>(w.node)]
-                                  .layer->weights[static_cast<std::size_t>(w.index)]
-                                  .learning;
+    const LearningParams& p = spec(w).learning;
     rates.push_back({static_cast<float>(p.epsilon.at(progress)), static_cast<float>(p.momentum),
                      static_cast<float>(p.decay)});
   }

@@ -1,6 +1,7 @@
 // A net ready to run: graph, plans, executor and weights, made from two files and a data provider.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -82,7 +83,9 @@ class Net {
  private:
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
-  std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed) const;
+  std::string increment_of(const WeightBuffers& w) const;
+  std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
+                                    std::map<std::string, TensorFile>& checkpoints) const;
 
   Graph graph_;
   const Provider& provider_;

@@ -3,12 +3,11 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "kernels/cpu/log_floor.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
 namespace {
-
-constexpr double kLogFloor = -50;
 
 /// The label of each image. Readers of data check labels: a wrong one here is a bug of ours.
 std::span<const std::int32_t> checked_labels(const std::byte* memory, std::int64_t n, std::int64_t c) {
@@ -75,13 +74,12 @@ Prepared prepare(const LogregForward& op, const LayoutHints&) {
 Prepared prepare(const LogregBackward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
     const auto labels = checked_labels(args[0], op.n, op.c);
-    const auto smallest = static_cast<float>(std::exp(kLogFloor));
+    const float smallest = smallest_divisor();
     const float* probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
     std::fill(diff, diff + op.n * op.c, 0.0F);
     for (std::int32_t label : labels) {
-      const float p = probs[label] < smallest ? smallest : probs[label];  // keeps NaN
-      diff[label] = -op.coeff / p;
+      diff[label] = -op.coeff / floored(probs[label], smallest);
       probs += op.c;
       diff += op.c;
     }

@@ -25,9 +25,6 @@ void for_runs(const CrossMapPool& p, const Body& body) {
     for (std::int64_t run = 0; run < runs; ++run) body(n, run * kRun, std::min(kRun, pixels - run * kRun));
 }
 
-/// The first of equal maxima wins; a NaN beats every number, so that it is not lost.
-bool beats(float x, float best) { return !(x <= best) && best == best; }
-
 void forward(const CrossMapPool& p, const float* src, float* dst) {
   const std::int64_t pixels = p.h * p.w;
   for_runs(p, [=](std::int64_t n, std::int64_t begin, std::int64_t count) {

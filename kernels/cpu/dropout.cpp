@@ -163,18 +163,7 @@ Prepared prepare(const Dropout& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const NoisyRelu& op, const LayoutHints& hints) {
-  if (op.noisy) return prepare_random(op, hints, NoisyReluRun{});
-  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [count = tensor.bytes() / size_of(DataType::f32)](std::span<std::byte* const> args) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-          for (std::int64_t i = begin; i < end; ++i) dst[i] = ReluFunctor{}.forward(src[i]);
-        });
-      });
+  return prepare_random(op, hints, NoisyReluRun{});
 }
 
 }  // namespace convnet::cpu

@@ -7,8 +7,6 @@ namespace convnet::cpu {
 namespace {
 
 /// Floats in memory, padding included.
-std::int64_t stored_floats(const TensorDesc& tensor) { return tensor.bytes() / size_of(DataType::f32); }
-
 bool keeps_zero(const Neuron& f) {
   bool keeps = false;
   visit_neuron(f, [&](auto functor) { keeps = functor.forward(0.0F) == 0.0F; });

@@ -15,15 +15,9 @@ struct Flat {
   Flat(const OpDesc& op, std::size_t inputs, const LayoutHints& hints)
       : tensors(argument_tensors(op, hinted_layout(hints, 0))) {
     if (inputs == 0) throw std::logic_error(op_name(op) + ": no inputs");
-    count = tensors[0].bytes() / size_of(DataType::f32);
+    count = stored_floats(tensors[0]);
   }
 };
-
-/// Whether `v` replaces `best` as the maximum: NaN beats every number, so that it is not lost; of equal
-/// values the first one stays.
-inline bool beats(float v, float best) {
-  return static_cast<int>(v > best) | (static_cast<int>(v != v) & static_cast<int>(best == best));
-}
 
 // Functions of their own: on captured pointers the compiler gathers and scatters.
 
@@ -36,11 +30,6 @@ void scale_two(const float* __restrict a, float coeff_a, const float* __restrict
                std::int64_t count, float* __restrict dst) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) dst[i] = coeff_a * a[i] + coeff_b * b[i];
-}
-
-void add_scaled(const float* __restrict src, float coeff, std::int64_t count, float* __restrict dst) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) dst[i] += coeff * src[i];
 }
 
 void max_of_two(const float* __restrict a, const float* __restrict b, std::int64_t count,

@@ -9,16 +9,9 @@
 namespace convnet::cpu {
 namespace {
 
-/// The layout of argument 0 where it is one that we can walk, else plain.
-ActivationView chosen_view(const Dims& dims, const LayoutHints& hints) {
-  if (const auto view = activation_view({dims, DataType::f32, hinted_layout(hints, 0)})) return *view;
-  return *activation_view({dims, DataType::f32, nullptr});
-}
-
 std::vector<TensorDesc> tensors_in(const ActivationView& view, const OpDesc& op) {
   std::vector<TensorDesc> tensors = argument_tensors(op);
-  if (view.block > 1)
-    for (TensorDesc& t : tensors) t = blocked_activations(t.dims, static_cast<int>(view.block));
+  for (TensorDesc& t : tensors) t = in_view(view, t.dims);
   return tensors;
 }
 
@@ -66,12 +59,6 @@ std::vector<float> gaussian(std::int64_t size, float stdev) {
   std::vector<float> normalised;
   for (double weight : weights) normalised.push_back(static_cast<float>(weight / sum));
   return normalised;
-}
-
-/// dst[i] += weight * src[i]
-void add_scaled(const float* __restrict src, float weight, std::int64_t count, float* __restrict dst) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) dst[i] += weight * src[i];
 }
 
 /// Blurs a plane of h rows of `row` floats, pixels being `step` floats apart; `scratch` has the plane's size.

@@ -2,17 +2,11 @@
 // then added in order, so that sums are reproducible.
 #include <cmath>
 
+#include "kernels/cpu/log_floor.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
 namespace {
-
-constexpr double kLogFloor = -50;
-
-/// The smallest divisor of gradients.
-float smallest() { return static_cast<float>(std::exp(kLogFloor)); }
-
-float floored(float p, float floor) { return p < floor ? floor : p; }  // keeps NaN
 
 /// weight * log(p); nothing where the weight is 0, whatever p.
 double weighted_log(double weight, double p) {
@@ -102,8 +96,6 @@ void count_classes(std::int64_t n, std::int64_t c, const float* labels, const fl
     }
 }
 
-std::int64_t stored_floats(const TensorDesc& tensor) { return tensor.bytes() / size_of(DataType::f32); }
-
 }  // namespace
 
 Prepared prepare(const CrossentForward& op, const LayoutHints&) {
@@ -122,7 +114,7 @@ Prepared prepare(const CrossentBackward& op, const LayoutHints&) {
       argument_tensors(op), [count = op.n * op.c, coeff = op.coeff](std::span<std::byte* const> args) {
         const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
         float* diff = as_floats(args[2]);
-        for_pieces(count, [=, floor = smallest()](std::int64_t begin, std::int64_t end) {
+        for_pieces(count, [=, floor = smallest_divisor()](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
           for (std::int64_t i = begin; i < end; ++i) diff[i] = -coeff * labels[i] / floored(probs[i], floor);
         });
@@ -148,7 +140,7 @@ Prepared prepare(const BinaryCostBackward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
     const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
-    for_pieces(op.n * op.c, [=, coeff = op.coeff, pos_weight = op.pos_weight, floor = smallest()](
+    for_pieces(op.n * op.c, [=, coeff = op.coeff, pos_weight = op.pos_weight, floor = smallest_divisor()](
                                 std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) {

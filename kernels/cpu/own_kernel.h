@@ -29,6 +29,35 @@ inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
   return tensors;
 }
 
+/// The layout of argument 0 where it is one that we can walk, else plain.
+inline ActivationView chosen_view(const Dims& dims, const LayoutHints& hints) {
+  if (const auto view = activation_view({dims, DataType::f32, hinted_layout(hints, 0)})) return *view;
+  return *activation_view({dims, DataType::f32, nullptr});
+}
+
+/// A tensor that lies as `view` does.
+inline TensorDesc in_view(const ActivationView& view, const Dims& dims, DataType type = DataType::f32) {
+  if (view.block == 1) return {dims, type, nullptr};
+  return blocked_activations(dims, static_cast<int>(view.block), type);
+}
+
+/// Floats in memory, padding included.
+inline std::int64_t stored_floats(const TensorDesc& tensor) {
+  return tensor.bytes() / size_of(DataType::f32);
+}
+
+/// Whether `v` replaces `best` as the maximum: NaN beats every number, so that it is not lost; of equal
+/// values the first one stays.
+inline bool beats(float v, float best) {
+  return static_cast<int>(v > best) | (static_cast<int>(v != v) & static_cast<int>(best == best));
+}
+
+/// dst[i] += factor * src[i]. A function of its own: on captured pointers the compiler gathers and scatters.
+inline void add_scaled(const float* __restrict src, float factor, std::int64_t count, float* __restrict dst) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dst[i] += factor * src[i];
+}
+
 inline float* as_floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 
 /// Below this many elements, waking a second thread costs more than it saves.

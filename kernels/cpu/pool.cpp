@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "kernels/cpu/interleave.h"
-#include "kernels/cpu/layout.h"
-#include "kernels/cpu/prepare.h"
+#include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
 namespace {
@@ -308,18 +307,6 @@ void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
   }
 }
 
-/// The layout of the first argument decides all; without a hint, or with one we cannot walk, it is plain.
-ActivationView chosen_view(const LayoutHints& hints, const Dims& dims) {
-  if (!hints.empty() && hints[0])
-    if (const auto view = activation_view({dims, DataType::f32, hints[0]->layout})) return *view;
-  return *activation_view({dims, DataType::f32, nullptr});
-}
-
-TensorDesc in_view(const ActivationView& view, const Dims& dims, DataType type = DataType::f32) {
-  if (view.block == 1) return {dims, type, nullptr};
-  return blocked_activations(dims, static_cast<int>(view.block), type);
-}
-
 template <class T>
 T* at(std::span<std::byte* const> pointers, std::size_t i) {
   return reinterpret_cast<T*>(pointers[i]);
@@ -329,7 +316,7 @@ T* at(std::span<std::byte* const> pointers, std::size_t i) {
 
 Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
-  const ActivationView view = chosen_view(hints, g.src());
+  const ActivationView view = chosen_view(g.src(), hints);
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   const bool keep = op.keep_workspace;
   std::vector<TensorDesc> args = {in_view(view, g.src()), in_view(view, g.dst())};
@@ -357,7 +344,7 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
 
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
-  const ActivationView view = chosen_view(hints, g.dst());
+  const ActivationView view = chosen_view(g.dst(), hints);
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   const bool positions = g.keeps_workspace();
   std::vector<TensorDesc> args = {in_view(view, g.dst())};

@@ -82,11 +82,20 @@ std::vector<float> noisy_relu(const NoisyRelu& op, int block, const std::vector<
   return run.get(in_place ? 0 : 1);
 }
 
+std::vector<float> nrelu_without_noise(const Dims& dims, int block, const std::vector<float>& x) {
+  const NeuronForward op{{NeuronKind::nrelu}, dims};
+  OpRun run(cpu::prepare(op, {activations(op.dims, block)}));
+  run.set(0, x);
+  run.run();
+  CHECK(run.padding_is_zero(1));
+  return run.get(1);
+}
+
 }  // namespace
 
 TEST_CASE("noisy relu adds each element's normal number in every layout", "[dropout]") {
   for (const Dims& dims : std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {3, 17, 17, 31}}) {
-    const NoisyRelu op{dims, true, 0x123456789abcdef, 11};
+    const NoisyRelu op{dims, 0x123456789abcdef, 11};
     const std::uint64_t iteration = (std::uint64_t{3} << 32) + 4;
     const auto x = random_values(element_count(dims), 1, -3, 3);
     const auto per_image = static_cast<std::size_t>(element_count(dims) / dims[0]);
@@ -110,30 +119,31 @@ TEST_CASE("noisy relu adds each element's normal number in every layout", "[drop
       }
     }
   }
-  CHECK(noisy_relu({{0, 5}, true, 1, 0}, 1, {}, 0).empty());
+  CHECK(noisy_relu({{0, 5}, 1, 0}, 1, {}, 0).empty());
 }
 
 TEST_CASE("noisy relu differs between iterations, images and keys", "[dropout]") {
   const Dims dims{1, 100};
   const std::vector<float> ones(100, 1.0F);
-  const auto first = noisy_relu({dims, true, 1, 0}, 1, ones, 0);
-  CHECK(noisy_relu({dims, true, 1, 0}, 1, ones, 0) == first);
-  CHECK(noisy_relu({dims, true, 1, 0}, 1, ones, 1) != first);
-  CHECK(noisy_relu({dims, true, 1, 1}, 1, ones, 0) != first);
-  CHECK(noisy_relu({dims, true, 2, 0}, 1, ones, 0) != first);
+  const auto first = noisy_relu({dims, 1, 0}, 1, ones, 0);
+  CHECK(noisy_relu({dims, 1, 0}, 1, ones, 0) == first);
+  CHECK(noisy_relu({dims, 1, 0}, 1, ones, 1) != first);
+  CHECK(noisy_relu({dims, 1, 1}, 1, ones, 0) != first);
+  CHECK(noisy_relu({dims, 2, 0}, 1, ones, 0) != first);
 }
 
 TEST_CASE("noisy relu without noise is relu", "[dropout]") {
   const auto x = random_values(2 * 20 * 15, 1, -3, 3);
   std::vector<float> expected;
   for (float v : x) expected.push_back(std::max(0.0F, v));
-  for (int block : {1, 16}) CHECK(noisy_relu({{2, 20, 3, 5}, false, 5, 0}, block, x, 0) == expected);
+  for (int block : {1, 16}) CHECK(nrelu_without_noise({2, 20, 3, 5}, block, x) == expected);
 }
 
 TEST_CASE("noisy relu takes extreme values", "[dropout]") {
   const float inf = std::numeric_limits<float>::infinity();
   for (bool noisy : {true, false}) {
-    const auto y = noisy_relu({{1, 5}, noisy, 5, 0}, 1, {-inf, -1000, 1e30F, inf, NAN}, 0);
+    const std::vector<float> x = {-inf, -1000, 1e30F, inf, NAN};
+    const auto y = noisy ? noisy_relu({{1, 5}, 5, 0}, 1, x, 0) : nrelu_without_noise({1, 5}, 1, x);
     CHECK((y[0] == 0 && y[1] == 0 && y[2] == 1e30F && y[3] == inf && std::isnan(y[4])));
   }
 }
@@ -142,7 +152,7 @@ TEST_CASE("the noise is normal with variance logistic(x)", "[dropout]") {
   for (float x : {8.0F, 5.5F}) {  // so far from 0 that nothing is cut off
     const std::int64_t count = 200000;
     double sum = 0, squares = 0, fourth = 0;
-    for (float y : noisy_relu({{20, count / 20}, true, 7, 0}, 1, std::vector<float>(count, x), 3)) {
+    for (float y : noisy_relu({{20, count / 20}, 7, 0}, 1, std::vector<float>(count, x), 3)) {
       const double noise = static_cast<double>(y) - static_cast<double>(x);
       sum += noise;
       squares += noise * noise;
