@@ -73,6 +73,9 @@ class Backend {
   /// Bytes a device can give; what a plan needs is compared with it before anything is allocated.
   virtual std::int64_t memory_available(int device) const = 0;
 
+  /// Whether all devices take from the same memory.
+  virtual bool shares_memory() const = 0;
+
   /// FLOP/s of fp32 multiply-adds the device can do, measured now.
   virtual double measure_peak_flops(int device) const = 0;
   /// Bytes a second, read and written together, of a copy too large for caches, measured now.

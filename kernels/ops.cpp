@@ -150,11 +150,13 @@ std::vector<Argument> arguments(const OpDesc& desc) {
             return std::vector<Argument>{{"dst", W, op.what.dims, op.what.type}};
           },
           [&](const Update& op) {
-            return std::vector<Argument>{{"weights", RW, op.what.dims},
-                                         {"increment", RW, op.what.dims},
-                                         {"gradient", R, op.what.dims},
-                                         step,
-                                         {"costs", RW, {kUnsized}, DataType::f64}};
+            std::vector<Argument> args = {{"weights", RW, op.what.dims}, {"increment", RW, op.what.dims}};
+            for (int i = 0; i < op.gradients; ++i) args.push_back({"gradient", R, op.what.dims});
+            if (op.accumulates) args.push_back({"accumulator", RW, op.what.dims});
+            args.push_back(step);
+            args.push_back({"broken", R, {kUnsized}, DataType::f64});
+            args.push_back({"costs", RW, {kUnsized}, DataType::f64});
+            return args;
           },
           [](const LocalForward& op) {
             std::vector<Argument> args = {{"src", R, op.g.src()}, {"weights", R, op.g.weights()}};
@@ -260,6 +262,23 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           },
           [](const Constrain& op) {
             return std::vector<Argument>{{"weights", RW, op.what.dims}};
+          },
+          [](const AnyBroken& op) {
+            std::vector<Argument> args(static_cast<std::size_t>(op.devices),
+                                       Argument{"costs", R, {kUnsized}, DataType::f64});
+            args.push_back({"broken", W, {1}, DataType::f64});
+            return args;
+          },
+          [](const BatchNormMerge& op) {
+            const Dims c = {op.channels};
+            std::vector<Argument> args;
+            for (std::size_t i = 0; i < op.values.size(); ++i) {
+              args.push_back({"mean", R, c});
+              args.push_back({"variance", R, c});
+            }
+            args.push_back({"mean", W, c});
+            args.push_back({"variance", W, c});
+            return args;
           }},
       desc);
 }
@@ -341,7 +360,9 @@ std::string op_name(const OpDesc& desc) {
           [](const LogisticBinaryCostBackward&) -> std::string { return "logistic+bce.backward"; },
           [](const SquaresForward&) -> std::string { return "sum2.forward"; },
           [](const SquaresBackward&) -> std::string { return "sum2.backward"; },
-          [](const Constrain&) -> std::string { return "constrain"; }},
+          [](const Constrain&) -> std::string { return "constrain"; },
+          [](const AnyBroken&) -> std::string { return "any_broken"; },
+          [](const BatchNormMerge&) -> std::string { return "bnorm.merge"; }},
       desc);
 }
 

@@ -191,6 +191,13 @@ struct WindowNormBackward {
 struct BatchNormMoments {
   Dims dims;
 };
+/// Mean and variance over several parts of a batch, from those of each part, merged by increasing index (Chan
+/// et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+/// Args: mean_0 variance_0 mean_1 variance_1 ... mean variance, all (C)
+struct BatchNormMerge {
+  std::int64_t channels = 0;
+  std::vector<std::int64_t> values;  ///< per channel, of each part
+};
 /// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift, then max(0,x) if `relu`.
 /// Args: src mean variance scale shift dst, all but src and dst of (C)
 struct BatchNormForward {
@@ -238,8 +245,9 @@ struct NeuronBackward {
 struct Dropout {
   Dims dims;
   float keep = 0.5F, scale = 1.0F;
-  std::uint64_t key = 0;         ///< of the seed and the layer's name
-  std::int64_t first_image = 0;  ///< index within the minibatch of this tensor's first image
+  std::uint64_t key = 0;           ///< of the seed and the layer's name
+  std::int64_t first_image = 0;    ///< index within the minibatch of this tensor's first image
+  std::int64_t first_element = 0;  ///< canonical index of an image's first element, where this is a part of it
 };
 
 /// dst = src * factor. Args: src dst (may be the same memory)
@@ -253,7 +261,7 @@ struct Scale {
 struct NoisyRelu {
   Dims dims;
   std::uint64_t key = 0;
-  std::int64_t first_image = 0;
+  std::int64_t first_image = 0, first_element = 0;
 };
 
 /// dst = sum over k of coeffs[k] * src_k. Args: src_0 ... dst
@@ -447,15 +455,25 @@ struct FillZero {
   TensorDesc what;
 };
 
-/// One momentum step (REFERENCE: inc = mom*inc - eps*wc*w + eps*grad; w += inc), with the gradient
-/// stored as d(cost)/dw, summed over images, so grad = -gradient/images.
-/// (eps, mom, wc) are read from the step block; nothing happens if costs[0] says a cost was not finite. Sets
+/// One momentum step (REFERENCE: inc = mom*inc - eps*wc*w + eps*grad; w += inc), with the gradients
+/// stored as d(cost)/dw, summed over images and here by increasing index, so grad = -sum/images.
+/// (eps, mom, wc) are read from the step block; nothing happens if broken[0] says a cost was not finite. Sets
 /// costs[0] = 1 where a weight becomes NaN or infinite: a relu above may hide that from the costs. Works on
-/// the flat bytes: padding holds zeros and keeps them. Args: weights increment gradient step costs
+/// the flat bytes: padding holds zeros and keeps them.
+/// Args: weights increment gradient_0 ... [accumulator] step broken costs
 struct Update {
   TensorDesc what;
-  std::int64_t images = 1;
+  std::int64_t images = 1;      ///< that the gradients are summed over; without any, nothing happens
   std::int64_t rate_index = 0;  ///< entry of the step block's rate table
+  int gradients = 1;
+  /// The gradients are added to those of earlier minibatches in the accumulator; the step is made, and the
+  /// accumulator zeroed, where the step block gives a number of images.
+  bool accumulates = false;
+};
+
+/// broken[0] = 1 if the first entry of any of the costs is not 0, else 0. Args: costs_0 ... broken
+struct AnyBroken {
+  std::int64_t devices = 1;
 };
 
 /// A constraint on the rows of a weight matrix, after its update (REFERENCE: wcNormMin/Max, then wball). The
@@ -481,7 +499,8 @@ using OpDesc = std::variant<
     BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum, EltwiseMax,
     EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward, SampleBackward, Blur,
     Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward, BinaryCostForward,
-    BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain>;
+    BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain, AnyBroken,
+    BatchNormMerge>;
 
 /// The scalars that change from step to step, in one device buffer that the host writes before a step.
 /// Memory: StepHeader, then `rates` entries.
@@ -490,6 +509,7 @@ struct StepHeader {
 };
 struct Rates {
   float epsilon = 0, momentum = 0, decay = 0;
+  float images = 0;  ///< Update::accumulates: images since the last step; 0: the next step is not due
 };
 inline std::int64_t step_block_bytes(std::int64_t rates) {
   return static_cast<std::int64_t>(sizeof(StepHeader)) + rates * static_cast<std::int64_t>(sizeof(Rates));

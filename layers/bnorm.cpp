@@ -21,47 +21,99 @@ class BnormLayer : public Layer {
   enum Matrix : std::size_t { scale, shift, running_mean, running_var };
   FeatureShape shape;  ///< as it is normalised: maps, or a vector
   float epsilon = 1e-5F, factor = 0.1F;
+  bool sync =
+      true;  ///< normalise by the statistics of all replicas of a pass, not of each replica's own images
 
-  void forward(Lowering& l) const override {
-    const Dims dims = shape.dims(l.images());
-    Value mean = l.weights(running_mean), variance = l.weights(running_var);
-    if (l.training()) {
-      mean = batch(l, "mean");
-      variance = batch(l, "variance");
-      l.run(BatchNormMoments{dims}, {l.input(0), mean, variance});
-      if (l.random())
-        l.run(BatchNormTrack{shape.c, values(l), factor},
-              {mean, variance, l.weights(running_mean), l.weights(running_var)});
-    }
-    normalise(l, mean, variance);
+  void before_forward(Lowering& l) const override {
+    if (l.training())
+      l.run(BatchNormMoments{shape.dims(l.images())},
+            {l.input(0), batch(l, "own mean"), batch(l, "own variance")});
   }
 
-  void recompute(Lowering& l) const override { normalise(l, batch(l, "mean"), batch(l, "variance")); }
+  void forward(Lowering& l) const override {
+    if (!l.training()) return normalise(l, l.weights(running_mean), l.weights(running_var));
+    const bool tracks = l.random() && l.first_replica();
+    Value mean = batch(l, "own mean"), variance = batch(l, "own variance");
+    if (l.images_of_replicas().size() > 1 && (sync || tracks)) {
+      mean = batch(l, "mean");
+      variance = batch(l, "variance");
+      merge(l, mean, variance);
+    }
+    if (tracks)
+      l.run(BatchNormTrack{shape.c, values_of_all(l), factor},
+            {mean, variance, l.weights(running_mean), l.weights(running_var)});
+    normalise(l);
+  }
+
+  void recompute(Lowering& l) const override { normalise(l); }
+
+  /// Sums over the images of this replica: the weights' gradients, and what the input's gradient needs.
+  void before_backward(Lowering& l) const override {
+    const auto sum = [&](Matrix matrix, const char* name) {
+      if (l.wants_weights_gradient(matrix)) l.keep(name, l.weights_gradient(matrix));
+      return batch(l, name);
+    };
+    const Value diff_scale = sum(scale, "own d scale"), diff_shift = sum(shift, "own d shift");
+    l.run(BatchNormBackwardWeights{shape.dims(l.images()), epsilon},
+          {l.input(0), l.output_gradient(), batch(l, used(l, "mean")), batch(l, used(l, "variance")),
+           diff_scale, diff_shift});
+  }
 
   void backward(Lowering& l) const override {
-    const Dims dims = shape.dims(l.images());
-    const Value mean = batch(l, "mean"), variance = batch(l, "variance");
-    // The input's gradient needs both sums, learned or not.
-    const Value diff_scale =
-        l.wants_weights_gradient(scale) ? l.weights_gradient(scale) : batch(l, "d scale");
-    const Value diff_shift =
-        l.wants_weights_gradient(shift) ? l.weights_gradient(shift) : batch(l, "d shift");
-    l.run(BatchNormBackwardWeights{dims, epsilon},
-          {l.input(0), l.output_gradient(), mean, variance, diff_scale, diff_shift});
     if (!l.wants_input_gradient(0)) return;
+    Value diff_scale = batch(l, "own d scale"), diff_shift = batch(l, "own d shift");
+    if (merged(l)) {
+      diff_scale = sum_of_all(l, "d scale");
+      diff_shift = sum_of_all(l, "d shift");
+    }
     const Value diff_dst = l.output_gradient();
-    l.run(BatchNormBackwardData{dims, values(l), epsilon},
-          {l.input(0), diff_dst, mean, variance, l.weights(scale), diff_scale, diff_shift,
-           l.input_gradient(0)});
+    l.run(BatchNormBackwardData{shape.dims(l.images()), merged(l) ? values_of_all(l) : values(l), epsilon},
+          {l.input(0), diff_dst, batch(l, used(l, "mean")), batch(l, used(l, "variance")), l.weights(scale),
+           diff_scale, diff_shift, l.input_gradient(0)});
   }
 
  private:
+  bool merged(const Lowering& l) const { return sync && l.images_of_replicas().size() > 1; }
+  /// The name under which the statistic that this replica normalises by is kept.
+  std::string used(const Lowering& l, const std::string& name) const {
+    return merged(l) ? name : "own " + name;
+  }
+  void merge(Lowering& l, Value mean, Value variance) const {
+    BatchNormMerge op{shape.c, {}};
+    std::vector<Value> args;
+    const std::vector<Value> means = l.kept_by_replicas("own mean");
+    const std::vector<Value> variances = l.kept_by_replicas("own variance");
+    for (std::size_t r = 0; r < means.size(); ++r) {
+      op.values.push_back(l.images_of_replicas()[r] * shape.h * shape.w);
+      args.push_back(means[r]);
+      args.push_back(variances[r]);
+    }
+    args.push_back(mean);
+    args.push_back(variance);
+    l.run_across(op, args);
+  }
+  Value sum_of_all(Lowering& l, const std::string& name) const {
+    std::vector<Value> args = l.kept_by_replicas("own " + name);
+    const Value sum = batch(l, name);
+    const EltwiseSum op{{shape.c}, std::vector<float>(args.size(), 1.0F)};
+    args.push_back(sum);
+    l.run_across(op, args);
+    return sum;
+  }
+  void normalise(Lowering& l) const {
+    normalise(l, batch(l, used(l, "mean")), batch(l, used(l, "variance")));
+  }
   void normalise(Lowering& l, Value mean, Value variance) const {
     l.run(BatchNormForward{shape.dims(l.images()), epsilon, l.fused()},
           {l.input(0), mean, variance, l.weights(scale), l.weights(shift), l.output()});
   }
   std::int64_t values(const Lowering& l) const { return l.images() * shape.h * shape.w; }
-  Value batch(Lowering& l, const char* name) const { return l.kept(name, {shape.c}, DataType::f32); }
+  std::int64_t values_of_all(const Lowering& l) const {
+    std::int64_t images = 0;
+    for (std::int64_t n : l.images_of_replicas()) images += n;
+    return images * shape.h * shape.w;
+  }
+  Value batch(Lowering& l, const std::string& name) const { return l.kept(name, {shape.c}, DataType::f32); }
 };
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
@@ -77,6 +129,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   layer->output = layer->shape;
   layer->epsilon = static_cast<float>(p.epsilon);
   layer->factor = static_cast<float>(p.factor);
+  layer->sync = p.sync;
   const auto add = [&](const char* name, double value, LearningParams learning, bool state) {
     WeightSpec spec;
     spec.name = name;

@@ -22,7 +22,7 @@ class ConcatLayer : public Layer {
     }
     op.to = output.dims(l.images());
     args.push_back(l.output());
-    l.run(op, args);
+    l.run_across(op, args);
   }
 
   void backward(Lowering& l) const override {
@@ -30,30 +30,19 @@ class ConcatLayer : public Layer {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (l.wants_input_gradient(i))
-        l.run(Split{output.dims(l.images()), inputs[i].dims(l.images()), offset},
-              {l.output_gradient(), l.input_gradient(i)});
+        l.run_across(Split{output.dims(l.images()), inputs[i].dims(l.images()), offset},
+                     {l.output_gradient(), l.input_gradient_there(i)});
       offset += inputs[i].size();
     }
   }
 };
 
-/// Maps of one size stay maps, anything else becomes a flat vector.
 std::shared_ptr<const Layer> create_concat(const LayerType& type, const LayerSource& source) {
   NoParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = std::make_shared<ConcatLayer>();
-  const FeatureShape first = source.inputs[0].shape;
-  bool maps = first.image;
-  std::int64_t size = 0;
-  for (const LayerInput& input : source.inputs) {
-    layer->inputs.push_back(input.shape);
-    size += input.shape.size();
-    maps = maps && input.shape.image && input.shape.h == first.h && input.shape.w == first.w;
-  }
-  layer->output = maps ? FeatureShape{size / (first.h * first.w), first.h, first.w, true}
-                       : FeatureShape{size, 1, 1, false};
-  layer->unchanged = source.inputs.size() == 1;
-  return layer;
+  std::vector<FeatureShape> inputs;
+  for (const LayerInput& input : source.inputs) inputs.push_back(input.shape);
+  return make_concat_layer(inputs);
 }
 
 /// The inputs' common shape, or nullopt after an error.
@@ -81,6 +70,14 @@ class EltsumLayer : public Layer {
  public:
   std::vector<float> coeffs;
 
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
+    auto layer = std::make_shared<EltsumLayer>();
+    layer->coeffs = coeffs;
+    layer->output = {count, 1, 1, false};
+    layer->element_wise = true;
+    return layer;
+  }
+
   void forward(Lowering& l) const override {
     std::vector<Value> args;
     for (std::size_t i = 0; i < coeffs.size(); ++i) args.push_back(l.input(i));
@@ -107,6 +104,7 @@ std::shared_ptr<const Layer> create_eltsum(const LayerType& type, const LayerSou
   if (!shape) return nullptr;
   auto layer = std::make_shared<EltsumLayer>();
   layer->output = *shape;
+  layer->element_wise = true;
   for (double c : p.coeffs) layer->coeffs.push_back(static_cast<float>(c));
   return layer;
 }
@@ -114,6 +112,14 @@ std::shared_ptr<const Layer> create_eltsum(const LayerType& type, const LayerSou
 class EltmaxLayer : public Layer {
  public:
   std::size_t count = 0;
+
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t elements) const override {
+    auto layer = std::make_shared<EltmaxLayer>();
+    layer->output = {elements, 1, 1, false};
+    layer->count = count;
+    layer->backward_reads_input = layer->element_wise = true;
+    return layer;
+  }
 
   void forward(Lowering& l) const override {
     std::vector<Value> args = inputs(l);
@@ -149,7 +155,7 @@ std::shared_ptr<const Layer> create_eltmax(const LayerType& type, const LayerSou
   auto layer = std::make_shared<EltmaxLayer>();
   layer->output = *shape;
   layer->count = source.inputs.size();
-  layer->backward_reads_input = true;
+  layer->backward_reads_input = layer->element_wise = true;
   return layer;
 }
 
@@ -187,6 +193,22 @@ std::shared_ptr<const Layer> create_sum(const LayerType& type, const LayerSource
 }
 
 }  // namespace
+
+std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& inputs) {
+  auto layer = std::make_shared<ConcatLayer>();
+  layer->inputs = inputs;
+  const FeatureShape first = inputs[0];
+  bool maps = true;
+  std::int64_t size = 0;
+  for (const FeatureShape& input : inputs) {
+    size += input.size();
+    maps = maps && input.image && input.h == first.h && input.w == first.w;
+  }
+  layer->output = maps ? FeatureShape{size / (first.h * first.w), first.h, first.w, true}
+                       : FeatureShape{size, 1, 1, false};
+  layer->unchanged = inputs.size() == 1;
+  return layer;
+}
 
 LayerType concat_type() {
   LayerType type;

@@ -12,12 +12,26 @@ struct DropoutParams {
 /// In training x*mask*train_scale, in tests x*test_scale.
 class DropoutLayer : public Layer {
  public:
-  bool mask = true;
-  double keep = 1, train_scale = 1, test_scale = 1;
+  struct Factors {
+    bool mask = true;
+    double keep = 1, train_scale = 1, test_scale = 1;
+  };
+  Factors p;
+
+  explicit DropoutLayer(const FeatureShape& input) {
+    cheap = element_wise = in_place = backward_in_place = true;
+    output = input;
+  }
+
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
+    auto layer = std::make_shared<DropoutLayer>(FeatureShape{count, 1, 1, false});
+    layer->p = p;
+    return layer;
+  }
 
   void forward(Lowering& l) const override {
     const Dims dims = output.dims(l.images());
-    if (l.random() && mask) {
+    if (l.random() && p.mask) {
       l.run(masked(l, dims), {l.input(0), l.output(), l.step()});
       return;
     }
@@ -28,7 +42,7 @@ class DropoutLayer : public Layer {
 
   void backward(Lowering& l) const override {
     const Dims dims = output.dims(l.images());
-    if (l.random() && mask) {
+    if (l.random() && p.mask) {
       // The same counters give the same mask: it is made again, not stored.
       l.run(masked(l, dims), {l.output_gradient(), l.input_gradient(0), l.step()});
       return;
@@ -41,29 +55,26 @@ class DropoutLayer : public Layer {
  private:
   /// Where a mask would act but must not, as while gradients are checked, the layer does what it does in
   /// tests.
-  double unmasked_factor(const Lowering& l) const { return l.training() && !mask ? train_scale : test_scale; }
+  double unmasked_factor(const Lowering& l) const {
+    return l.training() && !p.mask ? p.train_scale : p.test_scale;
+  }
   Dropout masked(const Lowering& l, const Dims& dims) const {
-    return {dims, static_cast<float>(keep), static_cast<float>(train_scale), l.random_key(), l.first_image()};
+    return {dims,
+            static_cast<float>(p.keep),
+            static_cast<float>(p.train_scale),
+            l.random_key(),
+            l.first_image(),
+            l.first_element()};
   }
 };
-
-std::shared_ptr<DropoutLayer> make(const FeatureShape& input) {
-  auto layer = std::make_shared<DropoutLayer>();
-  layer->cheap = true;
-  layer->output = input;
-  layer->in_place = true;
-  layer->backward_in_place = true;
-  return layer;
-}
 
 /// dropout: train x*mask/keep, test x.
 std::shared_ptr<const Layer> create_dropout(const LayerType& type, const LayerSource& source) {
   DropoutParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = make(source.inputs[0].shape);
-  layer->mask = p.enable && p.keep < 1;
-  layer->keep = p.keep;
-  layer->train_scale = layer->mask ? 1 / p.keep : 1;
+  auto layer = std::make_shared<DropoutLayer>(source.inputs[0].shape);
+  const bool mask = p.enable && p.keep < 1;
+  layer->p = {mask, p.keep, mask ? 1 / p.keep : 1, 1};
   return layer;
 }
 
@@ -71,11 +82,8 @@ std::shared_ptr<const Layer> create_dropout(const LayerType& type, const LayerSo
 std::shared_ptr<const Layer> create_dropout2(const LayerType& type, const LayerSource& source) {
   DropoutParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = make(source.inputs[0].shape);
-  layer->mask = p.enable && p.keep < 1;
-  layer->keep = p.keep;
-  layer->train_scale = p.enable ? 1 : p.keep;
-  layer->test_scale = p.keep;
+  auto layer = std::make_shared<DropoutLayer>(source.inputs[0].shape);
+  layer->p = {p.enable && p.keep < 1, p.keep, p.enable ? 1 : p.keep, p.keep};
   return layer;
 }
 
@@ -93,9 +101,8 @@ std::vector<ParamSpec> params() {
 }  // namespace
 
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input) {
-  auto layer = make(input);
-  layer->mask = drop > 0;
-  layer->keep = layer->test_scale = 1 - drop;
+  auto layer = std::make_shared<DropoutLayer>(input);
+  layer->p = {drop > 0, 1 - drop, 1, 1 - drop};
   return layer;
 }
 

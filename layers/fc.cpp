@@ -6,10 +6,31 @@ namespace {
 
 struct FcParams : WeightParams {
   int outputs = 0, parts = 0;
+  bool model_parallel = false;
 };
 
-using FcLayer = WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
-                                 InnerProductBackwardWeights>;
+class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
+                                        InnerProductBackwardWeights> {
+ public:
+  std::shared_ptr<const Layer> part(std::int64_t first, std::int64_t count) const override {
+    auto layer = std::make_shared<FcLayer>();
+    layer->geometry = geometry;
+    for (InnerProductGeometry& g : layer->geometry) g.out = count;
+    layer->biases = biases;
+    layer->output = {count, 1, 1, false};
+    layer->weights = weights;
+    for (WeightSpec& w : layer->weights) {
+      w.whole = w.dims;
+      w.dims[0] = count;
+      w.first_output = first;
+      w.constraint.groups = std::min(w.constraint.groups, count);
+    }
+    layer->update_period = update_period;
+    layer->backward_reads_input = backward_reads_input;
+    layer->applies_relu = applies_relu;
+    return layer;
+  }
+};
 
 /// fc has parts = 0.
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
@@ -35,6 +56,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   }
   layer->output = {p.outputs * parts, 1, 1, false};
   layer->biases = p.biases;
+  layer->model_parallel = p.model_parallel;
   good = add_biases(*layer, source, p, {layer->output.c}) && good;
   if (!good) return nullptr;
   layer->backward_reads_input = true;
@@ -55,7 +77,11 @@ LayerType fc_type() {
       "file\n[fc10]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=1";
   type.max_inputs = 64;
   type.params = {
-      param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"})};
+      param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"}),
+      param_choice("parallel", &FcParams::model_parallel, {{"data", false}, {"model", true}},
+                   {.fallback = "data",
+                    .doc = "what the devices of gpu= divide: data, the minibatch, a replica on each; model, "
+                           "the outputs of one replica"})};
   for (ParamSpec& spec : weight_param_specs<FcParams>()) type.params.push_back(std::move(spec));
   type.create = create;
   return type;

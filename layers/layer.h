@@ -60,6 +60,10 @@ struct WeightSpec {
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
   bool state = false;  ///< not learned but kept: running statistics. Has no increment.
+  /// Of a part of a layer (Layer::part): the dims of the whole matrix, which lies under its name in
+  /// checkpoints and has these rows of output_axis from `first_output`. Empty: this is the whole.
+  Dims whole;
+  std::int64_t first_output = 0;
   InitFunction init;
   WeightConstraint constraint;
   /// weightSource: these are the weights `source_index` of layer `source_layer`; empty: own ones.
@@ -67,6 +71,7 @@ struct WeightSpec {
   int source_index = 0;
 
   bool learned() const { return !state && !learning.epsilon.frozen(); }
+  const Dims& whole_dims() const { return whole.empty() ? dims : whole; }
 };
 
 /// A tensor of the plan under construction; made by Lowering, meaningless elsewhere.
@@ -93,6 +98,8 @@ class Lowering {
   /// matter.
   virtual bool fused() const = 0;
   virtual std::uint64_t random_key() const = 0;  ///< of the seed and the layer's name
+  /// Of a part of a layer: the index of an image's first element among those of the whole layer; else 0.
+  virtual std::int64_t first_element() const = 0;
 
   virtual Value input(std::size_t i) = 0;
   virtual Value output() = 0;
@@ -107,6 +114,13 @@ class Lowering {
   virtual Value weights_gradient(std::size_t i) = 0;
   /// A tensor that forward writes and backward of the same microbatch may read under the same name.
   virtual Value kept(const std::string& name, const Dims& dims, DataType type) = 0;
+  /// Gives an existing tensor a name for kept_by_replicas().
+  virtual void keep(const std::string& name, Value value) = 0;
+  /// The replicas of this layer that work in the same pass and have images: the tensors they keep under
+  /// `name`, and how many images each has. In order of the replicas.
+  virtual std::vector<Value> kept_by_replicas(const std::string& name) = 0;
+  virtual std::vector<std::int64_t> images_of_replicas() const = 0;
+  virtual bool first_replica() const = 0;
   virtual Value source(std::size_t matrix) = 0;  ///< the provider's matrix, on the host; data layers only
   virtual Value mean_image() = 0;                ///< does not exist if nothing is subtracted
   virtual Value step() = 0;                      ///< the step block
@@ -115,6 +129,11 @@ class Lowering {
 
   /// Adds an operation; `values` are its arguments in the order of arguments(op).
   virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
+  /// The same where the values may lie on several devices: it runs on that of the result and reads the others
+  /// where they are.
+  virtual void run_across(const OpDesc& op, const std::vector<Value>& values) = 0;
+  /// input_gradient() on the device of the input instead of this layer's.
+  virtual Value input_gradient_there(std::size_t i) = 0;
   /// The output is the input, without a copy.
   virtual void forward_unchanged() = 0;
   /// Input i's gradient is the output's, without a copy.
@@ -129,11 +148,20 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
 
+  /// What all replicas of a pass do before one of them runs forward (or backward).
+  virtual void before_forward(Lowering&) const {}
+  virtual void before_backward(Lowering&) const {}
   virtual void forward(Lowering& l) const = 0;
   /// Called only where a gradient arrives and something at or below this layer learns.
   virtual void backward(Lowering& l) const = 0;
   /// Makes the output of a training forward again, without what that changed besides.
   virtual void recompute(Lowering& l) const { forward(l); }
+
+  /// The layer that computes the outputs [first, first + count) of this one, from all of its inputs, or for
+  /// element-wise layers from the same elements of each. Null: it cannot be divided.
+  virtual std::shared_ptr<const Layer> part(std::int64_t, std::int64_t) const { return nullptr; }
+  bool element_wise = false;
+  bool model_parallel = false;  ///< parallel=model: divided over the devices of its gpu= line
 
   FeatureShape output;
   std::vector<WeightSpec> weights;
@@ -225,6 +253,9 @@ std::string to_string(const Neuron& f);
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
 /// The functions there are: "relu, tanh[a,b], ...".
 std::string known_neurons();
+/// The features of all inputs, one after the other. Maps of one size stay maps, anything else becomes a flat
+/// vector.
+std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& inputs);
 /// The `dropout=p` shorthand: drops with probability p in training, scales by 1-p in tests.
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input);
 

@@ -58,7 +58,7 @@ class NeuronLayer : public Layer {
   void forward(Lowering& l) const override {
     if (unchanged || (l.fused() && relu)) return l.forward_unchanged();
     if (f.kind == NeuronKind::nrelu && l.random()) {
-      l.run(NoisyRelu{output.dims(l.images()), l.random_key(), l.first_image()},
+      l.run(NoisyRelu{output.dims(l.images()), l.random_key(), l.first_image(), l.first_element()},
             {l.input(0), l.output(), l.step()});
       return;
     }
@@ -69,6 +69,9 @@ class NeuronLayer : public Layer {
     if (unchanged || (l.fused() && logistic)) return l.backward_unchanged();
     const Value kept = neuron_uses_output(f.kind) ? l.output() : l.input(0);
     l.run(NeuronBackward{f, output.dims(l.images())}, {kept, l.output_gradient(), l.input_gradient(0)});
+  }
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
+    return make_neuron_layer(f, {count, 1, 1, false});
   }
 };
 
@@ -144,7 +147,7 @@ std::string to_string(const Neuron& f) {
 
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input) {
   auto layer = std::make_shared<NeuronLayer>();
-  layer->cheap = true;
+  layer->cheap = layer->element_wise = true;
   layer->f = f;
   layer->output = input;
   const bool ident = f.kind == NeuronKind::ident;

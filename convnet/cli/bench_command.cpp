@@ -204,9 +204,6 @@ void bench_command(const std::vector<std::string>& args) {
   const auto provider = make_provider(options.data_provider, options.data_path, options.seed_value());
   Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  if (options.parallel == "data" && options.gpus().size() > 1)
-    throw InputError("--parallel data over " + std::to_string(options.gpus().size()) +
-                     " devices: this version runs a net on one device; name one in --gpu");
   const auto data = one_minibatch(*provider, options.mini);
   Net net(std::move(graph), *provider, options,
           std::vector<float>(provider->subtracts_mean()

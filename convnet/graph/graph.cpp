@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
+
+#include "convnet/graph/placement.h"
 
 namespace convnet {
 namespace {
@@ -35,6 +38,8 @@ class Builder {
     }
     check_users();
     check_children();
+    if (!diagnostics_.has_errors()) check_devices();
+    if (!diagnostics_.has_errors()) find_placement(graph_, parameters_, options_, diagnostics_);
     return std::move(graph_);
   }
 
@@ -66,7 +71,7 @@ class Builder {
     source.matrices = matrices_;
     source.diagnostics = &diagnostics_;
     Node node;
-    node.name = section.name;
+    node.name = node.whole = node.section = section.name;
     node.type = type->name;
     node.role = type->role;
     node.where = section.where;
@@ -75,8 +80,8 @@ class Builder {
     node.layer = type->create(*type, source);
     if (node.layer == nullptr || !gpus_good) return;
     if (!check_size(section, *node.layer)) return;
-    if (!find_owners(section, node) || !check_below(section, node) || !check_period(source, *node.layer))
-      return;
+    place_parts(section, node);
+    if (!find_owners(section, node) || !check_below(section, node)) return;
     if (type->role == LayerRole::weights) warn_random_sparse(section);
     broken_.erase(section.name);
     const int id = add_node(std::move(node));
@@ -134,7 +139,8 @@ class Builder {
       if (source.layer->weights[index].dims != spec.dims)
         return wrong("is " + to_string(source.layer->weights[index].dims) + ", but this layer needs " +
                      to_string(spec.dims));
-      if (source.gpus != node.gpus) return wrong("is on other devices; gpu= must be the same");
+      if (source.gpus != node.gpus || source.part_gpus != node.part_gpus)
+        return wrong("is on other devices; gpu= and parallel= must be the same");
       node.owners.back() = source.owners[index];
     }
     return true;
@@ -153,14 +159,6 @@ class Builder {
     }
     node.weights_below = node.weights_below || !node.layer->weights.empty();
     return true;
-  }
-
-  /// With one replica of every layer there is one pass a minibatch.
-  static bool check_period(const LayerSource& source, const Layer& layer) {
-    if (layer.update_period <= 1) return true;
-    source.error("updatePeriod", "updatePeriod=" + std::to_string(layer.update_period) +
-                                     " would add up several minibatches; this version updates after each");
-    return false;
   }
 
   void warn_random_sparse(const IniSection& section) {
@@ -287,9 +285,12 @@ class Builder {
     return false;
   }
 
-  /// gpu=: the layer's own line, else that of its first input that is not a data layer, else 0.
+  /// gpu=: the layer's own line, else that of its first input that is not a data layer, else 0. Data layers
+  /// without one get that of their users, later.
   bool find_gpus(const IniSection& section, Node& node) {
     const IniValue* value = section.find("gpu");
+    node.placed = value != nullptr;
+    node.gpu_where = node.placed ? value->where : section.where;
     if (value == nullptr) {
       node.gpus = {0};
       for (int input : node.inputs) {
@@ -298,8 +299,18 @@ class Builder {
         node.gpus = in.gpus;
         break;
       }
-      return true;
+    } else if (!read_gpus(section, *value, node)) {
+      return false;
     }
+    if (options_.data_parallel) {
+      node.gpus.resize(static_cast<std::size_t>(std::max(1, options_.devices)));
+      std::iota(node.gpus.begin(), node.gpus.end(), 0);
+    }
+    return true;
+  }
+
+  bool read_gpus(const IniSection& section, const IniValue& line, Node& node) {
+    const IniValue* value = &line;
     ParamSpec rules;
     rules.min = 0;
     rules.max = 1023;
@@ -319,14 +330,56 @@ class Builder {
       error(value->where, section.name, "gpu= lists no device; leave the key out or write gpu=0");
       return false;
     }
-    if (node.gpus.size() > 1 || node.gpus[0] != 0) {
-      error(value->where, section.name,
-            "gpu=" + value->text +
-                " places the layer on other devices than the first; this version runs a net on one "
-                "device, gpu=0");
-      return false;
-    }
     return true;
+  }
+
+  /// parallel=model: one replica in parts. Element-wise layers above without a gpu= of their own stay on the
+  /// parts.
+  void place_parts(const IniSection& section, Node& node) {
+    if (options_.data_parallel) return;
+    if (node.layer->model_parallel) {
+      node.part_gpus = node.gpus;
+    } else if (node.layer->element_wise && section.find("gpu") == nullptr) {
+      node.part_gpus = parts_of_inputs(node);
+    }
+    if (node.part_gpus.size() == 1) node.part_gpus.clear();
+    if (!node.part_gpus.empty()) node.gpus = {node.part_gpus[0]};
+  }
+
+  /// The devices all inputs are divided over, if these are the same.
+  std::vector<int> parts_of_inputs(const Node& node) const {
+    const Node& first = graph_.nodes[static_cast<std::size_t>(node.inputs[0])];
+    for (int input : node.inputs) {
+      const Node& in = graph_.nodes[static_cast<std::size_t>(input)];
+      if (in.part_gpus != first.part_gpus || in.layer->output.size() != first.layer->output.size()) return {};
+    }
+    return first.part_gpus;
+  }
+
+  /// Indices into --gpu, once it is known how many are needed.
+  void check_devices() {
+    if (options_.devices == 0 || options_.data_parallel) return;
+    const int needed = graph_.gpu_count();
+    for (const Node& node : graph_.nodes) {
+      if (!node.placed) continue;
+      const IniValue* value = definition_.find(node.section)->find("gpu");
+      std::vector<int> ids = node.part_gpus;
+      ids.insert(ids.end(), node.gpus.begin(), node.gpus.end());
+      const int last = *std::max_element(ids.begin(), ids.end());
+      if (last < options_.devices) continue;
+      error(value->where, node.name,
+            "gpu=" + value->text + ": index " + std::to_string(last) + " is beyond the " +
+                std::to_string(options_.devices) + " device(s) that --gpu lists; the layers need " +
+                std::to_string(needed) + ", like --gpu " + first_numbers(needed));
+    }
+  }
+
+  static std::string first_numbers(int count) {
+    std::vector<std::string> numbers;
+    for (int i = 0; i < count; ++i) numbers.push_back(std::to_string(i));
+    std::string text;
+    for (const std::string& n : numbers) text += (text.empty() ? "" : ",") + n;
+    return text;
   }
 
   int add_node(Node node) {
@@ -388,8 +441,11 @@ class Builder {
     node.role = LayerRole::neuron;
     node.layer = std::move(maths);
     node.inputs = {below};
+    node.whole = node.name;
+    node.section = layer;
     node.gpus = graph_.nodes[static_cast<std::size_t>(below)].gpus;
-    node.where = graph_.nodes[static_cast<std::size_t>(below)].where;
+    node.part_gpus = graph_.nodes[static_cast<std::size_t>(below)].part_gpus;
+    node.where = node.gpu_where = graph_.nodes[static_cast<std::size_t>(below)].where;
     node.implicit = true;
     node.weights_below = graph_.nodes[static_cast<std::size_t>(below)].weights_below;
     if (by_name_.contains(node.name) || definition_.find(node.name) != nullptr)
@@ -466,7 +522,7 @@ void apply_rewrites(Graph& graph) {
     if (node.inputs.empty()) continue;
     Node& below =
         graph.nodes[static_cast<std::size_t>(node.inputs[node.is_cost() ? node.inputs.size() - 1 : 0])];
-    const bool only = below.users.size() == 1;
+    const bool only = below.users.size() == 1 && below.gpus == node.gpus;
     if (node.layer->relu && below.layer->applies_relu && only) {
       node.fused = below.fused = true;
       graph.rewrites.push_back("'" + below.name + "' applies the relu of '" + node.name + "'");
@@ -492,10 +548,16 @@ std::vector<int> Graph::replica_counts() const {
   return {counts.begin(), counts.end()};
 }
 
+std::int64_t Graph::images_of(std::int64_t images, int microbatch) const {
+  const std::int64_t most = (images + microbatches - 1) / microbatches;
+  return std::clamp<std::int64_t>(images - most * microbatch, 0, most);
+}
+
 int Graph::gpu_count() const {
   int count = 1;
   for (const Node& node : nodes) {
     for (int gpu : node.gpus) count = std::max(count, gpu + 1);
+    for (int gpu : node.part_gpus) count = std::max(count, gpu + 1);
   }
   return count;
 }
@@ -505,6 +567,8 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   Diagnostics& diagnostics) {
   Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
   if (diagnostics.has_errors()) return graph;
+  expand_parts(graph);
+  find_passes(graph);
   mark_gradients(graph);
   graph.in_place = options.rewrites;
   if (options.rewrites) apply_rewrites(graph);

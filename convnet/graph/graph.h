@@ -1,4 +1,4 @@
-// The layer graph: what a net computes, checked and with all shapes known, before any device is chosen.
+// The layer graph: what a net computes, checked and with all shapes known, and on which devices.
 #pragma once
 
 #include <memory>
@@ -20,33 +20,52 @@ struct WeightOwner {
 
 struct Node {
   int id = 0;
-  std::string name;  ///< as in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron"
+  std::string name;     ///< as in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron"
+  std::string whole;    ///< of a part of a layer (parallel=model): that layer's name; else `name`
+  std::string section;  ///< of the definition file that it comes from
   std::string type;
   LayerRole role = LayerRole::other;
   std::shared_ptr<const Layer> layer;
   std::vector<int> inputs;          ///< node ids, all smaller than id
   std::vector<int> users;           ///< node ids in order; a node that reads it twice stands twice
   std::vector<int> gpus;            ///< indices into --gpu, one per replica
+  std::vector<int> part_gpus;       ///< divided over these devices (parallel=model) until that is expanded
   std::vector<WeightOwner> owners;  ///< of layer->weights: itself, or the layer whose weights it shares
   std::vector<int> children;        ///< costs: those whose values are added to this one's
   bool is_child = false;            ///< a cost that another one prints
-  bool implicit = false;            ///< made from a key of the layer below
+  bool implicit = false;            ///< made from a key of the layer below, or by a rewrite
   SourceLocation where;
+  SourceLocation gpu_where;  ///< the gpu= line, or `where`
+  bool placed = false;       ///< has a gpu= line
 
   bool weights_below = false;  ///< this node or one below it has weights
   bool learns_below = false;   ///< this node or one below it has weights that are trained
   bool gets_gradient = false;  ///< a cost with coeff != 0 lies above, and something at or below learns
   bool fused = false;          ///< a rewrite applies to it; its layer type knows which
 
+  /// By how often the layer has run in this minibatch: the pass of its next run.
+  std::vector<int> forward_pass, backward_pass;
+  int update_period = 1;  ///< passes that make one update of its weights; may span several minibatches
+  std::int64_t first_element = 0;  ///< of a part: its first output
+
+  int replicas() const { return static_cast<int>(gpus.size()); }
+  int device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
   bool is_cost() const { return role == LayerRole::cost; }
 };
 
 /// A net. Nodes are in topological order (that of the file).
+///
+/// A minibatch is cut into `microbatches`, as many as the layer with most replicas has. Replica r of a layer
+/// with K replicas works on microbatches r, r + K, ..., one a run.
 struct Graph {
   std::vector<Node> nodes;
+  int microbatches = 1;
+  int passes = 1;                     ///< of a minibatch: most replicas / fewest replicas
   std::vector<std::string> rewrites;  ///< one line each, for `convnet plan --verbose`
   bool in_place = true;               ///< layers may write over inputs that nobody else reads
   std::vector<int> replica_counts() const;
+  /// Images of one microbatch of a minibatch: the last ones may have fewer, or none.
+  std::int64_t images_of(std::int64_t images, int microbatch) const;
   const Node* find(std::string_view name) const;
   int gpu_count() const;  ///< 1 + the largest index in any gpu= line
   const WeightSpec& weight(const WeightOwner& w) const {
@@ -61,7 +80,9 @@ struct Graph {
 struct GraphOptions {
   bool strict = false;  ///< unknown keys are errors
   bool rewrites =
-      true;  ///< fuse layers and work in place; off only to look for the cause of a NaN, and in tests
+      true;         ///< fuse layers and work in place; off only to look for the cause of a NaN, and in tests
+  int devices = 0;  ///< in --gpu; 0: any number
+  bool data_parallel = false;  ///< every layer on all devices, whatever the file says
 };
 
 /// Builds the graph of two files. Everything wrong goes to `diagnostics`; the graph is complete only without

@@ -1,652 +1,766 @@
-// From the graph to tasks: walks the layers forward and backward, and answers their Lowering calls with
-// buffers, layouts, reorders and gradient sums.
+// From the graph to tasks: walks the layers forward and backward, pass by pass, and answers their Lowering
+// calls with buffers, layouts, reorders, copies between devices and gradient sums.
+#include "convnet/plan/build.h"
+
 #include <algorithm>
 #include <stdexcept>
 
-#include "convnet/plan/plan.h"
 #include "kernels/philox.h"
 
 namespace convnet {
 
-/// One tensor of the plan under construction. It may exist in several layouts at once: `buffer` is the
-/// primary one, `copies` are made by reorders and die when the tensor is written.
-struct PlannedTensor {
-  std::string name;
-  BufferKind kind = BufferKind::activation;
-  int device = 0;
-  Dims dims;
-  DataType type = DataType::f32;
-  int buffer = -1;
-  std::vector<int> copies;
-  std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
-  bool pinned = false;                  ///< must not be overwritten in place
-};
-
-/// State of one replica of a node in one microbatch.
-struct NodeState {
-  Value output, gradient;
-  bool recompute = false;  ///< the output is gone: backward makes it again where it reads it
-  std::map<std::string, Value> kept;
-};
-
-/// A gradient that the operation being written down makes, to be added to what is there.
-struct PendingSum {
-  Value from;
-  Value* into = nullptr;
-  int node = -1;  ///< whose gradient it is; -1: of weights
-};
-
-class PlanBuilder : public Lowering {
- public:
-  PlanBuilder(PlanSet& set, Phase phase, std::int64_t images)
-      : set_(set), graph_(set.graph_), states_(set.graph_.nodes.size()) {
-    plan_.phase = phase;
-    plan_.images = images;
-    plan_.buffers = set.persistent_;
-    plan_.costs = set.cost_slots_;
-    plan_.inputs.assign(set.matrices_.size(), -1);
-    for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
-      const Buffer& b = plan_.buffers[i];
-      PlannedTensor t;
-      t.name = b.name;
-      t.kind = b.kind;
-      t.device = b.device;
-      t.dims = b.desc.dims;
-      t.type = b.desc.type;
-      // Weights get their layout, and with it their buffer, from the first operation that reads them.
-      if (b.bytes > 0) t.buffer = static_cast<int>(i);
-      tensors_.push_back(std::move(t));
-    }
-  }
-
-  Plan build() {
-    for (int device = 0; device < set_.devices(); ++device)
-      emit(TaskKind::zero, FillZero{buffer(set_.costs_buffer(device)).desc},
-           {Value{set_.costs_buffer(device)}});
-    for (const Node& node : graph_.nodes) forward_node(node);
-    if (training()) {
-      for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
-        if (node->gets_gradient) backward_node(*node);
-      }
-    }
-    finish_persistent();
-    number_versions();
-    for (Task& task : plan_.tasks) {
-      for (const BufferUse& use : task.uses) task.bytes += buffer(use.buffer).bytes;
-    }
-    return std::move(plan_);
-  }
-
-  // --- Lowering ---------------------------------------------------------------------------------
-  std::int64_t images() const override { return plan_.images; }
-  std::int64_t first_image() const override { return 0; }
-  bool training() const override { return plan_.phase != Phase::test; }
-  bool random() const override { return plan_.phase == Phase::train; }
-  bool fused() const override { return node_->fused; }
-  std::uint64_t random_key() const override { return philox_key(set_.options_.seed, node_->name); }
-
-  Value input(std::size_t i) override { return output_of(node_->inputs[i]); }
-
-  Value output() override {
-    NodeState& s = state(node_->id);
-    if (!s.output.exists()) set_output(in_place_output());
-    return output_of(node_->id);
-  }
-
-  Value output_gradient() override { return state(node_->id).gradient; }
-
-  bool wants_input_gradient(std::size_t i) const override {
-    return graph_.nodes[static_cast<std::size_t>(node_->inputs[i])].gets_gradient;
-  }
-
-  Value input_gradient(std::size_t i) override {
-    NodeState& in = state(node_->inputs[i]);
-    // A cost has no output gradient to overwrite.
-    const bool in_place = node_->layer->backward_in_place && i == 0 && output_gradient().exists() &&
-                          !shared_gradient(output_gradient(), {node_->id});
-    Value written;
-    if (in_place) {
-      written = output_gradient();
-    } else {
-      const PlannedTensor& activation = tensor(in.output);
-      PlannedTensor t = like(activation, "d " + graph_.nodes[static_cast<std::size_t>(node_->inputs[i])].name,
-                             BufferKind::gradient);
-      t.preferred = desc_of(activation);
-      written = add(std::move(t));
-    }
-    if (!in.gradient.exists()) {
-      in.gradient = written;
-    } else {
-      pending_sums_.push_back({written, &in.gradient, node_->inputs[i]});
-    }
-    return written;
-  }
-
-  Value weights(std::size_t i) override { return Value{weight_buffers(i).weights}; }
-
-  bool wants_weights_gradient(std::size_t i) const override { return graph_.learns(*node_, i); }
-
-  /// Of several users of shared weights each writes its own, summed in the order of the backward pass.
-  Value weights_gradient(std::size_t i) override {
-    const WeightBuffers& w = weight_buffers(i);
-    PlannedTensor t = like(tensor(Value{w.weights}), "d " + w.name, BufferKind::weights_gradient);
-    t.preferred = desc_of(tensor(Value{w.weights}));
-    const Value written = add(std::move(t));
-    if (!wants_weights_gradient(i)) return written;  // dropped
-    Value& gradient = weight_gradients_[w.weights];
-    if (!gradient.exists()) {
-      gradient = written;
-    } else {
-      pending_sums_.push_back({written, &gradient, -1});
-    }
-    return written;
-  }
-
-  Value kept(const std::string& name, const Dims& dims, DataType type) override {
-    Value& value = state(node_->id).kept[name];
-    if (!value.exists()) {
-      PlannedTensor t;
-      t.name = node_->name + "." + name;
-      t.device = device();
-      t.dims = dims;
-      t.type = type;
-      value = add(std::move(t));
-    }
-    return value;
-  }
-
-  Value source(std::size_t matrix) override {
-    int& bound = plan_.inputs[matrix];
-    if (bound < 0) {
-      const MatrixInfo& info = set_.matrices_[matrix];
-      Buffer b;
-      b.name = info.name;
-      b.kind = BufferKind::input;
-      b.device = device();
-      b.desc.dims = info.dims;
-      b.desc.dims.insert(b.desc.dims.begin(), images());
-      b.desc.type = info.type;
-      b.bytes = b.desc.bytes();
-      bound = add_buffer(std::move(b));
-    }
+PlanBuilder::PlanBuilder(PlanSet& set, Phase phase, std::int64_t images)
+    : set_(set),
+      graph_(set.graph_),
+      states_(graph_.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph_.microbatches))) {
+  plan_.phase = phase;
+  plan_.images = images;
+  plan_.buffers = set.persistent_;
+  plan_.costs = set.cost_slots_;
+  plan_.inputs.assign(set.matrices_.size(), -1);
+  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const Buffer& b = plan_.buffers[i];
     PlannedTensor t;
-    const Buffer& b = buffer(bound);
     t.name = b.name;
     t.kind = b.kind;
     t.device = b.device;
     t.dims = b.desc.dims;
     t.type = b.desc.type;
-    t.buffer = bound;
-    t.pinned = true;
-    return add(std::move(t));
-  }
-
-  Value mean_image() override { return node_->layer->data_matrix == 0 ? Value{set_.mean_} : Value{}; }
-  Value step() override { return Value{set_.step_buffer(device())}; }
-  Value costs() override { return Value{set_.costs_buffer(device())}; }
-  std::int64_t cost_slot() const override {
-    for (const CostSlot& c : set_.cost_slots_) {
-      if (c.node == node_->id) return c.slot;
-    }
-    throw std::logic_error("plan: '" + node_->name + "' has no cost slot");
-  }
-
-  void run(const OpDesc& op, const std::vector<Value>& values) override {
-    const bool load = std::holds_alternative<LoadImages>(op) || std::holds_alternative<LoadLabels>(op);
-    emit(load                         ? TaskKind::load
-         : backward_ && !recomputing_ ? TaskKind::backward
-                                      : TaskKind::forward,
-         op, values);
-    // Sums follow at once, in the order of the users: always the same.
-    for (const PendingSum& sum : std::exchange(pending_sums_, {})) {
-      if (sum.from.id != sum.into->id) add_gradient(sum.from, *sum.into, sum.node);
-    }
-  }
-
-  void forward_unchanged() override {
-    set_output(input(0));
-    if (!node_->fused) note("passes", input_node().name, "on without a copy");
-  }
-
-  void backward_unchanged(std::size_t i) override {
-    NodeState& in = state(node_->inputs[i]);
-    if (!in.gradient.exists()) {
-      in.gradient = output_gradient();
-    } else {
-      add_gradient(output_gradient(), in.gradient, node_->inputs[i]);
-    }
-  }
-
- private:
-  NodeState& state(int node) { return states_[static_cast<std::size_t>(node)]; }
-  PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
-  Buffer& buffer(int id) { return plan_.buffers[static_cast<std::size_t>(id)]; }
-  int device() const { return node_ == nullptr ? 0 : node_->gpus[0]; }
-
-  /// Whether a node that has still to run backward, other than those of `except`, reads this gradient as its
-  /// own: then nobody may write over it.
-  bool shared_gradient(Value gradient, std::initializer_list<int> except) const {
-    for (int id = 0; id <= node_->id; ++id) {
-      if (std::find(except.begin(), except.end(), id) == except.end() &&
-          states_[static_cast<std::size_t>(id)].gradient.id == gradient.id)
-        return true;
-    }
-    return false;
-  }
-
-  /// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
-  /// written over: the sum then goes to `part` if that is nobody else's, or to a new tensor.
-  void add_gradient(Value part, Value& sum, int of) {
-    if (part.id != sum.id && !(of >= 0 && shared_gradient(sum, {of}))) {
-      emit(TaskKind::accumulate, Accumulate{tensor(sum).dims}, {part, sum});
-      return;
-    }
-    PlannedTensor t = like(tensor(sum), tensor(sum).name, BufferKind::gradient);
-    t.preferred = desc_of(tensor(sum));
-    const Value total = add(std::move(t));
-    emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
-    sum = total;
-  }
-
-  Value add(PlannedTensor t) {
+    // Weights get their layout, and with it their buffer, from the first operation that reads them.
+    if (b.bytes > 0) t.buffer = static_cast<int>(i);
     tensors_.push_back(std::move(t));
-    return Value{static_cast<int>(tensors_.size()) - 1};
   }
+}
 
-  int add_buffer(Buffer b) {
-    plan_.buffers.push_back(std::move(b));
-    return static_cast<int>(plan_.buffers.size()) - 1;
+Plan PlanBuilder::build() {
+  for (int device = 0; device < set_.devices(); ++device) {
+    at_.device = device;
+    emit(TaskKind::zero, FillZero{buffer(set_.costs_buffer(device)).desc},
+         {Value{set_.costs_buffer(device)}});
   }
+  for (pass_ = 0; pass_ < graph_.passes; ++pass_) {
+    broken_.clear();
+    for (const Node& node : graph_.nodes) {
+      for (std::size_t run = 0; run < node.forward_pass.size(); ++run) {
+        // Data layers run where and when their output is first read.
+        if (node.forward_pass[run] == pass_ && node.role != LayerRole::data)
+          forward_run(node, static_cast<int>(run));
+      }
+    }
+    if (!training()) continue;
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+      for (std::size_t run = 0; run < node->backward_pass.size(); ++run) {
+        if (node->backward_pass[run] == pass_ && node->gets_gradient)
+          backward_run(*node, static_cast<int>(run));
+      }
+    }
+  }
+  finish_persistent();
+  find_dependencies(plan_);
+  for (Task& task : plan_.tasks) {
+    for (const BufferUse& use : task.uses) task.bytes += bytes_of(plan_, use);
+  }
+  return std::move(plan_);
+}
 
-  PlannedTensor like(const PlannedTensor& other, std::string name, BufferKind kind) const {
+// --- Lowering -----------------------------------------------------------------------------------
+
+std::int64_t PlanBuilder::images() const { return graph_.images_of(plan_.images, at_.microbatch); }
+
+std::int64_t PlanBuilder::first_image() const { return graph_.images_of(plan_.images, 0) * at_.microbatch; }
+
+std::uint64_t PlanBuilder::random_key() const { return philox_key(set_.options_.seed, at_.node->whole); }
+
+Value PlanBuilder::output() {
+  NodeState& s = state(at_.node->id);
+  if (!s.output.exists()) set_output(in_place_output());
+  return output_of(at_.node->id);
+}
+
+bool PlanBuilder::wants_input_gradient(std::size_t i) const {
+  return graph_.nodes[static_cast<std::size_t>(at_.node->inputs[i])].gets_gradient;
+}
+
+Value PlanBuilder::input_gradient(std::size_t i) {
+  // A cost has no output gradient to overwrite.
+  const Value own = output_gradient();
+  const bool in_place = at_.node->layer->backward_in_place && i == 0 && own.exists() &&
+                        tensor(own).device == at_.device && !shared_gradient(own, at_.node->id);
+  return add_input_gradient(i, in_place ? own : new_input_gradient(i, at_.device));
+}
+
+Value PlanBuilder::input_gradient_there(std::size_t i) {
+  return add_input_gradient(i, new_input_gradient(i, home(at_.node->inputs[i])));
+}
+
+Value PlanBuilder::new_input_gradient(std::size_t i, int device) {
+  const PlannedTensor& activation = tensor(state(at_.node->inputs[i]).output);
+  PlannedTensor t = like(activation, "d " + graph_.nodes[static_cast<std::size_t>(at_.node->inputs[i])].name,
+                         BufferKind::gradient);
+  t.device = device;
+  t.preferred = desc_of(activation);
+  return add(std::move(t));
+}
+
+Value PlanBuilder::add_input_gradient(std::size_t i, Value written) {
+  const int input = at_.node->inputs[i];
+  NodeState& in = state(input);
+  if (tensor(written).device != home(input)) {
+    in.remote_gradients.push_back(written);
+  } else if (!in.gradient.exists()) {
+    in.gradient = written;
+  } else {
+    pending_sums_.push_back({written, &in.gradient, input});
+  }
+  return written;
+}
+
+Value PlanBuilder::weights(std::size_t i) {
+  return Value{weight_buffers(i).weights[static_cast<std::size_t>(at_.microbatch % at_.node->replicas())]};
+}
+
+/// Of several users of shared weights, and of several microbatches, each writes its own, summed in the order
+/// of the backward passes.
+Value PlanBuilder::weights_gradient(std::size_t i) {
+  const Value master = weights(i);
+  PlannedTensor t = like(tensor(master), "d " + weight_buffers(i).name, BufferKind::weights_gradient);
+  t.preferred = desc_of(tensor(master));
+  const Value written = add(std::move(t));
+  if (!wants_weights_gradient(i)) return written;  // dropped
+  Value& gradient = weight_gradients_[master.id];
+  if (!gradient.exists()) {
+    gradient = written;
+  } else {
+    pending_sums_.push_back({written, &gradient, -1});
+  }
+  return written;
+}
+
+Value PlanBuilder::kept(const std::string& name, const Dims& dims, DataType type) {
+  Value& value = state(at_.node->id).kept[name];
+  if (!value.exists()) {
     PlannedTensor t;
-    t.name = std::move(name);
-    t.kind = kind;
-    t.device = other.device;
-    t.dims = other.dims;
-    t.type = other.type;
-    return t;
+    t.name = at_.node->name + "." + name;
+    t.device = at_.device;
+    t.dims = dims;
+    t.type = type;
+    value = add(std::move(t));
   }
+  return value;
+}
 
-  std::optional<TensorDesc> desc_of(const PlannedTensor& t) {
-    if (t.buffer < 0) return std::nullopt;
-    return buffer(t.buffer).desc;
+void PlanBuilder::keep(const std::string& name, Value value) { state(at_.node->id).kept[name] = value; }
+
+std::vector<int> PlanBuilder::microbatches_of_run(const Node& node, int run) const {
+  std::vector<int> microbatches;
+  for (int m = run * node.replicas(); m < (run + 1) * node.replicas(); ++m) {
+    if (graph_.images_of(plan_.images, m) > 0) microbatches.push_back(m);
   }
+  return microbatches;
+}
 
-  const WeightBuffers& weight_buffers(std::size_t i) const {
-    return set_
-        .weights_[static_cast<std::size_t>(set_.weights_of_.at(static_cast<std::size_t>(node_->id)).at(i))];
+std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
+  std::vector<Value> values;
+  for (int m : microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas()))
+    values.push_back(
+        states_[static_cast<std::size_t>(at_.node->id)][static_cast<std::size_t>(m)].kept.at(name));
+  return values;
+}
+
+std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
+  std::vector<std::int64_t> images;
+  for (int m : microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas()))
+    images.push_back(graph_.images_of(plan_.images, m));
+  return images;
+}
+
+Value PlanBuilder::source(std::size_t matrix) {
+  const MatrixInfo& info = set_.matrices_[matrix];
+  int& bound = plan_.inputs[matrix];
+  if (bound < 0) {
+    Buffer b;
+    b.name = info.name;
+    b.kind = BufferKind::input;
+    b.desc.dims = info.dims;
+    b.desc.dims.insert(b.desc.dims.begin(), plan_.images);
+    b.desc.type = info.type;
+    b.bytes = b.desc.bytes();
+    bound = add_buffer(std::move(b));
   }
+  PlannedTensor t;
+  t.name = info.name;
+  t.kind = BufferKind::input;
+  t.device = at_.device;  // the host's memory is everybody's
+  t.dims = info.dims;
+  t.dims.insert(t.dims.begin(), images());
+  t.type = info.type;
+  t.buffer = bound;
+  t.pinned = true;
+  const std::int64_t image = element_count(info.dims) * size_of(info.type);
+  t.begin = first_image() * image;
+  t.bytes = images() * image;
+  return add(std::move(t));
+}
 
-  void forward_node(const Node& node) {
-    node_ = &node;
-    backward_ = false;
+Value PlanBuilder::mean_image() {
+  if (at_.node->layer->data_matrix != 0 || set_.mean_.empty()) return {};
+  return Value{set_.mean_[static_cast<std::size_t>(at_.device)]};
+}
+
+std::int64_t PlanBuilder::cost_slot() const {
+  for (const CostSlot& c : set_.cost_slots_) {
+    if (c.node == at_.node->id) return c.slot;
+  }
+  throw std::logic_error("plan: '" + at_.node->name + "' has no cost slot");
+}
+
+void PlanBuilder::run_op(const OpDesc& op, const std::vector<Value>& values, bool across) {
+  const bool load = std::holds_alternative<LoadImages>(op) || std::holds_alternative<LoadLabels>(op);
+  emit(load                               ? TaskKind::load
+       : at_.backward && !at_.recomputing ? TaskKind::backward
+                                          : TaskKind::forward,
+       op, values, across);
+  // Sums follow at once, in the order of the users: always the same.
+  for (const PendingSum& sum : std::exchange(pending_sums_, {})) {
+    if (sum.from.id != sum.into->id) add_gradient(sum.from, *sum.into, sum.node);
+  }
+}
+
+void PlanBuilder::forward_unchanged() {
+  set_output(input(0));
+  if (!at_.node->fused) note("passes", input_node().name, "on without a copy");
+}
+
+void PlanBuilder::backward_unchanged(std::size_t i) {
+  const int input = at_.node->inputs[i];
+  NodeState& in = state(input);
+  const Value own = output_gradient();
+  if (tensor(own).device != home(input)) {
+    in.remote_gradients.push_back(own);
+  } else if (!in.gradient.exists()) {
+    in.gradient = own;
+  } else {
+    add_gradient(own, in.gradient, input);
+  }
+}
+
+// --- Layers -------------------------------------------------------------------------------------
+
+void PlanBuilder::enter(const Node& node, int microbatch, bool backward) {
+  at_ = {&node, microbatch, node.device(microbatch), backward, false};
+}
+
+void PlanBuilder::forward_run(const Node& node, int run) {
+  const std::vector<int> microbatches = microbatches_of_run(node, run);
+  for (int m : microbatches) {
+    enter(node, m, false);
+    node.layer->before_forward(*this);
+  }
+  for (int m : microbatches) {
+    enter(node, m, false);
     node.layer->forward(*this);
     NodeState& s = state(node.id);
-    s.recompute = set_.options_.conserve_memory && training() && node.layer->cheap && inputs_stay(node);
+    s.recompute = set_.options_.conserve_memory && training() && node.layer->cheap && inputs_stay();
   }
+  if (random() && !microbatches.empty()) publish_state(node);
+}
 
-  /// Whether backward can get at the inputs that `node` had: it has not written over them, or they can be
-  /// made again.
-  bool inputs_stay(const Node& node) {
-    return std::all_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
-      return state(input).recompute || state(input).output.id != state(node.id).output.id;
-    });
+void PlanBuilder::backward_run(const Node& node, int run) {
+  const std::vector<int> microbatches = microbatches_of_run(node, run);
+  for (int m : microbatches) {
+    enter(node, m, true);
+    sum_remote_gradients();
+    node.layer->before_backward(*this);
   }
+  for (int m : microbatches) {
+    enter(node, m, true);
+    node.layer->backward(*this);
+  }
+  const int done = (run + 1) * node.replicas();
+  for (int w : set_.last_used_[static_cast<std::size_t>(node.id)]) {
+    WeightBuffers& weights = set_.weights_[static_cast<std::size_t>(w)];
+    const int period = graph_.nodes[static_cast<std::size_t>(weights.node)].update_period;
+    const int window = graph_.microbatches / graph_.passes * std::min(period, graph_.passes);
+    if (done % window != 0) continue;
+    std::int64_t images = 0;
+    for (int m = done - window; m < done; ++m) images += graph_.images_of(plan_.images, m);
+    update(weights, images);
+  }
+}
 
-  Value output_of(int id) {
-    NodeState& s = state(id);
-    if (!backward_ || !s.recompute) return s.output;
-    const Node* reader = std::exchange(node_, &graph_.nodes[static_cast<std::size_t>(id)]);
-    const bool nested = std::exchange(recomputing_, true);
-    const std::vector<PendingSum> pending = std::exchange(pending_sums_, {});
+/// Whether backward can get at the inputs of the layer: it has not written over them, or they can be made
+/// again.
+bool PlanBuilder::inputs_stay() {
+  return std::all_of(at_.node->inputs.begin(), at_.node->inputs.end(), [&](int input) {
+    return state(input).recompute || state(input).output.id != state(at_.node->id).output.id;
+  });
+}
+
+PlanBuilder::NodeState& PlanBuilder::state(int node) {
+  if (graph_.nodes[static_cast<std::size_t>(node)].role == LayerRole::data)
+    return loaded_[{node, at_.microbatch, at_.device}];
+  return states_[static_cast<std::size_t>(node)][static_cast<std::size_t>(at_.microbatch)];
+}
+
+Value PlanBuilder::output_of(int id) {
+  const Node& node = graph_.nodes[static_cast<std::size_t>(id)];
+  NodeState& s = state(id);
+  const bool load = node.role == LayerRole::data && !s.output.exists() && &node != at_.node;
+  const bool again = at_.backward && s.recompute;
+  if (!load && !again) return s.output;
+  const At reader = at_;
+  at_.node = &node;
+  if (!load) at_.device = node.device(at_.microbatch);
+  const std::vector<PendingSum> pending = std::exchange(pending_sums_, {});
+  if (load) {
+    at_.backward = false;
+    node.layer->forward(*this);
+  } else {
+    at_.recomputing = true;
     s.recompute = false;
     s.output = {};
-    node_->layer->recompute(*this);
-    pending_sums_ = pending;
-    recomputing_ = nested;
-    node_ = reader;
-    return s.output;
+    node.layer->recompute(*this);
   }
+  pending_sums_ = pending;
+  at_ = reader;
+  return s.output;
+}
 
-  const Node& input_node() const { return graph_.nodes[static_cast<std::size_t>(node_->inputs[0])]; }
+/// A line of Plan::rewrites; the same again, when backward recomputes, says nothing new.
+void PlanBuilder::note(const char* does, const std::string& what, const char* how) {
+  std::string line = "'" + at_.node->name + "' " + does + " '" + what + "' " + how;
+  if (std::find(plan_.rewrites.begin(), plan_.rewrites.end(), line) == plan_.rewrites.end())
+    plan_.rewrites.push_back(std::move(line));
+}
 
-  /// A line of Plan::rewrites; the same again, when backward recomputes, says nothing new.
-  void note(const char* does, const std::string& what, const char* how) {
-    std::string line = "'" + node_->name + "' " + does + " '" + what + "' " + how;
-    if (std::find(plan_.rewrites.begin(), plan_.rewrites.end(), line) == plan_.rewrites.end())
-      plan_.rewrites.push_back(std::move(line));
-  }
-
-  void backward_node(const Node& node) {
-    node_ = &node;
-    backward_ = true;
-    node.layer->backward(*this);
-    for (int w : set_.last_used_[static_cast<std::size_t>(node.id)])
-      update(set_.weights_[static_cast<std::size_t>(w)]);
-  }
-
-  void update(const WeightBuffers& w) {
-    const auto gradient = weight_gradients_.find(w.weights);
-    if (gradient == weight_gradients_.end()) return;
-    // The increment lies in memory like its weights.
-    if (PlannedTensor& inc = tensor(Value{w.increment}); inc.buffer < 0)
-      decide_persistent(inc, w.increment, buffer(w.weights).desc);
-    emit(TaskKind::update, Update{buffer(w.weights).desc, images(), w.rate_index},
-         {Value{w.weights}, Value{w.increment}, gradient->second, step(), costs()});
-    const WeightConstraint& c = graph_.weight({w.node, w.index}).constraint;
-    if (c.acts() && random())
-      emit(TaskKind::update,
-           Constrain{buffer(w.weights).desc, c.outer, c.groups, c.inner, static_cast<float>(c.norm_min),
-                     static_cast<float>(c.norm_max), static_cast<float>(c.ball), c.shrink},
-           {Value{w.weights}});
-  }
-
-  /// The input's tensor if this layer may write over it, else a new one.
-  Value in_place_output() {
-    const Layer& layer = *node_->layer;
-    if (graph_.in_place && layer.in_place && !tensor(input(0)).pinned &&
-        !(training() && layer.backward_reads_input)) {
+/// The input's tensor if this layer may write over it, else a new one.
+Value PlanBuilder::in_place_output() {
+  const Layer& layer = *at_.node->layer;
+  if (graph_.in_place && layer.in_place && !(training() && layer.backward_reads_input)) {
+    const PlannedTensor& in = tensor(input(0));
+    if (!in.pinned && in.device == at_.device) {
       note("writes over", input_node().name, "in place");
       return input(0);
     }
-    PlannedTensor t;
-    t.name = node_->name;
-    t.device = device();
-    t.dims = layer.output.dims(images());
-    t.type = layer.label_classes > 0 ? DataType::s32 : DataType::f32;
-    if (t.type == DataType::s32) t.dims = {images(), 1};
-    return add(std::move(t));
   }
+  PlannedTensor t;
+  t.name = at_.node->name;
+  t.device = at_.device;
+  t.dims = layer.output.dims(images());
+  t.type = layer.label_classes > 0 ? DataType::s32 : DataType::f32;
+  if (t.type == DataType::s32) t.dims = {images(), 1};
+  return add(std::move(t));
+}
 
-  void set_output(Value v) {
-    state(node_->id).output = v;
-    const bool read_in_backward = training() && node_->gets_gradient && node_->layer->backward_reads_output;
-    if (read_in_backward || node_->users.size() > 1) tensor(v).pinned = true;
+void PlanBuilder::set_output(Value v) {
+  state(at_.node->id).output = v;
+  const bool read_in_backward =
+      training() && at_.node->gets_gradient && at_.node->layer->backward_reads_output;
+  if (read_in_backward || at_.node->users.size() > 1) tensor(v).pinned = true;
+}
+
+// --- Gradients ----------------------------------------------------------------------------------
+
+/// Whether a node other than `except` that has still to run backward reads this gradient as its own: then
+/// nobody may write over it.
+bool PlanBuilder::shared_gradient(Value gradient, int except) const {
+  for (int id = 0; id <= at_.node->id; ++id) {
+    if (id == except) continue;
+    const NodeState& s = states_[static_cast<std::size_t>(id)][static_cast<std::size_t>(at_.microbatch)];
+    const auto is_it = [&](Value v) { return v.id == gradient.id; };
+    if (is_it(s.gradient) || std::any_of(s.remote_gradients.begin(), s.remote_gradients.end(), is_it))
+      return true;
   }
+  return false;
+}
 
-  void decide_persistent(PlannedTensor& t, int id, const TensorDesc& desc) {
-    Buffer& b = buffer(id);
-    b.desc = desc;
-    b.bytes = desc.bytes();
-    t.buffer = id;
+/// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
+/// written over: the sum then goes to a new tensor.
+void PlanBuilder::add_gradient(Value part, Value& sum, int of) {
+  if (part.id != sum.id && !(of >= 0 && shared_gradient(sum, of))) {
+    emit(TaskKind::accumulate, Accumulate{tensor(sum).dims}, {part, sum});
+    return;
   }
+  PlannedTensor t = like(tensor(sum), tensor(sum).name, BufferKind::gradient);
+  t.preferred = desc_of(tensor(sum));
+  const Value total = add(std::move(t));
+  emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
+  sum = total;
+}
 
-  /// A tensor read as another shape of as many elements must lie dense.
-  static TensorDesc dense(const PlannedTensor& t) { return {t.dims, t.type, nullptr}; }
-
-  /// The buffer that holds `t` in layout `want`, reordering if there is none yet.
-  int version(PlannedTensor& t, const TensorDesc& want) {
-    if (t.buffer < 0) {
-      if (t.kind != BufferKind::weights)
-        throw std::logic_error("plan: '" + t.name + "' is read before it is written");
-      decide_persistent(t, static_cast<int>(&t - tensors_.data()), want);
-      return t.buffer;
-    }
-    if (same_layout(buffer(t.buffer).desc, want)) return t.buffer;
-    for (int copy : t.copies) {
-      if (same_layout(buffer(copy).desc, want)) return copy;
-    }
-    Buffer b;
-    b.name = t.name + " (" + want.layout_name() + ")";
-    b.kind = t.kind == BufferKind::weights ? BufferKind::workspace : t.kind;
-    b.device = t.device;
-    b.desc = want;
-    b.desc.dims = t.dims;
-    b.bytes = b.desc.bytes();
-    const int from = t.buffer;
-    const int copy = add_buffer(std::move(b));
-    add_reorder(from, copy);
-    t.copies.push_back(copy);
-    return copy;
+/// The gradients that users on other devices made, in the order of the backward pass, after those made here.
+void PlanBuilder::sum_remote_gradients() {
+  NodeState& s = state(at_.node->id);
+  const std::vector<Value> remote = std::exchange(s.remote_gradients, {});
+  if (remote.empty()) return;
+  std::vector<Value> parts;
+  if (s.gradient.exists()) parts.push_back(s.gradient);
+  parts.insert(parts.end(), remote.begin(), remote.end());
+  if (parts.size() == 1) {
+    s.gradient = parts[0];
+    return;
   }
+  PlannedTensor t = like(tensor(s.output), "d " + at_.node->name, BufferKind::gradient);
+  t.device = at_.device;
+  t.preferred = desc_of(tensor(s.output));
+  const EltwiseSum op{t.dims, std::vector<float>(parts.size(), 1.0F)};
+  s.gradient = add(std::move(t));
+  parts.push_back(s.gradient);
+  emit(TaskKind::accumulate, op, parts, true);
+}
 
-  void add_reorder(int from, int to) {
-    const Reorder op{buffer(from).desc, buffer(to).desc};
-    Task task = new_task(TaskKind::reorder, op, set_.backend_.prepare(op, {op.from, op.to}));
-    task.uses = {{from, Access::read}, {to, Access::write}};
+// --- Weights ------------------------------------------------------------------------------------
+
+const WeightBuffers& PlanBuilder::weight_buffers(std::size_t i) const {
+  return set_
+      .weights_[static_cast<std::size_t>(set_.weights_of_.at(static_cast<std::size_t>(at_.node->id)).at(i))];
+}
+
+/// A layout for all replicas of a matrix, and so the ranges of its shards.
+void PlanBuilder::decide_weights(WeightBuffers& w, const TensorDesc& desc) {
+  for (int id : w.weights) decide_persistent(id, desc);
+  const std::int64_t floats = desc.bytes() / size_of(DataType::f32);
+  const auto shards = static_cast<std::int64_t>(w.shards.size());
+  constexpr std::int64_t kAligned = 16;  // floats of a cache line
+  for (std::int64_t k = 0; k < shards; ++k) {
+    UpdateShard& shard = w.shards[static_cast<std::size_t>(k)];
+    const auto cut = [&](std::int64_t part) {
+      return part == shards ? floats : floats * part / shards / kAligned * kAligned;
+    };
+    shard.begin = cut(k);
+    shard.count = cut(k + 1) - shard.begin;
+    decide_persistent(shard.increment, {{shard.count}, DataType::f32, nullptr});
+    if (shard.accumulator >= 0) decide_persistent(shard.accumulator, {{shard.count}, DataType::f32, nullptr});
+  }
+}
+
+void PlanBuilder::decide_persistent(int id, const TensorDesc& desc) {
+  Buffer& b = buffer(id);
+  b.desc = desc;
+  b.bytes = desc.bytes();
+  tensor(Value{id}).buffer = id;
+}
+
+BufferUse PlanBuilder::range_of(int id, Access access, const UpdateShard& shard) {
+  const auto size = size_of(DataType::f32);
+  return {id, access, 0, shard.begin * size, shard.count * size};
+}
+
+/// Sums what the replicas found and makes the step: each shard where it is owned. Then everybody fetches the
+/// shards of the others.
+void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
+  std::vector<int> gradients;
+  const TensorDesc layout = buffer(w.weights[0]).desc;
+  for (int id : w.weights) {
+    const auto found = weight_gradients_.find(id);
+    if (found == weight_gradients_.end()) continue;
+    PlannedTensor& gradient = tensor(found->second);
+    gradients.push_back(version(gradient, layout, gradient.device));
+    weight_gradients_.erase(found);
+  }
+  if (gradients.empty()) return;
+  const Node& owner = graph_.nodes[static_cast<std::size_t>(w.node)];
+  const bool several = w.weights.size() > 1;
+  const Stream stream = several ? Stream::update : Stream::compute;
+  const At user = at_;
+  for (const UpdateShard& shard : w.shards) {
+    if (shard.count == 0) continue;
+    at_.device = owner.device(shard.replica);
+    const bool accumulates = shard.accumulator >= 0;
+    const Update op{{{shard.count}, DataType::f32, nullptr},
+                    images,
+                    w.rate_index,
+                    static_cast<int>(gradients.size()),
+                    accumulates};
+    const int broken_flag = broken();
+    Task task = new_task(several ? TaskKind::reduce_update : TaskKind::update, op,
+                         set_.backend_.prepare(op, LayoutHints(arguments(op).size())));
+    task.stream = stream;
+    const int mine = w.weights[static_cast<std::size_t>(shard.replica)];
+    task.uses = {range_of(mine, Access::read_write, shard), {shard.increment, Access::read_write}};
+    for (int gradient : gradients) task.uses.push_back(range_of(gradient, Access::read, shard));
+    if (accumulates) task.uses.push_back({shard.accumulator, Access::read_write});
+    task.uses.push_back({set_.step_buffer(at_.device), Access::read});
+    task.uses.push_back({broken_flag, Access::read});
+    task.uses.push_back({set_.costs_buffer(at_.device), Access::read_write});
     plan_.tasks.push_back(std::move(task));
   }
-
-  Task new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const {
-    Task task;
-    task.kind = kind;
-    task.node = node_ == nullptr ? -1 : node_->id;
-    task.device = device();
-    task.op = std::move(op);
-    task.prepared = std::move(prepared);
-    task.flops = op_flops(task.op);
-    return task;
+  const WeightConstraint& c = graph_.weight({w.node, w.index}).constraint;
+  if (c.acts() && random()) {
+    const UpdateShard& all = w.shards[0];
+    at_.device = owner.device(all.replica);
+    const Constrain op{layout,
+                       c.outer,
+                       c.groups,
+                       c.inner,
+                       static_cast<float>(c.norm_min),
+                       static_cast<float>(c.norm_max),
+                       static_cast<float>(c.ball),
+                       c.shrink};
+    emit(TaskKind::update, op, {Value{w.weights[static_cast<std::size_t>(all.replica)]}});
+    plan_.tasks.back().stream = stream;
   }
-
-  LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values) {
-    LayoutHints hints(args.size());
-    for (std::size_t k = 0; k < args.size(); ++k) {
-      const PlannedTensor& t = tensor(values[k]);
-      const bool viewed = t.kind != BufferKind::step && t.kind != BufferKind::costs && args[k].dims != t.dims;
-      if (viewed) {
-        hints[k] = TensorDesc{args[k].dims, args[k].type, nullptr};
-      } else if (t.buffer >= 0) {
-        hints[k] = buffer(t.buffer).desc;
-      } else if (t.preferred) {
-        hints[k] = t.preferred;
-      }
+  for (std::size_t r = 0; r < w.weights.size(); ++r) {
+    for (const UpdateShard& shard : w.shards) {
+      if (shard.replica == static_cast<int>(r) || shard.count == 0) continue;
+      publish(w.weights[static_cast<std::size_t>(shard.replica)], w.weights[r], shard.begin, shard.count);
     }
-    return hints;
   }
+  at_ = user;
+}
 
-  /// The buffer argument k reads or writes, in the layout the operation wants.
-  int bind(PlannedTensor& t, const Argument& arg, TensorDesc want) {
-    if (t.kind == BufferKind::step || t.kind == BufferKind::costs) return t.buffer;
-    if (arg.dims != t.dims) {
-      if (!want.plain() || element_count(arg.dims) != element_count(t.dims))
-        throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
-                               to_string(arg.dims));
-      want = dense(t);
+/// Copies floats [begin, begin + count) of one replica's weights to another's.
+void PlanBuilder::publish(int from, int to, std::int64_t begin, std::int64_t count) {
+  at_.device = buffer(to).device;
+  const TensorDesc flat{{count}, DataType::f32, nullptr};
+  const Reorder op{flat, flat};
+  Task task = new_task(TaskKind::publish, op, set_.backend_.prepare(op, {flat, flat}));
+  task.stream = Stream::update;
+  const UpdateShard range{0, begin, count, -1, -1};
+  task.uses = {range_of(from, Access::read, range), range_of(to, Access::write, range)};
+  plan_.tasks.push_back(std::move(task));
+}
+
+/// Statistics that the first replica keeps, to the others.
+void PlanBuilder::publish_state(const Node& node) {
+  for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+    if (!node.layer->weights[i].state) continue;
+    const std::vector<int>& replicas = weight_buffers(i).weights;
+    for (std::size_t r = 1; r < replicas.size(); ++r)
+      publish(replicas[0], replicas[r], 0, buffer(replicas[0]).bytes / size_of(DataType::f32));
+  }
+}
+
+/// The buffer that says on this device whether a cost was broken up to this pass, on any device.
+int PlanBuilder::broken() {
+  if (set_.devices() == 1) return set_.costs_buffer(0);
+  if (broken_.empty()) {
+    const At user = at_;
+    for (int device = 0; device < set_.devices(); ++device) {
+      at_ = {nullptr, 0, device, true, false};
+      PlannedTensor t;
+      t.name = "broken";
+      t.kind = BufferKind::workspace;
+      t.device = device;
+      t.dims = {1};
+      t.type = DataType::f64;
+      const Value flag = add(std::move(t));
+      std::vector<Value> values;
+      for (int other = 0; other < set_.devices(); ++other) values.push_back(Value{set_.costs_buffer(other)});
+      values.push_back(flag);
+      emit(TaskKind::reduce, AnyBroken{set_.devices()}, values, true);
+      broken_.push_back(tensor(flag).buffer);
     }
-    if (arg.access == Access::read) return version(t, want);
-    if (arg.access == Access::read_write && !(t.kind == BufferKind::weights_gradient && t.buffer < 0)) {
-      const int id = version(t, want);
-      rebind(t, id);
-      return id;
+    at_ = user;
+  }
+  return broken_[static_cast<std::size_t>(at_.device)];
+}
+
+// --- Tensors and tasks --------------------------------------------------------------------------
+
+Value PlanBuilder::add(PlannedTensor t) {
+  tensors_.push_back(std::move(t));
+  return Value{static_cast<int>(tensors_.size()) - 1};
+}
+
+int PlanBuilder::add_buffer(Buffer b) {
+  plan_.buffers.push_back(std::move(b));
+  return static_cast<int>(plan_.buffers.size()) - 1;
+}
+
+PlanBuilder::PlannedTensor PlanBuilder::like(const PlannedTensor& other, std::string name, BufferKind kind) {
+  PlannedTensor t;
+  t.name = std::move(name);
+  t.kind = kind;
+  t.device = other.device;
+  t.dims = other.dims;
+  t.type = other.type;
+  return t;
+}
+
+std::optional<TensorDesc> PlanBuilder::desc_of(const PlannedTensor& t) {
+  if (t.buffer < 0) return std::nullopt;
+  return buffer(t.buffer).desc;
+}
+
+/// The buffer on `device` that holds `t` in layout `want`, made by a reorder or a copy if there is none yet.
+int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
+  if (t.buffer < 0) {
+    if (t.kind != BufferKind::weights)
+      throw std::logic_error("plan: '" + t.name + "' is read before it is written");
+    const auto id = static_cast<int>(&t - tensors_.data());
+    decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))], want);
+    return t.buffer;
+  }
+  const auto is_it = [&](int id) {
+    return buffer(id).device == device && same_layout(buffer(id).desc, want);
+  };
+  if (is_it(t.buffer)) return t.buffer;
+  int from = t.buffer;
+  for (int copy : t.copies) {
+    if (is_it(copy)) return copy;
+    if (buffer(copy).device == device && buffer(from).device != device) from = copy;
+  }
+  Buffer b;
+  b.name = t.name;
+  if (!same_layout(buffer(t.buffer).desc, want)) b.name += " (" + want.layout_name() + ")";
+  b.kind = t.kind == BufferKind::weights ? BufferKind::workspace : t.kind;
+  b.device = device;
+  b.desc = want;
+  b.desc.dims = t.dims;
+  b.bytes = b.desc.bytes();
+  const int copy = add_buffer(std::move(b));
+  const Reorder op{buffer(from).desc, buffer(copy).desc};
+  const int here = std::exchange(at_.device, device);
+  const bool remote = buffer(from).device != device;
+  Task task =
+      new_task(remote ? TaskKind::copy : TaskKind::reorder, op, set_.backend_.prepare(op, {op.from, op.to}));
+  at_.device = here;
+  if (remote) task.stream = Stream::copy;
+  task.uses = {{from, Access::read}, {copy, Access::write}};
+  add_workspace(task);
+  plan_.tasks.push_back(std::move(task));
+  t.copies.push_back(copy);
+  return copy;
+}
+
+Task PlanBuilder::new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const {
+  Task task;
+  task.kind = kind;
+  task.node = at_.node == nullptr ? -1 : at_.node->id;
+  task.microbatch = at_.microbatch;
+  task.pass = pass_;
+  task.device = at_.device;
+  task.op = std::move(op);
+  task.prepared = std::move(prepared);
+  task.flops = op_flops(task.op);
+  return task;
+}
+
+void PlanBuilder::add_workspace(Task& task) {
+  if (task.prepared->workspace_bytes() == 0) return;
+  Buffer b;
+  b.name = "workspace";
+  b.kind = BufferKind::workspace;
+  b.device = task.device;
+  b.bytes = task.prepared->workspace_bytes();
+  b.desc = {{b.bytes}, DataType::u8, nullptr};
+  task.workspace = add_buffer(std::move(b));
+}
+
+LayoutHints PlanBuilder::hints_for(const std::vector<Argument>& args, const std::vector<Value>& values) {
+  LayoutHints hints(args.size());
+  for (std::size_t k = 0; k < args.size(); ++k) {
+    const PlannedTensor& t = tensor(values[k]);
+    const bool viewed = t.kind != BufferKind::step && t.kind != BufferKind::costs && args[k].dims != t.dims;
+    if (viewed) {
+      hints[k] = TensorDesc{args[k].dims, args[k].type, nullptr};
+    } else if (t.buffer >= 0) {
+      hints[k] = buffer(t.buffer).desc;
+    } else if (t.preferred) {
+      hints[k] = t.preferred;
     }
-    // Whole overwrite: a version in the wanted layout is reused, the others are dead.
-    int id = -1;
-    if (t.buffer >= 0 && same_layout(buffer(t.buffer).desc, want)) id = t.buffer;
-    for (int copy : t.copies) {
-      if (id < 0 && same_layout(buffer(copy).desc, want)) id = copy;
-    }
-    if (id < 0) {
-      Buffer b;
-      b.name = t.name;
-      b.kind = t.kind;
-      b.device = t.device;
-      b.desc = want;
-      b.bytes = want.bytes();
-      id = add_buffer(std::move(b));
-    }
+  }
+  return hints;
+}
+
+/// The buffer on `device` that argument k reads or writes, in the layout the operation wants.
+int PlanBuilder::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, int device) {
+  if (t.kind == BufferKind::step || t.kind == BufferKind::costs || t.kind == BufferKind::input)
+    return t.buffer;
+  if (arg.dims != t.dims) {
+    if (!want.plain() || element_count(arg.dims) != element_count(t.dims))
+      throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
+                             to_string(arg.dims));
+    // A tensor read as another shape of as many elements must lie dense.
+    want = {t.dims, t.type, nullptr};
+  }
+  if (arg.access == Access::read) return version(t, want, device);
+  if (t.device != device) throw std::logic_error("plan: '" + t.name + "' is written from another device");
+  if (arg.access == Access::read_write) {
+    const int id = version(t, want, device);
     rebind(t, id);
     return id;
   }
-
-  void rebind(PlannedTensor& t, int id) {
-    if (t.buffer >= 0 && id != t.buffer && buffer(t.buffer).persistent())
-      throw std::logic_error("plan: '" + t.name + "' is written in another layout than its master's");
-    t.buffer = id;
-    t.copies.clear();
-  }
-
-  void emit(TaskKind kind, const OpDesc& op, const std::vector<Value>& values) {
-    const std::vector<Argument> args = arguments(op);
-    if (args.size() != values.size())
-      throw std::logic_error("plan: " + op_name(op) + " has another number of arguments");
-    Task task = new_task(kind, op, set_.backend_.prepare(op, hints_for(args, values)));
-    const std::vector<TensorDesc>& wants = task.prepared->args();
-    // Reads first: an operation in place reads the version that its write then replaces.
-    task.uses.resize(args.size());
-    for (const bool reads : {true, false}) {
-      for (std::size_t k = 0; k < args.size(); ++k) {
-        if ((args[k].access == Access::read) != reads) continue;
-        task.uses[k] = {bind(tensor(values[k]), args[k], wants[k]), args[k].access};
-      }
-    }
-    if (task.prepared->workspace_bytes() > 0) {
-      Buffer b;
-      b.name = "workspace";
-      b.kind = BufferKind::workspace;
-      b.device = task.device;
-      b.bytes = task.prepared->workspace_bytes();
-      b.desc = {{b.bytes}, DataType::u8, nullptr};
-      task.workspace = add_buffer(std::move(b));
-    }
-    plan_.tasks.push_back(std::move(task));
-  }
-
-  /// After the first plan every persistent buffer has its layout: fix their places for all plans.
-  void finish_persistent() {
-    if (set_.persistent_.empty() || set_.persistent_.back().offset >= 0) return;
-    for (const WeightBuffers& w : set_.weights_) {
-      // Weights that this plan does not touch lie plain.
-      if (buffer(w.weights).bytes == 0)
-        decide_persistent(tensor(Value{w.weights}), w.weights,
-                          {buffer(w.weights).desc.dims, DataType::f32, nullptr});
-      if (w.increment < 0 || buffer(w.increment).bytes > 0) continue;
-      decide_persistent(tensor(Value{w.increment}), w.increment, buffer(w.weights).desc);
-    }
-    std::vector<std::int64_t> end(static_cast<std::size_t>(set_.devices()), 0);
-    for (std::size_t i = 0; i < set_.persistent_.size(); ++i) {
-      Buffer& b = plan_.buffers[i];
-      std::int64_t& place = end[static_cast<std::size_t>(b.device)];
-      b.offset = place;
-      place += (b.bytes + 63) / 64 * 64;
-      set_.persistent_[i] = b;
-    }
-  }
-
-  /// The order in which the layers wrote their operations down is that of the mathematics.
-  void number_versions() {
-    std::vector<int> writes(plan_.buffers.size(), 0);
-    for (Task& task : plan_.tasks) {
-      for (BufferUse& use : task.uses) use.version = writes[static_cast<std::size_t>(use.buffer)];
-      for (const BufferUse& use : task.uses) {
-        if (use.access != Access::read) ++writes[static_cast<std::size_t>(use.buffer)];
-      }
-    }
-  }
-
-  PlanSet& set_;
-  const Graph& graph_;
-  Plan plan_;
-  std::vector<PlannedTensor> tensors_;  ///< the first ones are the persistent buffers, by their index
-  std::vector<NodeState> states_;
-  std::map<int, Value> weight_gradients_;  ///< by the weights' buffer
-  std::vector<PendingSum> pending_sums_;
-  const Node* node_ = nullptr;
-  bool backward_ = false;
-  bool recomputing_ = false;  ///< a forward within backward
-};
-
-PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend,
-                 const PlanOptions& options)
-    : graph_(graph), matrices_(matrices), backend_(backend), options_(options) {
-  const auto add = [&](std::string name, BufferKind kind, int device, TensorDesc desc, bool decided) {
-    Buffer b;
-    b.name = std::move(name);
-    b.kind = kind;
-    b.device = device;
-    b.bytes = decided ? desc.bytes() : 0;
-    b.desc = std::move(desc);
-    persistent_.push_back(std::move(b));
-    return static_cast<int>(persistent_.size()) - 1;
+  // Whole overwrite: a version in the wanted layout is reused, the others are dead.
+  const auto is_it = [&](int id) {
+    return buffer(id).device == device && same_layout(buffer(id).desc, want);
   };
-  std::int64_t slot = 1;  // slot 0 says whether a cost was not finite
-  for (const Node& node : graph_.nodes) {
-    const int device = node.gpus[0];
-    weights_of_.emplace_back();
-    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
-      const WeightSpec& spec = node.layer->weights[i];
-      const WeightOwner& owner = node.owners[i];
-      std::vector<int>& of_node = weights_of_.back();
-      if (owner != WeightOwner{node.id, static_cast<int>(i)}) {
-        of_node.push_back(
-            weights_of_[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(owner.index)]);
-        continue;
-      }
-      of_node.push_back(static_cast<int>(weights_.size()));
-      WeightBuffers w;
-      w.node = node.id;
-      w.index = static_cast<int>(i);
-      w.name = node.name + "." + spec.name;
-      w.weights = add(w.name, BufferKind::weights, device, {spec.dims, DataType::f32, nullptr}, false);
-      if (options_.learns && !spec.state)
-        w.increment =
-            add("inc " + w.name, BufferKind::increment, device, {spec.dims, DataType::f32, nullptr}, false);
-      w.rate_index = static_cast<std::int64_t>(weights_.size());
-      weights_.push_back(std::move(w));
-    }
-    if (node.is_cost()) {
-      cost_slots_.push_back({node.id, slot, node.layer->cost_values});
-      slot += node.layer->cost_values;
-    }
+  int id = t.buffer >= 0 && is_it(t.buffer) ? t.buffer : -1;
+  for (int copy : t.copies) {
+    if (id < 0 && is_it(copy)) id = copy;
   }
-  // Backward runs from the last node to the first.
-  last_used_.resize(graph_.nodes.size());
-  std::vector<bool> found(weights_.size(), false);
-  for (const Node& node : graph_.nodes) {
-    for (std::size_t i = 0; node.gets_gradient && i < node.owners.size(); ++i) {
-      const int w = weights_of_[static_cast<std::size_t>(node.id)][i];
-      if (found[static_cast<std::size_t>(w)] || !graph_.learns(node, i)) continue;
-      found[static_cast<std::size_t>(w)] = true;
-      last_used_[static_cast<std::size_t>(node.id)].push_back(w);
-    }
+  if (id < 0) {
+    Buffer b;
+    b.name = t.name;
+    b.kind = t.kind;
+    b.device = t.device;
+    b.desc = want;
+    b.bytes = want.bytes();
+    id = add_buffer(std::move(b));
   }
-  if (options_.mean) {
-    Dims dims = matrices_[0].dims;
-    dims.insert(dims.begin(), 1);
-    mean_ = add("mean", BufferKind::mean, 0, {dims, DataType::f32, nullptr}, true);
-  }
-  for (int device = 0; device < devices(); ++device) {
-    step_.push_back(
-        add("step", BufferKind::step, device,
-            {{step_block_bytes(static_cast<std::int64_t>(weights_.size()))}, DataType::u8, nullptr}, true));
-    costs_.push_back(add("costs", BufferKind::costs, device, {{slot}, DataType::f64, nullptr}, true));
-  }
+  rebind(t, id);
+  return id;
 }
 
-const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
-  std::unique_ptr<Plan>& cached = plans_[{phase, images}];
-  if (!cached) {
-    auto made = std::make_unique<Plan>(PlanBuilder(*this, phase, images).build());
-    place_buffers(*made, devices());
-#ifdef CONVNET_CHECKS
-    verify(*made, graph_);
-#endif
-    cached = std::move(made);
-  }
-  return *cached;
+void PlanBuilder::rebind(PlannedTensor& t, int id) {
+  if (t.buffer >= 0 && id != t.buffer && buffer(t.buffer).persistent())
+    throw std::logic_error("plan: '" + t.name + "' is written in another layout than its master's");
+  t.buffer = id;
+  t.copies.clear();
 }
 
-std::map<std::string, std::string> PlanSet::algorithms() const {
-  std::map<std::string, std::string> chosen;
-  for (const auto& [key, plan] : plans_) {
-    for (const Task& task : plan->tasks) {
-      if (task.flops > 0)
-        chosen[graph_.nodes[static_cast<std::size_t>(task.node)].name + " " + op_name(task.op) + " " +
-               std::to_string(plan->images)] = task.prepared->algorithm();
+void PlanBuilder::emit(TaskKind kind, const OpDesc& op, const std::vector<Value>& values, bool across) {
+  const std::vector<Argument> args = arguments(op);
+  if (args.size() != values.size())
+    throw std::logic_error("plan: " + op_name(op) + " has another number of arguments");
+  const int here = at_.device;
+  if (across) {
+    for (std::size_t k = 0; k < args.size(); ++k) {
+      if (args[k].access != Access::read) at_.device = tensor(values[k]).device;
     }
   }
-  return chosen;
+  Task task = new_task(kind, op, set_.backend_.prepare(op, hints_for(args, values)));
+  at_.device = here;
+  const std::vector<TensorDesc>& wants = task.prepared->args();
+  bool remote = false;
+  // Reads first: an operation in place reads the version that its write then replaces.
+  task.uses.resize(args.size());
+  for (const bool reads : {true, false}) {
+    for (std::size_t k = 0; k < args.size(); ++k) {
+      if ((args[k].access == Access::read) != reads) continue;
+      PlannedTensor& t = tensor(values[k]);
+      const bool there = across && t.device != task.device;
+      remote = remote || there;
+      const int id = bind(t, args[k], wants[k], there ? t.device : task.device);
+      task.uses[k] = {id, args[k].access, 0, t.begin, t.bytes};
+    }
+  }
+  if (remote) {
+    const bool moves = std::holds_alternative<Concat>(op) || std::holds_alternative<Split>(op);
+    task.kind = moves ? TaskKind::copy : TaskKind::reduce;
+    task.stream = Stream::copy;
+  }
+  add_workspace(task);
+  plan_.tasks.push_back(std::move(task));
 }
 
-std::int64_t PlanSet::memory_needed(int device) const {
-  std::int64_t persistent = 0;
-  std::int64_t transient = 0;
-  for (const auto& [key, plan] : plans_) {
-    const DeviceMemoryNeeds& needs = plan->memory[static_cast<std::size_t>(device)];
-    persistent = needs.persistent;
-    transient = std::max(transient, needs.transient);
+/// After the first plan every persistent buffer has its layout: fix their places for all plans.
+void PlanBuilder::finish_persistent() {
+  if (set_.persistent_.empty() || set_.persistent_.back().offset >= 0) return;
+  for (WeightBuffers& w : set_.weights_) {
+    // Weights that this plan does not touch lie plain.
+    if (buffer(w.weights[0]).bytes == 0)
+      decide_weights(w, {buffer(w.weights[0]).desc.dims, DataType::f32, nullptr});
   }
-  return persistent + transient;
+  std::vector<std::int64_t> end(static_cast<std::size_t>(set_.devices()), 0);
+  for (std::size_t i = 0; i < set_.persistent_.size(); ++i) {
+    Buffer& b = plan_.buffers[i];
+    std::int64_t& place = end[static_cast<std::size_t>(b.device)];
+    b.offset = place;
+    place += (b.bytes + 63) / 64 * 64;
+    set_.persistent_[i] = b;
+  }
 }
 
 }  // namespace convnet

@@ -31,6 +31,34 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
 
 bool transient(const Buffer& b) { return !b.persistent() && b.kind != BufferKind::input; }
 
+/// Which buffers may share memory: all uses of one come before all uses of the other, on whatever streams and
+/// devices these run.
+class Sharing {
+ public:
+  Sharing(const Plan& plan, const std::vector<Lifetime>& lives)
+      : order_(plan), lives_(lives), uses_(lives.size()) {
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      for (const BufferUse& use : plan.tasks[t].uses)
+        uses_[static_cast<std::size_t>(use.buffer)].push_back(t);
+      if (plan.tasks[t].workspace >= 0) uses_[static_cast<std::size_t>(plan.tasks[t].workspace)].push_back(t);
+    }
+  }
+  bool allowed(std::size_t a, std::size_t b) const {
+    // The order of the list is one of those that dependencies allow.
+    if (lives_[a].overlaps(lives_[b])) return false;
+    const auto& first = uses_[lives_[a].first < lives_[b].first ? a : b];
+    const auto& second = uses_[lives_[a].first < lives_[b].first ? b : a];
+    return std::all_of(first.rbegin(), first.rend(), [&](std::size_t x) {
+      return std::all_of(second.begin(), second.end(), [&](std::size_t y) { return order_.is_before(x, y); });
+    });
+  }
+
+ private:
+  TaskOrder order_;
+  const std::vector<Lifetime>& lives_;
+  std::vector<std::vector<std::size_t>> uses_;  ///< by buffer, in order
+};
+
 /// The lowest place where `size` bytes fit between the already placed buffers that live at the same time.
 std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken, std::int64_t size) {
   std::sort(taken.begin(), taken.end());
@@ -68,6 +96,7 @@ std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::v
 
 void place_buffers(Plan& plan, int devices) {
   const std::vector<Lifetime> lives = lifetimes(plan);
+  const Sharing sharing(plan, lives);
   // Largest first: small buffers then fill the gaps.
   std::vector<std::size_t> order(plan.buffers.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -82,7 +111,7 @@ void place_buffers(Plan& plan, int devices) {
     std::vector<std::pair<std::int64_t, std::int64_t>> taken;
     for (std::size_t other : placed) {
       const Buffer& o = plan.buffers[other];
-      if (o.device == buffer.device && lives[other].overlaps(lives[b]))
+      if (o.device == buffer.device && !sharing.allowed(other, b))
         taken.emplace_back(o.offset, o.offset + (o.bytes + kAlignment - 1) / kAlignment * kAlignment);
     }
     buffer.offset = lowest_gap(std::move(taken), buffer.bytes);

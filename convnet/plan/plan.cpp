@@ -6,6 +6,7 @@ const char* to_string(BufferKind kind) {
   switch (kind) {
     case BufferKind::weights: return "weights";
     case BufferKind::increment: return "increments";
+    case BufferKind::accumulator: return "accumulators";
     case BufferKind::mean: return "mean image";
     case BufferKind::step: return "step block";
     case BufferKind::costs: return "costs";
@@ -26,9 +27,26 @@ const char* to_string(TaskKind kind) {
     case TaskKind::update: return "update";
     case TaskKind::reorder: return "reorder";
     case TaskKind::accumulate: return "accumulate";
-    case TaskKind::zero: break;
+    case TaskKind::zero: return "zero";
+    case TaskKind::copy: return "copy";
+    case TaskKind::reduce: return "reduce";
+    case TaskKind::reduce_update: return "reduce+update";
+    case TaskKind::publish: break;
   }
-  return "zero";
+  return "publish";
+}
+
+const char* to_string(Stream stream) {
+  switch (stream) {
+    case Stream::compute: return "compute";
+    case Stream::copy: return "copy";
+    case Stream::update: break;
+  }
+  return "update";
+}
+
+std::int64_t bytes_of(const Plan& plan, const BufferUse& use) {
+  return use.bytes >= 0 ? use.bytes : plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
 }
 
 std::string describe(const Task& task, const Graph& graph) {

@@ -19,6 +19,7 @@ enum class Phase { train, test, check };
 enum class BufferKind {
   weights,
   increment,
+  accumulator,  ///< gradients of earlier minibatches, where updatePeriod spans several
   mean,
   step,
   costs,
@@ -37,6 +38,7 @@ struct Buffer {
   int device = 0;  ///< index into --gpu
   TensorDesc desc;
   std::int64_t bytes = 0;
+  int node = -1, index = -1;  ///< of `weights`: the owner, and which of Layer::weights
   /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's.
   std::int64_t offset = -1;
 
@@ -44,38 +46,70 @@ struct Buffer {
   bool persistent() const { return kind <= BufferKind::costs; }
 };
 
-enum class TaskKind { load, forward, backward, update, reorder, accumulate, zero };
+enum class TaskKind {
+  load,
+  forward,
+  backward,
+  update,
+  reorder,
+  accumulate,
+  zero,
+  // Communication: these alone may touch the memory of other devices. They run on the device that receives.
+  copy,           ///< activations and gradients that a layer on another device made; gathers
+  reduce,         ///< sums over devices: gradients, statistics, the flags of broken costs
+  reduce_update,  ///< sums a range of the weights' gradients over the replicas and updates that range
+  publish         ///< fetches a range of the weights that another replica has updated
+};
 const char* to_string(TaskKind kind);
+inline bool communicates(TaskKind kind) { return kind >= TaskKind::copy; }
+
+/// Tasks of one stream of a device run in the order of Plan::tasks; streams wait for each other by
+/// Task::after only. A GPU has one stream each; a CPU device runs whichever of the three has a task that can
+/// start.
+enum class Stream { compute, copy, update };
+constexpr int kStreams = 3;
+const char* to_string(Stream stream);
 
 struct BufferUse {
   int buffer = 0;
   Access access = Access::read;
-  int version = 0;  ///< tasks of the plan that have written the buffer before: which contents are meant
+  int version = 0;  ///< tasks of the plan that have written these bytes before: which contents are meant
+  std::int64_t begin = 0, bytes = -1;  ///< the part of the buffer that is used, as flat memory; -1: all of it
 };
 
 struct Task {
   TaskKind kind = TaskKind::forward;
   int node = -1;  ///< of the graph; -1: none
-  int replica = 0;
+  int microbatch = 0;
   int pass = 0;
   int device = 0;
+  Stream stream = Stream::compute;
   OpDesc op;
   std::shared_ptr<const PreparedOp> prepared;
   std::vector<BufferUse> uses;  ///< one per argument of the operation
   int workspace = -1;           ///< buffer, or -1
-  /// Tasks that must be done before. Order on one device is the order of Plan::tasks and is not listed here.
+  /// Tasks that must be done before, without those that follow from the others and from the order of a
+  /// stream.
   std::vector<int> after;
   double flops = 0;
   std::int64_t bytes = 0;  ///< read and written
 };
 
+/// A part of a matrix that one replica updates: a range of the weights' flat memory.
+struct UpdateShard {
+  int replica = 0;                    ///< the owner
+  std::int64_t begin = 0, count = 0;  ///< floats
+  int increment = -1;                 ///< buffer of `count` floats
+  int accumulator = -1;               ///< likewise; -1 if the update period ends with the minibatch
+};
+
 /// A learned matrix: the buffers that hold it, and where its rates stand in the step block.
 struct WeightBuffers {
-  int node = 0;        ///< the owner
-  int index = 0;       ///< into Layer::weights
-  std::string name;    ///< of its tensor in checkpoints: "conv1.weights.data"
-  int weights = -1;    ///< buffer
-  int increment = -1;  ///< buffer; -1 in nets that only test, and of state
+  int node = 0;                     ///< the owner
+  int index = 0;                    ///< into Layer::weights
+  std::string name;                 ///< of its tensor in checkpoints: "conv1.weights.data"
+  std::vector<int> weights;         ///< buffer of each replica; all have the same layout and values
+  std::vector<UpdateShard> shards;  ///< empty in nets that only test, and of state
   std::int64_t rate_index = 0;
 };
 
@@ -129,7 +163,7 @@ class PlanSet {
   int devices() const { return graph_.gpu_count(); }
   int step_buffer(int device) const { return step_[static_cast<std::size_t>(device)]; }
   int costs_buffer(int device) const { return costs_[static_cast<std::size_t>(device)]; }
-  int mean_buffer() const { return mean_; }  ///< -1: none
+  const std::vector<int>& mean_buffers() const { return mean_; }  ///< one per device; empty: none
   /// Algorithms the libraries chose, "conv1.forward: jit:avx512_core", for checkpoints.
   std::map<std::string, std::string> algorithms() const;
   /// Bytes device `device` needs over all plans made so far.
@@ -137,6 +171,9 @@ class PlanSet {
 
  private:
   friend class PlanBuilder;
+
+  int add(std::string name, BufferKind kind, int device, TensorDesc desc, bool decided);
+  WeightBuffers add_weights(const Node& node, int index);
 
   const Graph& graph_;
   const std::vector<MatrixInfo> matrices_;
@@ -146,9 +183,9 @@ class PlanSet {
   std::vector<WeightBuffers> weights_;
   std::vector<std::vector<int>> weights_of_;  ///< by node and Layer::weights: into weights_
   std::vector<std::vector<int>>
-      last_used_;  ///< by node: those of weights_ it is the last to add a gradient to
-  std::vector<int> step_, costs_;
-  int mean_ = -1;
+      last_used_;                        ///< by node: those of weights_ it is the last to add a gradient to
+  std::map<int, int> weight_of_buffer_;  ///< into weights_
+  std::vector<int> step_, costs_, mean_;
   std::vector<CostSlot> cost_slots_;
   std::map<std::pair<Phase, std::int64_t>, std::unique_ptr<Plan>> plans_;
 };
@@ -156,6 +193,26 @@ class PlanSet {
 /// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are
 /// wrong.
 void verify(const Plan& plan, const Graph& graph);
+
+/// Bytes of a buffer that a task reads or writes.
+std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
+
+/// Which tasks are certainly done when another starts, by the order of streams and dependencies.
+class TaskOrder {
+ public:
+  /// Throws std::logic_error if a task waits for one that does not come before it in the list.
+  explicit TaskOrder(const Plan& plan);
+  bool is_before(std::size_t a, std::size_t b) const {
+    return ((before_[b * words_ + a / 64] >> (a % 64)) & 1U) != 0;
+  }
+
+ private:
+  std::size_t words_;
+  std::vector<std::uint64_t> before_;  ///< by task, a bit per task
+};
+
+/// Versions of all uses, and from them the dependencies: tasks.after is made anew.
+void find_dependencies(Plan& plan);
 
 /// Places transient buffers by liveness and fills Plan::memory.
 void place_buffers(Plan& plan, int devices);

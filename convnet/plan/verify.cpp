@@ -1,5 +1,6 @@
 // Proves that a plan computes what it says in every order its dependencies allow.
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "convnet/plan/plan.h"
@@ -9,11 +10,9 @@ namespace {
 
 class Verifier {
  public:
-  Verifier(const Plan& plan, const Graph& graph)
-      : plan_(plan), graph_(graph), words_((plan.tasks.size() + 63) / 64) {}
+  Verifier(const Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), order_(checked_devices()) {}
 
   void run() {
-    find_order();
     collect_uses();
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_task(t);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) check_buffer(b);
@@ -27,7 +26,17 @@ class Verifier {
     bool writes;
     bool reads;
     int version;  ///< writes that must come before; -1: scratch memory
+    std::int64_t begin, end;
+    bool overlaps(const Use& other) const { return begin < other.end && other.begin < end; }
   };
+
+  const Plan& checked_devices() const {
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+      if (plan_.tasks[t].device < 0 || plan_.tasks[t].device >= static_cast<int>(plan_.memory.size()))
+        fail(task_name(t) + " is on a device that is not there");
+    }
+    return plan_;
+  }
 
   std::string task_name(std::size_t t) const {
     return "task " + std::to_string(t) + " (" + describe(plan_.tasks[t], graph_) + ")";
@@ -35,47 +44,21 @@ class Verifier {
 
   [[noreturn]] void fail(const std::string& what) const { throw std::logic_error("plan is wrong: " + what); }
 
-  /// before_[t]: the tasks that are certainly done when t starts. Dependencies point to earlier tasks of the
-  /// list, so there are no cycles and one sweep finds the closure.
-  void find_order() {
-    before_.assign(plan_.tasks.size() * words_, 0);
-    std::vector<int> last_on_device(plan_.memory.size(), -1);
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-      const Task& task = plan_.tasks[t];
-      if (task.device < 0 || task.device >= static_cast<int>(last_on_device.size()))
-        fail(task_name(t) + " is on a device that is not there");
-      int& last = last_on_device[static_cast<std::size_t>(task.device)];
-      if (last >= 0) add_before(t, static_cast<std::size_t>(last));
-      last = static_cast<int>(t);
-      for (int after : task.after) {
-        if (after < 0 || after >= static_cast<int>(t))
-          fail(task_name(t) + " waits for a task that does not come before it");
-        add_before(t, static_cast<std::size_t>(after));
-      }
-    }
-  }
-
-  void add_before(std::size_t t, std::size_t earlier) {
-    for (std::size_t w = 0; w < words_; ++w) before_[t * words_ + w] |= before_[earlier * words_ + w];
-    before_[t * words_ + earlier / 64] |= std::uint64_t{1} << (earlier % 64);
-  }
-
-  bool is_before(std::size_t a, std::size_t b) const {
-    return ((before_[b * words_ + a / 64] >> (a % 64)) & 1U) != 0;
-  }
+  bool is_before(std::size_t a, std::size_t b) const { return order_.is_before(a, b); }
   bool ordered(std::size_t a, std::size_t b) const { return is_before(a, b) || is_before(b, a); }
 
   void collect_uses() {
     uses_.resize(plan_.buffers.size());
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-      const auto add = [&](int b, Access access, int version) {
-        if (b < 0 || b >= static_cast<int>(plan_.buffers.size()))
+      const auto add = [&](const BufferUse& use) {
+        if (use.buffer < 0 || use.buffer >= static_cast<int>(plan_.buffers.size()))
           fail(task_name(t) + " uses a buffer that is not there");
-        uses_[static_cast<std::size_t>(b)].push_back(
-            {t, access != Access::read, access != Access::write, version});
+        uses_[static_cast<std::size_t>(use.buffer)].push_back({t, use.access != Access::read,
+                                                               use.access != Access::write, use.version,
+                                                               use.begin, use.begin + bytes_of(plan_, use)});
       };
-      for (const BufferUse& use : plan_.tasks[t].uses) add(use.buffer, use.access, use.version);
-      if (plan_.tasks[t].workspace >= 0) add(plan_.tasks[t].workspace, Access::write, -1);
+      for (const BufferUse& use : plan_.tasks[t].uses) add(use);
+      if (plan_.tasks[t].workspace >= 0) add({plan_.tasks[t].workspace, Access::write, -1});
     }
   }
 
@@ -85,17 +68,28 @@ class Verifier {
     if (task.uses.size() != task.prepared->args().size())
       fail(task_name(t) + " has another number of buffers than arguments");
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
-      const Buffer& b = plan_.buffers[static_cast<std::size_t>(task.uses[k].buffer)];
-      if (b.device != task.device) fail(task_name(t) + " touches '" + b.name + "' of another device");
-      if (b.kind == BufferKind::step || b.kind == BufferKind::costs) continue;
-      if (!same_layout(b.desc, task.prepared->args()[k]))
-        fail(task_name(t) + " expects '" + b.name + "' as " + task.prepared->args()[k].layout_name() +
-             ", but it is " + b.desc.layout_name());
-      if (task.prepared->args()[k].bytes() > b.bytes) fail(task_name(t) + " reaches beyond '" + b.name + "'");
+      check_use(t, task.uses[k], task.prepared->args()[k]);
     }
     const std::int64_t workspace =
         task.workspace < 0 ? 0 : plan_.buffers[static_cast<std::size_t>(task.workspace)].bytes;
     if (workspace < task.prepared->workspace_bytes()) fail(task_name(t) + " has too small a workspace");
+  }
+
+  void check_use(std::size_t t, const BufferUse& use, const TensorDesc& arg) const {
+    const Task& task = plan_.tasks[t];
+    const Buffer& b = plan_.buffers[static_cast<std::size_t>(use.buffer)];
+    const bool host = b.kind == BufferKind::input;
+    // Communication reads elsewhere; nothing writes there.
+    if (b.device != task.device && !host && (!communicates(task.kind) || use.access != Access::read))
+      fail(task_name(t) + " touches '" + b.name + "' of another device");
+    if (use.begin < 0 || use.begin + bytes_of(plan_, use) > b.bytes)
+      fail(task_name(t) + " reaches beyond '" + b.name + "'");
+    if (b.kind == BufferKind::step || b.kind == BufferKind::costs || arg.dims == Dims{0}) return;
+    if (arg.bytes() > bytes_of(plan_, use)) fail(task_name(t) + " reaches beyond '" + b.name + "'");
+    // Ranges are flat memory.
+    if (use.bytes < 0 && !same_layout(b.desc, arg))
+      fail(task_name(t) + " expects '" + b.name + "' as " + arg.layout_name() + ", but it is " +
+           b.desc.layout_name());
   }
 
   /// Every read has its write before it; any two tasks that touch a buffer, one of them writing, are ordered.
@@ -105,18 +99,18 @@ class Verifier {
     for (const Use& use : uses_[b]) {
       if (use.reads && !filled_before) {
         const bool written = std::any_of(uses_[b].begin(), uses_[b].end(), [&](const Use& other) {
-          return other.writes && is_before(other.task, use.task);
+          return other.writes && other.overlaps(use) && is_before(other.task, use.task);
         });
         if (!written) fail(task_name(use.task) + " reads '" + buffer.name + "' before anything wrote it");
       }
       for (const Use& other : uses_[b]) {
-        if (other.task == use.task || !(use.writes || other.writes)) continue;
+        if (other.task == use.task || !(use.writes || other.writes) || !other.overlaps(use)) continue;
         if (!ordered(use.task, other.task))
           fail(task_name(use.task) + " and " + task_name(other.task) + " touch '" + buffer.name +
                "' in no fixed order");
       }
       const auto writes_before = std::count_if(uses_[b].begin(), uses_[b].end(), [&](const Use& other) {
-        return other.writes && is_before(other.task, use.task);
+        return other.writes && other.overlaps(use) && is_before(other.task, use.task);
       });
       if (use.version >= 0 && writes_before != use.version)
         fail(task_name(use.task) + " uses '" + buffer.name + "' after " + std::to_string(writes_before) +
@@ -135,29 +129,65 @@ class Verifier {
       for (std::size_t i = 0; i < node.owners.size(); ++i) {
         if (node.owners[i] == WeightOwner{node.id, static_cast<int>(i)}) check_updates(node, i);
       }
-      if (node.is_cost() && tasks(TaskKind::forward) != 1)
-        fail("cost '" + node.name + "' is not computed once");
+      const std::int64_t parts = microbatches_with_images(0, graph_.microbatches);
+      if (node.is_cost() && tasks(TaskKind::forward) != parts)
+        fail("cost '" + node.name + "' is not computed once for each image");
     }
   }
 
-  /// A matrix is updated once if any layer that uses it makes a gradient of it.
+  std::int64_t microbatches_with_images(int first, int last) const {
+    std::int64_t count = 0;
+    for (int m = first; m < last; ++m) count += graph_.images_of(plan_.images, m) > 0 ? 1 : 0;
+    return count;
+  }
+
+  /// A matrix that any layer makes a gradient of is updated whole, once in each window of passes that has
+  /// images.
   void check_updates(const Node& owner, std::size_t i) const {
-    const std::string name = owner.name + "." + owner.layer->weights[i].name;
+    const WeightOwner self{owner.id, static_cast<int>(i)};
     const bool learns = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& user) {
       for (std::size_t k = 0; k < user.owners.size(); ++k) {
-        if (user.gets_gradient && user.owners[k] == WeightOwner{owner.id, static_cast<int>(i)} &&
-            graph_.learns(user, k))
-          return true;
+        if (user.gets_gradient && user.owners[k] == self && graph_.learns(user, k)) return true;
       }
       return false;
     });
-    const auto updates = std::count_if(plan_.tasks.begin(), plan_.tasks.end(), [&](const Task& t) {
-      return std::holds_alternative<Update>(t.op) &&
-             plan_.buffers[static_cast<std::size_t>(t.uses[0].buffer)].name == name;
-    });
-    const std::ptrdiff_t wanted = plan_.phase != Phase::test && learns ? 1 : 0;
-    if (updates != wanted)
-      fail("'" + name + "' has " + std::to_string(updates) + " updates, not " + std::to_string(wanted));
+    std::int64_t wanted = 0;
+    const int window = graph_.microbatches / graph_.passes * std::min(owner.update_period, graph_.passes);
+    for (int m = 0; m < graph_.microbatches; m += window) {
+      if (plan_.phase != Phase::test && learns && microbatches_with_images(m, m + window) > 0) ++wanted;
+    }
+    std::int64_t bytes = 0, updated = 0;
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (buffer.kind != BufferKind::weights || buffer.node != owner.id ||
+          buffer.index != static_cast<int>(i))
+        continue;
+      bytes = buffer.bytes;
+      for (const Use& use : uses_[b]) {
+        if (std::holds_alternative<Update>(plan_.tasks[use.task].op)) updated += use.end - use.begin;
+      }
+    }
+    if (updated != wanted * bytes)
+      fail("'" + owner.name + "." + owner.layer->weights[i].name + "' has " + std::to_string(updated) +
+           " bytes updated, not " + std::to_string(wanted) + " times its " + std::to_string(bytes));
+    check_replicas(owner, static_cast<int>(i));
+  }
+
+  /// What one replica's weights become, all become: whatever is written to one is fetched by the others.
+  void check_replicas(const Node& owner, int index) const {
+    std::vector<std::int64_t> written;
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (buffer.kind != BufferKind::weights || buffer.node != owner.id || buffer.index != index) continue;
+      written.push_back(0);
+      for (const Use& use : uses_[b]) {
+        if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
+          written.back() += use.end - use.begin;
+      }
+    }
+    if (std::adjacent_find(written.begin(), written.end(), std::not_equal_to<>()) != written.end())
+      fail("the replicas of '" + owner.name + "." +
+           owner.layer->weights[static_cast<std::size_t>(index)].name + "' do not get the same updates");
   }
 
   bool share_memory(const Buffer& a, const Buffer& b) const {
@@ -191,8 +221,7 @@ class Verifier {
 
   const Plan& plan_;
   const Graph& graph_;
-  std::size_t words_;
-  std::vector<std::uint64_t> before_;
+  TaskOrder order_;
   std::vector<std::vector<Use>> uses_;
 };
 

@@ -1,10 +1,12 @@
 #include "convnet/runtime/executor.h"
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -12,147 +14,287 @@
 
 namespace convnet {
 
-/// One execution of a plan, shared by the workers.
+/// One execution of a plan, shared by the workers. A worker that never comes back keeps it alive.
 struct Executor::Run {
-  const Plan* plan = nullptr;
-  std::vector<std::byte*> addresses;  ///< by buffer
-  std::vector<TaskTime>* times = nullptr;
-  const std::function<void(std::size_t)>* after_task = nullptr;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  std::vector<std::atomic<bool>> done;  ///< by task
-  std::atomic<bool> failed = false;     ///< a task threw: the others stop waiting
+  /// The tasks of one device, and how far it is. Only its worker writes.
+  struct Device {
+    std::array<std::vector<int>, kStreams> tasks;  ///< in order
+    std::array<std::atomic<std::size_t>, kStreams> next = {};
+    std::atomic<int> running = -1;        ///< task, or -1
+    std::atomic<std::uint32_t> news = 0;  ///< counts the ends of tasks that it waits for
+  };
 
-  explicit Run(const Plan& p) : plan(&p), done(p.tasks.size()) {}
+  const Plan* plan = nullptr;
+  const Graph* graph = nullptr;
+  std::vector<std::byte*> addresses;  ///< by buffer
+  std::vector<TaskTime> times;        ///< by task
+  std::function<void(std::size_t)> after_task;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::vector<Device> devices;
+  std::vector<std::vector<int>> waiting;  ///< by task: other devices that wait for its end
+  std::vector<std::atomic<bool>> done;    ///< by task
+  std::atomic<std::size_t> ended = 0;     ///< tasks
+  std::atomic<bool> failed = false;       ///< a task threw, or the step stalled: nobody starts another
+
+  Run(const Plan& p, const Graph& g)
+      : plan(&p),
+        graph(&g),
+        times(p.tasks.size()),
+        devices(p.memory.size()),
+        waiting(p.tasks.size()),
+        done(p.tasks.size()) {
+    for (std::size_t t = 0; t < p.tasks.size(); ++t) {
+      const Task& task = p.tasks[t];
+      devices.at(static_cast<std::size_t>(task.device))
+          .tasks.at(static_cast<std::size_t>(task.stream))
+          .push_back(static_cast<int>(t));
+      for (int after : task.after) {
+        std::vector<int>& who = waiting[static_cast<std::size_t>(after)];
+        if (p.tasks[static_cast<std::size_t>(after)].device != task.device &&
+            std::find(who.begin(), who.end(), task.device) == who.end())
+          who.push_back(task.device);
+      }
+    }
+  }
 
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  bool is_done(int task) const {
+    return done[static_cast<std::size_t>(task)].load(std::memory_order_acquire);
+  }
+
+  /// The first task that this one still waits for, or -1.
+  int blocker(int task) const {
+    for (int after : plan->tasks[static_cast<std::size_t>(task)].after) {
+      if (!is_done(after)) return after;
+    }
+    return -1;
+  }
+
+  /// Lets all workers come back.
   void fail() {
     failed = true;
-    for (std::atomic<bool>& d : done) {
-      d = true;
-      d.notify_all();
+    for (Device& device : devices) wake(device);
+  }
+
+  static void wake(Device& device) {
+    ++device.news;
+    device.news.notify_all();
+  }
+
+  /// Of the streams' next tasks one that can start: others wait for copies, and updates find their gradients
+  /// in the cache. -1: none can; `left` says whether there are any.
+  int choose(const Device& device, bool& left) const {
+    left = false;
+    for (const Stream stream : {Stream::copy, Stream::update, Stream::compute}) {
+      const auto s = static_cast<std::size_t>(stream);
+      const std::size_t next = device.next[s].load(std::memory_order_relaxed);
+      if (next == device.tasks[s].size()) continue;
+      left = true;
+      if (blocker(device.tasks[s][next]) < 0) return device.tasks[s][next];
     }
+    return -1;
   }
 
   /// Runs the tasks of one device. Returns early if another device failed.
-  void follow(int device) {
-    std::vector<std::byte*> pointers;
-    for (std::size_t t = 0; t < plan->tasks.size(); ++t) {
-      const Task& task = plan->tasks[t];
-      if (task.device != device) continue;
-      for (int after : task.after) done[static_cast<std::size_t>(after)].wait(false);
-      if (failed) return;
-      pointers.clear();
-      for (const BufferUse& use : task.uses)
-        pointers.push_back(addresses[static_cast<std::size_t>(use.buffer)]);
-      std::byte* workspace =
-          task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
-      const double begin = times == nullptr ? 0 : seconds();
-      task.prepared->run(pointers, workspace);
-      if (times != nullptr) (*times)[t] = {begin, seconds()};
-      if (after_task != nullptr && *after_task) (*after_task)(t);
-      done[t] = true;
-      done[t].notify_all();
+  void follow(std::size_t index) {
+    Device& device = devices[index];
+    bool left = true;
+    while (!failed) {
+      const std::uint32_t news = device.news;
+      const int next = choose(device, left);
+      if (next >= 0) {
+        run(device, static_cast<std::size_t>(next));
+      } else if (left) {
+        device.news.wait(news);
+      } else {
+        return;
+      }
     }
+  }
+
+  void run(Device& device, std::size_t t) {
+    const Task& task = plan->tasks[t];
+    // The operation must outlive its run even where that never ends.
+    const std::shared_ptr<const PreparedOp> op = task.prepared;
+    std::vector<std::byte*> pointers;
+    for (const BufferUse& use : task.uses)
+      pointers.push_back(addresses[static_cast<std::size_t>(use.buffer)] + use.begin);
+    std::byte* workspace = task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
+    device.running = static_cast<int>(t);
+    const double begin = seconds();
+    op->run(pointers, workspace);
+    const double end = seconds();
+    if (after_task) after_task(t);
+    // After a stall the plan may be gone.
+    if (failed) return;
+    times[t] = {begin, end};
+    device.running = -1;
+    ++device.next[static_cast<std::size_t>(task.stream)];
+    done[t].store(true, std::memory_order_release);
+    ++ended;
+    for (int other : waiting[t]) wake(devices[static_cast<std::size_t>(other)]);
+  }
+
+  /// Who waits for whom, and what was done last.
+  std::string report(const std::vector<int>& physical, double stalled) const {
+    const auto name = [&](int task) {
+      return "task " + std::to_string(task) + " (" +
+             describe(plan->tasks[static_cast<std::size_t>(task)], *graph) + ")";
+    };
+    std::string text = "the step has stalled: no task has ended for " +
+                       std::to_string(static_cast<long>(stalled)) + " s; " + std::to_string(ended) + " of " +
+                       std::to_string(done.size()) + " tasks are done";
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      const Device& device = devices[d];
+      text += "\ndevice " + std::to_string(d) + " (physical " + std::to_string(physical[d]) + ") ";
+      if (const int running = device.running; running >= 0) text += "runs " + name(running);
+      std::string waits;
+      for (std::size_t s = 0; s < kStreams; ++s) {
+        const std::size_t next = device.next[s];
+        if (next == device.tasks[s].size()) continue;
+        const int task = device.tasks[s][next];
+        const int blocker_task = blocker(task);
+        if (task == device.running || blocker_task < 0) continue;
+        waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for " + name(blocker_task);
+      }
+      if (!waits.empty()) text += (device.running >= 0 ? "; " : "") + waits;
+      if (waits.empty() && device.running < 0) text += "has nothing to do";
+      std::vector<int> last;
+      for (std::size_t s = 0; s < kStreams; ++s)
+        last.insert(last.end(), device.tasks[s].begin(),
+                    device.tasks[s].begin() + static_cast<std::ptrdiff_t>(device.next[s].load()));
+      std::sort(last.begin(), last.end());
+      if (last.size() > 5) last.erase(last.begin(), last.end() - 5);
+      text += "\n  last done:";
+      for (int task : last) text += "\n    " + name(task);
+      if (last.empty()) text += " nothing";
+    }
+    return text;
   }
 };
 
 /// A thread that serves one device until it is destroyed.
 class Executor::Worker {
  public:
-  Worker(const Backend& backend, int index, int physical)
-      : thread_([this, &backend, index, physical] { serve(backend, index, physical); }) {}
+  Worker(const Backend& backend, std::size_t index, int physical)
+      : shared_(std::make_shared<Shared>()),
+        thread_([shared = shared_, &backend, index, physical] { serve(*shared, backend, index, physical); }) {
+  }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
+  /// A worker that is still in a task, after a stall, is left behind.
   ~Worker() {
+    bool busy = false;
     {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+      const std::lock_guard lock(shared_->mutex);
+      shared_->stop = true;
+      busy = shared_->run != nullptr;
     }
-    changed_.notify_all();
-    thread_.join();
+    shared_->changed.notify_all();
+    if (busy)
+      thread_.detach();
+    else
+      thread_.join();
   }
 
-  void start(Run& run) {
+  void start(std::shared_ptr<Run> run) {
     {
-      const std::lock_guard lock(mutex_);
-      run_ = &run;
-      error_ = nullptr;
+      const std::lock_guard lock(shared_->mutex);
+      shared_->run = std::move(run);
+      shared_->error = nullptr;
     }
-    changed_.notify_all();
+    shared_->changed.notify_all();
   }
 
-  /// Waits until the run is over; returns what it threw.
-  std::exception_ptr wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return run_ == nullptr; });
-    return error_;
+  /// Whether the run is over for this device; waits that long for it.
+  bool wait_for(std::chrono::milliseconds time) {
+    std::unique_lock lock(shared_->mutex);
+    return shared_->changed.wait_for(lock, time, [this] { return shared_->run == nullptr; });
+  }
+  std::exception_ptr error() {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->error;
   }
 
  private:
-  void serve(const Backend& backend, int index, int physical) {
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::shared_ptr<Run> run;  ///< null: idle
+    std::exception_ptr error;
+    bool stop = false;
+  };
+
+  static void serve(Shared& shared, const Backend& backend, std::size_t index, int physical) {
     backend.enter_worker(physical);
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(shared.mutex);
     while (true) {
-      changed_.wait(lock, [this] { return stop_ || run_ != nullptr; });
-      if (run_ == nullptr) return;
-      Run& run = *run_;
+      shared.changed.wait(lock, [&] { return shared.stop || shared.run != nullptr; });
+      if (shared.run == nullptr) return;
+      const std::shared_ptr<Run> run = shared.run;
       lock.unlock();
       std::exception_ptr error;
       try {
-        run.follow(index);
+        run->follow(index);
       } catch (...) {
         error = std::current_exception();
-        run.fail();
+        run->fail();
       }
       lock.lock();
-      error_ = error;
-      run_ = nullptr;
-      changed_.notify_all();
+      shared.error = error;
+      shared.run = nullptr;
+      shared.changed.notify_all();
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Run* run_ = nullptr;
-  std::exception_ptr error_;
-  bool stop_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::shared_ptr<Shared> shared_;
+  std::thread thread_;
 };
 
-Executor::Executor(PlanSet& plans, std::vector<int> physical)
-    : plans_(plans), physical_(std::move(physical)) {
+Executor::Executor(PlanSet& plans, std::vector<int> physical, double stall_seconds)
+    : plans_(plans), physical_(std::move(physical)), stall_seconds_(stall_seconds) {
   if (static_cast<int>(physical_.size()) < plans_.devices())
     throw std::logic_error("executor: fewer devices than the plan has");
-  persistent_.resize(static_cast<std::size_t>(plans_.devices()));
-  transient_.resize(static_cast<std::size_t>(plans_.devices()));
-  for (int device = 0; device < plans_.devices(); ++device)
-    workers_.push_back(
-        std::make_unique<Worker>(plans_.backend(), device, physical_[static_cast<std::size_t>(device)]));
+  const auto devices = static_cast<std::size_t>(plans_.devices());
+  persistent_.resize(devices);
+  transient_.resize(devices);
+  for (std::size_t device = 0; device < devices; ++device)
+    workers_.push_back(std::make_unique<Worker>(plans_.backend(), device, physical_[device]));
 }
 
 Executor::~Executor() = default;
 
 void Executor::reserve(const Plan& plan) {
+  // All CPU devices share one memory; the devices of other backends have their own.
+  std::string table;
+  bool fits = true;
+  std::int64_t taken = 0;
   for (std::size_t device = 0; device < persistent_.size(); ++device) {
     const DeviceMemoryNeeds& needs = plan.memory[device];
-    const bool first = !persistent_[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
-    const std::int64_t wanted = (first ? needs.persistent : 0) + (grow ? needs.transient : 0);
+    const std::int64_t wanted = (!persistent_[device] ? needs.persistent : 0) + (grow ? needs.transient : 0);
     const std::int64_t freed = grow && transient_[device] ? transient_[device]->bytes() : 0;
-    const std::int64_t available = plans_.backend().memory_available(physical_[device]) + freed;
-    if (wanted > available)
-      throw DeviceError("device " + std::to_string(physical_[device]) + " (" + plans_.backend().name() +
-                        "): this net with " + std::to_string(plan.images) + " images a minibatch needs " +
-                        std::to_string(wanted >> 20) + " MiB, but only " + std::to_string(available >> 20) +
-                        " MiB are free; use a smaller --mini (convnet plan shows what takes the memory)");
-    if (first) persistent_[device] = plans_.backend().allocate(physical_[device], needs.persistent);
-    if (grow) {
-      transient_[device].reset();
-      transient_[device] = plans_.backend().allocate(physical_[device], needs.transient);
-    }
+    const std::int64_t available = plans_.backend().memory_available(physical_[device]) + freed - taken;
+    if (plans_.backend().shares_memory()) taken += wanted - freed;
+    fits = fits && wanted <= available;
+    table += "\n  device " + std::to_string(device) + " (" + plans_.backend().name() + ":" +
+             std::to_string(physical_[device]) + ") needs " + std::to_string(wanted >> 20) + " MiB, " +
+             std::to_string(std::max<std::int64_t>(0, available) >> 20) + " MiB are free";
+  }
+  if (!fits)
+    throw DeviceError(
+        "this net with " + std::to_string(plan.images) + " images a minibatch does not fit in memory:" +
+        table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
+  for (std::size_t device = 0; device < persistent_.size(); ++device) {
+    const DeviceMemoryNeeds& needs = plan.memory[device];
+    if (!persistent_[device])
+      persistent_[device] = plans_.backend().allocate(physical_[device], needs.persistent);
+    if (transient_[device] && transient_[device]->bytes() >= needs.transient) continue;
+    transient_[device].reset();
+    transient_[device] = plans_.backend().allocate(physical_[device], needs.transient);
   }
 }
 
@@ -164,18 +306,16 @@ std::byte* Executor::address(const Buffer& b) const {
 StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
                          const std::function<void(std::size_t)>& after_task) {
   reserve(plan);
-  Run run(plan);
-  run.times = times;
-  run.after_task = &after_task;
-  if (times != nullptr) times->assign(plan.tasks.size(), {});
+  const auto run = std::make_shared<Run>(plan, plans_.graph());
+  run->after_task = after_task;
   for (const Buffer& b : plan.buffers)
-    run.addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
+    run->addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     if (plan.inputs[m] < 0) continue;
     if (inputs.matrices.at(m) == nullptr)
       throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
     // Load tasks only read it.
-    run.addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
+    run->addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
   }
   const StepHeader header{inputs.iteration};
   for (int device = 0; device < plans_.devices(); ++device) {
@@ -184,12 +324,21 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
     if (!inputs.rates.empty())
       std::memcpy(step + sizeof header, inputs.rates.data(), inputs.rates.size() * sizeof(Rates));
   }
+  run->start = std::chrono::steady_clock::now();
   for (auto& worker : workers_) worker->start(run);
-  std::exception_ptr error;
+  std::size_t ended = 0;
+  auto progress = std::chrono::steady_clock::now();
   for (auto& worker : workers_) {
-    if (std::exception_ptr e = worker->wait(); e && !error) error = e;
+    while (!worker->wait_for(std::chrono::milliseconds(200))) {
+      const auto now = std::chrono::steady_clock::now();
+      if (std::exchange(ended, run->ended.load()) != run->ended) progress = now;
+      if (std::chrono::duration<double>(now - progress).count() > stall_seconds_) give_up(run);
+    }
   }
-  if (error) std::rethrow_exception(error);
+  for (auto& worker : workers_) {
+    if (std::exception_ptr e = worker->error()) std::rethrow_exception(e);
+  }
+  if (times != nullptr) *times = std::move(run->times);
 
   StepResult result;
   for (int device = 0; device < plans_.devices(); ++device) {
@@ -202,14 +351,33 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
   return result;
 }
 
+/// Workers that only wait come back; one that is in a task that never ends is left behind, with its memory.
+void Executor::give_up(const std::shared_ptr<Run>& run) {
+  const std::string report = run->report(physical_, stall_seconds_);
+  run->fail();
+  bool lost = false;
+  for (auto& worker : workers_) lost = !worker->wait_for(std::chrono::milliseconds(1000)) || lost;
+  if (lost) {
+    for (auto* memory : {&persistent_, &transient_}) {
+      for (auto& m : *memory) static_cast<void>(m.release());
+    }
+  }
+  throw RunError(report);
+}
+
+/// Between two layouts of a tensor, on the host.
+void Executor::relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
+                     std::byte* dst) const {
+  const auto op = plans_.backend().prepare(Reorder{from, to}, {from, to});
+  std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
+  std::byte* pointers[] = {const_cast<std::byte*>(src), dst};
+  op->run(pointers, workspace.data());
+}
+
 std::vector<float> Executor::read(const Plan* plan, int buffer) const {
   const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[static_cast<std::size_t>(buffer)];
   std::vector<float> values(static_cast<std::size_t>(element_count(b.desc.dims)));
-  const TensorDesc dense{b.desc.dims, b.desc.type, nullptr};
-  const auto op = plans_.backend().prepare(Reorder{b.desc, dense}, {b.desc, dense});
-  std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
-  std::byte* pointers[] = {address(b), reinterpret_cast<std::byte*>(values.data())};
-  op->run(pointers, workspace.data());
+  relay(b.desc, address(b), {b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
@@ -217,11 +385,45 @@ void Executor::write(int persistent_buffer, std::span<const float> values) {
   const Buffer& b = plans_.persistent()[static_cast<std::size_t>(persistent_buffer)];
   if (static_cast<std::int64_t>(values.size()) != element_count(b.desc.dims))
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
-  const TensorDesc dense{b.desc.dims, b.desc.type, nullptr};
-  const auto op = plans_.backend().prepare(Reorder{dense, b.desc}, {dense, b.desc});
-  std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
-  std::byte* pointers[] = {reinterpret_cast<std::byte*>(const_cast<float*>(values.data())), address(b)};
-  op->run(pointers, workspace.data());
+  relay({b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()), b.desc,
+        address(b));
+}
+
+std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
+  return read(nullptr, w.weights[0]);
+}
+
+void Executor::write_weights(const WeightBuffers& w, std::span<const float> values) {
+  for (int buffer : w.weights) write(buffer, values);
+}
+
+std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard::*buffer) const {
+  const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
+  std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
+  for (const UpdateShard& shard : w.shards) {
+    if (shard.*buffer < 0) continue;
+    const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
+    std::memcpy(stored.data() + shard.begin, address(b),
+                static_cast<std::size_t>(shard.count) * sizeof(float));
+  }
+  std::vector<float> values(static_cast<std::size_t>(element_count(layout.dims)));
+  relay(layout, reinterpret_cast<const std::byte*>(stored.data()), {layout.dims, layout.type, nullptr},
+        reinterpret_cast<std::byte*>(values.data()));
+  return values;
+}
+
+void Executor::write_shards(const WeightBuffers& w, int UpdateShard::*buffer, std::span<const float> values) {
+  const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
+  // Padding holds zeros.
+  std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
+  relay({layout.dims, layout.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()), layout,
+        reinterpret_cast<std::byte*>(stored.data()));
+  for (const UpdateShard& shard : w.shards) {
+    if (shard.*buffer < 0) continue;
+    const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
+    std::memcpy(address(b), stored.data() + shard.begin,
+                static_cast<std::size_t>(shard.count) * sizeof(float));
+  }
 }
 
 }  // namespace convnet

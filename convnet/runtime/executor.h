@@ -1,5 +1,5 @@
-// Runs plans: one worker thread per device follows that device's tasks in order and waits for tasks of other
-// devices.
+// Runs plans: one worker thread per device follows that device's tasks, in the order of each of its streams,
+// and waits for tasks of other devices.
 #pragma once
 
 #include <chrono>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convnet/plan/plan.h"
+#include "convnet/plan/timeline.h"
 
 namespace convnet {
 
@@ -22,31 +23,28 @@ struct StepInputs {
 };
 
 struct StepResult {
-  std::vector<double> costs;  ///< summed over images, by slot; [0] is 1 if a cost was not finite (then
+  std::vector<double> costs;  ///< summed over images, by slot; [0] is not 0 if a cost was not finite (then
                               ///< nothing was updated), or a weight is not
   bool finite() const { return costs.empty() || costs[0] == 0; }
 };
 
-/// When a task ran, in seconds since the start of the step; by index into Plan::tasks.
-struct TaskTime {
-  double begin = 0, end = 0;
-};
-
 class Executor {
  public:
-  /// `physical`: the device behind each index of the plan, as --gpu lists them. Keeps a reference to `plans`.
-  Executor(PlanSet& plans, std::vector<int> physical);
+  /// `physical`: the device behind each index of the plan, as --gpu lists them. A step in which no task ends
+  /// for `stall_seconds` is given up. Keeps a reference to `plans`.
+  Executor(PlanSet& plans, std::vector<int> physical, double stall_seconds = 300);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();
 
-  /// Allocates memory for `plan` if it needs more than is there. Throws DeviceError with what is needed and
-  /// what there is.
+  /// Allocates memory for `plan` if it needs more than is there. Throws DeviceError with what each device
+  /// needs and what there is.
   void reserve(const Plan& plan);
 
   /// Runs a plan to its end and waits for it. `times` (optional) receives when each task ran. `after_task`
-  /// (optional) is called on the worker after each task; what it throws, and what a task throws, ends the
-  /// step and is rethrown here.
+  /// (optional) is called after each task, on the worker of its device, so by several threads at once; what
+  /// it throws, and what a task throws, ends the step and is rethrown here. Throws RunError with a report of
+  /// what each device waits for if the step stalls; the executor cannot be used any more then.
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 
@@ -55,14 +53,25 @@ class Executor {
   std::vector<float> read(const Plan* plan, int buffer) const;
   void write(int persistent_buffer, std::span<const float> values);
 
+  /// A learned matrix in canonical form. write() reaches all replicas.
+  std::vector<float> read_weights(const WeightBuffers& w) const;
+  void write_weights(const WeightBuffers& w, std::span<const float> values);
+  /// Its increments, or the sums of gradients of an update that is not yet due: all zeros where there are
+  /// none.
+  std::vector<float> read_shards(const WeightBuffers& w, int UpdateShard::*buffer) const;
+  void write_shards(const WeightBuffers& w, int UpdateShard::*buffer, std::span<const float> values);
+
  private:
   class Worker;
   struct Run;
 
   std::byte* address(const Buffer& b) const;
+  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to, std::byte* dst) const;
+  [[noreturn]] void give_up(const std::shared_ptr<Run>& run);
 
   PlanSet& plans_;
   std::vector<int> physical_;
+  double stall_seconds_;
   std::vector<std::unique_ptr<DeviceMemory>> persistent_, transient_;  ///< per device
   std::vector<std::unique_ptr<Worker>> workers_;
 };

@@ -59,6 +59,8 @@ json to_json(const TrainingState& s) {
     if (h.test_batch >= 0) entry["test_batch"] = h.test_batch;
     history.push_back(std::move(entry));
   }
+  json windows = json::array();
+  for (const auto& [minibatches, w] : s.windows) windows.push_back({minibatches, w.minibatches, w.images});
   return {{"position",
            {{"epoch", s.position.epoch},
             {"batch", s.position.batch},
@@ -69,6 +71,7 @@ json to_json(const TrainingState& s) {
           {"test_due", s.test_due},
           {"partial", to_json(s.partial)},
           {"partial_seconds", s.partial_seconds},
+          {"windows", windows},
           {"history", history}};
 }
 
@@ -83,6 +86,11 @@ TrainingState state_from(const json& j) {
   s.test_due = j.at("test_due").get<bool>();
   s.partial = costs_from(j.at("partial"));
   s.partial_seconds = j.at("partial_seconds").get<double>();
+  // Older checkpoints have no updates over several minibatches.
+  for (const json& entry : j.value("windows", json::array())) {
+    const auto minibatches = static_cast<int>(whole(entry.at(0), kMostEpochs));
+    s.windows[minibatches] = {whole(entry.at(1), minibatches), whole(entry.at(2), kMostImages)};
+  }
   for (const json& entry : j.at("history")) {
     HistoryEntry h;
     h.epoch = entry.at("epoch").get<int>();

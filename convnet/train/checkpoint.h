@@ -1,6 +1,7 @@
 // Checkpoints: where training stands, in safetensors files named by epoch and batch.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -38,6 +39,13 @@ struct HistoryEntry {
   CostSums costs;
 };
 
+/// An update whose period spans several minibatches: what it has seen since the last.
+struct UpdateWindow {
+  std::int64_t minibatches = 0, images = 0;
+};
+/// By the minibatches that make one update.
+using UpdateWindows = std::map<int, UpdateWindow>;
+
 /// Everything but the tensors.
 struct TrainingState {
   Position position;
@@ -46,6 +54,7 @@ struct TrainingState {
   bool test_due = false;         ///< the batch is finished, but its test was not
   CostSums partial;              ///< of the unfinished batch
   double partial_seconds = 0;
+  UpdateWindows windows;
   std::vector<HistoryEntry> history;
 };
 

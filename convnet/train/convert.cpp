@@ -97,15 +97,17 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
     for (std::size_t i = 0; old != nullptr && i < std::min(node.owners.size(), old->owners.size()); ++i) {
       if (node.owners[i] != WeightOwner{node.id, static_cast<int>(i)}) continue;
       const WeightOwner& owner = old->owners[i];
-      const std::string& old_layer = before.nodes[static_cast<std::size_t>(owner.node)].name;
+      const std::string& old_layer = before.nodes[static_cast<std::size_t>(owner.node)].whole;
       const std::string& old_matrix = before.weight(owner).name;
       const WeightSpec& spec = node.layer->weights[i];
       const auto convert = [&](const std::string& from, const std::string& to) {
         const auto found = tensors.tensors.find(from);
-        if (found != tensors.tensors.end()) converted.tensors[to] = reshaped(found->second, spec.dims);
+        if (found != tensors.tensors.end())
+          converted.tensors[to] = reshaped(found->second, spec.whole_dims());
       };
-      convert(old_layer + "." + old_matrix, node.name + "." + spec.name);
-      convert(increment_name(old_layer, old_matrix), increment_name(node.name, spec.name));
+      convert(old_layer + "." + old_matrix, node.whole + "." + spec.name);
+      for (const char* suffix : {"Inc", "Grad"})
+        convert(increment_name(old_layer, old_matrix, suffix), increment_name(node.whole, spec.name, suffix));
     }
   }
   tensors = std::move(converted);

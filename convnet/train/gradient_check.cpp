@@ -80,15 +80,17 @@ std::vector<GradientReport> Net::check_gradients(std::int64_t images, const Step
   const Plan& plan = prepare(Phase::check, images);
   const std::vector<WeightBuffers>& all = plans_.weights();
   std::vector<std::vector<float>> start;
-  for (const WeightBuffers& w : all) start.push_back(executor_.read(nullptr, w.weights));
+  for (const WeightBuffers& w : all) start.push_back(executor_.read_weights(w));
   StepInputs still = inputs;
-  for (Rates& r : still.rates) r = {0, 0, 0};
+  for (Rates& r : still.rates) r = {};
   StepInputs moving = still;
-  for (std::size_t i = 0; i < all.size(); ++i) moving.rates[i].epsilon = 1;
+  for (std::size_t i = 0; i < all.size(); ++i) moving.rates[i] = {1, 0, 0, static_cast<float>(images)};
   const auto restore = [&] {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      executor_.write(all[i].weights, start[i]);
-      if (all[i].increment >= 0) executor_.write(all[i].increment, std::vector<float>(start[i].size(), 0.0F));
+      const std::vector<float> zeros(start[i].size(), 0.0F);
+      executor_.write_weights(all[i], start[i]);
+      set_increment(all[i], zeros);
+      executor_.write_shards(all[i], &UpdateShard::accumulator, zeros);
     }
   };
   const auto run = [&](const StepInputs& step) {
@@ -102,19 +104,19 @@ std::vector<GradientReport> Net::check_gradients(std::int64_t images, const Step
     std::vector<float> values = start[i];
     for (std::size_t k = 0; k < values.size(); ++k)
       values[k] = static_cast<float>(static_cast<double>(values[k]) + by * static_cast<double>(d[k]));
-    executor_.write(all[i].weights, values);
+    executor_.write_weights(all[i], values);
   };
   // With rate 1 and nothing else the increment is minus the mean gradient.
-  const auto descent = [&](std::size_t i) { return executor_.read(nullptr, all[i].increment); };
+  const auto descent = [&](std::size_t i) { return increment(all[i]); };
 
   restore();
   run(moving);
   std::vector<std::vector<float>> descents;
   for (std::size_t i = 0; i < all.size(); ++i)
-    descents.push_back(all[i].increment >= 0 ? descent(i) : std::vector<float>());
+    descents.push_back(!all[i].shards.empty() ? descent(i) : std::vector<float>());
   std::vector<GradientReport> reports;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!spec(all[i]).learned() || all[i].increment < 0) continue;
+    if (!spec(all[i]).learned() || all[i].shards.empty()) continue;
     GradientReport report{.name = all[i].name};
     for (int which = 0; which < 3; ++which) {
       const std::vector<float> d = direction(which, descents[i], philox_key(1, all[i].name));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numbers>
 
 #include "convnet/train/checkpoint.h"
@@ -73,14 +74,15 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   return make_cpu_backend(std::max(1, thread_count(options) / devices));
 }
 
+GraphOptions graph_options(const Options& options) {
+  return {options.strict, true, static_cast<int>(options.gpus().size()), options.parallel == "data"};
+}
+
 Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
                     Diagnostics& diagnostics) {
-  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), {options.strict, true},
+  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), graph_options(options),
                             diagnostics);
   diagnostics.throw_if_errors();
-  if (const int needed = graph.gpu_count(); needed > static_cast<int>(options.gpus().size()))
-    throw InputError(fmt::format("--gpu {} names {} device(s), but the layers use {}", options.gpu,
-                                 options.gpus().size(), needed));
   return graph;
 }
 
@@ -92,7 +94,7 @@ Net::Net(Graph graph, const Provider& provider, const Options& options, std::vec
       backend_(make_backend(options, graph_.gpu_count())),
       plans_(graph_, provider.matrices(), *backend_,
              {options.seed_value(), !mean_.empty(), learns, options.conserve_mem}),
-      executor_(plans_, options.gpus()) {}
+      executor_(plans_, options.gpus(), options.stall_timeout) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
   const Plan& plan = plans_.plan(phase, images);
@@ -102,9 +104,8 @@ const Plan& Net::prepare(Phase phase, std::int64_t images) {
 }
 
 void Net::upload_mean() {
-  if (mean_uploaded_ || plans_.mean_buffer() < 0) return;
-  executor_.write(plans_.mean_buffer(), mean_);
-  mean_uploaded_ = true;
+  if (std::exchange(mean_uploaded_, true)) return;
+  for (int buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);
 }
 
 namespace {
@@ -156,17 +157,44 @@ std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, co
   return values;
 }
 
-bool is_increment(const std::string& tensor) {
-  const std::size_t weights = tensor.rfind(".weightsInc.");
-  return weights != std::string::npos || tensor.ends_with(".biasesInc") || tensor.ends_with(".scaleInc") ||
-         tensor.ends_with(".shiftInc");
+/// Whether a tensor belongs to the training of a matrix, not to the net.
+bool is_training_state(const std::string& tensor) {
+  for (const std::string suffix : {"Inc", "Grad"}) {
+    if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
+    for (const char* matrix : {".biases", ".scale", ".shift"}) {
+      if (tensor.ends_with(matrix + suffix)) return true;
+    }
+  }
+  return false;
+}
+
+/// Of a matrix that may be a part of a whole one: its outputs' place in the whole, as a run of numbers. Parts
+/// are of matrices whose first dimension counts the outputs.
+std::pair<std::size_t, std::size_t> run_of(const WeightSpec& spec) {
+  const auto count = static_cast<std::size_t>(element_count(spec.dims));
+  const auto outputs = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.dims[0]));
+  return {static_cast<std::size_t>(spec.first_output) * (count / outputs), count};
+}
+
+std::vector<float> part_of(const WeightSpec& spec, const std::vector<float>& whole) {
+  if (spec.whole.empty()) return whole;
+  const auto [begin, count] = run_of(spec);
+  const auto first = whole.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
+
+void put_part(const WeightSpec& spec, const std::vector<float>& part, NamedTensor& whole) {
+  whole.dims = spec.whole_dims();
+  whole.values.resize(static_cast<std::size_t>(element_count(whole.dims)));
+  std::copy(part.begin(), part.end(), whole.values.begin() + static_cast<std::ptrdiff_t>(run_of(spec).first));
 }
 
 }  // namespace
 
 std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed,
                                        std::map<std::string, TensorFile>& checkpoints) const {
-  const WeightSpec& weight = spec(w);
+  WeightSpec weight = spec(w);
+  weight.dims = weight.whole_dims();
   const InitFunction& f = weight.init;
   const auto count = static_cast<std::size_t>(element_count(weight.dims));
   std::vector<float> values;
@@ -193,7 +221,7 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     if (several != (f.args.size() > 1))
       throw wrong(several ? "needs a checkpoint and layers" : "takes a checkpoint alone");
     std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
-    if (!several) layers = {graph_.nodes[static_cast<std::size_t>(w.node)].name};
+    if (!several) layers = {graph_.nodes[static_cast<std::size_t>(w.node)].whole};
     try {
       auto found = checkpoints.find(f.args[0]);
       if (found == checkpoints.end())
@@ -216,10 +244,13 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
 void Net::init_weights(std::uint64_t seed) {
   std::map<std::string, TensorFile> checkpoints;  // those that init functions name, each read once
   for (const WeightBuffers& w : plans_.weights()) {
-    const std::vector<float> values = initial_values(w, seed, checkpoints);
-    executor_.write(w.weights, values);
-    if (w.increment >= 0) executor_.write(w.increment, std::vector<float>(values.size(), 0.0F));
+    const std::vector<float> values = part_of(spec(w), initial_values(w, seed, checkpoints));
+    executor_.write_weights(w, values);
+    const std::vector<float> zeros(values.size(), 0.0F);
+    set_increment(w, zeros);
+    executor_.write_shards(w, &UpdateShard::accumulator, zeros);
   }
+  windows_.clear();
 }
 
 void Net::init_from(const std::string& checkpoint) {
@@ -229,45 +260,53 @@ void Net::init_from(const std::string& checkpoint) {
   int copied = 0;
   fmt::print("Weights from {}:\n", from.file);
   for (const WeightBuffers& w : plans_.weights()) {
-    const Dims& dims = spec(w).dims;
+    const Dims& dims = spec(w).whole_dims();
+    const bool first_part = spec(w).first_output == 0;
     const auto found = from.tensors.tensors.find(w.name);
     if (found == from.tensors.tensors.end()) {
-      fmt::print("  {:<32} {:<20} newly made: it is not in the checkpoint\n", w.name, to_string(dims));
+      if (first_part)
+        fmt::print("  {:<32} {:<20} newly made: it is not in the checkpoint\n", w.name, to_string(dims));
       continue;
     }
     used[w.name] = true;
     if (found->second.dims != dims) {
-      fmt::print("  {:<32} {:<20} newly made: it is {} in the checkpoint\n", w.name, to_string(dims),
-                 to_string(found->second.dims));
+      if (first_part)
+        fmt::print("  {:<32} {:<20} newly made: it is {} in the checkpoint\n", w.name, to_string(dims),
+                   to_string(found->second.dims));
       continue;
     }
     if (!all_finite(found->second.values))
       throw InputError(from.file + ": tensor '" + w.name +
                        "' holds numbers that are not finite (NaN or infinity)");
-    executor_.write(w.weights, found->second.values);
-    fmt::print("  {:<32} {:<20} copied\n", w.name, to_string(dims));
+    executor_.write_weights(w, part_of(spec(w), found->second.values));
+    if (first_part) fmt::print("  {:<32} {:<20} copied\n", w.name, to_string(dims));
     ++copied;
   }
   for (const auto& [name, was_used] : used) {
-    if (!was_used && !is_increment(name) && !name.ends_with(".mean"))
+    if (!was_used && !is_training_state(name) && !name.ends_with(".mean"))
       fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name,
                  to_string(from.tensors.tensors.at(name).dims));
   }
   if (copied == 0) throw InputError(from.file + ": no matrix has the name and shape of one of this net");
 }
 
-std::string increment_name(const std::string& layer, const std::string& weight) {
+std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix) {
   const std::size_t dot = std::min(weight.find('.'), weight.size());
-  return layer + "." + weight.substr(0, dot) + "Inc" + weight.substr(dot);
+  return layer + "." + weight.substr(0, dot) + suffix + weight.substr(dot);
 }
 
-std::string Net::increment_of(const WeightBuffers& w) const {
-  return increment_name(graph_.nodes[static_cast<std::size_t>(w.node)].name, spec(w).name);
+std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {
+  return increment_name(graph_.nodes[static_cast<std::size_t>(w.node)].whole, spec(w).name, suffix);
 }
 
-void Net::load(const TensorFile& tensors, const std::string& file) {
-  const auto fill = [&](const std::string& name, const Dims& dims, int buffer) {
+int Net::minibatches_per_update(const WeightBuffers& w) const {
+  return std::max(1, graph_.nodes[static_cast<std::size_t>(w.node)].update_period / graph_.passes);
+}
+
+void Net::load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows) {
+  const auto values_of = [&](const WeightBuffers& w, const std::string& name) {
     const auto found = tensors.tensors.find(name);
+    const Dims& dims = spec(w).whole_dims();
     if (found == tensors.tensors.end())
       throw InputError(file + ": has no tensor '" + name + "', which this net needs");
     if (found->second.dims != dims)
@@ -275,20 +314,62 @@ void Net::load(const TensorFile& tensors, const std::string& file) {
                        ", but this net needs " + to_string(dims));
     if (!all_finite(found->second.values))
       throw InputError(file + ": tensor '" + name + "' holds numbers that are not finite (NaN or infinity)");
-    executor_.write(buffer, found->second.values);
+    return part_of(spec(w), found->second.values);
   };
+  windows_ = windows;
   for (const WeightBuffers& w : plans_.weights()) {
-    fill(w.name, spec(w).dims, w.weights);
-    if (w.increment >= 0) fill(increment_of(w), spec(w).dims, w.increment);
+    executor_.write_weights(w, values_of(w, w.name));
+    if (w.shards.empty()) continue;
+    set_increment(w, values_of(w, name_of(w, "Inc")));
+    if (w.shards[0].accumulator < 0) continue;
+    // An edited updatePeriod starts a new sum.
+    if (!tensors.tensors.contains(name_of(w, "Grad"))) windows_.erase(minibatches_per_update(w));
+  }
+  for (const WeightBuffers& w : plans_.weights()) {
+    if (w.shards.empty() || w.shards[0].accumulator < 0) continue;
+    const bool open = windows_.contains(minibatches_per_update(w));
+    executor_.write_shards(
+        w, &UpdateShard::accumulator,
+        open ? values_of(w, name_of(w, "Grad"))
+             : std::vector<float>(static_cast<std::size_t>(element_count(spec(w).dims)), 0.0F));
   }
 }
 
 void Net::store(TensorFile& tensors) const {
   for (const WeightBuffers& w : plans_.weights()) {
-    tensors.tensors[w.name] = {spec(w).dims, executor_.read(nullptr, w.weights)};
-    if (w.increment >= 0)
-      tensors.tensors[increment_of(w)] = {spec(w).dims, executor_.read(nullptr, w.increment)};
+    put_part(spec(w), executor_.read_weights(w), tensors.tensors[w.name]);
+    if (w.shards.empty()) continue;
+    put_part(spec(w), increment(w), tensors.tensors[name_of(w, "Inc")]);
+    if (w.shards[0].accumulator >= 0 && windows_.contains(minibatches_per_update(w)))
+      put_part(spec(w), executor_.read_shards(w, &UpdateShard::accumulator),
+               tensors.tensors[name_of(w, "Grad")]);
   }
+}
+
+StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
+                    const std::function<void(std::size_t)>& after_task) {
+  std::map<int, bool> due;  // by minibatches_per_update, of those that are more than one
+  if (plan.phase == Phase::train) {
+    for (const WeightBuffers& w : plans_.weights()) {
+      const int minibatches = minibatches_per_update(w);
+      if (minibatches == 1 || w.shards.empty()) continue;
+      const UpdateWindow& window = windows_[minibatches];
+      due[minibatches] = window.minibatches + 1 >= minibatches;
+      Rates& rates = inputs.rates.at(static_cast<std::size_t>(w.rate_index));
+      rates.images = due[minibatches] ? static_cast<float>(window.images + plan.images) : 0;
+    }
+  }
+  StepResult result = executor_.run(plan, inputs, times, after_task);
+  if (!result.finite()) return result;
+  for (const auto& [minibatches, is_due] : due) {
+    if (is_due) {
+      windows_.erase(minibatches);
+      continue;
+    }
+    ++windows_[minibatches].minibatches;
+    windows_[minibatches].images += plan.images;
+  }
+  return result;
 }
 
 std::vector<Rates> Net::rates(double progress) const {
@@ -296,14 +377,14 @@ std::vector<Rates> Net::rates(double progress) const {
   for (const WeightBuffers& w : plans_.weights()) {
     const LearningParams& p = spec(w).learning;
     rates.push_back({static_cast<float>(p.epsilon.at(progress)), static_cast<float>(p.momentum),
-                     static_cast<float>(p.decay)});
+                     static_cast<float>(p.decay), 0});
   }
   return rates;
 }
 
 std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
   for (const WeightBuffers& w : plans_.weights()) {
-    if (!all_finite(executor_.read(nullptr, w.weights))) {
+    if (!all_finite(executor_.read_weights(w))) {
       return "'" + w.name + "' is not finite after an update that was too large";
     }
   }
@@ -314,22 +395,26 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   const Plan& plan = plans.plan(phase, images);
   Executor executor(plans, options_.gpus());
   executor.reserve(plan);
-  if (plans.mean_buffer() >= 0) executor.write(plans.mean_buffer(), mean_);
+  for (int buffer : plans.mean_buffers()) executor.write(buffer, mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)
-    executor.write(plans.weights()[i].weights, executor_.read(nullptr, plans_.weights()[i].weights));
-  std::string first;
+    executor.write_weights(plans.weights()[i], executor_.read_weights(plans_.weights()[i]));
+  std::mutex mutex;  // devices work at the same time
+  std::size_t first_task = plan.tasks.size();
   const StepResult result = executor.run(plan, inputs, nullptr, [&](std::size_t t) {
     const Task& task = plan.tasks[t];
-    if (!first.empty() || (task.kind != TaskKind::forward && task.kind != TaskKind::load)) return;
+    if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
       if (use.access == Access::read || b.kind != BufferKind::activation || b.desc.type != DataType::f32)
         continue;
-      if (!all_finite(executor.read(&plan, use.buffer)))
-        first = plain.nodes[static_cast<std::size_t>(task.node)].name;
+      if (all_finite(executor.read(&plan, use.buffer))) continue;
+      const std::lock_guard lock(mutex);
+      first_task = std::min(first_task, t);
     }
   });
-  if (!first.empty()) return "the first layer with such an output is '" + first + "'";
+  if (first_task < plan.tasks.size())
+    return "the first layer with such an output is '" +
+           plain.nodes[static_cast<std::size_t>(plan.tasks[first_task].node)].name + "'";
   for (const CostSlot& c : plan.costs) {
     for (int v = 0; v < c.values; ++v) {
       if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))

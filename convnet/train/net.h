@@ -10,6 +10,7 @@
 #include "convnet/graph/graph.h"
 #include "convnet/plan/plan.h"
 #include "convnet/runtime/executor.h"
+#include "convnet/train/checkpoint.h"
 #include "convnet/train/options.h"
 #include "convnet/train/safetensors.h"
 
@@ -32,6 +33,8 @@ int thread_count(const Options& options);
 /// The backend --device names, its cores shared out over `devices`. Throws DeviceError if it was not built.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 
+/// What the options say about the graph.
+GraphOptions graph_options(const Options& options);
 /// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
 Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
                     Diagnostics& diagnostics);
@@ -67,13 +70,27 @@ class Net {
   /// Compares the gradient of each learned matrix with central differences of the costs along it and along
   /// random directions. Weights are left as they were. Throws RunError where a cost is not finite.
   std::vector<GradientReport> check_gradients(std::int64_t images, const StepInputs& inputs);
-  /// Weights and increments to and from a checkpoint's tensors. load() throws InputError naming `file` and
-  /// the tensor that is missing or has another shape.
-  void load(const TensorFile& tensors, const std::string& file);
+  /// Weights, increments and the gradients of updates that are not yet due, to and from a checkpoint's
+  /// tensors: whole matrices, whatever the devices. load() throws InputError naming `file` and the tensor
+  /// that is missing or has another shape.
+  void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
   void store(TensorFile& tensors) const;
+  /// Updates whose period spans several minibatches, as far as they are.
+  const UpdateWindows& windows() const { return windows_; }
 
   /// Learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
   std::vector<Rates> rates(double progress) const;
+  /// One minibatch on all devices. In training, updates that span several minibatches move on.
+  StepResult run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
+                 const std::function<void(std::size_t task)>& after_task = nullptr);
+
+  /// A learned matrix, or its part on some device.
+  std::vector<float> increment(const WeightBuffers& w) const {
+    return executor_.read_shards(w, &UpdateShard::increment);
+  }
+  void set_increment(const WeightBuffers& w, const std::vector<float>& values) {
+    executor_.write_shards(w, &UpdateShard::increment, values);
+  }
 
   /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with
   /// such an output is 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all
@@ -83,7 +100,10 @@ class Net {
  private:
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
-  std::string increment_of(const WeightBuffers& w) const;
+  /// Name in checkpoints of what belongs to a matrix: increment_name and its kind.
+  std::string name_of(const WeightBuffers& w, const char* suffix) const;
+  /// Minibatches that make one update; 1 unless its period is longer than a minibatch.
+  int minibatches_per_update(const WeightBuffers& w) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
                                     std::map<std::string, TensorFile>& checkpoints) const;
 
@@ -95,9 +115,11 @@ class Net {
   PlanSet plans_;
   Executor executor_;
   bool mean_uploaded_ = false;
+  UpdateWindows windows_;
 };
 
-/// Name of a weight tensor's increment: "conv1.weightsInc.data" of "conv1.weights.data".
-std::string increment_name(const std::string& layer, const std::string& weight);
+/// Name of a weight tensor's increment: "conv1.weightsInc.data" of "conv1.weights.data"; with "Grad" that of
+/// its sum of gradients.
+std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix = "Inc");
 
 }  // namespace convnet

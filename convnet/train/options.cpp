@@ -99,8 +99,20 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "1", .min = 0, .max = 9007199254740992.0, .doc = "decides every random number"}),
       option("strict", &Options::strict, "tpb",
              {.fallback = "0", .doc = "unknown keys in the layer files are errors, not warnings"}),
-      option("verbose", &Options::verbose, "p", {.fallback = "0", .doc = "also print every task of the plan"},
+      option("verbose", &Options::verbose, "tp",
+             {.fallback = "0",
+              .doc = "plan: also print every task; training: also print where the time of each batch went"},
              false),
+      option(
+          "stall-timeout", &Options::stall_timeout, "tb",
+          {.fallback = "300",
+           .min = 0.1,
+           .max = 1e9,
+           .unit = "seconds",
+           .doc =
+               "give up, with a report of what each device waits for, when none has finished a task for so "
+               "long"},
+          false),
       option("json", &Options::json, "pb", {.fallback = "0", .doc = "print one JSON object and nothing else"},
              false),
       option("steps", &Options::steps, "b",
@@ -108,7 +120,7 @@ std::vector<OptionSpec> make_specs() {
              false),
       choice("precision", &Options::precision, {"fp32"}, "b",
              {.fallback = "fp32", .doc = "arithmetic of the layers"}),
-      choice("parallel", &Options::parallel, {"cfg", "data"}, "b",
+      choice("parallel", &Options::parallel, {"cfg", "data"}, "tpb",
              {.fallback = "cfg",
               .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
   };

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <numeric>
 
 #include "convnet/train/convert.h"
 #include "kernels/error.h"
@@ -124,6 +125,27 @@ std::string cost_text(const CostSums& costs, const Graph& graph) {
   return join(texts, " ");
 }
 
+/// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
+/// where, and how a minibatch is cut.
+std::string devices_text(const Net& net, const Options& options) {
+  const Graph& graph = net.graph();
+  const int devices = net.plans().devices();
+  std::vector<std::string> physical;
+  for (int d = 0; d < devices; ++d)
+    physical.push_back(std::to_string(options.gpus()[static_cast<std::size_t>(d)]));
+  std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().backend().name(),
+                                 join(physical, ","), std::max(1, thread_count(options) / devices));
+  if (devices > 1) text += " each";
+  text += fmt::format("; minibatches of {} images", options.mini);
+  if (graph.microbatches > 1)
+    text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(options.mini, 0),
+                        graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
+  if (static_cast<int>(options.gpus().size()) > devices)
+    text += fmt::format("\nwarning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
+                        options.gpus().size(), devices);
+  return text;
+}
+
 /// Throws InputError if no folder can be made or written at `path`: training would fail when it first saves.
 void check_writable(const std::string& path) {
   namespace fs = std::filesystem;
@@ -167,6 +189,25 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
 }
 
 }  // namespace
+
+void TimeUse::add(const Plan& plan, const std::vector<TaskTime>& times, double wall) {
+  const auto devices = static_cast<double>(plan.memory.size());
+  for (std::size_t t = 0; t < times.size(); ++t) {
+    const double share = (times[t].end - times[t].begin) / devices;
+    (communicates(plan.tasks[t].kind) ? communication : compute) += share;
+  }
+  steps += wall;
+}
+
+std::string TimeUse::text(double wall) const {
+  const double percent = 100 / std::max(wall, 1e-9);
+  return fmt::format(
+      "time: {:.1f}% compute, {:.1f}% communication, {:.1f}% devices waiting for each other, {:.1f}% waiting "
+      "for "
+      "data, {:.1f}% other",
+      percent * compute, percent * communication, percent * std::max(0.0, steps - compute - communication),
+      percent * data, percent * std::max(0.0, wall - steps - data));
+}
 
 struct Trainer::Loaded {
   Options options;
@@ -250,7 +291,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (converted) {
     Diagnostics reported;
-    const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(), {}, reported);
+    const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(),
+                                     graph_options(l.options), reported);
     reported.throw_if_errors();
     convert_tensors(l.checkpoint->tensors, before, l.graph);
   }
@@ -291,7 +333,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
   if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_));
   const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_));
   if (loaded.checkpoint) {
-    net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file);
+    net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
     state_ = std::move(loaded.checkpoint->state);
     last_checkpoint_ = loaded.checkpoint->file;
     const Position& at = state_.position;
@@ -307,8 +349,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
     net_.init_weights(options_.seed_value());
     if (!options_.init_from.empty()) net_.init_from(options_.init_from);
   }
-  fmt::print("Devices: {}:{}, {} thread(s); minibatches of {} images\n", net_.plans().backend().name(),
-             options_.gpus()[0], thread_count(options_), options_.mini);
+  fmt::print("{}\n", devices_text(net_, options_));
   std::fflush(stdout);
 }
 
@@ -365,7 +406,9 @@ void Trainer::run() {
 
 bool Trainer::train_batch(const Position& work) {
   const auto start = Clock::now();
+  time_use_ = {};
   const std::shared_ptr<const DataBatch> data = prefetcher_.take({work.batch, work.epoch});
+  time_use_.data += seconds_since(start);
   if (test_follows(work)) {
     prefetcher_.start(test_request(options_.test_one ? state_.test_cursor : 0));
   } else {
@@ -400,6 +443,7 @@ bool Trainer::train_batch(const Position& work) {
   state_.position = {work.epoch, work.batch};
   fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()),
              state_.partial_seconds + seconds_since(start));
+  if (options_.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
   std::fflush(stdout);
   state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
   state_.partial_seconds = 0;
@@ -422,7 +466,10 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
                          double progress, CostSums& sums) {
   const Plan& plan = net_.prepare(phase, images);
   const StepInputs inputs = inputs_of(data, first, progress);
-  StepResult result = net_.executor().run(plan, inputs);
+  const auto start = Clock::now();
+  std::vector<TaskTime> times;
+  StepResult result = net_.run(plan, inputs, &times);
+  time_use_.add(plan, times, seconds_since(start));
   if (!result.finite()) {
     std::string where;
     try {
@@ -524,25 +571,34 @@ void Trainer::check_gradients() {
 }
 
 void Trainer::print_weights() const {
-  const auto mean_magnitude = [&](int buffer) {
-    double sum = 0;
-    const std::vector<float> values = net_.executor().read(nullptr, buffer);
-    for (float v : values) sum += std::abs(v);
-    return sum / static_cast<double>(std::max<std::size_t>(1, values.size()));
+  // Parts of a matrix on several devices count as one.
+  struct Sums {
+    double weights = 0, increments = 0, count = 0;
+  };
+  std::map<std::string, Sums> sums;
+  const auto magnitude = [](const std::vector<float>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0,
+                           [](double sum, float v) { return sum + std::abs(static_cast<double>(v)); });
   };
   for (const WeightBuffers& w : net_.plans().weights()) {
+    Sums& s = sums[w.name];
+    const std::vector<float> values = net_.executor().read_weights(w);
+    s.weights += magnitude(values);
+    s.count += static_cast<double>(values.size());
+    if (!w.shards.empty()) s.increments += magnitude(net_.increment(w));
+  }
+  for (const WeightBuffers& w : net_.plans().weights()) {
     const Node& node = net_.graph().nodes[static_cast<std::size_t>(w.node)];
-    const std::string& name = node.layer->weights[static_cast<std::size_t>(w.index)].name;
-    const double weights = mean_magnitude(w.weights);
-    if (w.increment < 0) {
-      fmt::print("Layer '{}' {}: {:e}\n", node.name, name, weights);
-      continue;
-    }
-    const double increments = mean_magnitude(w.increment);
-    if (name == "biases" || name == "shift") {
-      fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.name, weights, increments);
+    const WeightSpec& spec = net_.graph().weight({w.node, w.index});
+    if (spec.first_output > 0) continue;
+    const double count = std::max(1.0, sums[w.name].count);
+    const double weights = sums[w.name].weights / count, increments = sums[w.name].increments / count;
+    if (w.shards.empty()) {
+      fmt::print("Layer '{}' {}: {:e}\n", node.whole, spec.name, weights);
+    } else if (spec.name == "biases" || spec.name == "shift") {
+      fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.whole, weights, increments);
     } else {
-      fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.name, w.index, weights, increments,
+      fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.whole, w.index, weights, increments,
                  weights > 0 ? increments / weights : 0.0);
     }
   }
@@ -551,6 +607,7 @@ void Trainer::print_weights() const {
 void Trainer::save() {
   Checkpoint c;
   net_.store(c.tensors);
+  state_.windows = net_.windows();
   if (!net_.mean().empty())
     c.tensors.tensors[options_.data_provider + ".mean"] = {provider_->matrices()[0].dims, net_.mean()};
   c.state = state_;

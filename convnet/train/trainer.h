@@ -13,6 +13,16 @@
 
 namespace convnet {
 
+/// Where the time of a batch went, in seconds; of work, the mean over the devices.
+struct TimeUse {
+  double compute = 0, communication = 0, data = 0;
+  double steps = 0;  ///< wall clock of all minibatches
+
+  void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
+  /// "time: 91.0% compute, …" of a batch that took `wall` seconds.
+  std::string text(double wall) const;
+};
+
 class Trainer {
  public:
   /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they
@@ -57,6 +67,7 @@ class Trainer {
   BatchRange train_range_, test_range_;
   StopSignal& stop_;
   TrainingState state_;
+  TimeUse time_use_;  ///< of the current batch
   std::string folder_;
   std::string last_checkpoint_;  ///< file; "" if none was read or written
   Net net_;

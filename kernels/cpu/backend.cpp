@@ -67,6 +67,8 @@ class CpuBackend : public Backend {
     return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   }
 
+  bool shares_memory() const override { return true; }
+
   double measure_copy_bandwidth(int) const override { return cpu::measure_copy_bandwidth(threads_); }
   double measure_peak_flops(int) const override { return cpu::measure_peak_flops(threads_); }
 

@@ -317,6 +317,22 @@ Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints) {
                                     });
 }
 
+Prepared prepare(const BatchNormMerge& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+    const std::size_t parts = op.values.size();
+    for (std::int64_t c = 0; c < op.channels; ++c) {
+      Moments<double> all;
+      for (std::size_t i = 0; i < parts; ++i) {
+        const auto count = static_cast<double>(op.values[i]);
+        const auto variance = static_cast<double>(as_floats(args[2 * i + 1])[c]);
+        all.merge({count, static_cast<double>(as_floats(args[2 * i])[c]), variance * count});
+      }
+      as_floats(args[2 * parts])[c] = static_cast<float>(all.mean);
+      as_floats(args[2 * parts + 1])[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
+    }
+  });
+}
+
 Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
   const TensorDesc tensor = walkable(op.dims, hints);
   return std::make_shared<KernelOp>(

@@ -109,15 +109,16 @@ struct NoisyReluRun {
   }
 };
 
-/// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image. `src` and
-/// `dst` point to the block.
+/// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image, whose
+/// elements are counted from `first_element`. `src` and `dst` point to the block.
 template <class Run>
-void random_block(const ActivationView& view, const WordStream& stream, const Run& run, std::int64_t channel,
-                  std::int64_t begin, std::int64_t end, const float* src, float* dst) {
+void random_block(const ActivationView& view, const WordStream& stream, const Run& run,
+                  std::int64_t first_element, std::int64_t channel, std::int64_t begin, std::int64_t end,
+                  const float* src, float* dst) {
   std::array<std::uint32_t, Run::kWords * kPixels + 8> words;
   const std::int64_t channels = std::min(view.block, view.c - channel);
   for (std::int64_t lane = 0; lane < channels; ++lane) {
-    const std::int64_t first = ((channel + lane) * view.spatial + begin) * Run::kWords;
+    const std::int64_t first = (first_element + (channel + lane) * view.spatial + begin) * Run::kWords;
     const std::int64_t offset = first % 4, at = begin * view.block + lane;
     stream.fill(first - offset, offset + (end - begin) * Run::kWords, words.data());
     run(words.data() + offset, end - begin, view.block, src + at, dst + at);
@@ -138,7 +139,8 @@ Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) 
   }
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout),
-      [view, run, key = op.key, first_image = op.first_image](std::span<std::byte* const> args) {
+      [view, run, key = op.key, first_image = op.first_image,
+       first_element = op.first_element](std::span<std::byte* const> args) {
         StepHeader step;
         std::memcpy(&step, args[2], sizeof step);
         const std::int64_t blocks = view.padded_c / view.block;
@@ -149,7 +151,7 @@ Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) 
             for (std::int64_t piece = 0; piece < pieces; ++piece) {
               const std::int64_t offset = (n * blocks + b) * view.spatial * view.block;
               const WordStream stream{key, step.iteration, static_cast<std::uint32_t>(first_image + n)};
-              random_block(view, stream, run, b * view.block, piece * kPixels,
+              random_block(view, stream, run, first_element, b * view.block, piece * kPixels,
                            std::min(view.spatial, (piece + 1) * kPixels), as_floats(args[0]) + offset,
                            as_floats(args[1]) + offset);
             }

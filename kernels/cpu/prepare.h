@@ -73,6 +73,8 @@ Prepared prepare(const LogisticBinaryCostBackward& op, const LayoutHints& hints)
 Prepared prepare(const SquaresForward& op, const LayoutHints& hints);
 Prepared prepare(const SquaresBackward& op, const LayoutHints& hints);
 Prepared prepare(const Constrain& op, const LayoutHints& hints);
+Prepared prepare(const AnyBroken& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormMerge& op, const LayoutHints& hints);
 
 /// An own kernel: a function over the arguments' memory, with its argument layouts.
 class KernelOp : public PreparedOp {

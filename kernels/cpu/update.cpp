@@ -1,3 +1,5 @@
+// Updates of weights, and the flag that stops them.
+#include <array>
 #include <atomic>
 #include <cstring>
 
@@ -23,31 +25,73 @@ bool step_piece(float* __restrict weights, float* __restrict increment, const fl
   return poison == 0;
 }
 
+/// One piece of the weights: where the sum of several gradients is made before it is used.
+constexpr std::int64_t kPiece = 4096;
+
+void add(const float* __restrict src, std::int64_t count, float* __restrict dst) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dst[i] += src[i];
+}
+
+bool broken(const std::byte* flag) {
+  double value = 0;
+  std::memcpy(&value, flag, sizeof value);
+  return value != 0;
+}
+
+void set_broken(std::byte* flag, bool is) {
+  const double value = is ? 1 : 0;
+  std::memcpy(flag, &value, sizeof value);
+}
+
 }  // namespace
 
 Prepared prepare(const Update& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op, op.what.layout),
-      [count = op.what.bytes() / size_of(DataType::f32), images = op.images,
-       rates_offset = step_block_bytes(op.rate_index)](std::span<std::byte* const> args) {
+      [op, count = op.what.bytes() / size_of(DataType::f32)](std::span<std::byte* const> args) {
+        const auto gradients = static_cast<std::size_t>(op.gradients);
+        const std::size_t step_index = 2 + gradients + (op.accumulates ? 1 : 0);
+        if (broken(args[step_index + 1]) || op.images == 0) return;
         Rates rates;
-        std::memcpy(&rates, args[3] + rates_offset, sizeof rates);
-        const bool broken = *reinterpret_cast<const double*>(args[4]) != 0;
-        if (broken || images == 0) return;
-        float* weights = as_floats(args[0]);
-        float* increment = as_floats(args[1]);
-        const float* gradient = as_floats(args[2]);
-        const float momentum = rates.momentum;
+        std::memcpy(&rates, args[step_index] + step_block_bytes(op.rate_index), sizeof rates);
+        const float images = op.accumulates ? rates.images : static_cast<float>(op.images);
+        const bool due = images > 0;
         const float decay = rates.epsilon * rates.decay;
-        const float step = rates.epsilon / static_cast<float>(images);
+        const float step = due ? rates.epsilon / images : 0;
         std::atomic<bool> diverged = false;
-        for_pieces(count, [=, &diverged](std::int64_t begin, std::int64_t end) {
-          const bool finite = step_piece(weights + begin, increment + begin, gradient + begin, end - begin,
-                                         momentum, decay, step);
-          if (!finite) diverged = true;
-        });
-        if (diverged) *reinterpret_cast<double*>(args[4]) = 1;
+#pragma omp parallel for schedule(static) if (count >= kParallelElements)
+        for (std::int64_t begin = 0; begin < count; begin += kPiece) {
+          const std::int64_t n = std::min(kPiece, count - begin);
+          const float* gradient = as_floats(args[2]) + begin;
+          std::array<float, kPiece> sum;
+          if (op.accumulates || gradients > 1) {
+            // What came earlier comes first.
+            const std::size_t first = op.accumulates ? 2 + gradients : 2;
+            std::copy_n(as_floats(args[first]) + begin, n, sum.data());
+            for (std::size_t g = op.accumulates ? 2 : 3; g < 2 + gradients; ++g)
+              add(as_floats(args[g]) + begin, n, sum.data());
+            gradient = sum.data();
+          }
+          if (op.accumulates) {
+            float* accumulator = as_floats(args[2 + gradients]) + begin;
+            if (due)
+              std::fill_n(accumulator, n, 0.0F);
+            else
+              std::copy_n(sum.data(), n, accumulator);
+          }
+          if (due && !step_piece(as_floats(args[0]) + begin, as_floats(args[1]) + begin, gradient, n,
+                                 rates.momentum, decay, step))
+            diverged = true;
+        }
+        if (diverged) set_broken(args[step_index + 2], true);
       });
+}
+
+Prepared prepare(const AnyBroken& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [](std::span<std::byte* const> args) {
+    set_broken(args.back(), std::any_of(args.begin(), args.end() - 1, broken));
+  });
 }
 
 }  // namespace convnet::cpu

@@ -19,10 +19,11 @@ Tensors update(const TensorDesc& what, std::int64_t images, const Rates& rates, 
   op.set(1, t.increment);
   op.set(2, g);
   std::vector<std::byte> step(static_cast<std::size_t>(block));
-  const Rates all[2] = {{9, 9, 9}, rates};
+  const Rates all[2] = {{9, 9, 9, 0}, rates};
   std::memcpy(step.data() + sizeof(StepHeader), all, sizeof all);
   op.set_raw(3, step);
   op.set_raw(4, std::vector<double>{cost_flag});
+  op.set_raw(5, std::vector<double>{0});
   op.run();
   CHECK(op.padding_is_zero(0));
   CHECK(op.padding_is_zero(1));
@@ -32,7 +33,7 @@ Tensors update(const TensorDesc& what, std::int64_t images, const Rates& rates, 
 }  // namespace
 
 TEST_CASE("update is momentum descent with weight decay", "[update]") {
-  const Rates rates{0.1F, 0.9F, 0.05F};
+  const Rates rates{0.1F, 0.9F, 0.05F, 0};
   for (const TensorDesc& what : {activations({1, 1}, 1), activations({5, 7}, 1), activations({300, 101}, 1),
                                  activations({3, 20, 3, 3}, 16)}) {
     const std::int64_t count = element_count(what.dims);
@@ -56,7 +57,7 @@ TEST_CASE("update changes nothing after a broken cost or without images", "[upda
   const TensorDesc what = activations({5, 7}, 1);
   const Tensors t{random_values(35, 1), random_values(35, 2)};
   const auto g = random_values(35, 3);
-  const Rates rates{0.1F, 0.9F, 0.05F};
+  const Rates rates{0.1F, 0.9F, 0.05F, 0};
   for (double flag : {1.0, std::nan("")}) {
     const Tensors after = update(what, 128, rates, flag, t, g);
     CHECK(after.weights == t.weights);
@@ -69,7 +70,7 @@ TEST_CASE("update changes nothing after a broken cost or without images", "[upda
 TEST_CASE("update says when a weight is no longer finite", "[update]") {
   const TensorDesc what = activations({300, 101}, 1);
   const std::int64_t block = step_block_bytes(2);
-  const Rates all[2] = {{}, {1e30F, 0, 0}};
+  const Rates all[2] = {{}, {1e30F, 0, 0, 0}};
   std::vector<std::byte> step(static_cast<std::size_t>(block));
   std::memcpy(step.data() + sizeof(StepHeader), all, sizeof all);
   for (const float gradient : {1.0F, 1e30F, std::nanf("")}) {
@@ -81,7 +82,8 @@ TEST_CASE("update says when a weight is no longer finite", "[update]") {
     op.set(2, g);
     op.set_raw(3, step);
     op.set_raw(4, std::vector<double>{0});
+    op.set_raw(5, std::vector<double>{0});
     op.run();
-    CHECK((op.raw<double>(4, 1)[0] != 0) == (gradient != 1.0F));
+    CHECK((op.raw<double>(5, 1)[0] != 0) == (gradient != 1.0F));
   }
 }

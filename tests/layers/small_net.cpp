@@ -1,5 +1,6 @@
 #include "tests/layers/small_net.h"
 
+#include <mutex>
 #include <set>
 
 #include "kernels/philox.h"
@@ -64,10 +65,13 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   Diagnostics diagnostics;
   definition_ = parse_ini("net.cfg", texts.definition, diagnostics);
   parameters_ = parse_ini("params.cfg", texts.parameters, diagnostics);
-  Graph graph =
-      build_graph(definition_, parameters_, provider_.matrices(), {true, options.rewrites}, diagnostics);
+  Graph graph = build_graph(
+      definition_, parameters_, provider_.matrices(),
+      {true, options.rewrites, static_cast<int>(split_list(options.gpu).size()), options.data_parallel},
+      diagnostics);
   diagnostics.throw_if_errors();
   convnet::Options of_run;
+  of_run.gpu = options.gpu;
   of_run.device = "cpu";
   of_run.threads = options.threads;
   of_run.conserve_mem = options.conserve_memory;
@@ -91,7 +95,9 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
   inputs.iteration = iteration;
   inputs.rates = net_->rates(0);
   StepOutcome outcome;
+  std::mutex mutex;  // devices work at the same time
   const auto after_task = [&](std::size_t t) {
+    const std::lock_guard lock(mutex);
     const Task& task = plan.tasks[t];
     if (task.kind == TaskKind::update && std::holds_alternative<Update>(task.op)) {
       const Buffer& weights = plan.buffers[static_cast<std::size_t>(task.uses[0].buffer)];
@@ -106,8 +112,7 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
           net_->executor().read(&plan, use.buffer);
     }
   };
-  const StepResult result =
-      look ? net_->executor().run(plan, inputs, nullptr, after_task) : net_->executor().run(plan, inputs);
+  const StepResult result = look ? net_->run(plan, inputs, nullptr, after_task) : net_->run(plan, inputs);
   outcome.costs.assign(result.costs.begin() + 1, result.costs.end());
   if (!look) return outcome;
   for (const Node& node : graph().nodes) {
@@ -131,7 +136,7 @@ std::map<std::string, NamedTensor> SmallNet::tensors() const {
 
 void SmallNet::set_weights(const std::string& name, const std::vector<float>& values) {
   for (const WeightBuffers& w : net_->plans().weights()) {
-    if (w.name == name) return net_->executor().write(w.weights, values);
+    if (w.name == name) return net_->executor().write_weights(w, values);
   }
   throw std::logic_error("no weights " + name);
 }

@@ -74,6 +74,8 @@ struct NetOptions {
   bool rewrites = true, conserve_memory = false;
   int threads = 1;
   std::uint64_t seed = 3;
+  std::string gpu = "0";
+  bool data_parallel = false;
   std::vector<ExtraMatrix> extra = {};
 };
 

@@ -18,9 +18,18 @@ struct ConfigData {
 /// Every net of configs/ by name, with the data it is made for: a new file there needs a line here.
 inline const std::map<std::string, ConfigData>& config_data() {
   static const std::map<std::string, ConfigData> data = {
-      {"lenet", {{1, 28, 28}, 10}},           {"cifar-quick", {{3, 32, 32}, 10}},
-      {"alexnet-owt", {{3, 224, 224}, 1000}}, {"cifar10-11pct", {{3, 32, 32}, 10}},
-      {"wrn-16-4", {{3, 32, 32}, 10}},        {"resnet18-imagenet", {{3, 224, 224}, 1000}}};
+      {"lenet", {{1, 28, 28}, 10}},
+      {"cifar-quick", {{3, 32, 32}, 10}},
+      {"alexnet-owt", {{3, 224, 224}, 1000}},
+      {"cifar10-11pct", {{3, 32, 32}, 10}},
+      {"wrn-16-4", {{3, 32, 32}, 10}},
+      {"resnet18-imagenet", {{3, 224, 224}, 1000}},
+      {"alexnet-owt-2gpu-data", {{3, 224, 224}, 1000}},
+      {"alexnet-owt-4gpu-data", {{3, 224, 224}, 1000}},
+      {"alexnet-owt-2gpu-hybrid", {{3, 224, 224}, 1000}},
+      {"alexnet-owt-4gpu-hybrid", {{3, 224, 224}, 1000}},
+      {"alexnet-owt-4gpu-hybrid-auto", {{3, 224, 224}, 1000}},
+      {"alexnet-2gpu-model", {{3, 224, 224}, 1000}}};
   return data;
 }
 

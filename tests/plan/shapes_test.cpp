@@ -145,7 +145,7 @@ TEST_CASE("the weights' memory is what the parameters need, twice with increment
       // Running statistics are kept, not learned.
       std::int64_t state = 0;
       for (const WeightBuffers& w : net.plans->weights()) {
-        if (w.increment < 0) state += net.plans->persistent()[static_cast<std::size_t>(w.weights)].bytes;
+        if (w.shards.empty()) state += net.plans->persistent()[static_cast<std::size_t>(w.weights[0])].bytes;
       }
       if (learns) CHECK(by_kind.at(BufferKind::increment) == by_kind.at(BufferKind::weights) - state);
     }

@@ -1,0 +1,276 @@
+#include "convnet/graph/placement.h"
+
+#include <algorithm>
+#include <map>
+
+namespace convnet {
+namespace {
+
+class Placer {
+ public:
+  Placer(Graph& graph, const IniFile& parameters, const GraphOptions& options, Diagnostics& diagnostics)
+      : graph_(graph), parameters_(parameters), options_(options), diagnostics_(diagnostics) {}
+
+  void run() {
+    const std::size_t before = diagnostics_.error_count();
+    for (Node& node : graph_.nodes) {
+      if (node.role == LayerRole::data) follow_users(node);
+    }
+    for (const Node& node : graph_.nodes) check_neighbours(node);
+    if (diagnostics_.error_count() > before) return;
+    const std::vector<int> counts = graph_.replica_counts();
+    fewest_ = counts.front();
+    graph_.microbatches = counts.back();
+    for (const Node& node : graph_.nodes) check_count(node);
+    if (diagnostics_.error_count() > before) return;
+    graph_.passes = graph_.microbatches / fewest_;
+    for (Node& node : graph_.nodes) {
+      if (!node.layer->weights.empty()) find_period(node);
+    }
+  }
+
+ private:
+  Node& at(int id) { return graph_.nodes[static_cast<std::size_t>(id)]; }
+  const Node& at(int id) const { return graph_.nodes[static_cast<std::size_t>(id)]; }
+
+  void error(const Node& node, const std::string& message) {
+    diagnostics_.error(node.gpu_where, "layer '" + node.section + "': " + message);
+  }
+
+  static std::string count_of(const Node& node) {
+    return "'" + node.section + "' has " + std::to_string(node.replicas());
+  }
+
+  /// A data layer without gpu= goes where it is read: labels with the other inputs of their cost, images with
+  /// their first user.
+  void follow_users(Node& node) {
+    if (node.users.empty() || node.placed) return;
+    const Node& user = at(node.users[0]);
+    const auto other = std::find_if(user.inputs.begin(), user.inputs.end(), [&](int input) {
+      return at(input).role != LayerRole::data || at(input).placed;
+    });
+    node.gpus = other == user.inputs.end() ? user.gpus : at(*other).gpus;
+  }
+
+  /// All inputs of a layer have equal counts, and so have all users; of a layer and its input one divides the
+  /// other.
+  void check_neighbours(const Node& node) {
+    for (int input : node.inputs) {
+      if (at(input).replicas() == at(node.inputs[0]).replicas()) continue;
+      return error(node, "its inputs must have equal numbers of replicas (devices in gpu=), but " +
+                             count_of(at(node.inputs[0])) + " and " + count_of(at(input)));
+    }
+    for (int user : node.users) {
+      if (at(user).replicas() == at(node.users[0]).replicas()) continue;
+      return error(at(user), "all users of '" + node.section +
+                                 "' must have equal numbers of replicas (devices in gpu=), but " +
+                                 count_of(at(node.users[0])) + " and " + count_of(at(user)));
+    }
+    if (node.inputs.empty()) return;
+    const Node& below = at(node.inputs[0]);
+    const int most = std::max(below.replicas(), node.replicas());
+    if (most % std::min(below.replicas(), node.replicas()) != 0)
+      error(node, "its number of replicas, " + std::to_string(node.replicas()) +
+                      " (devices in gpu=), must divide that of its input, but " + count_of(below));
+  }
+
+  void check_count(const Node& node) {
+    if (node.replicas() % fewest_ == 0 && graph_.microbatches % node.replicas() == 0) return;
+    if (node.implicit) return;
+    error(node, "its number of replicas, " + std::to_string(node.replicas()) +
+                    " (devices in gpu=), must be a multiple of the fewest that a layer has, " +
+                    std::to_string(fewest_) + ", and divide the most, " +
+                    std::to_string(graph_.microbatches));
+  }
+
+  /// The passes between two times that the layer, and all that lies above, is done with the same
+  /// microbatches.
+  int natural_period(const Node& node) const {
+    std::vector<int> most(graph_.nodes.size(), 0);
+    for (auto n = graph_.nodes.rbegin(); n != graph_.nodes.rend(); ++n) {
+      int& mine = most[static_cast<std::size_t>(n->id)];
+      mine = std::max(mine, n->replicas());
+      for (int user : n->users) mine = std::max(mine, most[static_cast<std::size_t>(user)]);
+    }
+    return most[static_cast<std::size_t>(node.id)] / fewest_;
+  }
+
+  void find_period(Node& node) {
+    const int natural = natural_period(node), given = node.layer->update_period, passes = graph_.passes;
+    node.update_period = std::max(given, natural);
+    if (given <= 1) return;
+    const IniSection* section = parameters_.find(node.section);
+    const IniValue* value = section == nullptr ? nullptr : section->find("updatePeriod");
+    const SourceLocation where = value == nullptr ? node.where : value->where;
+    const std::string said = "layer '" + node.section + "': updatePeriod=" + std::to_string(given);
+    if (options_.data_parallel) {
+      node.update_period = 1;
+      diagnostics_.warning(where, said + " is taken as 1: with --parallel data a minibatch has one pass");
+      return;
+    }
+    if (node.update_period % natural != 0) {
+      diagnostics_.error(where, said + " must be a multiple of " + std::to_string(natural) + ": with its " +
+                                    std::to_string(node.replicas()) +
+                                    " replicas the layer runs backward once in so many passes");
+    } else if (node.update_period < passes ? passes % node.update_period != 0
+                                           : node.update_period % passes != 0) {
+      diagnostics_.error(where, said + " must divide the " + std::to_string(passes) +
+                                    " passes of a minibatch, or be a multiple of them");
+    }
+  }
+
+  Graph& graph_;
+  const IniFile& parameters_;
+  const GraphOptions& options_;
+  Diagnostics& diagnostics_;
+  int fewest_ = 1;
+};
+
+/// Rewrites a graph in which some nodes are divided.
+class Expander {
+ public:
+  explicit Expander(Graph& graph) : old_(std::move(graph.nodes)), graph_(graph), parts_(old_.size()) {
+    graph_.nodes.clear();
+  }
+
+  void run() {
+    for (const Node& node : old_) {
+      if (node.part_gpus.empty()) {
+        add_whole(node);
+      } else {
+        add_parts(node);
+      }
+    }
+    for (Node& node : graph_.nodes) {
+      for (int& child : node.children) child = parts_[static_cast<std::size_t>(child)][0];
+    }
+  }
+
+ private:
+  bool divided(int old) const { return parts_[static_cast<std::size_t>(old)].size() > 1; }
+
+  int add(Node node) {
+    node.id = static_cast<int>(graph_.nodes.size());
+    node.users.clear();
+    node.part_gpus.clear();
+    for (int input : node.inputs) graph_.nodes[static_cast<std::size_t>(input)].users.push_back(node.id);
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().id;
+  }
+
+  void add_whole(const Node& old) {
+    Node node = old;
+    for (int& input : node.inputs) input = whole(input, old.gpus);
+    const int self = static_cast<int>(graph_.nodes.size());
+    for (WeightOwner& owner : node.owners)
+      owner.node = owner.node == old.id ? self : parts_[static_cast<std::size_t>(owner.node)][0];
+    parts_[static_cast<std::size_t>(old.id)] = {add(std::move(node))};
+  }
+
+  /// The node that has all outputs of `old` for users on `gpus`: itself, or a gather of its parts.
+  int whole(int old, const std::vector<int>& gpus) {
+    const std::vector<int>& parts = parts_[static_cast<std::size_t>(old)];
+    if (!divided(old)) return parts[0];
+    const auto known = gathers_.find({old, gpus});
+    if (known != gathers_.end()) return known->second;
+    Node gather = old_[static_cast<std::size_t>(old)];
+    std::string on;
+    for (int gpu : gpus) on += (on.empty() ? "" : ",") + std::to_string(gpu);
+    gather.name = gather.whole = gather.name + "_gather/" + on;
+    gather.type = "pass";
+    gather.role = LayerRole::other;
+    gather.implicit = true;
+    gather.inputs = parts;
+    gather.owners.clear();
+    gather.gpus = gpus;
+    std::vector<FeatureShape> shapes;
+    for (int part : parts) shapes.push_back(graph_.nodes[static_cast<std::size_t>(part)].layer->output);
+    gather.layer = make_concat_layer(shapes);
+    const int id = add(std::move(gather));
+    gathers_[{old, gpus}] = id;
+    return id;
+  }
+
+  void add_parts(const Node& old) {
+    const auto count = static_cast<std::int64_t>(old.part_gpus.size());
+    const std::int64_t outputs = old.layer->output.size();
+    std::vector<int> ids;
+    std::string sizes;
+    std::int64_t first = 0;
+    for (std::int64_t k = 0; k < count; ++k) {
+      // The first parts take the remainder; a layer narrower than its devices has empty ones, left out.
+      const std::int64_t size = outputs / count + (k < outputs % count ? 1 : 0);
+      if (size == 0) break;
+      const int gpu = old.part_gpus[static_cast<std::size_t>(k)];
+      Node node = old;
+      node.name = old.name + "/" + std::to_string(k);
+      node.layer = old.layer->part(first, size);
+      node.first_element = first;
+      node.gpus = {gpu};
+      for (int& input : node.inputs) {
+        const std::vector<int>& parts = parts_[static_cast<std::size_t>(input)];
+        input = old.layer->element_wise && divided(input) ? parts[static_cast<std::size_t>(k)]
+                                                          : whole(input, {gpu});
+      }
+      const int self = static_cast<int>(graph_.nodes.size());
+      for (WeightOwner& owner : node.owners)
+        owner.node = owner.node == old.id
+                         ? self
+                         : parts_[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(k)];
+      ids.push_back(add(std::move(node)));
+      sizes += (sizes.empty() ? "" : "+") + std::to_string(size);
+      first += size;
+    }
+    parts_[static_cast<std::size_t>(old.id)] = std::move(ids);
+    if (old.layer->model_parallel)
+      graph_.rewrites.push_back("'" + old.name + "' is divided over " + std::to_string(count) +
+                                " devices: " + sizes + " outputs");
+  }
+
+  const std::vector<Node> old_;
+  Graph& graph_;
+  std::vector<std::vector<int>> parts_;  ///< by old id: the new ones
+  std::map<std::pair<int, std::vector<int>>, int> gathers_;
+};
+
+/// The last of `passes`, those of `other`, in which it works on a microbatch of run `i` of `node`.
+int last_pass(const Node& other, const Node& node, int i, const std::vector<int>& passes) {
+  const int last = (i + 1) * node.replicas() - 1;
+  return passes[static_cast<std::size_t>(last / other.replicas())];
+}
+
+}  // namespace
+
+void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
+                    Diagnostics& diagnostics) {
+  if (!graph.nodes.empty()) Placer(graph, parameters, options, diagnostics).run();
+}
+
+void expand_parts(Graph& graph) {
+  const bool any =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.part_gpus.empty(); });
+  if (any) Expander(graph).run();
+}
+
+void find_passes(Graph& graph) {
+  const auto at = [&](int id) -> const Node& { return graph.nodes[static_cast<std::size_t>(id)]; };
+  const int fewest = graph.microbatches / graph.passes;
+  for (Node& node : graph.nodes) {
+    for (int i = 0; i < graph.microbatches / node.replicas(); ++i) {
+      int pass = i * node.replicas() / fewest;
+      for (int input : node.inputs)
+        pass = std::max(pass, last_pass(at(input), node, i, at(input).forward_pass));
+      node.forward_pass.push_back(pass);
+    }
+  }
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    for (int i = 0; i < graph.microbatches / node->replicas(); ++i) {
+      int pass = (i + 1) * node->replicas() / fewest - 1;
+      for (int user : node->users)
+        pass = std::max(pass, last_pass(at(user), *node, i, at(user).backward_pass));
+      node->backward_pass.push_back(pass);
+    }
+  }
+}
+
+}  // namespace convnet

@@ -1,0 +1,24 @@
+// Where and when the layers of a net run: replica sets, passes, update periods, and layers divided over
+// devices.
+#pragma once
+
+#include "convnet/config/diagnostics.h"
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+/// Places data layers with their users, checks the replica counts, and fills in the number of passes and the
+/// update periods. Everything wrong goes to `diagnostics`.
+void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
+                    Diagnostics& diagnostics);
+
+/// Replaces every node with part_gpus by a node per device, with gathers (pass layers) for the users that
+/// need everything.
+void expand_parts(Graph& graph);
+
+/// Fills in the passes of every node. A layer with K replicas runs forward once its K microbatches are there,
+/// every K/fewest-th pass, and backward in the last of these passes; later where what it reads comes later.
+void find_passes(Graph& graph);
+
+}  // namespace convnet

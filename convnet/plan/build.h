@@ -1,0 +1,147 @@
+// Makes one plan of a PlanSet: the Lowering that layers write their operations into.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "convnet/plan/plan.h"
+
+namespace convnet {
+
+/// Used once. Decides what the set leaves open: layouts and places of the persistent buffers. The plan's
+/// transient buffers have no places yet.
+class PlanBuilder : public Lowering {
+ public:
+  PlanBuilder(PlanSet& set, Phase phase, std::int64_t images);
+  Plan build();
+
+  std::int64_t images() const override;
+  std::int64_t first_image() const override;
+  bool training() const override { return plan_.phase != Phase::test; }
+  bool random() const override { return plan_.phase == Phase::train; }
+  bool fused() const override { return at_.node->fused; }
+  std::uint64_t random_key() const override;
+  std::int64_t first_element() const override { return at_.node->first_element; }
+  Value input(std::size_t i) override { return output_of(at_.node->inputs[i]); }
+  Value output() override;
+  Value output_gradient() override { return state(at_.node->id).gradient; }
+  bool wants_input_gradient(std::size_t i) const override;
+  Value input_gradient(std::size_t i) override;
+  Value input_gradient_there(std::size_t i) override;
+  Value weights(std::size_t i) override;
+  bool wants_weights_gradient(std::size_t i) const override { return graph_.learns(*at_.node, i); }
+  Value weights_gradient(std::size_t i) override;
+  Value kept(const std::string& name, const Dims& dims, DataType type) override;
+  void keep(const std::string& name, Value value) override;
+  std::vector<Value> kept_by_replicas(const std::string& name) override;
+  std::vector<std::int64_t> images_of_replicas() const override;
+  bool first_replica() const override { return at_.microbatch % at_.node->replicas() == 0; }
+  Value source(std::size_t matrix) override;
+  Value mean_image() override;
+  Value step() override { return Value{set_.step_buffer(at_.device)}; }
+  Value costs() override { return Value{set_.costs_buffer(at_.device)}; }
+  std::int64_t cost_slot() const override;
+  void run(const OpDesc& op, const std::vector<Value>& values) override { run_op(op, values, false); }
+  void run_across(const OpDesc& op, const std::vector<Value>& values) override { run_op(op, values, true); }
+  void forward_unchanged() override;
+  void backward_unchanged(std::size_t i) override;
+
+ private:
+  /// One tensor of the plan under construction. It may exist in several layouts and on several devices at
+  /// once: `buffer` is the primary one, `copies` are made by reorders and die when the tensor is written.
+  struct PlannedTensor {
+    std::string name;
+    BufferKind kind = BufferKind::activation;
+    int device = 0;
+    Dims dims;
+    DataType type = DataType::f32;
+    int buffer = -1;
+    std::vector<int> copies;
+    std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
+    bool pinned = false;                  ///< must not be overwritten in place
+    std::int64_t begin = 0, bytes = -1;   ///< the part of the buffer that it is
+  };
+
+  /// State of a node for one microbatch.
+  struct NodeState {
+    Value output, gradient;
+    std::vector<Value> remote_gradients;  ///< made on other devices, to be added
+    bool recompute = false;               ///< the output is gone: backward makes it again where it reads it
+    std::map<std::string, Value> kept;
+  };
+
+  /// A gradient that the operation being written down makes, to be added to what is there.
+  struct PendingSum {
+    Value from;
+    Value* into = nullptr;
+    int node = -1;  ///< whose gradient it is; -1: of weights
+  };
+
+  /// Whose operations are being written down.
+  struct At {
+    const Node* node = nullptr;
+    int microbatch = 0;
+    int device = 0;
+    bool backward = false;
+    bool recomputing = false;  ///< a forward within backward
+  };
+
+  void enter(const Node& node, int microbatch, bool backward);
+  void forward_run(const Node& node, int run);
+  void backward_run(const Node& node, int run);
+  std::vector<int> microbatches_of_run(const Node& node, int run) const;
+  bool inputs_stay();
+  NodeState& state(int node);
+  int home(int node) const { return graph_.nodes[static_cast<std::size_t>(node)].device(at_.microbatch); }
+  const Node& input_node() const { return graph_.nodes[static_cast<std::size_t>(at_.node->inputs[0])]; }
+  Value output_of(int id);
+  void note(const char* does, const std::string& what, const char* how);
+  Value in_place_output();
+  void set_output(Value v);
+
+  Value new_input_gradient(std::size_t i, int device);
+  Value add_input_gradient(std::size_t i, Value written);
+  bool shared_gradient(Value gradient, int except) const;
+  void add_gradient(Value part, Value& sum, int of);
+  void sum_remote_gradients();
+
+  const WeightBuffers& weight_buffers(std::size_t i) const;
+  void decide_weights(WeightBuffers& w, const TensorDesc& desc);
+  void decide_persistent(int id, const TensorDesc& desc);
+  static BufferUse range_of(int id, Access access, const UpdateShard& shard);
+  void update(WeightBuffers& w, std::int64_t images);
+  void publish(int from, int to, std::int64_t begin, std::int64_t count);
+  void publish_state(const Node& node);
+  int broken();
+
+  PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
+  Buffer& buffer(int id) { return plan_.buffers[static_cast<std::size_t>(id)]; }
+  Value add(PlannedTensor t);
+  int add_buffer(Buffer b);
+  static PlannedTensor like(const PlannedTensor& other, std::string name, BufferKind kind);
+  std::optional<TensorDesc> desc_of(const PlannedTensor& t);
+  int version(PlannedTensor& t, const TensorDesc& want, int device);
+  Task new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const;
+  void add_workspace(Task& task);
+  LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values);
+  int bind(PlannedTensor& t, const Argument& arg, TensorDesc want, int device);
+  void rebind(PlannedTensor& t, int id);
+  void run_op(const OpDesc& op, const std::vector<Value>& values, bool across);
+  void emit(TaskKind kind, const OpDesc& op, const std::vector<Value>& values, bool across = false);
+  void finish_persistent();
+
+  PlanSet& set_;
+  const Graph& graph_;
+  Plan plan_;
+  std::vector<PlannedTensor> tensors_;          ///< the first ones are the persistent buffers, by their index
+  std::vector<std::vector<NodeState>> states_;  ///< by node and microbatch; not of data layers
+  std::map<std::tuple<int, int, int>, NodeState> loaded_;  ///< data layers, by node, microbatch and device
+  std::map<int, Value> weight_gradients_;                  ///< by the weights' buffer, of the open window
+  std::vector<PendingSum> pending_sums_;
+  std::vector<int> broken_;  ///< by device: this pass's buffer, see broken()
+  At at_;
+  int pass_ = 0;
+};
+
+}  // namespace convnet
