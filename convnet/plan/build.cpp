@@ -377,15 +377,17 @@ bool PlanBuilder::shared_gradient(Value gradient, int except) const {
 /// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
 /// written over: the sum then goes to a new tensor.
 void PlanBuilder::add_gradient(Value part, Value& sum, int of) {
+  const int here = std::exchange(at_.device, tensor(sum).device);
   if (part.id != sum.id && !(of >= 0 && shared_gradient(sum, of))) {
     emit(TaskKind::accumulate, Accumulate{tensor(sum).dims}, {part, sum});
-    return;
+  } else {
+    PlannedTensor t = like(tensor(sum), tensor(sum).name, BufferKind::gradient);
+    t.preferred = desc_of(tensor(sum));
+    const Value total = add(std::move(t));
+    emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
+    sum = total;
   }
-  PlannedTensor t = like(tensor(sum), tensor(sum).name, BufferKind::gradient);
-  t.preferred = desc_of(tensor(sum));
-  const Value total = add(std::move(t));
-  emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
-  sum = total;
+  at_.device = here;
 }
 
 /// The gradients that users on other devices made, in the order of the backward pass, after those made here.

@@ -199,8 +199,8 @@ class Verifier {
   void check_memory() const {
     for (std::size_t a = 0; a < plan_.buffers.size(); ++a) {
       const Buffer& first = plan_.buffers[a];
-      if (first.kind != BufferKind::input && first.offset < 0 && !uses_[a].empty())
-        fail("'" + first.name + "' has no place");
+      if (first.kind == BufferKind::input) continue;  // the host's
+      if (first.offset < 0 && !uses_[a].empty()) fail("'" + first.name + "' has no place");
       const DeviceMemoryNeeds& needs = plan_.memory.at(static_cast<std::size_t>(first.device));
       if (!uses_[a].empty() &&
           first.offset + first.bytes > (first.persistent() ? needs.persistent : needs.transient))
