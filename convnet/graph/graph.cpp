@@ -38,7 +38,7 @@ class Builder {
     }
     check_users();
     check_children();
-    if (!diagnostics_.has_errors()) check_devices();
+    check_devices();
     if (!diagnostics_.has_errors()) find_placement(graph_, parameters_, options_, diagnostics_);
     return std::move(graph_);
   }
@@ -325,6 +325,7 @@ class Builder {
         return false;
       }
       node.gpus.push_back(gpu);
+      last_gpu_[section.name] = std::max(last_gpu_[section.name], gpu);
     }
     if (node.gpus.empty()) {
       error(value->where, section.name, "gpu= lists no device; leave the key out or write gpu=0");
@@ -359,18 +360,16 @@ class Builder {
   /// Indices into --gpu, once it is known how many are needed.
   void check_devices() {
     if (options_.devices == 0 || options_.data_parallel) return;
-    const int needed = graph_.gpu_count();
-    for (const Node& node : graph_.nodes) {
-      if (!node.placed) continue;
-      const IniValue* value = definition_.find(node.section)->find("gpu");
-      std::vector<int> ids = node.part_gpus;
-      ids.insert(ids.end(), node.gpus.begin(), node.gpus.end());
-      const int last = *std::max_element(ids.begin(), ids.end());
+    int needed = 1;
+    for (const auto& [section, last] : last_gpu_) needed = std::max(needed, last + 1);
+    for (const auto& [section, last] : last_gpu_) {
       if (last < options_.devices) continue;
-      error(value->where, node.name,
+      const IniValue* value = definition_.find(section)->find("gpu");
+      error(value->where, section,
             "gpu=" + value->text + ": index " + std::to_string(last) + " is beyond the " +
-                std::to_string(options_.devices) + " device(s) that --gpu lists; the layers need " +
-                std::to_string(needed) + ", like --gpu " + first_numbers(needed));
+                std::to_string(options_.devices) + (options_.devices == 1 ? " device" : " devices") +
+                " that --gpu lists; the layers need " + std::to_string(needed) + ", like --gpu " +
+                first_numbers(needed));
     }
   }
 
@@ -488,6 +487,7 @@ class Builder {
   std::map<std::string, int> by_name_;   ///< of layers as users name them: the topmost implicit node
   std::map<std::string, int> own_name_;  ///< of every layer under its own name
   std::set<std::string> broken_;         ///< sections with errors
+  std::map<std::string, int> last_gpu_;  ///< by section: the largest index of its gpu= line
 };
 
 void mark_gradients(Graph& graph) {

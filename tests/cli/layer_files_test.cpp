@@ -164,7 +164,9 @@ const std::vector<Mistake> definition_mistakes = {
     // Devices.
     {"stride=2", "gpu=0,0", "net.cfg:20: layer 'pool1': gpu=0,0 lists 0 twice"},
     {"stride=2", "gpu=0,1",
-     "net.cfg:20: layer 'pool1': gpu=0,1 places the layer on other devices than the first"},
+     "net.cfg:20: layer 'pool1': gpu=0,1: index 1 is beyond the 1 device that --gpu lists; the layers need "
+     "2, like "
+     "--gpu 0,1"},
     {"stride=2", "gpu=one",
      "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not 'one'"},
     {"stride=2", "gpu=-1", "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not '-1'"},
@@ -349,7 +351,7 @@ TEST_CASE("a net too large for the machine is refused before it runs") {
   const Outcome run = run_program(shop.dummy() + Args{"--save-file", shop / "out", "--mini", "100000"});
   INFO(run.err);
   CHECK(run.code == 3);
-  CHECK(run.err.find("images a minibatch needs") != std::string::npos);
+  CHECK(run.err.find("images a minibatch does not fit in memory") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 

@@ -9,14 +9,15 @@ using namespace convnet::test;
 
 namespace {
 
-/// Bytes of all transient buffers alive during the task when most are.
-std::int64_t fullest_moment(const Plan& plan) {
+/// Bytes of all transient buffers of a device alive during the task when most are.
+std::int64_t fullest_moment(const Plan& plan, int device) {
   const std::vector<Life> all = lives(plan);
   std::int64_t most = 0;
   for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
     std::int64_t now = 0;
     for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
-      if (is_transient(plan.buffers[b]) && all[b].first <= t && t <= all[b].last)
+      if (plan.buffers[b].device == device && is_transient(plan.buffers[b]) && all[b].first <= t &&
+          t <= all[b].last)
         now += plan.buffers[b].bytes;
     }
     most = std::max(most, now);
@@ -68,12 +69,16 @@ TEST_CASE("the transient memory is little more than its fullest moment") {
       for (const Phase phase : {Phase::train, Phase::test}) {
         INFO(config << ", " << images << (phase == Phase::train ? " train" : " test"));
         const Plan& plan = net.plan(phase, images);
-        const DeviceMemoryNeeds& needs = plan.memory.at(0);
-        const std::int64_t least = fullest_moment(plan);
-        CHECK(needs.transient >= least);
-        CHECK(static_cast<double>(needs.transient) <= 1.25 * static_cast<double>(least) + 4096);
-        CHECK(sum(needs.by_kind, false) == least);
-        CHECK(sum(needs.by_kind, true) <= needs.persistent);
+        for (std::size_t device = 0; device < plan.memory.size(); ++device) {
+          const DeviceMemoryNeeds& needs = plan.memory.at(device);
+          const std::int64_t least = fullest_moment(plan, static_cast<int>(device));
+          CHECK(needs.transient >= least);
+          // Where streams and devices overlap, tasks far from each other in the list run at the same time.
+          const double slack = plan.memory.size() == 1 ? 1.25 : 2.5;
+          CHECK(static_cast<double>(needs.transient) <= slack * static_cast<double>(least) + 4096);
+          CHECK(sum(needs.by_kind, false) == least);
+          CHECK(sum(needs.by_kind, true) <= needs.persistent);
+        }
       }
       CHECK(net.plan(Phase::test, images).memory[0].transient <
             net.plan(Phase::train, images).memory[0].transient);
@@ -90,7 +95,8 @@ TEST_CASE("buffers are aligned and inside the memory that is asked for") {
       if (b.kind == BufferKind::input) continue;
       CHECK(b.offset % 64 == 0);
       CHECK(b.offset >= 0);
-      CHECK(b.offset + b.bytes <= (b.persistent() ? plan.memory[0].persistent : plan.memory[0].transient));
+      const DeviceMemoryNeeds& needs = plan.memory.at(static_cast<std::size_t>(b.device));
+      CHECK(b.offset + b.bytes <= (b.persistent() ? needs.persistent : needs.transient));
     }
   }
 }
@@ -106,7 +112,8 @@ TEST_CASE("neurons work in place") {
           CHECK(task.uses[0].buffer == task.uses[1].buffer);
           ++seen;
         }
-        if (std::holds_alternative<NeuronBackward>(task.op))
+        // A gradient that comes from another device is copied, not written over.
+        if (std::holds_alternative<NeuronBackward>(task.op) && net.graph.gpu_count() == 1)
           CHECK(task.uses[1].buffer == task.uses[2].buffer);
       }
     }
