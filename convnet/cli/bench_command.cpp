@@ -47,11 +47,22 @@ std::vector<std::vector<std::byte>> one_minibatch(const Provider& provider, std:
 struct Measurement {
   double step = 0;  ///< seconds, wall clock
   int steps = 0;
+  double overhead = 0;        ///< of a step: what is left beside the tasks of the busiest device
   std::vector<double> tasks;  ///< seconds
+  std::vector<std::vector<TaskTime>> timeline;  ///< of the last steps
 };
 
+/// Seconds that the busiest device spends in tasks.
+double busiest(const Plan& plan, const std::vector<TaskTime>& times) {
+  std::vector<double> busy(plan.memory.size(), 0);
+  for (std::size_t t = 0; t < times.size(); ++t)
+    busy[static_cast<std::size_t>(plan.tasks[t].device)] += times[t].end - times[t].begin;
+  return *std::max_element(busy.begin(), busy.end());
+}
+
 Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
-  std::vector<double> walls;
+  std::vector<double> walls, overheads;
+  Measurement m;
   std::vector<std::vector<double>> tasks(plan.tasks.size());
   std::vector<TaskTime> times;
   for (int warm_up = 0; warm_up < 3; ++warm_up, ++inputs.iteration) net.executor().run(plan, inputs);
@@ -65,17 +76,20 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
     const auto begin = Clock::now();
     net.executor().run(plan, inputs, &times);
     walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    overheads.push_back(1 - busiest(plan, times) / walls.back());
     for (std::size_t t = 0; t < times.size(); ++t) tasks[t].push_back(times[t].end - times[t].begin);
+    m.timeline.push_back(times);
+    if (m.timeline.size() > 3) m.timeline.erase(m.timeline.begin());
   }
-  Measurement m;
   m.step = median(walls);
+  m.overhead = median(overheads);
   m.steps = done;
   for (auto& t : tasks) m.tasks.push_back(median(std::move(t)));
   return m;
 }
 
 /// Time of the step's library work run one operation at a time, each repeated: what the step would take with
-/// nothing between its convolutions, products, poolings, norms and updates.
+/// nothing between its convolutions, products, poolings, norms and updates. On several devices, their mean.
 double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
   Plan single = plan;
   double sum = 0;
@@ -92,7 +106,7 @@ double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
     for (std::size_t t = 1; t < times.size(); ++t) seconds.push_back(times[t].end - times[t].begin);
     sum += median(std::move(seconds));
   }
-  return sum;
+  return sum / static_cast<double>(plan.memory.size());
 }
 
 /// A row per layer, and one for what belongs to none.
@@ -126,7 +140,7 @@ json layer_table(const Graph& graph, const Plan& plan, const Measurement& m) {
                     {"update_ms", update * 1e3},
                     {"other_ms", other * 1e3},
                     {"gflops", forward + backward > 0 ? flops / (forward + backward) / 1e9 : 0},
-                    {"share", sum / m.step},
+                    {"share", sum / m.step / static_cast<double>(plan.memory.size())},
                     {"weights_layer", heavy}});
   }
   return rows;
@@ -153,7 +167,7 @@ json operation_table(const Plan& plan, const Measurement& m, double bandwidth) {
     const double seconds = std::max(w.seconds, 1e-12);
     rows.push_back({{"operation", name},
                     {"ms", w.seconds * 1e3},
-                    {"share", w.seconds / m.step},
+                    {"share", w.seconds / m.step / static_cast<double>(plan.memory.size())},
                     {"gflops", w.flops / seconds / 1e9},
                     {"gb_per_s", w.bytes / seconds / 1e9},
                     {"copy_fraction", w.bytes / seconds / bandwidth}});
@@ -180,17 +194,29 @@ std::string text_of(const json& r) {
   text += fmt::format(
       "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s\n"
       "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, "
-      "step/sum {:.3f}\n"
+      "step/sum {:.3f}; executor overhead {:.1f}%\n"
       "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); copy speed {:.1f} "
       "GB/s; peak memory "
       "{:.1f} MiB\n",
       r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(),
       r["images_per_s"].get<double>(), r["outside_conv_fc_ms"].get<double>(),
       100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
-      r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(), r["gflops"].get<double>(),
+      r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(),
+      100 * r["executor_overhead"].get<double>(), r["gflops"].get<double>(),
       100 * r["peak_fraction"].get<double>(), r["peak_gflops"].get<double>(), r["threads"].get<int>(),
       r["copy_gb_per_s"].get<double>(), r["peak_memory_bytes"].get<double>() / (1 << 20));
   return text;
+}
+
+}  // namespace
+
+namespace {
+
+/// Of the device that needs most.
+std::int64_t largest_memory(const PlanSet& plans) {
+  std::int64_t most = 0;
+  for (int d = 0; d < plans.devices(); ++d) most = std::max(most, plans.memory_needed(d));
+  return most;
 }
 
 }  // namespace
@@ -216,12 +242,14 @@ void bench_command(const std::vector<std::string>& args) {
   for (const auto& matrix : data) inputs.matrices.push_back(matrix.data());
   inputs.rates = net.rates(0);
 
-  const double peak_before = net.plans().backend().measure_peak_flops(options.gpus()[0]);
-  const double copy_before = net.plans().backend().measure_copy_bandwidth(options.gpus()[0]);
+  // What the cores of all devices can do together.
+  const std::unique_ptr<Backend> machine = make_backend(options, 1);
+  const double peak_before = machine->measure_peak_flops(options.gpus()[0]);
+  const double copy_before = machine->measure_copy_bandwidth(options.gpus()[0]);
   const Measurement m = measure(net, plan, inputs, options.steps);
   const double alone = primitives_alone(net, plan, inputs);
-  const double peak = std::max(peak_before, net.plans().backend().measure_peak_flops(options.gpus()[0]));
-  const double copy = std::max(copy_before, net.plans().backend().measure_copy_bandwidth(options.gpus()[0]));
+  const double peak = std::max(peak_before, machine->measure_peak_flops(options.gpus()[0]));
+  const double copy = std::max(copy_before, machine->measure_copy_bandwidth(options.gpus()[0]));
 
   double flops = 0;
   for (const Task& task : plan.tasks) flops += task.flops;
@@ -236,7 +264,9 @@ void bench_command(const std::vector<std::string>& args) {
                  {"gflops", flops / m.step / 1e9},
                  {"peak_gflops", peak / 1e9},
                  {"peak_fraction", flops / m.step / peak},
-                 {"peak_memory_bytes", net.plans().memory_needed(0)},
+                 {"devices", net.plans().devices()},
+                 {"executor_overhead", m.overhead},
+                 {"peak_memory_bytes", largest_memory(net.plans())},
                  {"copy_gb_per_s", copy / 1e9},
                  {"primitives_ms", alone * 1e3},
                  {"step_over_primitives", m.step / alone},
@@ -247,7 +277,7 @@ void bench_command(const std::vector<std::string>& args) {
     if (row["weights_layer"].get<bool>())
       inside += row["forward_ms"].get<double>() + row["backward_ms"].get<double>();
   }
-  result["outside_conv_fc_ms"] = m.step * 1e3 - inside;
+  result["outside_conv_fc_ms"] = m.step * 1e3 - inside / net.plans().devices();
   fmt::print("{}", options.json ? result.dump(2) + "\n" : text_of(result));
 }
 

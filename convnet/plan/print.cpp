@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
 
 namespace convnet {
 namespace {
@@ -12,7 +13,36 @@ using nlohmann::json;
 struct NodeWork {
   double forward_flops = 0, backward_flops = 0;
   std::int64_t bytes = 0;
+  std::int64_t link_bytes = 0;  ///< fetched from other devices
 };
+
+/// Bytes by (from, to), devices or -1 for the host, in a minibatch.
+std::map<std::pair<int, int>, std::int64_t> bytes_of_links(const Plan& plan) {
+  std::map<std::pair<int, int>, std::int64_t> links;
+  for (const Task& task : plan.tasks) {
+    for (const BufferUse& use : task.uses) {
+      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      const int from = b.kind == BufferKind::input ? -1 : b.device;
+      if (from != task.device) links[{from, task.device}] += bytes_of(plan, use);
+    }
+  }
+  return links;
+}
+
+std::int64_t fetched_bytes(const Plan& plan, const Task& task) {
+  std::int64_t bytes = 0;
+  for (const BufferUse& use : task.uses) {
+    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    if (b.kind != BufferKind::input && b.device != task.device) bytes += bytes_of(plan, use);
+  }
+  return bytes;
+}
+
+double device_flops(const Plan& plan, int device) {
+  double flops = 0;
+  for (const Task& task : plan.tasks) flops += task.device == device ? task.flops : 0;
+  return flops;
+}
 
 json memory_json(const Plan& plan, std::size_t device) {
   const DeviceMemoryNeeds& needs = plan.memory[device];
@@ -52,7 +82,10 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
           {"op", op_name(task.op)},
           {"algorithm", task.prepared->algorithm()},
           {"device", task.device},
+          {"stream", to_string(task.stream)},
+          {"microbatch", task.microbatch},
           {"pass", task.pass},
+          {"after", task.after},
           {"flops", task.flops},
           {"bytes", task.bytes},
           {"buffers", uses}};
@@ -78,6 +111,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
     NodeWork& w = work[static_cast<std::size_t>(task.node)];
     (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
     w.bytes += task.bytes;
+    w.link_bytes += fetched_bytes(train, task);
   }
   json layers = json::array();
   double flops = 0;
@@ -98,20 +132,34 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                       {"fused", node.fused},
                       {"forward_flops", w.forward_flops},
                       {"backward_flops", w.backward_flops},
-                      {"bytes", w.bytes}});
+                      {"update_period", node.layer->weights.empty() ? 0 : node.update_period},
+                      {"bytes", w.bytes},
+                      {"link_bytes", w.link_bytes}});
     flops += w.forward_flops + w.backward_flops;
     parameters += count;
   }
   json devices = json::array();
   for (int d = 0; d < set.devices(); ++d) {
     devices.push_back({{"device", d},
+                       {"flops", device_flops(train, d)},
                        {"train", memory_json(train, static_cast<std::size_t>(d))},
                        {"test", memory_json(test, static_cast<std::size_t>(d))}});
   }
   std::vector<std::string> rewrites = graph.rewrites;
   rewrites.insert(rewrites.end(), train.rewrites.begin(), train.rewrites.end());
+  json links = json::array();
+  for (const auto& [link, bytes] : bytes_of_links(train)) {
+    json from = link.first;
+    if (link.first < 0) from = "host";
+    links.push_back({{"from", from}, {"to", link.second}, {"bytes", bytes}});
+  }
+  json microbatches = json::array();
+  for (int m = 0; m < graph.microbatches; ++m) microbatches.push_back(graph.images_of(train.images, m));
   json plan = {{"backend", set.backend().name()},
                {"images", train.images},
+               {"microbatches", microbatches},
+               {"passes", graph.passes},
+               {"links", links},
                {"layers", layers},
                {"parameters", parameters},
                {"flops_per_step", flops},
@@ -127,26 +175,72 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   return plan;
 }
 
+namespace {
+
+/// What of a minibatch each device gets, and what moves between them; "" on one device.
+std::string parallel_text(const json& plan) {
+  if (plan["devices"].size() == 1) return "";
+  std::string sizes;
+  for (const json& m : plan["microbatches"])
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(m.get<std::int64_t>());
+  const int passes = plan["passes"].get<int>();
+  std::string text =
+      fmt::format("\n{} microbatch{} of {} images; {} pass{} a minibatch\n", plan["microbatches"].size(),
+                  plan["microbatches"].size() == 1 ? "" : "es", sizes, passes, passes == 1 ? "" : "es");
+  for (const json& d : plan["devices"])
+    text +=
+        fmt::format("device {}: {} FLOP a step\n", d["device"].get<int>(), scaled(d["flops"].get<double>()));
+  text += "\nbytes a step, from (down) to (across)\n      ";
+  for (const json& d : plan["devices"]) text += fmt::format(" {:>8}", d["device"].get<int>());
+  std::map<std::string, std::map<int, double>> rows;
+  for (const json& link : plan["links"]) {
+    const std::string from = link["from"].is_string() ? "host" : std::to_string(link["from"].get<int>());
+    rows[from][link["to"].get<int>()] = link["bytes"].get<double>();
+  }
+  for (const auto& [from, row] : rows) {
+    text += fmt::format("\n{:>6}", from);
+    for (const json& d : plan["devices"]) {
+      const auto found = row.find(d["device"].get<int>());
+      text += fmt::format(" {:>8}", found == row.end() ? "-" : scaled(found->second));
+    }
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
 std::string plan_text(const json& plan) {
-  std::string text = fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", "layer", "type",
-                                 "output", "parameters", "fwd FLOP", "bwd FLOP", "bytes", "gpu");
+  const bool several = plan["devices"].size() > 1;
+  const auto row = [&](const std::string& name, const std::string& type, const std::string& output,
+                       const std::string& parameters, const std::string& forward, const std::string& backward,
+                       const std::string& bytes, const std::string& links, const std::string& gpu) {
+    std::string line = fmt::format("{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}", name, type, output,
+                                   parameters, forward, backward, bytes);
+    if (several) line += fmt::format(" {:>9}", links);
+    return line + fmt::format("  {}\n", gpu);
+  };
+  std::string text =
+      row("layer", "type", "output", "parameters", "fwd FLOP", "bwd FLOP", "bytes", "link bytes", "gpu");
   for (const json& l : plan["layers"]) {
     std::string gpus;
     for (const json& g : l["gpu"]) gpus += (gpus.empty() ? "" : ",") + std::to_string(g.get<int>());
+    if (l["update_period"].get<int>() > 1 ||
+        (several && plan["passes"].get<int>() > 1 && l["update_period"] == 1))
+      gpus += fmt::format(" (updates every {} passes)", l["update_period"].get<int>());
     const auto number = [&](const char* key) {
       const double value = l[key].get<double>();
       return value == 0 ? std::string("-") : scaled(value);
     };
-    text += fmt::format(
-        "{:<20} {:<12} {:>14} {:>12} {:>9} {:>9} {:>9}  {}\n", l["name"].get<std::string>(),
-        l["type"].get<std::string>(), l["output"].get<std::string>(),
+    text += row(
+        l["name"].get<std::string>(), l["type"].get<std::string>(), l["output"].get<std::string>(),
         l["parameters"].get<std::int64_t>() == 0 ? "-" : std::to_string(l["parameters"].get<std::int64_t>()),
-        number("forward_flops"), number("backward_flops"), number("bytes"), gpus);
+        number("forward_flops"), number("backward_flops"), number("bytes"), number("link_bytes"), gpus);
   }
   text += fmt::format("\n{} parameters; {} FLOP a step of {} images; {} tasks on backend {}\n",
                       plan["parameters"].get<std::int64_t>(), scaled(plan["flops_per_step"].get<double>()),
                       plan["images"].get<std::int64_t>(), plan["tasks"].get<std::size_t>(),
                       plan["backend"].get<std::string>());
+  text += parallel_text(plan);
   text += "\nmemory, MiB       weights increments activations  gradients  workspace      other      total\n";
   for (const json& d : plan["devices"]) {
     for (const char* phase : {"train", "test"}) {
@@ -165,9 +259,16 @@ std::string plan_text(const json& plan) {
       text += fmt::format("\n{}:\n", phase);
       int index = 0;
       for (const json& t : plan[phase]) {
-        text += fmt::format("{:>4} {:<18} {:<10} {:<32} {}\n", index++, t["layer"].get<std::string>(),
-                            t["kind"].get<std::string>(), t["op"].get<std::string>(),
-                            t["algorithm"].get<std::string>());
+        std::string after;
+        for (const json& a : t["after"])
+          after += (after.empty() ? " after " : ",") + std::to_string(a.get<int>());
+        const std::string where =
+            several ? fmt::format("{}:{} m{} p{} ", t["device"].get<int>(), t["stream"].get<std::string>(),
+                                  t["microbatch"].get<int>(), t["pass"].get<int>())
+                    : "";
+        text += fmt::format("{:>4} {}{:<18} {:<10} {:<32} {}{}\n", index++, where,
+                            t["layer"].get<std::string>(), t["kind"].get<std::string>(),
+                            t["op"].get<std::string>(), t["algorithm"].get<std::string>(), after);
         for (const json& b : t["buffers"])
           text += fmt::format("       {:<10} {} {} {}\n", b["access"].get<std::string>(),
                               b["buffer"].get<std::string>(), b["dims"].get<std::string>(),

@@ -39,14 +39,17 @@ struct PlannedNet {
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   std::unique_ptr<PlanSet> plans;
 
-  explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false) {
+  /// `data_parallel`: that many devices with every layer on all of them; 0: as the file says.
+  explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false,
+                      int data_parallel = 0) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
     const std::string path = CONVNET_SOURCE_DIR "/configs/" + config;
     Diagnostics diagnostics;
     const IniFile definition = read_ini(path + ".cfg", diagnostics);
     const IniFile parameters = read_ini(path + "-params.cfg", diagnostics);
-    graph = build_graph(definition, parameters, matrices, {true, true}, diagnostics);
+    graph = build_graph(definition, parameters, matrices, {true, true, data_parallel, data_parallel > 0},
+                        diagnostics);
     diagnostics.throw_if_errors();
     plans = std::make_unique<PlanSet>(graph, matrices, *backend, PlanOptions{1, true, learns, conserve});
   }

@@ -82,6 +82,69 @@ TEST_CASE("every plan of configs is right") {
   }
 }
 
+TEST_CASE("every plan of configs is right on 1, 2, 4 and 8 devices") {
+  for (const auto& [config, data] : config_data()) {
+    for (const int devices : {1, 2, 4, 8}) {
+      PlannedNet net(config, true, false, devices);
+      for (const std::int64_t images : {16, 9, 3}) {
+        for (const Phase phase : {Phase::train, Phase::test}) {
+          INFO(config << " on " << devices << " devices, " << images << " images");
+          CHECK_NOTHROW(verify(net.plan(phase, images), net.graph));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("verify finds every missing dependency") {
+  int dropped = 0;
+  const auto drop_each = [&](PlannedNet& net, std::int64_t images) {
+    for (const Phase phase : {Phase::train, Phase::test}) {
+      const Plan& good = net.plan(phase, images);
+      Plan bad = good;
+      for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+        for (std::size_t k = 0; k < good.tasks[t].after.size(); ++k) {
+          bad.tasks[t].after.erase(bad.tasks[t].after.begin() + static_cast<std::ptrdiff_t>(k));
+          INFO(name(good, net.graph, t)
+               << " no longer waits for "
+               << name(good, net.graph, static_cast<std::size_t>(good.tasks[t].after[k])));
+          CHECK_FALSE(passes(bad, net.graph));
+          bad.tasks[t].after = good.tasks[t].after;
+          ++dropped;
+        }
+      }
+    }
+  };
+  for (const int devices : {2, 3}) {
+    PlannedNet net("lenet", true, false, devices);
+    drop_each(net, 7);
+  }
+  for (const char* config : {"alexnet-owt-2gpu-hybrid", "alexnet-2gpu-model"}) {
+    PlannedNet net(config);
+    drop_each(net, 2);
+  }
+  CHECK(dropped > 200);
+}
+
+TEST_CASE("verify finds a task that touches another device's memory") {
+  PlannedNet net("lenet", true, false, 2);
+  const Plan& good = net.plan(Phase::train, 8);
+  int moved = 0;
+  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+    INFO(name(good, net.graph, t));
+    Plan bad = good;
+    bad.tasks[t].device = 1 - bad.tasks[t].device;
+    CHECK_FALSE(passes(bad, net.graph));
+    if (!communicates(good.tasks[t].kind)) continue;
+    // Only communication may.
+    bad = good;
+    bad.tasks[t].kind = TaskKind::forward;
+    CHECK_FALSE(passes(bad, net.graph));
+    ++moved;
+  }
+  CHECK(moved > 10);
+}
+
 TEST_CASE("verify finds tasks in another order") {
   PlannedNet net("lenet");
   for (const Phase phase : {Phase::train, Phase::test}) {
