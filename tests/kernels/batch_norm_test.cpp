@@ -313,3 +313,31 @@ TEST_CASE("running statistics move by the factor, with unbiased variance", "[bat
         CHECK(worst_difference(run.get(3), variance) < 1e-6);
       }
 }
+
+TEST_CASE("statistics of the parts of a batch merge into those of the batch", "[batch_norm]") {
+  const std::int64_t channels = 5;
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{7}, {4, 3}, {1, 0, 6, 2}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
+    BatchNormMerge op{channels, sizes};
+    OpRun merge(cpu::prepare(op, {}));
+    std::vector<Floats> parts;
+    std::int64_t all = 0;
+    unsigned seed = 1;
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      const Dims dims = {sizes[k], channels};
+      parts.push_back(random_values(element_count(dims), seed++, -2, 5));
+      const auto m = results_of(cpu::prepare(BatchNormMoments{dims}, {}), {parts.back()});
+      merge.set(2 * k, m[0]);
+      merge.set(2 * k + 1, m[1]);
+      all += sizes[k];
+    }
+    Floats whole;
+    for (const Floats& part : parts) whole.insert(whole.end(), part.begin(), part.end());
+    const auto expected = results_of(cpu::prepare(BatchNormMoments{{all, channels}}, {}), {whole});
+    merge.run();
+    for (std::size_t r = 0; r < 2; ++r) {
+      const Floats got = merge.get(2 * sizes.size() + r);
+      CHECK(worst_difference(got, Values(expected[r].begin(), expected[r].end())) < 1e-6);
+    }
+  }
+}

@@ -47,6 +47,22 @@ TEST_CASE("dropout works on flat vectors", "[dropout]") {
   CHECK(drop({{2, 37}, 0.5F, 1.0F, 5, 0}, 1, x, 0) == drop({{2, 37, 1, 1}, 0.5F, 1.0F, 5, 0}, 16, x, 0));
 }
 
+TEST_CASE("a part of a layer has the mask of the whole", "[dropout]") {
+  const std::int64_t width = 37;
+  const std::vector<float> ones(static_cast<std::size_t>(2 * width), 1.0F);
+  const auto whole = drop({{2, width}, 0.5F, 1.0F, 5, 3, 0}, 1, ones, 1);
+  for (const std::int64_t first : {0, 1, 6, 36}) {
+    const std::int64_t count = std::min<std::int64_t>(11, width - first);
+    const auto part = drop({{2, count}, 0.5F, 1.0F, 5, 3, first}, 1,
+                           std::vector<float>(static_cast<std::size_t>(2 * count), 1.0F), 1);
+    for (std::int64_t n = 0; n < 2; ++n) {
+      for (std::int64_t i = 0; i < count; ++i)
+        CHECK(part[static_cast<std::size_t>(n * count + i)] ==
+              whole[static_cast<std::size_t>(n * width + first + i)]);
+    }
+  }
+}
+
 TEST_CASE("dropout keeps the fraction asked for", "[dropout]") {
   const Dims dims{10, 10007};
   const std::vector<float> ones(10 * 10007, 1.0F);

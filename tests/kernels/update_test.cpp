@@ -87,3 +87,87 @@ TEST_CASE("update says when a weight is no longer finite", "[update]") {
     CHECK((op.raw<double>(5, 1)[0] != 0) == (gradient != 1.0F));
   }
 }
+
+TEST_CASE("update sums several gradients in order", "[update]") {
+  const std::int64_t count = 5000;
+  const std::int64_t block = step_block_bytes(1);
+  const auto weights = random_values(count, 1), increment = random_values(count, 2);
+  const std::vector<std::vector<float>> gradients = {random_values(count, 3), random_values(count, 4),
+                                                     random_values(count, 5)};
+  std::vector<float> sum = gradients[0];
+  for (std::size_t k = 1; k < gradients.size(); ++k) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradients[k][i];
+  }
+  const TensorDesc what{{count}, DataType::f32, nullptr};
+  std::vector<std::byte> step(static_cast<std::size_t>(block));
+  const Rates rates{0.1F, 0.9F, 0.05F, 0};
+  std::memcpy(step.data() + sizeof(StepHeader), &rates, sizeof rates);
+  const auto result = [&](const std::vector<std::vector<float>>& parts) {
+    OpRun op(cpu::prepare(Update{what, 32, 0, static_cast<int>(parts.size())}, {}), block);
+    op.set_raw(0, weights);
+    op.set_raw(1, increment);
+    for (std::size_t k = 0; k < parts.size(); ++k) op.set_raw(2 + k, parts[k]);
+    op.set_raw(2 + parts.size(), step);
+    op.set_raw(3 + parts.size(), std::vector<double>{0});
+    op.set_raw(4 + parts.size(), std::vector<double>{0});
+    op.run();
+    return std::pair(op.raw<float>(0, static_cast<std::size_t>(count)),
+                     op.raw<float>(1, static_cast<std::size_t>(count)));
+  };
+  CHECK(result(gradients) == result({sum}));
+  CHECK(result(gradients) != result({gradients[0]}));
+}
+
+TEST_CASE("update waits until the step is due, and accumulates till then", "[update]") {
+  const std::int64_t count = 5000;
+  const std::int64_t block = step_block_bytes(1);
+  const TensorDesc what{{count}, DataType::f32, nullptr};
+  const auto size = static_cast<std::size_t>(count);
+  std::vector<float> weights = random_values(count, 1), increment = random_values(count, 2),
+                     accumulator(size, 0.0F);
+  const auto first = random_values(count, 3), second = random_values(count, 4);
+  const auto run = [&](const std::vector<float>& gradient, float images) {
+    OpRun op(cpu::prepare(Update{what, 32, 0, 1, true}, {}), block);
+    std::vector<std::byte> step(static_cast<std::size_t>(block));
+    const Rates rates{0.1F, 0.9F, 0.05F, images};
+    std::memcpy(step.data() + sizeof(StepHeader), &rates, sizeof rates);
+    op.set_raw(0, weights);
+    op.set_raw(1, increment);
+    op.set_raw(2, gradient);
+    op.set_raw(3, accumulator);
+    op.set_raw(4, step);
+    op.set_raw(5, std::vector<double>{0});
+    op.set_raw(6, std::vector<double>{0});
+    op.run();
+    weights = op.raw<float>(0, size);
+    increment = op.raw<float>(1, size);
+    accumulator = op.raw<float>(3, size);
+  };
+  const std::vector<float> weights_before = weights, increment_before = increment;
+  run(first, 0);
+  CHECK(weights == weights_before);
+  CHECK(increment == increment_before);
+  CHECK(accumulator == first);
+  run(second, 48);
+  CHECK(accumulator == std::vector<float>(size, 0.0F));
+  reference::Values expected;
+  for (std::size_t i = 0; i < size; ++i) {
+    const double gradient = static_cast<double>(first[i]) + static_cast<double>(second[i]);
+    const auto w = static_cast<double>(weights_before[i]);
+    expected.push_back(w + 0.9 * static_cast<double>(increment_before[i]) - 0.1 * 0.05 * w -
+                       0.1 / 48 * gradient);
+  }
+  CHECK(worst_difference(weights, expected) < 1e-6);
+}
+
+TEST_CASE("any device's broken cost is seen", "[update]") {
+  for (const std::vector<double>& costs :
+       {std::vector<double>{0, 0, 0}, {0, 1, 0}, {0, 0, std::nan("")}, {2, 0, 0}}) {
+    OpRun op(cpu::prepare(AnyBroken{3}, {}));
+    for (std::size_t d = 0; d < 3; ++d) op.set_raw(d, std::vector<double>{costs[d], 7});
+    op.set_raw(3, std::vector<double>{5});
+    op.run();
+    const bool broken = costs != std::vector<double>{0, 0, 0};
+    CHECK(op.raw<double>(3, 1)[0] == (broken ? 1 : 0));
+  }
+}

@@ -1,0 +1,161 @@
+// Several devices as a user meets them: what is printed, and checkpoints that do not know devices.
+#include <cmath>
+
+#include "convnet/train/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+/// kDefinition on several devices: `gpu` for conv1, from which the others inherit, `fc` more lines of fc10.
+std::string placed(const std::string& gpu, const std::string& fc = "") {
+  return replaced(replaced(kDefinition, "filters=2\n", "filters=2\n" + gpu + "\n"), "outputs=10\n",
+                  "outputs=10\n" + fc + "\n");
+}
+
+Args options(const Workshop& shop, const std::string& folder, const std::string& gpus, int epochs) {
+  return shop.dummy() + Args{"--save-file",  folder, "--epochs", std::to_string(epochs),
+                             "--test-freq",  "1",    "--mini",   "50",
+                             "--test-range", "3",    "--gpu",    gpus};
+}
+
+Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+/// ||a - b|| / ||b||, the largest over all tensors; which must be the same ones.
+double difference(const std::string& a, const std::string& b) {
+  const TensorFile first = read_safetensors(a), second = read_safetensors(b);
+  REQUIRE(first.tensors.size() == second.tensors.size());
+  double worst = 0;
+  for (const auto& [name, tensor] : second.tensors) {
+    INFO(name);
+    REQUIRE(first.tensors.contains(name));
+    const std::vector<float>& other = first.tensors.at(name).values;
+    REQUIRE(other.size() == tensor.values.size());
+    double d = 0, n = 1e-30;
+    for (std::size_t i = 0; i < other.size(); ++i) {
+      d += std::pow(static_cast<double>(other[i]) - static_cast<double>(tensor.values[i]), 2);
+      n += std::pow(static_cast<double>(tensor.values[i]), 2);
+    }
+    worst = std::max(worst, std::sqrt(d / n));
+  }
+  return worst;
+}
+
+TEST_CASE("checkpoints go from 4 devices to 2, to 1 and back to 4") {
+  const Workshop shop;
+  shop.write(kDefinition, kParameters);
+  run_well(options(shop, shop / "straight", "0", 4));
+
+  // The definition may change where layers run when a run goes on.
+  const Args definition = {"--layer-def", shop / "net.cfg"};
+  shop.write(placed("gpu=0,1,2,3"), kParameters);
+  run_well(options(shop, shop / "moved", "0,1,2,3", 1));
+  shop.write(placed("gpu=0,1", "gpu=1"), replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=2\n"));
+  run_well(options(shop, shop / "moved", "0,1", 2));
+  shop.write(kDefinition, kParameters);
+  run_well(options(shop, shop / "moved", "0", 3));
+  shop.write(placed("gpu=3", "parallel=model\ngpu=0,1,2,3"), kParameters);
+  run_well(options(shop, shop / "moved", "0,1,2,3", 4));
+  CHECK(difference(shop / "moved/4.2.safetensors", shop / "straight/4.2.safetensors") < 1e-4);
+
+  // Another net is refused.
+  shop.write(replaced(kDefinition, "filters=2\n", "filters=2\nbiases=0\ngpu=0\n"), kParameters);
+  const Outcome other = run_program(options(shop, shop / "moved", "0", 5));
+  CHECK(other.code == 2);
+  CHECK(other.err.find("another net") != std::string::npos);
+}
+
+TEST_CASE("without a definition a resumed run needs the devices of the checkpoint's") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1"), kParameters);
+  run_well(options(shop, shop / "out", "0,1", 1));
+  const Outcome one = run_program({"train", "--load-file", shop / "out", "--gpu", "0", "--epochs", "2"});
+  CHECK(one.code == 2);
+  CHECK(one.err.find("the layers need 2, like --gpu 0,1") != std::string::npos);
+  run_well({"train", "--load-file", shop / "out", "--gpu", "0", "--epochs", "2", "--parallel", "data"});
+}
+
+TEST_CASE("devices, slices and passes are printed at the start") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1", "gpu=1"), kParameters);
+  const Outcome run =
+      run_well(options(shop, shop / "out", "5,3", 1) + Args{"--verbose", "--mini", "33", "--threads", "2"});
+  INFO(run.out);
+  CHECK(run.out.find(
+            "Devices: cpu:5,3, 1 thread(s) each; minibatches of 33 images, 17 a replica on 2 replicas, "
+            "in 2 passes") != std::string::npos);
+  CHECK(run.out.find("% communication") != std::string::npos);
+  CHECK(run.out.find("% waiting for data") != std::string::npos);
+  const Outcome unused = run_well(options(shop, shop / "out2", "0,1,2", 1));
+  CHECK(unused.out.find("--gpu lists 3 devices, but the layers use 2") != std::string::npos);
+}
+
+TEST_CASE("option --parallel data puts every layer on all devices, whatever the file says") {
+  const Workshop shop;
+  shop.write(kDefinition, kParameters);
+  run_well(options(shop, shop / "one", "0", 2));
+  shop.write(placed("gpu=7", "parallel=model\ngpu=4,5,6"),
+             replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=4\n"));
+  const Outcome run = run_well(options(shop, shop / "three", "0,1,2", 2) + Args{"--parallel", "data"});
+  CHECK(run.err.find("updatePeriod=4 is taken as 1") != std::string::npos);
+  CHECK(run.out.find("on 3 replicas, in 1 pass") != std::string::npos);
+  CHECK(difference(shop / "three/2.2.safetensors", shop / "one/2.2.safetensors") < 1e-4);
+}
+
+TEST_CASE("an update over several minibatches resumes bit for bit") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1"), replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=3\n"));
+  run_well(options(shop, shop / "straight", "0,1", 2));
+  // 20 minibatches a batch: neither batch ends with an update of fc10.
+  run_well(options(shop, shop / "resumed", "0,1", 1));
+  const TensorFile open = read_safetensors(shop / "resumed/1.2.safetensors");
+  CHECK(open.tensors.contains("fc10.weightsGrad.pool1"));
+  CHECK(open.tensors.contains("fc10.biasesGrad"));
+  CHECK_FALSE(open.tensors.contains("conv1.weightsGrad.data"));
+  run_well(options(shop, shop / "resumed", "0,1", 2));
+  CHECK(difference(shop / "resumed/2.2.safetensors", shop / "straight/2.2.safetensors") == 0);
+
+  // An edited period starts a new sum.
+  shop.write(placed("gpu=0,1"), replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=7\n"));
+  run_well(options(shop, shop / "resumed", "0,1", 3));
+}
+
+TEST_CASE("the multi-device examples repeat their bits") {
+  const Workshop shop;
+  for (const std::string net : {"seed-data", "seed-model", "seed-two-tower", "seed-hybrid"}) {
+    INFO(net);
+    const std::string path = std::string(CONVNET_SOURCE_DIR) + "/tests/nets/" + net;
+    for (const std::string folder : {"a", "b"})
+      run_well({"train",
+                "--layer-def",
+                path + ".cfg",
+                "--layer-params",
+                path + "-params.cfg",
+                "--data-provider",
+                "dummy-3x24x24-10",
+                "--train-range",
+                "1",
+                "--test-range",
+                "2",
+                "--epochs",
+                "1",
+                "--test-freq",
+                "1",
+                "--gpu",
+                "0,1,2,3",
+                "--mini",
+                "90",
+                "--save-file",
+                shop / (net + folder)});
+    CHECK(difference(shop / (net + "a/1.1.safetensors"), shop / (net + "b/1.1.safetensors")) == 0);
+  }
+}
+
+}  // namespace
+}  // namespace convnet
