@@ -251,6 +251,11 @@ void bench_command(const std::vector<std::string>& args) {
   const double peak = std::max(peak_before, machine->measure_peak_flops(options.gpus()[0]));
   const double copy = std::max(copy_before, machine->measure_copy_bandwidth(options.gpus()[0]));
 
+  if (!options.profile.empty()) {
+    ChromeTrace trace;
+    for (const std::vector<TaskTime>& times : m.timeline) trace.add_step(plan, net.graph(), times);
+    trace.write(options.profile);
+  }
   double flops = 0;
   for (const Task& task : plan.tasks) flops += task.flops;
   json result = {{"net", options.layer_def},

@@ -224,9 +224,9 @@ std::string plan_text(const json& plan) {
   for (const json& l : plan["layers"]) {
     std::string gpus;
     for (const json& g : l["gpu"]) gpus += (gpus.empty() ? "" : ",") + std::to_string(g.get<int>());
-    if (l["update_period"].get<int>() > 1 ||
-        (several && plan["passes"].get<int>() > 1 && l["update_period"] == 1))
-      gpus += fmt::format(" (updates every {} passes)", l["update_period"].get<int>());
+    const int period = l["update_period"].get<int>();
+    if (period > 1) gpus += fmt::format(" (updates every {} passes)", period);
+    if (period == 1 && plan["passes"].get<int>() > 1) gpus += " (updates every pass)";
     const auto number = [&](const char* key) {
       const double value = l[key].get<double>();
       return value == 0 ? std::string("-") : scaled(value);

@@ -1,11 +1,57 @@
-// When tasks ran, or are predicted to run.
+// When the tasks of a step ran, or are predicted to run, and the trace file that shows it.
 #pragma once
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convnet/plan/plan.h"
 
 namespace convnet {
 
-/// Seconds since the start of the step; by index into Plan::tasks.
+/// When a task ran, in seconds since the start of the step; by index into Plan::tasks.
 struct TaskTime {
   double begin = 0, end = 0;
 };
+
+/// Steps in Chrome's trace format, for ui.perfetto.dev or chrome://tracing: a process for each device, in it
+/// a thread for each stream that has tasks, and arrows from tasks to those of other devices that wait for
+/// them.
+class ChromeTrace {
+ public:
+  /// `devices`: a name for each device, in the plans' order; any without one is "device N".
+  explicit ChromeTrace(std::vector<std::string> devices = {}) : devices_(std::move(devices)) {}
+
+  /// Adds one execution of `plan`, which began `start` seconds after the trace did. `times` has an entry per
+  /// task.
+  void add_step(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times, double start);
+  /// Adds one that begins where the last of those added so far ends.
+  void add_step(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times) {
+    add_step(plan, graph, times, end_);
+  }
+
+  /// When the last task of all steps ended, in seconds since the start of the trace.
+  double end() const { return end_; }
+
+  /// The trace: one JSON object.
+  std::string str() const;
+  /// Writes the trace to `file`, which appears whole or not at all. Throws RunError.
+  void write(const std::string& file) const;
+
+ private:
+  void add_event(const std::string& json);
+  std::string name_events() const;
+
+  std::vector<std::string> devices_;
+  std::set<std::pair<int, Stream>> rows_;  ///< device and stream of the tasks so far
+  std::string events_;                     ///< JSON objects, separated by commas
+  double end_ = 0;
+  std::int64_t arrows_ = 0;
+};
+
+/// The trace of a single step.
+std::string chrome_trace(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times,
+                         std::vector<std::string> devices = {});
 
 }  // namespace convnet

@@ -74,6 +74,10 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   return make_cpu_backend(std::max(1, thread_count(options) / devices));
 }
 
+PlanOptions plan_options(const Options& options, const Provider& provider) {
+  return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem};
+}
+
 GraphOptions graph_options(const Options& options) {
   return {options.strict, true, static_cast<int>(options.gpus().size()), options.parallel == "data"};
 }

@@ -33,6 +33,8 @@ int thread_count(const Options& options);
 /// The backend --device names, its cores shared out over `devices`. Throws DeviceError if it was not built.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 
+/// What the options say about the plans of a net that learns.
+PlanOptions plan_options(const Options& options, const Provider& provider);
 /// What the options say about the graph.
 GraphOptions graph_options(const Options& options);
 /// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.

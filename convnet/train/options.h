@@ -30,6 +30,7 @@ struct Options {
   bool verbose = false, json = false;
   int steps = 0;
   std::string precision = "fp32", parallel = "cfg";
+  std::string model, trace, profile;
 
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }

@@ -470,6 +470,7 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
   std::vector<TaskTime> times;
   StepResult result = net_.run(plan, inputs, &times);
   time_use_.add(plan, times, seconds_since(start));
+  if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (!result.finite()) {
     std::string where;
     try {
@@ -486,6 +487,14 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
   }
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
+}
+
+void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
+  // The first step touches memory for the first time.
+  constexpr int kFirst = 1, kLast = 5;
+  if (++traced_ <= kFirst || traced_ > kLast) return;
+  trace_.add_step(plan, net_.graph(), times);
+  trace_.write(options_.profile);
 }
 
 bool Trainer::test_batch(const LoadRequest& request, CostSums& sums) {

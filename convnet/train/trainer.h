@@ -55,6 +55,8 @@ class Trainer {
   void save();
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
+  /// Adds one of the first steps to the trace of --profile.
+  void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
                   double progress, CostSums& sums);
@@ -67,7 +69,9 @@ class Trainer {
   BatchRange train_range_, test_range_;
   StopSignal& stop_;
   TrainingState state_;
-  TimeUse time_use_;  ///< of the current batch
+  TimeUse time_use_;   ///< of the current batch
+  ChromeTrace trace_;  ///< --profile: the first steps of training
+  int traced_ = 0;     ///< steps in it
   std::string folder_;
   std::string last_checkpoint_;  ///< file; "" if none was read or written
   Net net_;

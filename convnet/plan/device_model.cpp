@@ -1,0 +1,252 @@
+#include "convnet/plan/device_model.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "convnet/config/diagnostics.h"
+#include "convnet/config/text.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+
+/// No machine is beyond these; in between, no prediction overflows.
+constexpr double kLeastRate = 1, kMostRate = 1e24, kMostSeconds = 10;
+constexpr std::size_t kLongestFile = 1 << 20, kLongestText = 4000;
+constexpr int kDeepest = 3;
+
+struct NumberKey {
+  const char* name;
+  double DeviceModel::*field;
+  bool required;
+  const char* expected;
+  double least, most;
+};
+
+constexpr const char* kRate = "a number of at least 1";
+constexpr const char* kShare = "a number above 0, up to 1";
+constexpr const char* kSeconds = "a number of seconds between 0 and 10";
+constexpr double kLeastShare = 1e-6;
+
+constexpr std::array<NumberKey, 10> kNumbers = {{
+    {"flops", &DeviceModel::flops, true, kRate, kLeastRate, kMostRate},
+    {"efficiency", &DeviceModel::efficiency, false, kShare, kLeastShare, 1},
+    {"memory_bandwidth", &DeviceModel::memory_bandwidth, true, kRate, kLeastRate, kMostRate},
+    {"memory_efficiency", &DeviceModel::memory_efficiency, false, kShare, kLeastShare, 1},
+    {"link_bandwidth", &DeviceModel::link_bandwidth, true, kRate, kLeastRate, kMostRate},
+    {"link_efficiency", &DeviceModel::link_efficiency, false, kShare, kLeastShare, 1},
+    {"link_latency", &DeviceModel::link_latency, false, kSeconds, 0, kMostSeconds},
+    {"host_bandwidth", &DeviceModel::host_bandwidth, true, kRate, kLeastRate, kMostRate},
+    {"task_overhead", &DeviceModel::task_overhead, false, kSeconds, 0, kMostSeconds},
+    {"uplink_bandwidth", &DeviceModel::uplink_bandwidth, false, kRate, kLeastRate, kMostRate},
+}};
+
+struct FlagKey {
+  const char* name;
+  bool DeviceModel::*field;
+};
+constexpr std::array<FlagKey, 2> kFlags = {{
+    {"concurrent_streams", &DeviceModel::concurrent_streams},
+    {"shared_bus", &DeviceModel::shared_bus},
+}};
+
+std::vector<std::string> all_keys() {
+  std::vector<std::string> keys = {"name", "source", "switch_devices"};
+  for (const NumberKey& key : kNumbers) keys.emplace_back(key.name);
+  for (const FlagKey& key : kFlags) keys.emplace_back(key.name);
+  return keys;
+}
+
+/// One line of printable text, which may go to a terminal.
+bool printable(const std::string& text) {
+  return !text.empty() && text.size() <= kLongestText && std::none_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 32 || c == 127;
+  });
+}
+
+class ModelReader {
+ public:
+  ModelReader(const json& object, const std::string& file)
+      : object_(object), where_{std::make_shared<const std::string>(file), 0} {}
+
+  DeviceModel read(const std::vector<std::string>& repeated) {
+    for (const std::string& key : repeated) error(key, "is given twice");
+    refuse_unknown();
+    model_.name = text("name");
+    model_.source = source();
+    for (const NumberKey& key : kNumbers) number(key);
+    for (const FlagKey& key : kFlags) flag(key);
+    switch_size();
+    topology();
+    diagnostics_.throw_if_errors();
+    return model_;
+  }
+
+ private:
+  void error(const std::string& key, const std::string& what) {
+    diagnostics_.error(where_, "key " + excerpt(key) + " " + what);
+  }
+
+  /// The key's value; null where the file has none, which is an error if it must.
+  const json* find(const std::string& key, bool required, const std::string& expected) {
+    const auto found = object_.find(key);
+    if (found != object_.end()) return &*found;
+    if (required) error(key, "is missing; it is " + expected);
+    return nullptr;
+  }
+
+  void wrong_value(const std::string& key, const std::string& expected, const json& value) {
+    error(key, "expects " + expected + ", not " + excerpt(value.dump()));
+  }
+
+  void refuse_unknown() {
+    const std::vector<std::string> keys = all_keys();
+    for (const auto& [key, value] : object_.items()) {
+      if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+      const std::string close = nearest(key, keys);
+      error(key, "is unknown; " +
+                     (close.empty() ? "a device model has " + join(keys) : "did you mean '" + close + "'?"));
+    }
+  }
+
+  std::string text(const std::string& key) {
+    const std::string expected = "a line of text";
+    const json* value = find(key, true, expected);
+    if (value == nullptr) return "";
+    if (value->is_string() && printable(value->get_ref<const std::string&>()))
+      return value->get<std::string>();
+    wrong_value(key, expected, *value);
+    return "";
+  }
+
+  /// A line, or a list of lines.
+  std::string source() {
+    const std::string expected = "a line of text that says where the numbers come from, or a list of lines";
+    const json* value = find("source", true, expected);
+    if (value == nullptr) return "";
+    const json lines = value->is_array() ? *value : json::array({*value});
+    std::vector<std::string> texts;
+    for (const json& line : lines) {
+      if (line.is_string() && printable(line.get_ref<const std::string&>()))
+        texts.push_back(line.get<std::string>());
+    }
+    if (texts.empty() || texts.size() < lines.size()) wrong_value("source", expected, *value);
+    return join(texts, "; ");
+  }
+
+  void number(const NumberKey& key) {
+    const json* value = find(key.name, key.required, key.expected);
+    if (value == nullptr) return;
+    const double given = value->is_number() ? value->get<double>() : -1;
+    if (given >= key.least && given <= key.most)
+      model_.*key.field = given;
+    else
+      wrong_value(key.name, key.expected, *value);
+  }
+
+  void flag(const FlagKey& key) {
+    const json* value = find(key.name, false, "");
+    if (value == nullptr) return;
+    if (value->is_boolean())
+      model_.*key.field = value->get<bool>();
+    else
+      wrong_value(key.name, "true or false", *value);
+  }
+
+  void switch_size() {
+    const json* value = find("switch_devices", false, "");
+    if (value == nullptr) return;
+    const double given = value->is_number() ? value->get<double>() : -1;
+    if (given >= 1 && given <= 4096 && given == static_cast<int>(given))
+      model_.switch_devices = static_cast<int>(given);
+    else
+      wrong_value("switch_devices", "an integer between 1 and 4096", *value);
+  }
+
+  void topology() {
+    const bool switches = object_.contains("switch_devices"), uplinks = object_.contains("uplink_bandwidth");
+    if (switches && !uplinks) error("switch_devices", "needs uplink_bandwidth, the speed between switches");
+    if (uplinks && !switches) error("uplink_bandwidth", "needs switch_devices, the devices of a switch");
+    if (model_.shared_bus && switches)
+      error("shared_bus", "and 'switch_devices' exclude each other: devices share one bus or have switches");
+  }
+
+  const json& object_;
+  SourceLocation where_;
+  Diagnostics diagnostics_;
+  DeviceModel model_;
+};
+
+std::string file_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw InputError(file + ": cannot be opened");
+  // One byte more than allowed: some files have no end.
+  std::string text(kLongestFile + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) throw InputError(file + ": cannot be read");
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kLongestFile) throw InputError(file + ": is longer than a device model can be, 1 MiB");
+  return text;
+}
+
+std::ptrdiff_t line_of(const std::string& text, std::size_t byte) {
+  const auto end = text.begin() + static_cast<std::ptrdiff_t>(std::min(byte, text.size()));
+  return 1 + std::count(text.begin(), end, '\n');
+}
+
+/// The parser's message without its number, the place and what the file holds there.
+std::string reason(const json::exception& wrong) {
+  std::string text = wrong.what();
+  text = text.substr(0, text.find("; last read"));
+  for (const char* prefix : {"] ", "parse error at ", ": "}) {
+    const std::size_t at = text.find(prefix);
+    if (at != std::string::npos) text = text.substr(at + std::string_view(prefix).size());
+  }
+  constexpr std::size_t longest = 120;
+  return text.substr(0, longest);
+}
+
+}  // namespace
+
+double DeviceModel::transfer_seconds(double bytes, int from, int to, int devices) const {
+  const double link = link_bandwidth * link_efficiency;
+  if (shared_bus) return bytes * devices / link;
+  if (switch_devices == 0 || from / switch_devices == to / switch_devices) return bytes / link;
+  const int first = to / switch_devices * switch_devices;
+  const int sharers = std::min(switch_devices, devices - first);
+  return bytes / std::min(link, uplink_bandwidth * link_efficiency / sharers);
+}
+
+DeviceModel read_device_model(const std::string& file) {
+  const std::string text = file_text(file);
+  std::set<std::string> keys;
+  std::vector<std::string> repeated;
+  const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
+    // What walks a value, like printing it, needs stack for each level.
+    if (depth > kDeepest) throw InputError(file + ": is nested too deeply for a device model");
+    // The parser keeps the last of equal keys; a model with two must not be half believed.
+    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
+      repeated.push_back(parsed.get<std::string>());
+    return true;
+  };
+  json object;
+  try {
+    object = json::parse(text, watch);
+  } catch (const json::parse_error& wrong) {
+    throw InputError(file + ":" + std::to_string(line_of(text, wrong.byte)) +
+                     ": is no JSON: " + reason(wrong));
+  } catch (const json::exception& wrong) {
+    throw InputError(file + ": is no JSON that can be used: " + reason(wrong));
+  }
+  if (!object.is_object()) throw InputError(file + ": a device model is a JSON object, {\"name\": ...}");
+  return ModelReader(object, file).read(repeated);
+}
+
+}  // namespace convnet

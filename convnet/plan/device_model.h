@@ -1,0 +1,36 @@
+// What a machine can do: the numbers from which the time of a step there is predicted.
+#pragma once
+
+#include <string>
+
+namespace convnet {
+
+/// A machine of equal devices. Rates are those of the data sheet; the efficiencies are the shares of them
+/// that programs reach.
+struct DeviceModel {
+  std::string name;
+  std::string source;           ///< where the numbers come from
+  double flops = 0;             ///< FLOP/s of a device in the precision of the run
+  double efficiency = 1;        ///< share of `flops` that convolutions and matrix products reach
+  double memory_bandwidth = 0;  ///< bytes/s that a device reads and writes in its own memory, together
+  double memory_efficiency = 1;
+  double link_bandwidth = 0;  ///< bytes/s that a device reads from others, while others read as much from it
+  double link_efficiency = 1;
+  double link_latency = 0;         ///< seconds before the first byte from another device arrives
+  double host_bandwidth = 0;       ///< bytes/s that a device reads from the host's memory
+  double task_overhead = 0;        ///< seconds that each task takes beside its work
+  bool concurrent_streams = true;  ///< the streams of a device run at the same time, as on GPUs
+  bool shared_bus = false;         ///< link_bandwidth is all that the devices have together
+  int switch_devices = 0;          ///< as many devices, by index, share a switch; 0: all of them
+  double uplink_bandwidth = 0;     ///< bytes/s that all devices of a switch read from other switches together
+
+  /// Seconds to read `bytes` of device `from` on device `to`, one of `devices`, as if all devices read at the
+  /// same time from everywhere, which is what data-parallel nets do. Without the latency.
+  double transfer_seconds(double bytes, int from, int to, int devices) const;
+};
+
+/// Reads a model: a JSON object with the names above as keys. Throws InputError with everything that is
+/// wrong.
+DeviceModel read_device_model(const std::string& file);
+
+}  // namespace convnet

@@ -1,0 +1,337 @@
+#include "convnet/plan/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <thread>
+#include <tuple>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kAlignment = 64;
+/// Scratch memory is cleaned in pieces of this size, a multiple of the alignment.
+constexpr std::int64_t kPiece = 1 << 18;
+/// Larger than the caches of any processor: beyond, everything is equally cold.
+constexpr std::int64_t kLargeScratch = 1 << 29;
+/// An operation is repeated for about so long, but neither less nor more often than this.
+constexpr double kRepeatSeconds = 0.02;
+constexpr int kFewestRepeats = 2, kMostRepeats = 8;
+/// Nets that take longer for a step have their operations repeated once.
+constexpr double kLongStepSeconds = 10;
+
+std::int64_t round_up(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+/// Memory that one or several arguments of an operation lie in.
+struct Chunk {
+  std::int64_t bytes = 0;
+  bool written = false;
+};
+
+/// An operation of the plan, as often as it occurs.
+struct Operation {
+  const PreparedOp* prepared = nullptr;
+  std::vector<Chunk> chunks;
+  std::vector<std::size_t> chunk_of;  ///< by argument
+  std::int64_t workspace = 0;
+  std::vector<double> seconds;  ///< measured
+
+  std::int64_t bytes(bool written) const {
+    std::int64_t sum = written ? round_up(workspace, kAlignment) : 0;
+    for (const Chunk& chunk : chunks) sum += chunk.written == written ? chunk.bytes : 0;
+    return sum;
+  }
+};
+
+/// Bytes that argument `k` may touch.
+std::int64_t argument_bytes(const Plan& plan, const Task& task, std::size_t k) {
+  const std::vector<TensorDesc>& args = task.prepared->args();
+  const BufferUse& use = task.uses[k];
+  // Step block and costs are sized by the plan, not by the operation.
+  const std::int64_t planned =
+      use.bytes >= 0 ? use.bytes : plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
+  return std::max(planned, k < args.size() ? args[k].bytes() : 0);
+}
+
+Operation operation_of(const Plan& plan, const Task& task) {
+  Operation op;
+  op.prepared = task.prepared.get();
+  op.workspace = task.prepared->workspace_bytes();
+  // Arguments that are the same memory stay so: an operation in place is faster.
+  std::map<std::tuple<int, std::int64_t, std::int64_t>, std::size_t> known;
+  for (std::size_t k = 0; k < task.uses.size(); ++k) {
+    const BufferUse& use = task.uses[k];
+    const auto found = known.try_emplace({use.buffer, use.begin, use.bytes}, op.chunks.size());
+    if (found.second) op.chunks.emplace_back();
+    op.chunk_of.push_back(found.first->second);
+    Chunk& chunk = op.chunks[found.first->second];
+    chunk.bytes = std::max(chunk.bytes, round_up(argument_bytes(plan, task, k), kAlignment));
+    chunk.written = chunk.written || use.access != Access::read;
+  }
+  return op;
+}
+
+/// What the time depends on beside the arguments' shapes.
+std::string settings(const OpDesc& desc) {
+  std::vector<std::int64_t> values;
+  std::visit(
+      [&](const auto& op) {
+        if constexpr (requires { op.g.stride; }) values.push_back(op.g.stride);
+        if constexpr (requires { op.g.pad; }) values.push_back(op.g.pad);
+        if constexpr (requires { op.g.kind; }) values.push_back(static_cast<std::int64_t>(op.g.kind));
+        if constexpr (requires { op.g.size; }) values.push_back(op.g.size);
+        if constexpr (requires { op.p.size; }) values.push_back(op.p.size);
+        if constexpr (requires { op.f.kind; }) values.push_back(static_cast<std::int64_t>(op.f.kind));
+        if constexpr (requires { op.size; }) values.push_back(op.size);
+      },
+      desc);
+  return fmt::format("{}", fmt::join(values, " "));
+}
+
+/// Equal for tasks that take the same time.
+std::string signature(const Task& task, const Operation& op) {
+  std::string text =
+      fmt::format("{} {} {} {}", op_name(task.op), settings(task.op), op.prepared->algorithm(), op.workspace);
+  for (const TensorDesc& arg : op.prepared->args())
+    text += fmt::format(", {} {} {}", to_string(arg.dims), to_string(arg.type), arg.layout_name());
+  for (const std::size_t chunk : op.chunk_of)
+    text += fmt::format(", {} {} {}", chunk, op.chunks[chunk].bytes, op.chunks[chunk].written);
+  return text;
+}
+
+/// The distinct operations, and which one each task is.
+struct Operations {
+  std::vector<Operation> all;
+  std::vector<std::size_t> of_task;
+};
+
+Operations distinct_operations(const Plan& plan) {
+  Operations ops;
+  std::map<std::string, std::size_t> known;
+  for (const Task& task : plan.tasks) {
+    if (!task.prepared) throw std::logic_error("measure: a task of the plan is not prepared");
+    Operation op = operation_of(plan, task);
+    const auto found = known.try_emplace(signature(task, op), ops.all.size());
+    if (found.second) ops.all.push_back(std::move(op));
+    ops.of_task.push_back(found.first->second);
+  }
+  return ops;
+}
+
+/// Memory that is handed out in turn, so that what was used last is used again last.
+class Ring {
+ public:
+  Ring(const Backend& backend, int device, std::int64_t bytes)
+      : memory_(backend.allocate(device, round_up(bytes, kPiece))) {
+    const TensorDesc piece{{kPiece / size_of(DataType::f32)}, DataType::f32, nullptr};
+    zero_ = backend.prepare(FillZero{piece}, {piece});
+    // Pages that nobody has written are all the same page of zeros, which lies in the cache.
+    clean(0, memory_->bytes());
+  }
+
+  /// Contiguous memory, of what was not used for longest.
+  std::byte* take(std::int64_t bytes) {
+    if (cursor_ + bytes > memory_->bytes()) first_ = cursor_ = 0;
+    std::byte* place = memory_->data() + cursor_;
+    cursor_ += bytes;
+    return place;
+  }
+
+  /// Zeroes what take() returned since the last call.
+  void clean() {
+    clean(first_, cursor_);
+    // What was zeroed behind the cursor lies in the cache: it comes last.
+    first_ = cursor_ = round_up(cursor_, kPiece);
+  }
+
+ private:
+  void clean(std::int64_t begin, std::int64_t end) {
+    for (; begin < end; begin += kPiece) {
+      std::byte* place = memory_->data() + begin;
+      zero_->run({&place, 1}, nullptr);
+    }
+  }
+
+  std::unique_ptr<DeviceMemory> memory_;
+  std::shared_ptr<const PreparedOp> zero_;
+  std::int64_t first_ = 0, cursor_ = 0;
+};
+
+/// Bytes of the two rings of a device.
+struct ScratchSize {
+  std::int64_t read = 0, written = 0;
+};
+
+/// As much as a device of the plan uses in a step, so that operations find their arguments as cold as there.
+std::int64_t working_set(const Plan& plan) {
+  std::map<int, std::int64_t> needs;
+  for (const Buffer& b : plan.buffers) {
+    if (plan.memory.empty() || b.kind == BufferKind::input) needs[b.device] += b.bytes;
+  }
+  for (std::size_t d = 0; d < plan.memory.size(); ++d)
+    needs[static_cast<int>(d)] += plan.memory[d].persistent + plan.memory[d].transient;
+  std::int64_t most = 0;
+  for (const auto& [device, bytes] : needs) most = std::max(most, bytes);
+  return std::min(most, kLargeScratch);
+}
+
+ScratchSize scratch_size(const Plan& plan, const std::vector<Operation>& ops, const Backend& backend,
+                         int devices) {
+  ScratchSize least;
+  for (const Operation& op : ops) {
+    least.read = std::max(least.read, round_up(op.bytes(false), kPiece));
+    least.written = std::max(least.written, round_up(op.bytes(true), kPiece));
+  }
+  // The devices may all be parts of the same machine.
+  const std::int64_t available = backend.memory_available(0) / devices;
+  if (least.read + least.written > available)
+    throw DeviceError(
+        fmt::format("{}: to measure this net's operations takes {} MiB for each of {} devices, but "
+                    "only {} MiB are free; use a smaller --mini or a device model",
+                    backend.name(), (least.read + least.written) >> 20, devices, available >> 20));
+  const std::int64_t wanted = round_up(std::min(working_set(plan), available / 2) / 2, kPiece);
+  return {std::max(least.read, wanted), std::max(least.written, wanted)};
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+/// How often each operation is run again, from the seconds of its first run.
+std::vector<int> repeats(const std::vector<double>& seconds) {
+  const bool long_step = std::accumulate(seconds.begin(), seconds.end(), 0.0) > kLongStepSeconds;
+  std::vector<int> counts;
+  for (const double once : seconds) {
+    const double wanted = std::min<double>(kMostRepeats, kRepeatSeconds / std::max(once, 1e-9));
+    counts.push_back(long_step ? 1 : std::max(kFewestRepeats, static_cast<int>(wanted)));
+  }
+  return counts;
+}
+
+/// Runs the operations on all devices, each on every device at the same time.
+class Calibration {
+ public:
+  Calibration(std::vector<Operation>& ops, const Backend& backend, int devices, ScratchSize size)
+      : ops_(ops),
+        backend_(backend),
+        devices_(devices),
+        size_(size),
+        first_(ops.size()),
+        together_(devices) {}
+
+  void run() {
+    std::vector<std::thread> threads;
+    for (int device = 0; device < devices_; ++device) {
+      const auto measure = [this, device] {
+        guarded([&] { measure_all(device); });
+        together_.arrive_and_drop();  // the others must not wait for one that is done or has failed
+      };
+      if (!guarded([&] { threads.emplace_back(measure); })) together_.arrive_and_drop();
+    }
+    for (std::thread& thread : threads) thread.join();
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  /// Whether `work` threw nothing.
+  template <class Work>
+  bool guarded(const Work& work) {
+    try {
+      work();
+      return true;
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      failed_ = true;
+      return false;
+    }
+  }
+
+  /// One operation after the other, and that several times over: what disturbs the machine for a moment then
+  /// spoils one run of many operations, and not all runs of one.
+  void measure_all(int device) {
+    backend_.enter_worker(device);
+    Ring read(backend_, device, size_.read);
+    Ring written(backend_, device, size_.written);
+    // The first run may be far slower than the others: libraries then finish what they put off.
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      together_.arrive_and_wait();
+      if (failed_) return;
+      const double seconds = run_once(ops_[i], read, written);
+      const std::lock_guard lock(mutex_);
+      first_[i] = std::max(first_[i], seconds);
+    }
+    together_.arrive_and_wait();
+    const std::vector<int> counts = repeats(first_);
+    for (int round = 0; round < kMostRepeats; ++round) {
+      for (std::size_t i = 0; i < ops_.size(); ++i) {
+        if (round >= counts[i]) continue;
+        together_.arrive_and_wait();
+        if (failed_) return;
+        const double seconds = run_once(ops_[i], read, written);
+        const std::lock_guard lock(mutex_);
+        ops_[i].seconds.push_back(seconds);
+      }
+    }
+  }
+
+  /// Arguments that are only read come from memory that nobody writes: all zeros.
+  static double run_once(const Operation& op, Ring& read, Ring& written) {
+    std::byte* from = read.take(op.bytes(false));
+    std::byte* to = written.take(op.bytes(true));
+    std::vector<std::byte*> places;
+    for (const Chunk& chunk : op.chunks) {
+      std::byte*& place = chunk.written ? to : from;
+      places.push_back(place);
+      place += chunk.bytes;
+    }
+    std::vector<std::byte*> pointers;
+    for (const std::size_t chunk : op.chunk_of) pointers.push_back(places[chunk]);
+    const auto start = Clock::now();
+    op.prepared->run(pointers, op.workspace > 0 ? to : nullptr);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    // What is left must not be the next operation's sums, or flags that keep it from working.
+    written.clean();
+    return seconds;
+  }
+
+  std::vector<Operation>& ops_;
+  const Backend& backend_;
+  const int devices_;
+  const ScratchSize size_;
+  std::mutex mutex_;           ///< guards the next two and the operations' seconds
+  std::vector<double> first_;  ///< by operation: seconds of its first run, of the slowest device
+  std::exception_ptr error_;
+  std::atomic<bool> failed_ = false;
+  std::barrier<> together_;
+};
+
+}  // namespace
+
+std::vector<double> measure_seconds(const Plan& plan, const Backend& backend, int devices) {
+  if (devices < 1) throw std::logic_error("measure: no devices");
+  Operations ops = distinct_operations(plan);
+  const ScratchSize size = scratch_size(plan, ops.all, backend, devices);
+  Calibration(ops.all, backend, devices, size).run();
+  std::vector<double> medians;
+  for (Operation& op : ops.all) medians.push_back(median(std::move(op.seconds)));
+  std::vector<double> seconds;
+  for (const std::size_t op : ops.of_task) seconds.push_back(medians[op]);
+  return seconds;
+}
+
+}  // namespace convnet

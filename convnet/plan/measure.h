@@ -1,0 +1,17 @@
+// The times of a plan's operations on this machine, for predicting the step of plans that it does not run.
+#pragma once
+
+#include <vector>
+
+#include "convnet/plan/plan.h"
+
+namespace convnet {
+
+/// Seconds of each task of the plan, measured on the CPU devices of `backend`. Every distinct operation is
+/// run a few times on scratch memory, on `devices` threads at once, because the devices of a machine share
+/// its memory: what does not run on all devices at the same time is taken for slower than it is. Takes about
+/// as long as two or three steps, and some milliseconds for each operation that is quick. Throws DeviceError
+/// where the memory does not suffice.
+std::vector<double> measure_seconds(const Plan& plan, const Backend& backend, int devices);
+
+}  // namespace convnet

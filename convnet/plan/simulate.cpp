@@ -1,0 +1,359 @@
+#include "convnet/plan/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+
+/// The order in which a device with one task at a time asks its streams: what other devices wait for first.
+constexpr std::array<Stream, kStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
+
+int device_count(const Plan& plan) {
+  int count = 0;
+  for (const Task& task : plan.tasks) count = std::max(count, task.device + 1);
+  return count;
+}
+
+double bytes_of(const BufferUse& use, const Buffer& buffer) {
+  return static_cast<double>(use.bytes >= 0 ? use.bytes : buffer.bytes);
+}
+
+bool bound_by_compute(const Task& task) { return task.flops > 0; }
+
+double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, int devices) {
+  double host = 0;
+  double remote_bytes = 0;
+  double remote = 0;
+  for (const BufferUse& use : task.uses) {
+    const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    const double bytes = bytes_of(use, buffer);
+    if (buffer.kind == BufferKind::input) {
+      host += bytes;
+    } else if (buffer.device != task.device) {
+      remote_bytes += bytes;
+      remote += model.transfer_seconds(bytes, buffer.device, task.device, devices);
+    }
+  }
+  if (remote > 0) remote += model.link_latency;
+  const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote_bytes);
+  const double memory = own_bytes / (model.memory_bandwidth * model.memory_efficiency);
+  const double compute = bound_by_compute(task) ? task.flops / (model.flops * model.efficiency) : 0;
+  return std::max({compute, memory, host / model.host_bandwidth, remote}) + model.task_overhead;
+}
+
+/// Checks what simulate() is given.
+void check(const Plan& plan, const std::vector<double>& seconds) {
+  if (seconds.size() != plan.tasks.size())
+    throw std::logic_error("simulation: the plan has another number of tasks");
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    if (!(seconds[t] >= 0) || !std::isfinite(seconds[t]))
+      throw std::logic_error("simulation: task " + std::to_string(t) + " has no time");
+    for (const int after : plan.tasks[t].after) {
+      if (after < 0 || static_cast<std::size_t>(after) >= t)
+        throw std::logic_error("simulation: task " + std::to_string(t) + " waits for task " +
+                               std::to_string(after) + ", which does not come before it");
+    }
+  }
+}
+
+/// What runs one task at a time: a stream, or a device whose streams take turns.
+struct Unit {
+  std::vector<std::vector<int>> queues;  ///< of tasks, the most urgent queue first
+  std::vector<std::size_t> next;         ///< of each queue
+  bool busy = false;
+};
+
+class EventSimulation {
+ public:
+  EventSimulation(const Plan& plan, const std::vector<double>& seconds, bool concurrent_streams)
+      : plan_(plan), seconds_(seconds), times_(plan.tasks.size()) {
+    make_units(concurrent_streams);
+    missing_.resize(plan.tasks.size());
+    users_.resize(plan.tasks.size());
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      missing_[t] = plan.tasks[t].after.size();
+      for (const int after : plan.tasks[t].after)
+        users_[static_cast<std::size_t>(after)].push_back(static_cast<int>(t));
+    }
+  }
+
+  std::vector<TaskTime> run() {
+    start_what_can(0);
+    while (!running_.empty()) {
+      const double now = running_.top().first;
+      // All that ends now, before anything starts: which stream is first must not depend on the order of
+      // ends.
+      while (!running_.empty() && running_.top().first <= now) {
+        finish(running_.top().second);
+        running_.pop();
+      }
+      start_what_can(now);
+    }
+    return std::move(times_);
+  }
+
+ private:
+  void make_units(bool concurrent_streams) {
+    const std::size_t per_device = concurrent_streams ? kStreams : 1;
+    units_.resize(static_cast<std::size_t>(device_count(plan_)) * per_device);
+    unit_of_.resize(plan_.tasks.size());
+    for (Unit& unit : units_) {
+      unit.queues.resize(kStreams / per_device);
+      unit.next.resize(unit.queues.size(), 0);
+    }
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+      const Task& task = plan_.tasks[t];
+      const auto rank = static_cast<std::size_t>(
+          std::find(kStreamOrder.begin(), kStreamOrder.end(), task.stream) - kStreamOrder.begin());
+      const std::size_t first = static_cast<std::size_t>(task.device) * per_device;
+      unit_of_[t] = concurrent_streams ? first + rank : first;
+      units_[unit_of_[t]].queues[concurrent_streams ? 0 : rank].push_back(static_cast<int>(t));
+    }
+  }
+
+  void start_what_can(double now) {
+    for (Unit& unit : units_) {
+      for (std::size_t q = 0; q < unit.queues.size() && !unit.busy; ++q) {
+        if (unit.next[q] == unit.queues[q].size()) continue;
+        const auto t = static_cast<std::size_t>(unit.queues[q][unit.next[q]]);
+        if (missing_[t] > 0) continue;
+        ++unit.next[q];
+        unit.busy = true;
+        times_[t] = {now, now + seconds_[t]};
+        running_.emplace(times_[t].end, static_cast<int>(t));
+      }
+    }
+  }
+
+  void finish(int task) {
+    units_[unit_of_[static_cast<std::size_t>(task)]].busy = false;
+    for (const int user : users_[static_cast<std::size_t>(task)]) --missing_[static_cast<std::size_t>(user)];
+  }
+
+  using End = std::pair<double, int>;  // and the task
+
+  const Plan& plan_;
+  const std::vector<double>& seconds_;
+  std::vector<TaskTime> times_;
+  std::vector<Unit> units_;
+  std::vector<std::size_t> unit_of_;     ///< by task
+  std::vector<std::size_t> missing_;     ///< by task: how many of its `after` are not done
+  std::vector<std::vector<int>> users_;  ///< by task: who waits for it
+  std::priority_queue<End, std::vector<End>, std::greater<>> running_;
+};
+
+/// Seconds in which at least one of the intervals runs.
+double covered(std::vector<TaskTime> intervals) {
+  std::sort(intervals.begin(), intervals.end(),
+            [](const TaskTime& a, const TaskTime& b) { return a.begin < b.begin; });
+  double sum = 0;
+  double end = 0;
+  for (const TaskTime& time : intervals) {
+    sum += std::max(0.0, time.end - std::max(time.begin, end));
+    end = std::max(end, time.end);
+  }
+  return sum;
+}
+
+std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskTime>& times) {
+  std::vector<DeviceShare> shares;
+  for (int device = 0; device < device_count(plan); ++device) {
+    std::vector<TaskTime> all;
+    std::vector<TaskTime> compute;
+    std::vector<TaskTime> communication;
+    for (std::size_t t = 0; t < times.size(); ++t) {
+      if (plan.tasks[t].device != device) continue;
+      all.push_back(times[t]);
+      (communicates(plan.tasks[t].kind) ? communication : compute).push_back(times[t]);
+    }
+    shares.push_back(
+        {covered(std::move(all)), covered(std::move(compute)), covered(std::move(communication))});
+  }
+  return shares;
+}
+
+/// By task: the one that ran before it on the same stream, or device; -1: none.
+std::vector<int> previous_tasks(const Plan& plan, const std::vector<TaskTime>& times,
+                                bool concurrent_streams) {
+  std::vector<int> order(times.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    const TaskTime& x = times[static_cast<std::size_t>(a)];
+    const TaskTime& y = times[static_cast<std::size_t>(b)];
+    return std::tuple(x.begin, x.end, a) < std::tuple(y.begin, y.end, b);
+  });
+  std::vector<int> previous(times.size(), -1);
+  std::map<std::pair<int, Stream>, int> last;
+  for (const int t : order) {
+    const Task& task = plan.tasks[static_cast<std::size_t>(t)];
+    const auto row =
+        last.try_emplace({task.device, concurrent_streams ? task.stream : Stream::compute}, -1).first;
+    previous[static_cast<std::size_t>(t)] = std::exchange(row->second, t);
+  }
+  return previous;
+}
+
+/// From the last end backwards, through whatever each task waited for.
+std::vector<PathStep> critical_path(const Plan& plan, const std::vector<TaskTime>& times,
+                                    bool concurrent_streams) {
+  if (times.empty()) return {};
+  const std::vector<int> previous = previous_tasks(plan, times, concurrent_streams);
+  const auto end = [&](int t) { return times[static_cast<std::size_t>(t)].end; };
+  int task = 0;
+  for (int t = 1; t < static_cast<int>(times.size()); ++t) {
+    if (end(t) > end(task)) task = t;
+  }
+  std::vector<PathStep> path;
+  // Measured times may contradict each other: no path is longer than the plan.
+  while (task >= 0 && path.size() < times.size()) {
+    const auto index = static_cast<std::size_t>(task);
+    int cause = previous[index];
+    for (const int after : plan.tasks[index].after) {
+      if (cause < 0 || end(after) > end(cause)) cause = after;
+    }
+    path.push_back({task, std::max(0.0, times[index].begin - (cause < 0 ? 0 : end(cause)))});
+    task = cause;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+json path_json(const Simulation& s, const Plan& plan, const Graph& graph) {
+  double compute = 0;
+  double communication = 0;
+  double waiting = 0;
+  std::map<std::pair<int, TaskKind>, double> by_layer;
+  for (const PathStep& step : s.path) {
+    const Task& task = plan.tasks[static_cast<std::size_t>(step.task)];
+    const TaskTime& time = s.times[static_cast<std::size_t>(step.task)];
+    (communicates(task.kind) ? communication : compute) += time.end - time.begin;
+    waiting += step.waited;
+    by_layer[{task.node, task.kind}] += time.end - time.begin;
+  }
+  std::vector<std::pair<std::pair<int, TaskKind>, double>> sorted(by_layer.begin(), by_layer.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  json rows = json::array();
+  for (const auto& [key, seconds] : sorted) {
+    const auto& [node, kind] = key;
+    rows.push_back({{"layer", node < 0 ? "" : graph.nodes[static_cast<std::size_t>(node)].name},
+                    {"kind", to_string(kind)},
+                    {"seconds", seconds}});
+  }
+  return {{"compute_seconds", compute},
+          {"communication_seconds", communication},
+          {"waiting_seconds", waiting},
+          {"tasks", s.path.size()},
+          {"rows", rows}};
+}
+
+/// "93.1%", or "90.2 to 93.1%" where devices differ.
+std::string share_range(const json& devices, const char* key) {
+  double least = 1;
+  double most = 0;
+  for (const json& d : devices) {
+    least = std::min(least, d[key].get<double>());
+    most = std::max(most, d[key].get<double>());
+  }
+  if (most - least < 0.0005) return fmt::format("{:.1f}%", 100 * most);
+  return fmt::format("{:.1f} to {:.1f}%", 100 * least, 100 * most);
+}
+
+std::string device_line(const std::string& who, const json& devices) {
+  return fmt::format("{}: busy {} (compute {}, communication {})\n", who, share_range(devices, "busy"),
+                     share_range(devices, "compute"), share_range(devices, "communication"));
+}
+
+}  // namespace
+
+std::vector<double> model_seconds(const Plan& plan, const DeviceModel& model) {
+  const int devices = device_count(plan);
+  std::vector<double> seconds;
+  for (const Task& task : plan.tasks) seconds.push_back(task_seconds(plan, task, model, devices));
+  return seconds;
+}
+
+Simulation simulate(const Plan& plan, const std::vector<double>& seconds, bool concurrent_streams) {
+  check(plan, seconds);
+  return analyse(plan, EventSimulation(plan, seconds, concurrent_streams).run(), concurrent_streams);
+}
+
+Simulation analyse(const Plan& plan, std::vector<TaskTime> times, bool concurrent_streams) {
+  if (times.size() != plan.tasks.size())
+    throw std::logic_error("simulation: the plan has another number of tasks");
+  Simulation s;
+  s.times = std::move(times);
+  for (const TaskTime& time : s.times) s.step = std::max(s.step, time.end);
+  s.devices = device_shares(plan, s.times);
+  s.path = critical_path(plan, s.times, concurrent_streams);
+  return s;
+}
+
+json simulation_json(const Simulation& simulation, const Plan& plan, const Graph& graph,
+                     const std::string& model) {
+  const double step = simulation.step;
+  const auto share = [&](double seconds) { return step > 0 ? seconds / step : 0; };
+  json devices = json::array();
+  for (std::size_t d = 0; d < simulation.devices.size(); ++d) {
+    const DeviceShare& of = simulation.devices[d];
+    devices.push_back({{"device", d},
+                       {"busy", share(of.busy)},
+                       {"compute", share(of.compute)},
+                       {"communication", share(of.communication)}});
+  }
+  return {
+      {"model", model},        {"step_seconds", step},
+      {"images", plan.images}, {"images_per_second", step > 0 ? static_cast<double>(plan.images) / step : 0},
+      {"devices", devices},    {"critical_path", path_json(simulation, plan, graph)}};
+}
+
+std::string simulation_text(const json& simulation) {
+  const double step = simulation["step_seconds"].get<double>();
+  const json& devices = simulation["devices"];
+  std::string text =
+      fmt::format("predicted for {}: {:.3f} ms a step of {} images, {:.1f} images/s\n",
+                  simulation["model"].get<std::string>(), 1e3 * step,
+                  simulation["images"].get<std::int64_t>(), simulation["images_per_second"].get<double>());
+  if (devices.size() <= 8) {
+    for (const json& d : devices)
+      text += device_line(fmt::format("device {}", d["device"].get<int>()), json::array({d}));
+  } else {
+    text += device_line(fmt::format("{} devices", devices.size()), devices);
+  }
+  const json& path = simulation["critical_path"];
+  const auto share = [&](const json& seconds) { return step > 0 ? 100 * seconds.get<double>() / step : 0; };
+  text += fmt::format("critical path of {} tasks: compute {:.1f}%, communication {:.1f}%, waiting {:.1f}%\n",
+                      path["tasks"].get<std::size_t>(), share(path["compute_seconds"]),
+                      share(path["communication_seconds"]), share(path["waiting_seconds"]));
+  constexpr std::size_t shown = 5;
+  for (std::size_t i = 0; i < std::min(shown, path["rows"].size()); ++i) {
+    const json& row = path["rows"][i];
+    const std::string layer = row["layer"].get<std::string>();
+    text += fmt::format("  {:>5.1f}%  {}{}\n", share(row["seconds"]), layer.empty() ? "" : layer + " ",
+                        row["kind"].get<std::string>());
+  }
+  return text;
+}
+
+std::string slower_warning(int devices, double seconds, double seconds_alone) {
+  if (devices < 2 || seconds <= seconds_alone) return "";
+  return fmt::format(
+      "warning: {} devices are predicted to be slower than one: {:.3f} ms a step instead of {:.3f} ms; use "
+      "fewer devices or a larger minibatch",
+      devices, 1e3 * seconds, 1e3 * seconds_alone);
+}
+
+}  // namespace convnet

@@ -1,0 +1,62 @@
+// Predicts how long a plan takes: the time of each task from a device model (or measured, measure.h), then
+// the order in which streams and dependencies let them run.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "convnet/plan/device_model.h"
+#include "convnet/plan/plan.h"
+#include "convnet/plan/timeline.h"
+
+namespace convnet {
+
+/// Seconds of each task of the plan on the machine of `model`: the longer of computing and moving memory,
+/// plus the overhead. Loads read the host's memory; communication reads other devices' over the links.
+std::vector<double> model_seconds(const Plan& plan, const DeviceModel& model);
+
+/// How much of the step a device works, in seconds. With concurrent streams it may compute and communicate at
+/// the same time.
+struct DeviceShare {
+  double busy = 0, compute = 0, communication = 0;
+};
+
+/// A task of the critical path, and the time before it in which nothing that it waited for ran.
+struct PathStep {
+  int task = 0;
+  double waited = 0;
+};
+
+/// The course of a step, predicted or measured.
+struct Simulation {
+  std::vector<TaskTime> times;  ///< by task
+  double step = 0;              ///< seconds
+  std::vector<DeviceShare> devices;
+  /// From the start of the step to its end: each task began when the one before it ended (and `waited` had
+  /// passed). To make the step faster, one of these must become faster.
+  std::vector<PathStep> path;
+};
+
+/// Runs the plan on paper. Each stream of a device runs its tasks in the order of the plan, each as soon as
+/// the stream is free and the tasks in its `after` are done. Without `concurrent_streams` a device runs one
+/// task at a time, and of the first of the streams copy, update, compute whose next task can start: that is
+/// what CPU devices do. `seconds` has an entry per task. Throws std::logic_error if a task waits for one that
+/// does not come before it in the list.
+Simulation simulate(const Plan& plan, const std::vector<double>& seconds, bool concurrent_streams);
+
+/// The same facts about a step whose times are known already, like those that the executor measured.
+Simulation analyse(const Plan& plan, std::vector<TaskTime> times, bool concurrent_streams);
+
+/// What `convnet plan` tells about a simulation: "model" (of whom the prediction is), "step_seconds",
+/// "images_per_second", "devices" and "critical_path", whose rows sum up the tasks of a layer and kind.
+nlohmann::json simulation_json(const Simulation& simulation, const Plan& plan, const Graph& graph,
+                               const std::string& model);
+
+/// The same as a few lines of text, from the JSON.
+std::string simulation_text(const nlohmann::json& simulation);
+
+/// A warning where `devices` devices take longer for a minibatch than one alone, both predicted; else "".
+std::string slower_warning(int devices, double seconds, double seconds_alone);
+
+}  // namespace convnet
