@@ -24,6 +24,7 @@ class Placer {
     for (const Node& node : graph_.nodes) check_count(node);
     if (diagnostics_.error_count() > before) return;
     graph_.passes = graph_.microbatches / fewest_;
+    find_passes(graph_);
     for (Node& node : graph_.nodes) {
       if (!node.layer->weights.empty()) find_period(node);
     }
@@ -83,16 +84,40 @@ class Placer {
                     std::to_string(graph_.microbatches));
   }
 
-  /// The passes between two times that the layer, and all that lies above, is done with the same
-  /// microbatches.
-  int natural_period(const Node& node) const {
-    std::vector<int> most(graph_.nodes.size(), 0);
-    for (auto n = graph_.nodes.rbegin(); n != graph_.nodes.rend(); ++n) {
-      int& mine = most[static_cast<std::size_t>(n->id)];
-      mine = std::max(mine, n->replicas());
-      for (int user : n->users) mine = std::max(mine, most[static_cast<std::size_t>(user)]);
+  /// The layers whose gradients make up those of the weights that `node` owns.
+  std::vector<const Node*> sharers(const Node& node) const {
+    std::vector<const Node*> all;
+    for (const Node& user : graph_.nodes) {
+      const bool shares = std::any_of(user.owners.begin(), user.owners.end(),
+                                      [&](const WeightOwner& owner) { return owner.node == node.id; });
+      if (shares || user.id == node.id) all.push_back(&user);
     }
-    return most[static_cast<std::size_t>(node.id)] / fewest_;
+    return all;
+  }
+
+  /// The fewest passes after which the weights can be updated: all gradients of the microbatches so far are
+  /// there, and none of the next ones has been forward.
+  int natural_period(const Node& node) const {
+    const std::vector<const Node*> users = sharers(node);
+    const auto possible = [&](int period) {
+      const int window = period * fewest_;
+      if (window % node.replicas() != 0 || graph_.passes % period != 0) return false;
+      for (int m = window; m < graph_.microbatches; m += window) {
+        int last_backward = 0, first_forward = graph_.passes;
+        for (const Node* user : users) {
+          const auto run = [&](int microbatch) {
+            return static_cast<std::size_t>(microbatch / user->replicas());
+          };
+          last_backward = std::max(last_backward, user->backward_pass[run(m - 1)]);
+          first_forward = std::min(first_forward, user->forward_pass[run(m)]);
+        }
+        if (last_backward >= first_forward) return false;
+      }
+      return true;
+    };
+    int period = 1;
+    while (!possible(period)) ++period;  // all passes are always possible
+    return period;
   }
 
   void find_period(Node& node) {
@@ -109,9 +134,8 @@ class Placer {
       return;
     }
     if (node.update_period % natural != 0) {
-      diagnostics_.error(where, said + " must be a multiple of " + std::to_string(natural) + ": with its " +
-                                    std::to_string(node.replicas()) +
-                                    " replicas the layer runs backward once in so many passes");
+      diagnostics_.error(where, said + " must be a multiple of " + std::to_string(natural) +
+                                    ": its gradients " + "are complete once in so many passes");
     } else if (node.update_period < passes ? passes % node.update_period != 0
                                            : node.update_period % passes != 0) {
       diagnostics_.error(where, said + " must divide the " + std::to_string(passes) +
@@ -256,6 +280,8 @@ void find_passes(Graph& graph) {
   const auto at = [&](int id) -> const Node& { return graph.nodes[static_cast<std::size_t>(id)]; };
   const int fewest = graph.microbatches / graph.passes;
   for (Node& node : graph.nodes) {
+    node.forward_pass.clear();
+    node.backward_pass.clear();
     for (int i = 0; i < graph.microbatches / node.replicas(); ++i) {
       int pass = i * node.replicas() / fewest;
       for (int input : node.inputs)
@@ -265,7 +291,8 @@ void find_passes(Graph& graph) {
   }
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     for (int i = 0; i < graph.microbatches / node->replicas(); ++i) {
-      int pass = (i + 1) * node->replicas() / fewest - 1;
+      int pass =
+          std::max((i + 1) * node->replicas() / fewest - 1, node->forward_pass[static_cast<std::size_t>(i)]);
       for (int user : node->users)
         pass = std::max(pass, last_pass(at(user), *node, i, at(user).backward_pass));
       node->backward_pass.push_back(pass);

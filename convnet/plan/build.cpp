@@ -3,6 +3,7 @@
 #include "convnet/plan/build.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "kernels/philox.h"
@@ -12,7 +13,9 @@ namespace convnet {
 PlanBuilder::PlanBuilder(PlanSet& set, Phase phase, std::int64_t images)
     : set_(set),
       graph_(set.graph_),
-      states_(graph_.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph_.microbatches))) {
+      states_(graph_.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph_.microbatches))),
+      backward_done_(graph_.nodes.size(), 0),
+      updated_(set.weights_.size(), 0) {
   plan_.phase = phase;
   plan_.images = images;
   plan_.buffers = set.persistent_;
@@ -276,14 +279,26 @@ void PlanBuilder::backward_run(const Node& node, int run) {
     enter(node, m, true);
     node.layer->backward(*this);
   }
-  const int done = (run + 1) * node.replicas();
-  for (int w : set_.last_used_[static_cast<std::size_t>(node.id)]) {
+  backward_done_[static_cast<std::size_t>(node.id)] = (run + 1) * node.replicas();
+  update_complete(node);
+}
+
+/// Updates the weights of `node` for which all layers that share them have been backward with a window.
+void PlanBuilder::update_complete(const Node& node) {
+  for (int w : std::set<int>(set_.weights_of_[static_cast<std::size_t>(node.id)].begin(),
+                             set_.weights_of_[static_cast<std::size_t>(node.id)].end())) {
+    const std::vector<int>& learners = set_.learners_[static_cast<std::size_t>(w)];
+    if (learners.empty()) continue;
+    int complete = graph_.microbatches;
+    for (int user : learners) complete = std::min(complete, backward_done_[static_cast<std::size_t>(user)]);
     WeightBuffers& weights = set_.weights_[static_cast<std::size_t>(w)];
     const int period = graph_.nodes[static_cast<std::size_t>(weights.node)].update_period;
     const int window = graph_.microbatches / graph_.passes * std::min(period, graph_.passes);
-    if (done % window != 0) continue;
+    int& updated = updated_[static_cast<std::size_t>(w)];
+    if (updated + window > complete) continue;
     std::int64_t images = 0;
-    for (int m = done - window; m < done; ++m) images += graph_.images_of(plan_.images, m);
+    for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m);
+    updated += window;
     update(weights, images);
   }
 }

@@ -88,6 +88,7 @@ class PlanBuilder : public Lowering {
   };
 
   void enter(const Node& node, int microbatch, bool backward);
+  void update_complete(const Node& node);
   void forward_run(const Node& node, int run);
   void backward_run(const Node& node, int run);
   std::vector<int> microbatches_of_run(const Node& node, int run) const;
@@ -138,6 +139,8 @@ class PlanBuilder : public Lowering {
   std::vector<std::vector<NodeState>> states_;  ///< by node and microbatch; not of data layers
   std::map<std::tuple<int, int, int>, NodeState> loaded_;  ///< data layers, by node, microbatch and device
   std::map<int, Value> weight_gradients_;                  ///< by the weights' buffer, of the open window
+  std::vector<int> backward_done_;                         ///< by node: microbatches that have been backward
+  std::vector<int> updated_;  ///< by PlanSet::weights_: microbatches whose gradients are in it
   std::vector<PendingSum> pending_sums_;
   std::vector<int> broken_;  ///< by device: this pass's buffer, see broken()
   At at_;

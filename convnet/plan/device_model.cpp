@@ -215,13 +215,20 @@ std::string reason(const json::exception& wrong) {
 
 }  // namespace
 
-double DeviceModel::transfer_seconds(double bytes, int from, int to, int devices) const {
-  const double link = link_bandwidth * link_efficiency;
-  if (shared_bus) return bytes * devices / link;
-  if (switch_devices == 0 || from / switch_devices == to / switch_devices) return bytes / link;
-  const int first = to / switch_devices * switch_devices;
-  const int sharers = std::min(switch_devices, devices - first);
-  return bytes / std::min(link, uplink_bandwidth * link_efficiency / sharers);
+double DeviceModel::transfer_seconds(const std::vector<double>& bytes_from, int to) const {
+  const auto devices = static_cast<int>(bytes_from.size());
+  const auto switch_of = [&](int device) { return switch_devices > 0 ? device / switch_devices : 0; };
+  double all = 0;
+  double beyond_switch = 0;
+  for (int from = 0; from < devices; ++from) {
+    if (from == to) continue;
+    all += bytes_from[static_cast<std::size_t>(from)];
+    if (switch_of(from) != switch_of(to)) beyond_switch += bytes_from[static_cast<std::size_t>(from)];
+  }
+  const double link = all * (shared_bus ? devices : 1) / link_bandwidth;
+  if (beyond_switch == 0) return link / link_efficiency;
+  const int sharers = std::min(switch_devices, devices - switch_of(to) * switch_devices);
+  return std::max(link, beyond_switch * sharers / uplink_bandwidth) / link_efficiency;
 }
 
 DeviceModel read_device_model(const std::string& file) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace convnet {
 
@@ -24,9 +25,9 @@ struct DeviceModel {
   int switch_devices = 0;          ///< as many devices, by index, share a switch; 0: all of them
   double uplink_bandwidth = 0;     ///< bytes/s that all devices of a switch read from other switches together
 
-  /// Seconds to read `bytes` of device `from` on device `to`, one of `devices`, as if all devices read at the
-  /// same time from everywhere, which is what data-parallel nets do. Without the latency.
-  double transfer_seconds(double bytes, int from, int to, int devices) const;
+  /// Seconds until device `to` has read bytes_from[d] bytes of every other device d, without the latency. As
+  /// if all devices read as much at the same time, which is what data-parallel nets do.
+  double transfer_seconds(const std::vector<double>& bytes_from, int to) const;
 };
 
 /// Reads a model: a JSON object with the names above as keys. Throws InputError with everything that is

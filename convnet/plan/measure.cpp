@@ -58,11 +58,8 @@ struct Operation {
 /// Bytes that argument `k` may touch.
 std::int64_t argument_bytes(const Plan& plan, const Task& task, std::size_t k) {
   const std::vector<TensorDesc>& args = task.prepared->args();
-  const BufferUse& use = task.uses[k];
   // Step block and costs are sized by the plan, not by the operation.
-  const std::int64_t planned =
-      use.bytes >= 0 ? use.bytes : plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
-  return std::max(planned, k < args.size() ? args[k].bytes() : 0);
+  return std::max(bytes_of(plan, task.uses[k]), k < args.size() ? args[k].bytes() : 0);
 }
 
 Operation operation_of(const Plan& plan, const Task& task) {

@@ -182,9 +182,8 @@ class PlanSet {
   std::vector<Buffer> persistent_;
   std::vector<WeightBuffers> weights_;
   std::vector<std::vector<int>> weights_of_;  ///< by node and Layer::weights: into weights_
-  std::vector<std::vector<int>>
-      last_used_;                        ///< by node: those of weights_ it is the last to add a gradient to
-  std::map<int, int> weight_of_buffer_;  ///< into weights_
+  std::vector<std::vector<int>> learners_;    ///< by weights_: the nodes that add to its gradient
+  std::map<int, int> weight_of_buffer_;       ///< into weights_
   std::vector<int> step_, costs_, mean_;
   std::vector<CostSlot> cost_slots_;
   std::map<std::pair<Phase, std::int64_t>, std::unique_ptr<Plan>> plans_;

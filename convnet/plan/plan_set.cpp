@@ -27,15 +27,12 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
       slot += node.layer->cost_values;
     }
   }
-  // Backward runs from the last node to the first.
-  last_used_.resize(graph_.nodes.size());
-  std::vector<bool> found(weights_.size(), false);
+  learners_.resize(weights_.size());
   for (const Node& node : graph_.nodes) {
     for (std::size_t i = 0; node.gets_gradient && i < node.owners.size(); ++i) {
-      const int w = weights_of_[static_cast<std::size_t>(node.id)][i];
-      if (found[static_cast<std::size_t>(w)] || !graph_.learns(node, i)) continue;
-      found[static_cast<std::size_t>(w)] = true;
-      last_used_[static_cast<std::size_t>(node.id)].push_back(w);
+      if (graph_.learns(node, i))
+        learners_[static_cast<std::size_t>(weights_of_[static_cast<std::size_t>(node.id)][i])].push_back(
+            node.id);
     }
   }
   if (options_.mean) {

@@ -22,36 +22,31 @@ using nlohmann::json;
 constexpr std::array<Stream, kStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
 
 int device_count(const Plan& plan) {
-  int count = 0;
-  for (const Task& task : plan.tasks) count = std::max(count, task.device + 1);
-  return count;
+  int last = -1;
+  for (const Task& task : plan.tasks) last = std::max(last, task.device);
+  for (const Buffer& buffer : plan.buffers) last = std::max(last, buffer.device);
+  return last + 1;
 }
-
-double bytes_of(const BufferUse& use, const Buffer& buffer) {
-  return static_cast<double>(use.bytes >= 0 ? use.bytes : buffer.bytes);
-}
-
-bool bound_by_compute(const Task& task) { return task.flops > 0; }
 
 double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, int devices) {
   double host = 0;
-  double remote_bytes = 0;
   double remote = 0;
+  std::vector<double> bytes_from(static_cast<std::size_t>(devices), 0);
   for (const BufferUse& use : task.uses) {
     const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
-    const double bytes = bytes_of(use, buffer);
+    const auto bytes = static_cast<double>(bytes_of(plan, use));
     if (buffer.kind == BufferKind::input) {
       host += bytes;
     } else if (buffer.device != task.device) {
-      remote_bytes += bytes;
-      remote += model.transfer_seconds(bytes, buffer.device, task.device, devices);
+      remote += bytes;
+      bytes_from.at(static_cast<std::size_t>(buffer.device)) += bytes;
     }
   }
-  if (remote > 0) remote += model.link_latency;
-  const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote_bytes);
+  const double link = remote > 0 ? model.transfer_seconds(bytes_from, task.device) + model.link_latency : 0;
+  const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote);
   const double memory = own_bytes / (model.memory_bandwidth * model.memory_efficiency);
-  const double compute = bound_by_compute(task) ? task.flops / (model.flops * model.efficiency) : 0;
-  return std::max({compute, memory, host / model.host_bandwidth, remote}) + model.task_overhead;
+  const double compute = task.flops / (model.flops * model.efficiency);
+  return std::max({compute, memory, host / model.host_bandwidth, link}) + model.task_overhead;
 }
 
 /// Checks what simulate() is given.

@@ -1,0 +1,249 @@
+// Several devices give the answer of one: costs, weights, increments and running statistics of nets spread in
+// every way, dropout on, for minibatches of any size.
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "tests/parallel/placed_nets.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// A minibatch that most replica counts divide and one that none does; and some with images for few replicas.
+const std::vector<std::vector<std::int64_t>> kSizes = {{24, 24, 13, 13, 24}, {2, 1, 3, 2, 5}};
+
+void check_like_one_device(const PlacedNet& net, const std::vector<std::int64_t>& sizes) {
+  INFO(net.name << ", " << sizes[0] << " images a minibatch");
+  INFO(net.placed.definition);
+  NetOptions one_device;
+  one_device.extra = net.options.extra;
+  SmallNet plain(net.plain, kImage, kClasses, one_device), placed(net.placed, kImage, kClasses, net.options);
+  for (const std::int64_t images : sizes) {
+    for (const Phase phase : {Phase::train, Phase::test})
+      REQUIRE_NOTHROW(verify(placed.prepare(phase, images), placed.graph()));
+  }
+  check_same_answer(train(placed, sizes, net.options.extra), train(plain, sizes, net.options.extra));
+}
+
+void check_like_one_device(const std::vector<PlacedNet>& nets) {
+  for (const PlacedNet& net : nets)
+    for (const std::vector<std::int64_t>& sizes : kSizes) check_like_one_device(net, sizes);
+}
+
+}  // namespace
+
+TEST_CASE("replicas of a whole net give the answer of one device") {
+  check_like_one_device(data_parallel_nets());
+}
+TEST_CASE("layers on devices of their own give the answer of one device") {
+  check_like_one_device(one_layer_per_device_nets());
+}
+TEST_CASE("columns on devices of their own give the answer of one device") {
+  check_like_one_device(column_per_device_nets());
+}
+TEST_CASE("two replicated towers give the answer of one device") { check_like_one_device(two_tower_nets()); }
+TEST_CASE("fewer replicas above more, updated once a minibatch, give the answer of one device") {
+  check_like_one_device(replicated_trunk_nets());
+}
+TEST_CASE("more replicas above fewer give the answer of one device") {
+  check_like_one_device(replicated_head_nets());
+}
+
+TEST_CASE("nets and devices by lot give the answer of one device") {
+  for (std::uint32_t seed = 0; seed < 48; ++seed) {
+    const bool few_images = seed % 3 == 2;
+    check_like_one_device(random_net(seed, !few_images), kSizes[few_images ? 1 : 0]);
+  }
+}
+
+TEST_CASE("the option --parallel data puts every layer on all devices, whatever the file says") {
+  const NetTexts plain = column_net(Normalised::head);
+  PlacedNet net = place("--parallel data", plain, 3, {{"conv1", "0,1"}, {"local1", "1"}, {"fcaux", "2"}}, 2);
+  net.placed.definition = with_keys(net.placed.definition, {{"fc1", "gpu=0,2\nparallel=model"}});
+  net.options.data_parallel = true;
+  for (const std::vector<std::int64_t>& sizes : kSizes) check_like_one_device(net, sizes);
+}
+
+TEST_CASE("costs of every kind are those of one device") {
+  // cost.dce counts over all images before it divides.
+  const std::string layers =
+      section("onehot", "data", "dataIdx=2") + section("tags", "data", "dataIdx=3 start=1 end=5") +
+      conv("conv1", "inputs=data channels=3 filters=4 filterSize=5 stride=2 neuron=tanh[1,1]") +
+      fc("tagged", "inputs=conv1 outputs=4 neuron=logistic") + fc("fc1", "inputs=conv1 outputs=4") +
+      section("chances", "softmax", "inputs=fc1") + section("ce", "cost.crossent", "inputs=onehot,chances") +
+      section("bce1", "cost.bce", "inputs=tags,tagged children=bce2") +
+      section("bce2", "cost.bce", "inputs=tags,tagged") + section("dce", "cost.dce", "inputs=tags,tagged") +
+      section("squares", "cost.sum2", "inputs=tagged");
+  const NetTexts plain = between_data_and_cost(
+      layers, "tagged", kClasses,
+      keys_of("ce", "coeff=0.7") + keys_of("bce1", "coeff=0.5 posWeight=2") + keys_of("bce2", "coeff=0.1") +
+          keys_of("dce", "coeff=0.3 posWeight=0.5") + keys_of("squares", "coeff=0.2"));
+  std::vector<PlacedNet> nets = {
+      place("replicas", plain, 3, {{"conv1", "0,1,2"}}),
+      place("costs on several devices", plain, 3,
+            {{"tagged", "1"}, {"bce1", "2"}, {"bce2", "0"}, {"dce", "1"}, {"squares", "2"}}),
+      place("single-device costs", plain, 4,
+            {{"conv1", "0,1,2,3"}, {"tagged", "1"}, {"fc1", "3"}, {"chances", "2"}}, 4),
+      place("replicated costs", plain, 2, {{"conv1", "1"}, {"tagged", "0,1"}, {"fc1", "1,0"}}, 2)};
+  for (PlacedNet& net : nets) {
+    net.options.extra = {{4, ExtraMatrix::one_hot}, {5, ExtraMatrix::multi_hot}};
+    for (const std::vector<std::int64_t>& sizes : kSizes) check_like_one_device(net, sizes);
+  }
+}
+
+TEST_CASE("every layer type gives the answer of one device") {
+  const auto text_of = [](const std::string& name) {
+    std::ostringstream text;
+    text << std::ifstream(CONVNET_SOURCE_DIR "/tests/nets/" + name).rdbuf();
+    return text.str();
+  };
+  // Biases below a bnorm learn rounding errors only.
+  const NetTexts plain = {with_keys(text_of("every-layer.cfg"), {{"conv1", "biases=0"}}),
+                          text_of("every-layer-params.cfg")};
+  for (const int devices : {2, 3}) {
+    PlacedNet replicas = place("--parallel data", plain, devices, {});
+    replicas.options.data_parallel = true;
+    PlacedNet spread = place("a layer per device", plain, devices, {});
+    std::size_t layer = 0;
+    Diagnostics diagnostics;
+    for (const IniSection& section : parse_ini("net.cfg", plain.definition, diagnostics).sections)
+      spread.placed.definition =
+          with_gpus(spread.placed.definition,
+                    {{section.name, std::to_string(layer++ % static_cast<std::size_t>(devices))}});
+    for (const PlacedNet& net : {replicas, spread}) {
+      check_like_one_device(net, {7, 7, 4});
+      check_like_one_device(net, {2, 1, 2});
+    }
+  }
+}
+
+TEST_CASE("gradient checks work on several devices and leave the weights as they were") {
+  for (const PlacedNet& net : {data_parallel_nets()[2], column_per_device_nets()[0],
+                               replicated_trunk_nets()[0], replicated_head_nets()[0]}) {
+    INFO(net.name);
+    SmallNet placed(net.placed, kImage, kClasses, net.options);
+    placed.prepare(Phase::check, 5);
+    const auto before = placed.tensors();
+    const Minibatch batch = random_minibatch(kImage, 5, kClasses, 1);
+    StepInputs inputs;
+    inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
+                       reinterpret_cast<const std::byte*>(batch.labels.data())};
+    inputs.rates = placed.net().rates(0);
+    std::size_t right = 0;
+    const std::vector<GradientReport> reports = placed.net().check_gradients(5, inputs);
+    for (const GradientReport& report : reports) {
+      INFO(report.name << ", error " << report.error);
+      CHECK(report.verdict != Verdict::wrong);
+      right += report.verdict == Verdict::right ? 1 : 0;
+    }
+    CHECK(2 * right > reports.size());
+    for (const auto& [name, tensor] : placed.tensors()) {
+      INFO(name);
+      CHECK(tensor.values == before.at(name).values);
+    }
+  }
+}
+
+TEST_CASE("initial weights do not depend on devices") {
+  for (const PlacedNet& net :
+       {data_parallel_nets()[0], replicated_trunk_nets()[2], replicated_head_nets()[0]}) {
+    INFO(net.name);
+    SmallNet one(net.plain, kImage, kClasses), placed(net.placed, kImage, kClasses, net.options);
+    one.prepare(Phase::train, 8);
+    placed.prepare(Phase::train, 5);
+    const auto expected = one.tensors();
+    for (const auto& [name, tensor] : placed.tensors()) {
+      INFO(name);
+      CHECK(tensor.values == expected.at(name).values);
+    }
+  }
+}
+
+TEST_CASE("a part updated in every pass is another training") {
+  const NetTexts plain = column_net(Normalised::trunk);
+  const Gpus gpus = {{"conv1", "0,1"}, {"fc1", "0"}, {"fcaux", "0"}};
+  const PlacedNet once = place("", plain, 2, gpus, 2), each_pass = place("", plain, 2, gpus, 1);
+  const Trained expected = train(once.placed, once.options, {8, 8, 8});
+  CHECK(distance(train(each_pass.placed, each_pass.options, {8, 8, 8}), expected) > 1e-2);
+  // As often as possible is the default.
+  const PlacedNet by_default = place("", plain, 2, gpus);
+  check_same_bits(train(by_default.placed, by_default.options, {8, 8, 8}),
+                  train(each_pass.placed, each_pass.options, {8, 8, 8}));
+}
+
+TEST_CASE("shared weights are updated when all their users have seen the same images") {
+  // The owner alone could be updated in every pass; the layer that shares its weights lies below two
+  // replicas.
+  const std::string keys = " channels=3 filters=4 filterSize=5 stride=2 neuron=tanh[1,1]";
+  const NetTexts plain = between_data_and_cost(
+      conv("a", "inputs=data" + keys) + section("squares", "cost.sum2", "inputs=a") +
+          conv("b", "inputs=data weightSource=a[0]" + keys) + fc("f", "inputs=b outputs=8 neuron=tanh[1,1]"),
+      "f", kClasses, keys_of("squares", "coeff=0.01"));
+  const Gpus gpus = {{"a", "1"}, {"b", "1"}, {"f", "0,1"}};
+  for (const std::vector<std::int64_t>& sizes : kSizes)
+    check_like_one_device(place("no updatePeriod", plain, 2, gpus), sizes);
+}
+
+TEST_CASE("a checkpoint goes on on other devices") {
+  std::vector<PlacedNet> nets = {data_parallel_nets()[0], data_parallel_nets()[4],
+                                 replicated_trunk_nets()[0]};
+  for (std::size_t from = 0; from < nets.size(); ++from) {
+    for (std::size_t to = 0; to < nets.size(); ++to) {
+      // The same net, on other devices.
+      if (nets[from].plain.definition != nets[to].plain.definition) continue;
+      INFO("from '" << nets[from].name << "' to '" << nets[to].name << "'");
+      SmallNet first(nets[from].placed, kImage, kClasses, nets[from].options);
+      const Minibatch batch = random_minibatch(kImage, 11, kClasses, 5);
+      for (std::uint64_t i = 0; i < 3; ++i) first.step(Phase::train, batch, i);
+      TensorFile file;
+      first.net().store(file);
+      SmallNet second(nets[to].placed, kImage, kClasses, nets[to].options);
+      second.prepare(Phase::test, 3);
+      second.net().load(file, "f", first.net().windows());
+      TensorFile again;
+      second.net().store(again);
+      for (const auto& [name, tensor] : file.tensors) {
+        INFO(name);
+        CHECK(again.tensors.at(name).values == tensor.values);
+      }
+      const std::vector<double> expected = first.step(Phase::train, batch, 3).costs;
+      CHECK(relative_difference(second.step(Phase::train, batch, 3).costs, expected) < 1e-5);
+      check_same_answer({{}, second.tensors()}, {{}, first.tensors()});
+    }
+  }
+}
+
+TEST_CASE("a broken image in any replica's share stops the updates of all") {
+  for (const PlacedNet& net :
+       {data_parallel_nets()[4], one_layer_per_device_nets()[2], column_per_device_nets()[0],
+        two_tower_nets()[0], replicated_trunk_nets()[2], replicated_head_nets()[2]}) {
+    INFO(net.name);
+    SmallNet placed(net.placed, kImage, kClasses, net.options);
+    const Minibatch good = random_minibatch(kImage, 8, kClasses, 2);
+    placed.step(Phase::train, good, 0);
+    const auto before = placed.tensors();
+    for (std::size_t image = 0; image < 8; ++image) {
+      INFO("image " << image);
+      Minibatch bad = good;
+      bad.data[image * 3 * 12 * 12 + 7] = std::numeric_limits<float>::quiet_NaN();
+      StepInputs inputs;
+      inputs.matrices = {reinterpret_cast<const std::byte*>(bad.data.data()),
+                         reinterpret_cast<const std::byte*>(bad.labels.data())};
+      inputs.iteration = 1;
+      inputs.rates = placed.net().rates(0);
+      CHECK_FALSE(placed.net().run(placed.prepare(Phase::train, 8), inputs).finite());
+      const auto after = placed.tensors();
+      for (const auto& [name, tensor] : before) {
+        // Running statistics follow the images as they come.
+        if (name.find(".running") != std::string::npos) continue;
+        INFO(name);
+        CHECK(after.at(name).values == tensor.values);
+      }
+      if (image % 3 == 0)
+        CHECK(placed.net().first_non_finite(Phase::train, 8, inputs) ==
+              "the first layer with such an output is 'data'");
+    }
+  }
+}

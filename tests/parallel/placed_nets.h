@@ -1,0 +1,69 @@
+// Small nets with most kinds of layers, ways to spread them over devices, and what training makes of them.
+#pragma once
+
+#include "tests/layers/against_reference.h"
+
+namespace convnet::test {
+
+const Dims kImage = {3, 12, 12};
+constexpr int kClasses = 4;
+
+/// By layer: its gpu= list.
+using Gpus = std::map<std::string, std::string>;
+
+/// A net and the same net on several devices.
+struct PlacedNet {
+  std::string name;
+  NetTexts plain, placed;
+  NetOptions options;  ///< of the placed one
+};
+
+/// "0,1,2" of 3.
+std::string device_list(int devices);
+/// Puts lines of keys at the head of layers' sections. Throws if a layer is not there.
+std::string with_keys(std::string text, const std::map<std::string, std::string>& keys);
+std::string with_gpus(const std::string& definition, const Gpus& gpus);
+/// Gives every layer of the parameter file that learns an updatePeriod.
+std::string with_update_period(std::string parameters, int period);
+
+/// `passes`: the updatePeriod of all layers; 0 leaves the parameter file alone.
+PlacedNet place(const std::string& name, const NetTexts& plain, int devices, const Gpus& gpus,
+                int passes = 0);
+
+/// Where a net has a bnorm.
+enum class Normalised { nowhere, trunk, head };
+/// One layer after the other: conv, norms, pools, shared weights, a sum, local, fc, dropout. The trunk is
+/// "conv1" to "local1", the heads begin with "fc1" and "fcaux", each with a cost of its own.
+NetTexts column_net(Normalised normalised);
+/// Two columns, a and b, that read each other's maps or not, and meet in "sum", "cat" and "conv3"; then "fca"
+/// and "fcb", which meet in "joined" and "fcaux".
+NetTexts two_columns_net(bool crossed);
+
+std::vector<PlacedNet> data_parallel_nets();
+std::vector<PlacedNet> one_layer_per_device_nets();
+std::vector<PlacedNet> column_per_device_nets();
+std::vector<PlacedNet> two_tower_nets();
+std::vector<PlacedNet> replicated_trunk_nets();
+std::vector<PlacedNet> replicated_head_nets();
+/// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
+PlacedNet random_net(std::uint32_t seed, bool normalised);
+
+/// What a run leaves.
+struct Trained {
+  std::vector<std::vector<double>> costs;  ///< of every training step, then of a test
+  std::map<std::string, NamedTensor> tensors;
+};
+/// A training step for each of `sizes`, then a test of as many images as the first.
+Trained train(SmallNet& net, const std::vector<std::int64_t>& sizes,
+              const std::vector<ExtraMatrix>& extra = {});
+Trained train(const NetTexts& texts, const NetOptions& options, const std::vector<std::int64_t>& sizes);
+
+/// ||a - b|| / ||b||; infinity where sizes differ or a number is not finite.
+double distance(const std::vector<float>& a, const std::vector<float>& b);
+/// The largest distance of a tensor.
+double distance(const Trained& a, const Trained& b);
+/// The answer of several devices is that of one, to the order of sums.
+void check_same_answer(const Trained& actual, const Trained& expected);
+void check_same_bits(const Trained& actual, const Trained& expected);
+
+}  // namespace convnet::test

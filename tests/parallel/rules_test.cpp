@@ -1,0 +1,339 @@
+// gpu= lines: what a layer without one gets, and what is said where they, parallel= or updatePeriod= break a
+// rule.
+#include <algorithm>
+
+#include "tests/parallel/placed_nets.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+struct Built {
+  Graph graph;
+  std::vector<std::string> errors, warnings;
+};
+
+Built build(const NetTexts& texts, int devices = 0) {
+  const ShapeOnlyProvider provider(kImage, kClasses);
+  Diagnostics diagnostics;
+  const IniFile net = parse_ini("net.cfg", texts.definition, diagnostics);
+  const IniFile learning = parse_ini("params.cfg", texts.parameters, diagnostics);
+  GraphOptions options;
+  options.devices = devices;
+  Built built{build_graph(net, learning, provider.matrices(), options, diagnostics), {}, {}};
+  built.errors = diagnostics.errors();
+  built.warnings = diagnostics.warnings();
+  return built;
+}
+
+/// conv1, pool1; two columns a and b of conv2, which meet in fc1; fc2, top.
+NetTexts net() {
+  const std::string keys = " filters=4 filterSize=3 padding=1 neuron=relu";
+  return between_data_and_cost(
+      conv("conv1", "inputs=data channels=3" + keys) +
+          section("pool1", "pool", "pool=max inputs=conv1 channels=4 sizeX=2 stride=2") +
+          conv("conv2a", "inputs=pool1 channels=4" + keys) +
+          conv("conv2b", "inputs=pool1 channels=4" + keys) +
+          fc("fc1", "inputs=conv2a,conv2b outputs=9 neuron=relu dropout=0.5") +
+          fc("fc2", "inputs=fc1 outputs=9"),
+      "fc2", kClasses);
+}
+
+NetTexts placed_net(const Gpus& gpus, const std::map<std::string, int>& periods = {}) {
+  NetTexts texts = net();
+  texts.definition = with_gpus(texts.definition, gpus);
+  std::map<std::string, std::string> lines;
+  for (const auto& [layer, period] : periods) lines[layer] = "updatePeriod=" + std::to_string(period);
+  texts.parameters = with_keys(texts.parameters, lines);
+  return texts;
+}
+
+/// 1-based line of the first occurrence.
+std::string line_of(const std::string& text, const std::string& what) {
+  const std::size_t at = ("\n" + text).find("\n" + what);
+  REQUIRE(at != std::string::npos);
+  return std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+}
+/// "net.cfg:7: " of the line after "[layer]", where with_keys puts the key under test.
+std::string key_line(const std::string& text, const std::string& layer, const std::string& file = "net.cfg") {
+  return file + ":" + std::to_string(1 + std::stoi(line_of(text, "[" + layer + "]"))) + ": ";
+}
+
+bool mentions(const std::string& message, const std::vector<std::string>& words) {
+  return std::all_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return message.find(word) != std::string::npos; });
+}
+
+/// Whether one message begins with the place, names the layer and holds all the words.
+void check_said(const Built& built, const std::string& place, const std::string& layer,
+                const std::vector<std::string>& words) {
+  CAPTURE(built.errors, place, layer, words);
+  CHECK(std::any_of(built.errors.begin(), built.errors.end(), [&](const std::string& message) {
+    return message.starts_with(place) && mentions(message, {"'" + layer + "'"}) && mentions(message, words);
+  }));
+}
+
+/// The same of a layer's section: any line of it.
+void check_said_in(const Built& built, const std::string& text, const std::string& layer,
+                   const std::vector<std::string>& words) {
+  const int begin = std::stoi(line_of(text, "[" + layer + "]"));
+  const std::size_t at = ("\n" + text).find("\n[" + layer + "]"), next = text.find("\n[", at);
+  const auto length =
+      std::count(text.begin() + static_cast<std::ptrdiff_t>(at),
+                 text.begin() + static_cast<std::ptrdiff_t>(std::min(next, text.size())), '\n');
+  CAPTURE(built.errors, text, layer, words);
+  CHECK(std::any_of(built.errors.begin(), built.errors.end(), [&](const std::string& message) {
+    const std::string file = "net.cfg:";
+    if (!message.starts_with(file)) return false;
+    const int line = std::stoi(message.substr(file.size()));
+    return line >= begin && line <= begin + length && mentions(message, {"layer '" + layer + "'"}) &&
+           mentions(message, words);
+  }));
+}
+
+std::vector<int> gpus_of(const Built& built, const std::string& layer) {
+  const Node* node = built.graph.find(layer);
+  REQUIRE(node != nullptr);
+  return node->gpus;
+}
+
+using List = std::vector<int>;
+
+Built good(const NetTexts& texts, int devices = 0) {
+  Built built = build(texts, devices);
+  CAPTURE(built.errors, texts.definition);
+  REQUIRE(built.errors.empty());
+  return built;
+}
+
+}  // namespace
+
+TEST_CASE("a layer without gpu= has the devices of its first input that is not data") {
+  const Built built = good(placed_net({{"conv1", "2,0"}, {"conv2b", "1,3"}, {"fc2", "1"}}));
+  CHECK(gpus_of(built, "conv1") == List{2, 0});
+  CHECK(gpus_of(built, "conv1_neuron") == List{2, 0});
+  CHECK(gpus_of(built, "pool1") == List{2, 0});
+  CHECK(gpus_of(built, "conv2a") == List{2, 0});
+  CHECK(gpus_of(built, "conv2b") == List{1, 3});
+  CHECK(gpus_of(built, "conv2b_neuron") == List{1, 3});
+  CHECK(gpus_of(built, "fc1") == List{2, 0});
+  CHECK(gpus_of(built, "fc1_dropout") == List{2, 0});
+  CHECK(gpus_of(built, "fc1_neuron") == List{2, 0});
+  CHECK(gpus_of(built, "fc2") == List{1});
+  CHECK(gpus_of(built, "top") == List{1});
+  CHECK(gpus_of(built, "probs") == List{1});
+  CHECK(gpus_of(built, "logprob") == List{1});
+}
+
+TEST_CASE("without any gpu= all is on the first device") {
+  const Built built = good(placed_net({}));
+  for (const Node& node : built.graph.nodes) {
+    INFO(node.name);
+    CHECK(node.gpus == List{0});
+  }
+}
+
+TEST_CASE("what reads data alone, without gpu=, is on the first device") {
+  NetTexts texts =
+      between_data_and_cost(fc("f", "inputs=data outputs=4") + fc("g", "inputs=data,f outputs=4 gpu=1") +
+                                fc("h", "inputs=data,g outputs=4"),
+                            "h", kClasses);
+  const Built built = good(texts);
+  CHECK(gpus_of(built, "f") == List{0});
+  CHECK(gpus_of(built, "g") == List{1});
+  CHECK(gpus_of(built, "h") == List{1});
+  // Images and labels go where they are read.
+  CHECK(gpus_of(built, "labels") == List{1});
+}
+
+TEST_CASE("data without gpu= follows its users") {
+  const Built replicas = good(placed_net({{"conv1", "2,0,1"}}));
+  CHECK(gpus_of(replicas, "data") == List{2, 0, 1});
+  CHECK(gpus_of(replicas, "labels") == List{2, 0, 1});
+  // The labels follow the cost's other input.
+  const Built hybrid = good(placed_net({{"conv1", "0,1"}, {"fc1", "1"}}));
+  CHECK(gpus_of(hybrid, "data") == List{0, 1});
+  CHECK(gpus_of(hybrid, "labels") == List{1});
+  const Built head = good(placed_net({{"conv1", "1"}, {"fc1", "0,1"}}));
+  CHECK(gpus_of(head, "data") == List{1});
+  CHECK(gpus_of(head, "labels") == List{0, 1});
+  const Built own = good(placed_net({{"data", "1,0"}, {"conv1", "0,1"}}));
+  CHECK(gpus_of(own, "data") == List{1, 0});
+}
+
+TEST_CASE("placements within the rules") {
+  for (const Gpus& gpus : std::vector<Gpus>{{{"conv1", "0,1,2,3"}, {"fc1", "0,1"}, {"fc2", "3"}},
+                                            {{"conv1", "0,1,2,3,4,5"}, {"fc1", "0,1,2"}, {"fc2", "3"}},
+                                            {{"conv1", "0"}, {"fc1", "0,1"}},
+                                            {{"conv1", "0"}, {"fc1", "0,1"}, {"fc2", "0,1,2,3"}},
+                                            {{"conv1", "0,1"}, {"fc1", "0,1,2,3"}, {"fc2", "2,1"}},
+                                            {{"conv1", "0,1,2,3"}, {"fc1", "0"}, {"fc2", "0,1"}}}) {
+    good(placed_net(gpus));
+    good(placed_net(gpus), 6);
+  }
+}
+
+TEST_CASE("a device listed twice") {
+  const NetTexts texts = placed_net({{"fc1", "1,0,1"}});
+  check_said(build(texts), key_line(texts.definition, "fc1"), "fc1", {"gpu=1,0,1", "twice"});
+}
+
+TEST_CASE("what is no list of devices") {
+  for (const std::string list : {"one", "-1", "0,", "0;1", "0-3", "1.5", ""}) {
+    const NetTexts texts = placed_net({{"pool1", list}});
+    INFO("gpu=" << list);
+    check_said(build(texts), key_line(texts.definition, "pool1"), "pool1", {"gpu"});
+  }
+}
+
+TEST_CASE("an index beyond --gpu") {
+  const NetTexts texts = placed_net({{"conv1", "0,3"}, {"fc2", "1,4"}});
+  good(texts);
+  good(texts, 5);
+  const Built four = build(texts, 4);
+  check_said(four, key_line(texts.definition, "fc2"), "fc2", {"gpu", "5", "4"});
+  CHECK(four.errors.size() == 1);
+  const Built two = build(texts, 2);
+  check_said(two, key_line(texts.definition, "conv1"), "conv1", {"gpu", "4", "2"});
+  check_said(two, key_line(texts.definition, "fc2"), "fc2", {"gpu", "5", "2"});
+  CHECK(two.errors.size() == 2);
+}
+
+TEST_CASE("inputs with other replica counts than each other") {
+  // fc1's first input has two replicas, its second one.
+  const NetTexts texts = placed_net({{"pool1", "0"}, {"conv2a", "0,1"}, {"conv2b", "1"}, {"fc1", "0"}});
+  const Built built = build(texts);
+  check_said_in(built, texts.definition, "fc1", {"conv2a", "conv2b", "2", "1", "replica"});
+}
+
+TEST_CASE("users with other replica counts than each other") {
+  const NetTexts texts = placed_net({{"conv1", "0,1"}, {"conv2b", "1"}});
+  const Built built = build(texts);
+  CAPTURE(built.errors);
+  REQUIRE_FALSE(built.errors.empty());
+  CHECK(std::any_of(built.errors.begin(), built.errors.end(), [](const std::string& message) {
+    return mentions(message, {"net.cfg:", "'pool1'", "conv2b", "2", "1", "replica"});
+  }));
+  // A layer of data too: it is cut in one way only.
+  const NetTexts data = between_data_and_cost(fc("f", "inputs=data outputs=4 gpu=0,1") +
+                                                  fc("g", "inputs=data outputs=4 gpu=1") +
+                                                  section("s", "cost.sum2", "inputs=g"),
+                                              "f", kClasses, keys_of("s", "coeff=1"));
+  const Built of_data = build(data);
+  CAPTURE(of_data.errors);
+  CHECK(std::any_of(of_data.errors.begin(), of_data.errors.end(), [](const std::string& message) {
+    return mentions(message, {"net.cfg:", "'data'", "2", "1", "replica"});
+  }));
+}
+
+TEST_CASE("replica counts that do not divide each other") {
+  for (const auto& [below, above] : std::vector<std::pair<std::string, std::string>>{
+           {"0,1,2", "0,1"}, {"0,1", "0,1,2"}, {"0,1,2,3", "4,5,6"}}) {
+    const NetTexts texts = placed_net({{"conv1", below}, {"fc1", above}});
+    const auto count = [](const std::string& list) {
+      return std::to_string(1 + std::count(list.begin(), list.end(), ','));
+    };
+    check_said_in(build(texts), texts.definition, "fc1", {count(below), count(above), "replica"});
+  }
+}
+
+TEST_CASE("replica counts between the fewest and the most") {
+  // Neighbours divide each other, but 2 does not divide 3, the most; nor is 3 a multiple of 2, the fewest.
+  for (const Gpus& gpus : std::vector<Gpus>{{{"conv1", "0,1"}, {"fc1", "0"}, {"fc2", "0,1,2"}},
+                                            {{"conv1", "0,1"}, {"fc1", "0,1,2,3,4,5"}, {"fc2", "0,1,2"}}}) {
+    const Built built = build(placed_net(gpus));
+    CAPTURE(built.errors);
+    CHECK(std::any_of(built.errors.begin(), built.errors.end(), [](const std::string& message) {
+      return mentions(message, {"net.cfg:", "layer '", "2", "3", "replica"});
+    }));
+  }
+}
+
+TEST_CASE("shared weights on other devices") {
+  for (const std::string list : {"1,0", "0", "0,2"}) {
+    NetTexts texts = placed_net({{"conv1", "0,1"}});
+    texts.definition =
+        with_keys(texts.definition, {{"conv2b", "weightSource=conv2a[0]\ngpu=" + list}, {"fc1", "gpu=0,1"}});
+    const Built built = build(texts);
+    check_said(built, "net.cfg:", "conv2b", {"conv2a", "devices"});
+    CHECK(built.errors.size() >= 1);
+  }
+  NetTexts same = placed_net({{"conv1", "0,1"}, {"conv2a", "1,2"}});
+  same.definition = with_keys(same.definition, {{"conv2b", "weightSource=conv2a[0]\ngpu=1,2"}});
+  good(same);
+}
+
+TEST_CASE("updatePeriod divides the passes of a minibatch or is a multiple of them") {
+  const Gpus gpus = {{"conv1", "0,1,2,3"}, {"fc1", "0,1"}, {"fc2", "3"}};  // four passes
+  for (const int period : {0, 1, 2, 4, 8, 12}) {
+    INFO(period);
+    good(placed_net(gpus, {{"fc2", period}}));
+    // Below the pass period of a layer it means that.
+    good(placed_net(gpus, {{"fc1", period}, {"conv1", period}}));
+  }
+  for (const int period : {3, 5, 6, 7, 9}) {
+    for (const std::string layer : {"conv1", "fc1", "fc2", "top"}) {
+      INFO(layer);
+      // conv1 is updated every four passes at least.
+      if (layer == "conv1" && period < 4) continue;
+      const NetTexts texts = placed_net(gpus, {{layer, period}});
+      check_said(build(texts), key_line(texts.parameters, layer, "params.cfg"), layer,
+                 {"updatePeriod", std::to_string(period), "4"});
+    }
+  }
+}
+
+TEST_CASE("updatePeriod is a multiple of the layer's own passes") {
+  // Six passes; fc1 runs in every second one.
+  const Gpus gpus = {{"conv1", "0,1,2,3,4,5"}, {"fc1", "0,1"}, {"fc2", "3"}};
+  for (const int period : {0, 1, 2, 6, 12}) good(placed_net(gpus, {{"fc1", period}}));
+  const NetTexts texts = placed_net(gpus, {{"fc1", 3}});
+  check_said(build(texts), key_line(texts.parameters, "fc1", "params.cfg"), "fc1",
+             {"updatePeriod", "3", "2"});
+  good(placed_net(gpus, {{"fc2", 3}}));
+}
+
+TEST_CASE("on one device any updatePeriod is a number of minibatches") {
+  for (const int period : {0, 1, 2, 3, 7}) good(placed_net({}, {{"conv1", period}, {"fc2", period}}));
+}
+
+TEST_CASE("parallel=model is for fc layers") {
+  const auto with = [](const std::string& layer, const std::string& keys) {
+    NetTexts texts = net();
+    texts.definition = with_keys(texts.definition, {{layer, keys}});
+    return texts;
+  };
+  good(with("fc1", "parallel=model\ngpu=0,1,2"));
+  good(with("fc1", "parallel=model"));
+  const NetTexts wrong_value = with("fc1", "parallel=modle\ngpu=0,1");
+  check_said(build(wrong_value), key_line(wrong_value.definition, "fc1"), "fc1",
+             {"parallel", "modle", "model"});
+  // Other layers do not know the key.
+  const Built conv_layer = build(with("conv1", "parallel=model\ngpu=0,1"));
+  REQUIRE(conv_layer.warnings.size() == 1);
+  CHECK(mentions(conv_layer.warnings[0], {"net.cfg:", "'conv1'", "'parallel'"}));
+  const NetTexts twice = with("fc1", "gpu=1,1\nparallel=model");
+  check_said(build(twice), key_line(twice.definition, "fc1"), "fc1", {"gpu=1,1", "twice"});
+  const NetTexts beyond = with("fc1", "gpu=0,2\nparallel=model");
+  check_said(build(beyond, 2), key_line(beyond.definition, "fc1"), "fc1", {"gpu", "3", "2"});
+}
+
+TEST_CASE("a model-parallel layer counts as one replica") {
+  NetTexts texts = placed_net({{"conv1", "0,1"}});
+  texts.definition = with_keys(texts.definition, {{"fc1", "parallel=model\ngpu=0,1,2"}});
+  const Built built = good(texts);
+  // Passes: 2. So a period of 3 is refused for any layer.
+  texts.parameters = with_keys(texts.parameters, {{"fc2", "updatePeriod=3"}});
+  check_said(build(texts), key_line(texts.parameters, "fc2", "params.cfg"), "fc2",
+             {"updatePeriod", "3", "2"});
+  // What needs everything runs on the first device of the list.
+  CHECK(gpus_of(built, "top") == List{0});
+}
+
+TEST_CASE("all broken gpu= lines are reported in one run") {
+  const NetTexts texts = placed_net({{"conv2a", "0,0"}, {"conv2b", "x"}});
+  const Built built = build(texts, 2);
+  check_said(built, key_line(texts.definition, "conv2a"), "conv2a", {"twice"});
+  check_said(built, key_line(texts.definition, "conv2b"), "conv2b", {"'x'"});
+}

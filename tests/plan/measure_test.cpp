@@ -1,0 +1,219 @@
+// Measured operations: what they are given, how often they run, and what happens when one fails.
+#include "convnet/plan/measure.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "kernels/error.h"
+#include "tests/catch.h"
+#include "tests/plan/hand_made_plan.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+namespace convnet::test {
+namespace {
+
+/// What all runs of the tests' operations have seen.
+struct Witness {
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  int runs = 0;
+  std::set<std::string> complaints;
+};
+
+/// Checks its memory, then fills what it may write with ones.
+class CheckingOp : public PreparedOp {
+ public:
+  CheckingOp(Witness& witness, std::vector<TensorDesc> args, std::vector<Access> access,
+             std::vector<std::int64_t> bytes, std::int64_t workspace, bool in_place = false)
+      : witness_(witness), access_(std::move(access)), bytes_(std::move(bytes)), in_place_(in_place) {
+    args_ = std::move(args);
+    workspace_bytes_ = workspace;
+  }
+
+  void run(std::span<std::byte* const> pointers, std::byte* workspace) const override {
+    std::set<std::string> wrong;
+    if (pointers.size() != bytes_.size()) wrong.insert("number of arguments");
+    for (std::size_t k = 0; k < pointers.size(); ++k) {
+      if (reinterpret_cast<std::uintptr_t>(pointers[k]) % 64 != 0) wrong.insert("alignment");
+      const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+      if (!std::all_of(pointers[k], pointers[k] + bytes_[k], is_zero)) wrong.insert("not zero");
+    }
+    if (in_place_ != (pointers[0] == pointers[1])) wrong.insert("place");
+    for (std::size_t k = 0; k < pointers.size(); ++k) {
+      if (access_[k] != Access::read) std::memset(pointers[k], 255, static_cast<std::size_t>(bytes_[k]));
+    }
+    if (workspace_bytes_ > 0) std::memset(workspace, 255, static_cast<std::size_t>(workspace_bytes_));
+    const std::lock_guard lock(witness_.mutex);
+    witness_.threads.insert(std::this_thread::get_id());
+    ++witness_.runs;
+    witness_.complaints.merge(wrong);
+  }
+
+ private:
+  Witness& witness_;
+  std::vector<Access> access_;
+  std::vector<std::int64_t> bytes_;
+  bool in_place_;
+};
+
+class ThrowingOp : public PreparedOp {
+ public:
+  void run(std::span<std::byte* const>, std::byte*) const override { throw RunError("it broke"); }
+};
+
+TensorDesc floats(std::int64_t count) { return {{count}, DataType::f32, nullptr}; }
+
+void add_prepared(Plan& plan, OpDesc op, std::shared_ptr<const PreparedOp> prepared,
+                  std::vector<BufferUse> uses) {
+  Task task;
+  task.op = std::move(op);
+  task.prepared = std::move(prepared);
+  task.uses = std::move(uses);
+  plan.tasks.push_back(std::move(task));
+}
+
+/// A task whose arguments are buffers of their own, as `backend` wants them.
+void add_real(Plan& plan, const Backend& backend, const OpDesc& op) {
+  const std::vector<Argument> args = arguments(op);
+  auto prepared = backend.prepare(op, LayoutHints(args.size()));
+  std::vector<BufferUse> uses;
+  for (std::size_t k = 0; k < args.size(); ++k) {
+    const std::int64_t unsized_bytes = args[k].name == "step" ? step_block_bytes(3) : 64 * 8;
+    const std::int64_t bytes = prepared->args()[k].bytes();
+    uses.push_back({add_buffer(plan, 0, bytes > 0 ? bytes : unsized_bytes), args[k].access});
+  }
+  add_prepared(plan, op, std::move(prepared), std::move(uses));
+}
+
+}  // namespace
+
+TEST_CASE("measure: operations get aligned zeros of the right size, their own place or the same") {
+  const auto backend = make_cpu_backend(1);
+  Witness witness;
+  Plan plan;
+  const int a = add_buffer(plan, 0, 40000), b = add_buffer(plan, 0, 40000), big = add_buffer(plan, 0, 400000),
+            costs = add_buffer(plan, 0, 4096, BufferKind::costs);
+  using Accesses = std::vector<Access>;
+  // Two apart, the same in place, one that reads and writes ranges, one whose second argument has no size.
+  add_prepared(plan, Scale{{10000}, 1},
+               std::make_shared<CheckingOp>(witness, std::vector{floats(10000), floats(10000)},
+                                            Accesses{Access::read, Access::write},
+                                            std::vector<std::int64_t>{40000, 40000}, 1000),
+               {{a, Access::read}, {b, Access::write}});
+  add_prepared(plan, Scale{{10000}, 1},
+               std::make_shared<CheckingOp>(witness, std::vector{floats(10000), floats(10000)},
+                                            Accesses{Access::read, Access::write},
+                                            std::vector<std::int64_t>{40000, 40000}, 0, true),
+               {{a, Access::read}, {a, Access::write}});
+  add_prepared(plan, Accumulate{{100}},
+               std::make_shared<CheckingOp>(witness, std::vector{floats(100), floats(100)},
+                                            Accesses{Access::read, Access::read_write},
+                                            std::vector<std::int64_t>{400, 400}, 0),
+               {{big, Access::read, 0, 4000, 400}, {big, Access::read_write, 0, 8000, 400}});
+  add_prepared(plan, SquaresForward{{100}, 1},
+               std::make_shared<CheckingOp>(
+                   witness, std::vector{floats(100), TensorDesc{{0}, DataType::f64, nullptr}},
+                   Accesses{Access::read, Access::read_write}, std::vector<std::int64_t>{400, 4096}, 0),
+               {{big, Access::read, 0, 0, 400}, {costs, Access::read_write}});
+  for (const int devices : {1, 3}) {
+    witness.threads.clear();
+    witness.runs = 0;
+    const std::vector<double> seconds = measure_seconds(plan, *backend, devices);
+    REQUIRE(seconds.size() == 4);
+    for (const double s : seconds) CHECK(s > 0);
+    CHECK(witness.complaints == std::set<std::string>{});
+    CHECK(witness.threads.size() == static_cast<std::size_t>(devices));
+    CHECK(witness.runs >= 3 * 4 * devices);
+    CHECK(witness.runs <= 9 * 4 * devices);
+  }
+}
+
+TEST_CASE("measure: equal operations are measured once, different ones apart") {
+  const auto backend = make_cpu_backend(1);
+  Plan plan;
+  for (const std::int64_t n : {1 << 18, 1 << 18, 64, 1 << 18}) add_real(plan, *backend, Scale{{1, n}, 2});
+  const std::vector<double> seconds = measure_seconds(plan, *backend, 2);
+  CHECK(seconds[0] == seconds[1]);
+  CHECK(seconds[0] == seconds[3]);
+  CHECK(seconds[2] != seconds[0]);
+}
+
+TEST_CASE("measure: settings that do not show in the arguments' shapes tell operations apart") {
+  const auto backend = make_cpu_backend(1);
+  Plan plan;
+  WindowNorm norm;
+  norm.n = 2;
+  norm.c = 4;
+  norm.h = norm.w = 12;
+  norm.scale = 1;
+  norm.power = 0.5F;
+  for (const std::int64_t size : {3, 9}) {
+    norm.size = size;
+    add_real(plan, *backend, WindowNormForward{norm});
+  }
+  const std::vector<double> seconds = measure_seconds(plan, *backend, 1);
+  CHECK(seconds[0] != seconds[1]);
+}
+
+TEST_CASE("measure: real operations with indices, flags and workspaces") {
+  const auto backend = make_cpu_backend(1);
+  Plan plan;
+  ConvGeometry g;
+  g.n = 2;
+  g.c = 3;
+  g.h = g.w = 9;
+  g.k = 8;
+  g.filter = 3;
+  g.oh = g.ow = 7;
+  add_real(plan, *backend, ConvForward{g});
+  add_real(plan, *backend, ConvBackwardWeights{g});
+  PoolGeometry p;
+  p.n = 2;
+  p.c = 8;
+  p.h = p.w = 7;
+  p.oh = p.ow = 4;
+  p.size = 3;
+  p.stride = 2;
+  p.start = -1;
+  add_real(plan, *backend, PoolForward{p, true});
+  add_real(plan, *backend, PoolBackward{p});
+  add_real(plan, *backend, SoftmaxForward{2, 10});
+  add_real(plan, *backend, LogregForward{2, 10, 5, 1});
+  add_real(plan, *backend, SoftmaxLogregBackward{2, 10, 1});
+  Update update;
+  update.what = floats(1000);
+  update.images = 2;
+  add_real(plan, *backend, update);
+  add_real(plan, *backend, Dropout{{2, 100}, 0.5F, 2.0F, 7, 0});
+  for (const double s : measure_seconds(plan, *backend, 2)) CHECK(s > 0);
+}
+
+TEST_CASE("measure: what an operation throws arrives, and nobody waits for ever") {
+  const auto backend = make_cpu_backend(1);
+  Plan plan;
+  add_real(plan, *backend, Scale{{1, 100}, 2});
+  add_prepared(plan, FillZero{}, std::make_shared<ThrowingOp>(), {});
+  add_real(plan, *backend, Scale{{1, 200}, 2});
+  for (const int devices : {1, 4})
+    CHECK(message_of<RunError>([&] { measure_seconds(plan, *backend, devices); }) == "it broke");
+}
+
+TEST_CASE("measure: what does not fit and what is not prepared is refused") {
+  const auto backend = make_cpu_backend(1);
+  Plan plan;
+  const int huge = add_buffer(plan, 0, std::int64_t{1} << 50);
+  add_prepared(plan, FillZero{}, std::make_shared<ThrowingOp>(), {{huge, Access::write}});
+  const std::string message = message_of<DeviceError>([&] { measure_seconds(plan, *backend, 1); });
+  CHECK(message.find("use a smaller --mini") != std::string::npos);
+  CHECK_THROWS_AS(measure_seconds(plan_of({{}}), *backend, 1), std::logic_error);
+  CHECK_THROWS_AS(measure_seconds(Plan{}, *backend, 0), std::logic_error);
+  CHECK(measure_seconds(Plan{}, *backend, 2).empty());
+}
+
+}  // namespace convnet::test
