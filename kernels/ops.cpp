@@ -263,6 +263,12 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           [](const Constrain& op) {
             return std::vector<Argument>{{"weights", RW, op.what.dims}};
           },
+          [](const CopyRuns& op) {
+            std::vector<Argument> args;
+            for (std::int64_t count : op.counts) args.push_back({"src", R, {count}});
+            for (std::int64_t count : op.counts) args.push_back({"dst", W, {count}});
+            return args;
+          },
           [](const AnyBroken& op) {
             std::vector<Argument> args(static_cast<std::size_t>(op.devices),
                                        Argument{"costs", R, {kUnsized}, DataType::f64});
@@ -362,6 +368,7 @@ std::string op_name(const OpDesc& desc) {
           [](const SquaresBackward&) -> std::string { return "sum2.backward"; },
           [](const Constrain&) -> std::string { return "constrain"; },
           [](const AnyBroken&) -> std::string { return "any_broken"; },
+          [](const CopyRuns&) -> std::string { return "copy"; },
           [](const BatchNormMerge&) -> std::string { return "bnorm.merge"; }},
       desc);
 }

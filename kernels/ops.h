@@ -245,9 +245,10 @@ struct NeuronBackward {
 struct Dropout {
   Dims dims;
   float keep = 0.5F, scale = 1.0F;
-  std::uint64_t key = 0;           ///< of the seed and the layer's name
-  std::int64_t first_image = 0;    ///< index within the minibatch of this tensor's first image
-  std::int64_t first_element = 0;  ///< canonical index of an image's first element, where this is a part of it
+  std::uint64_t key = 0;         ///< of the seed and the layer's name
+  std::int64_t first_image = 0;  ///< index within the minibatch of this tensor's first image
+  std::int64_t first_element =
+      0;  ///< canonical index of an image's first element, where this is a part of it
 };
 
 /// dst = src * factor. Args: src dst (may be the same memory)
@@ -446,6 +447,10 @@ struct LoadLabels {
 struct Reorder {
   TensorDesc from, to;
 };
+/// Copies runs of floats. Args: src_0 ... dst_0 ...
+struct CopyRuns {
+  std::vector<std::int64_t> counts;  ///< floats of each run
+};
 /// dst += src, both in the layout of the first hint. Args: src dst
 struct Accumulate {
   Dims dims;
@@ -489,18 +494,19 @@ struct Constrain {
   bool shrink = false;  ///< ball: only rows longer than it
 };
 
-using OpDesc = std::variant<
-    ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward, InnerProductBackwardData,
-    InnerProductBackwardWeights, PoolForward, PoolBackward, CrossMapNormForward, CrossMapNormBackward,
-    NeuronForward, NeuronBackward, Dropout, Scale, SoftmaxForward, SoftmaxBackward, LogregForward,
-    LogregBackward, SoftmaxLogregBackward, LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update,
-    LocalForward, LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward, CrossMapPoolForward,
-    CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments, BatchNormForward,
-    BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum, EltwiseMax,
-    EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward, SampleBackward, Blur,
-    Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward, BinaryCostForward,
-    BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain, AnyBroken,
-    BatchNormMerge>;
+using OpDesc =
+    std::variant<ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward,
+                 InnerProductBackwardData, InnerProductBackwardWeights, PoolForward, PoolBackward,
+                 CrossMapNormForward, CrossMapNormBackward, NeuronForward, NeuronBackward, Dropout, Scale,
+                 SoftmaxForward, SoftmaxBackward, LogregForward, LogregBackward, SoftmaxLogregBackward,
+                 LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update, LocalForward,
+                 LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward, CrossMapPoolForward,
+                 CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments,
+                 BatchNormForward, BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu,
+                 EltwiseSum, EltwiseMax, EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward,
+                 SampleForward, SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward,
+                 CrossentBackward, BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward,
+                 SquaresForward, SquaresBackward, Constrain, AnyBroken, BatchNormMerge, CopyRuns>;
 
 /// The scalars that change from step to step, in one device buffer that the host writes before a step.
 /// Memory: StepHeader, then `rates` entries.

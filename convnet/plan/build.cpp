@@ -518,23 +518,26 @@ void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
     plan_.tasks.back().stream = stream;
   }
   for (std::size_t r = 0; r < w.weights.size(); ++r) {
+    std::vector<UpdateShard> others;
     for (const UpdateShard& shard : w.shards) {
-      if (shard.replica == static_cast<int>(r) || shard.count == 0) continue;
-      publish(w.weights[static_cast<std::size_t>(shard.replica)], w.weights[r], shard.begin, shard.count);
+      if (shard.replica != static_cast<int>(r) && shard.count > 0) others.push_back(shard);
     }
+    if (!others.empty()) publish(w.weights, r, others);
   }
   at_ = user;
 }
 
-/// Copies floats [begin, begin + count) of one replica's weights to another's.
-void PlanBuilder::publish(int from, int to, std::int64_t begin, std::int64_t count) {
-  at_.device = buffer(to).device;
-  const TensorDesc flat{{count}, DataType::f32, nullptr};
-  const Reorder op{flat, flat};
-  Task task = new_task(TaskKind::publish, op, set_.backend_.prepare(op, {flat, flat}));
+/// Copies shards of a matrix from the replicas that own them to another.
+void PlanBuilder::publish(const std::vector<int>& replicas, std::size_t to,
+                          const std::vector<UpdateShard>& shards) {
+  at_.device = buffer(replicas[to]).device;
+  CopyRuns op;
+  for (const UpdateShard& shard : shards) op.counts.push_back(shard.count);
+  Task task = new_task(TaskKind::publish, op, set_.backend_.prepare(op, LayoutHints(2 * shards.size())));
   task.stream = Stream::update;
-  const UpdateShard range{0, begin, count, -1, -1};
-  task.uses = {range_of(from, Access::read, range), range_of(to, Access::write, range)};
+  for (const UpdateShard& shard : shards)
+    task.uses.push_back(range_of(replicas[static_cast<std::size_t>(shard.replica)], Access::read, shard));
+  for (const UpdateShard& shard : shards) task.uses.push_back(range_of(replicas[to], Access::write, shard));
   plan_.tasks.push_back(std::move(task));
 }
 
@@ -543,8 +546,8 @@ void PlanBuilder::publish_state(const Node& node) {
   for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
     if (!node.layer->weights[i].state) continue;
     const std::vector<int>& replicas = weight_buffers(i).weights;
-    for (std::size_t r = 1; r < replicas.size(); ++r)
-      publish(replicas[0], replicas[r], 0, buffer(replicas[0]).bytes / size_of(DataType::f32));
+    const UpdateShard all{0, 0, buffer(replicas[0]).bytes / size_of(DataType::f32), -1, -1};
+    for (std::size_t r = 1; r < replicas.size(); ++r) publish(replicas, r, {all});
   }
 }
 

@@ -112,7 +112,7 @@ class PlanBuilder : public Lowering {
   void decide_persistent(int id, const TensorDesc& desc);
   static BufferUse range_of(int id, Access access, const UpdateShard& shard);
   void update(WeightBuffers& w, std::int64_t images);
-  void publish(int from, int to, std::int64_t begin, std::int64_t count);
+  void publish(const std::vector<int>& replicas, std::size_t to, const std::vector<UpdateShard>& shards);
   void publish_state(const Node& node);
   int broken();
 

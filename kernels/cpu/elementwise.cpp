@@ -84,6 +84,20 @@ Prepared prepare(const Accumulate& op, const LayoutHints& hints) {
                                     });
 }
 
+Prepared prepare(const CopyRuns& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [counts = op.counts](std::span<std::byte* const> args) {
+        for (std::size_t i = 0; i < counts.size(); ++i) {
+          const std::byte* src = args[i];
+          std::byte* dst = args[counts.size() + i];
+          for_pieces(counts[i], [=](std::int64_t begin, std::int64_t end) {
+            std::memcpy(dst + begin * size_of(DataType::f32), src + begin * size_of(DataType::f32),
+                        static_cast<std::size_t>((end - begin) * size_of(DataType::f32)));
+          });
+        }
+      });
+}
+
 Prepared prepare(const FillZero& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op, op.what.layout), [bytes = op.what.bytes()](std::span<std::byte* const> args) {

@@ -205,3 +205,18 @@ TEST_CASE("fill zero clears every byte", "[elementwise]") {
     CHECK(op.raw<std::uint8_t>(0, bytes) == std::vector<std::uint8_t>(bytes, 0));
   }
 }
+
+TEST_CASE("runs of floats are copied", "[elementwise]") {
+  const std::vector<std::int64_t> counts = {1, 0, 40000, 17};
+  for (const int threads : {1, 2}) {
+    OpRun op(cpu::prepare(CopyRuns{counts}, {}));
+    std::vector<std::vector<float>> values;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      values.push_back(random_values(counts[i], static_cast<unsigned>(i)));
+      op.set_raw(i, values.back());
+    }
+    op.run(threads);
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      CHECK(op.raw<float>(counts.size() + i, values[i].size()) == values[i]);
+  }
+}

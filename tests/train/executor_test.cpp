@@ -43,8 +43,8 @@ struct TwoDevices {
 
   TwoDevices() {
     const NetTexts texts = between_data_and_cost(
-        "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=8\nfilterSize=3\ninitW=0.1\ngpu=0,1\n",
-        "conv1", kClasses);
+        "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=8\nfilterSize=3\ninitW=0.1\ngpu=0,1\n", "conv1",
+        kClasses);
     Diagnostics diagnostics;
     graph = build_graph(parse_ini("net.cfg", texts.definition, diagnostics),
                         parse_ini("params.cfg", texts.parameters, diagnostics), provider.matrices(), {},
