@@ -80,6 +80,7 @@ class Builder {
     node.layer = type->create(*type, source);
     if (node.layer == nullptr || !gpus_good) return;
     if (!check_size(section, *node.layer)) return;
+    if (!check_parallel(section, node)) return;
     place_parts(section, node);
     if (!find_owners(section, node) || !check_below(section, node)) return;
     if (type->role == LayerRole::weights) warn_random_sparse(section);
@@ -332,6 +333,16 @@ class Builder {
       return false;
     }
     return true;
+  }
+
+  /// Elsewhere the key would be ignored, and gpu= mean replicas.
+  bool check_parallel(const IniSection& section, const Node& node) {
+    const IniValue* value = section.find("parallel");
+    if (value == nullptr || value->from_default || value->text != "model" || node.layer->model_parallel)
+      return true;
+    error(value->where, section.name,
+          "parallel=model divides fc layers only, not one of type '" + node.type + "'");
+    return false;
   }
 
   /// parallel=model: one replica in parts. Element-wise layers above without a gpu= of their own stay on the

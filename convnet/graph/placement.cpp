@@ -257,12 +257,6 @@ class Expander {
   std::map<std::pair<int, std::vector<int>>, int> gathers_;
 };
 
-/// The last of `passes`, those of `other`, in which it works on a microbatch of run `i` of `node`.
-int last_pass(const Node& other, const Node& node, int i, const std::vector<int>& passes) {
-  const int last = (i + 1) * node.replicas() - 1;
-  return passes[static_cast<std::size_t>(last / other.replicas())];
-}
-
 }  // namespace
 
 void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
@@ -279,23 +273,20 @@ void expand_parts(Graph& graph) {
 void find_passes(Graph& graph) {
   const auto at = [&](int id) -> const Node& { return graph.nodes[static_cast<std::size_t>(id)]; };
   const int fewest = graph.microbatches / graph.passes;
-  for (Node& node : graph.nodes) {
-    node.forward_pass.clear();
-    node.backward_pass.clear();
-    for (int i = 0; i < graph.microbatches / node.replicas(); ++i) {
-      int pass = i * node.replicas() / fewest;
-      for (int input : node.inputs)
-        pass = std::max(pass, last_pass(at(input), node, i, at(input).forward_pass));
-      node.forward_pass.push_back(pass);
-    }
-  }
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    node->forward_pass.clear();
+    node->backward_pass.clear();
     for (int i = 0; i < graph.microbatches / node->replicas(); ++i) {
-      int pass =
-          std::max((i + 1) * node->replicas() / fewest - 1, node->forward_pass[static_cast<std::size_t>(i)]);
-      for (int user : node->users)
-        pass = std::max(pass, last_pass(at(user), *node, i, at(user).backward_pass));
-      node->backward_pass.push_back(pass);
+      int forward = i * node->replicas() / fewest, backward = (i + 1) * node->replicas() / fewest - 1;
+      for (int user : node->users) {
+        for (int m = i * node->replicas(); m < (i + 1) * node->replicas(); ++m) {
+          const auto run = static_cast<std::size_t>(m / at(user).replicas());
+          forward = std::min(forward, at(user).forward_pass[run]);
+          backward = std::max(backward, at(user).backward_pass[run]);
+        }
+      }
+      node->forward_pass.push_back(forward);
+      node->backward_pass.push_back(backward);
     }
   }
 }

@@ -17,8 +17,9 @@ void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions&
 /// need everything.
 void expand_parts(Graph& graph);
 
-/// Fills in the passes of every node. A layer with K replicas runs forward once its K microbatches are there,
-/// every K/fewest-th pass, and backward in the last of these passes; later where what it reads comes later.
+/// Fills in the passes of every node. A layer with K replicas runs forward every K/fewest-th pass, on K
+/// microbatches, and backward in the last of these passes. What lies below more replicas runs forward as
+/// early as these need it, and backward when all they make of it is there.
 void find_passes(Graph& graph);
 
 }  // namespace convnet

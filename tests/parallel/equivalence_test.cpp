@@ -14,7 +14,8 @@ namespace {
 /// A minibatch that most replica counts divide and one that none does; and some with images for few replicas.
 const std::vector<std::vector<std::int64_t>> kSizes = {{24, 24, 13, 13, 24}, {2, 1, 3, 2, 5}};
 
-void check_like_one_device(const PlacedNet& net, const std::vector<std::int64_t>& sizes) {
+void check_like_one_device(const PlacedNet& net, const std::vector<std::int64_t>& sizes,
+                           double tolerance = 1e-5) {
   INFO(net.name << ", " << sizes[0] << " images a minibatch");
   INFO(net.placed.definition);
   NetOptions one_device;
@@ -24,7 +25,8 @@ void check_like_one_device(const PlacedNet& net, const std::vector<std::int64_t>
     for (const Phase phase : {Phase::train, Phase::test})
       REQUIRE_NOTHROW(verify(placed.prepare(phase, images), placed.graph()));
   }
-  check_same_answer(train(placed, sizes, net.options.extra), train(plain, sizes, net.options.extra));
+  check_same_answer(train(placed, sizes, net.options.extra), train(plain, sizes, net.options.extra),
+                    tolerance);
 }
 
 void check_like_one_device(const std::vector<PlacedNet>& nets) {
@@ -54,7 +56,8 @@ TEST_CASE("more replicas above fewer give the answer of one device") {
 TEST_CASE("nets and devices by lot give the answer of one device") {
   for (std::uint32_t seed = 0; seed < 48; ++seed) {
     const bool few_images = seed % 3 == 2;
-    check_like_one_device(random_net(seed, !few_images), kSizes[few_images ? 1 : 0]);
+    // In some of them the gradients of biases all but cancel.
+    check_like_one_device(random_net(seed, !few_images), kSizes[few_images ? 1 : 0], 3e-5);
   }
 }
 

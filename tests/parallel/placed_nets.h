@@ -63,7 +63,7 @@ double distance(const std::vector<float>& a, const std::vector<float>& b);
 /// The largest distance of a tensor.
 double distance(const Trained& a, const Trained& b);
 /// The answer of several devices is that of one, to the order of sums.
-void check_same_answer(const Trained& actual, const Trained& expected);
+void check_same_answer(const Trained& actual, const Trained& expected, double tolerance = 1e-5);
 void check_same_bits(const Trained& actual, const Trained& expected);
 
 }  // namespace convnet::test

@@ -309,10 +309,8 @@ TEST_CASE("parallel=model is for fc layers") {
   const NetTexts wrong_value = with("fc1", "parallel=modle\ngpu=0,1");
   check_said(build(wrong_value), key_line(wrong_value.definition, "fc1"), "fc1",
              {"parallel", "modle", "model"});
-  // Other layers do not know the key.
-  const Built conv_layer = build(with("conv1", "parallel=model\ngpu=0,1"));
-  REQUIRE(conv_layer.warnings.size() == 1);
-  CHECK(mentions(conv_layer.warnings[0], {"net.cfg:", "'conv1'", "'parallel'"}));
+  const NetTexts conv_layer = with("conv1", "parallel=model\ngpu=0,1");
+  check_said(build(conv_layer), key_line(conv_layer.definition, "conv1"), "conv1", {"parallel=model", "fc"});
   const NetTexts twice = with("fc1", "gpu=1,1\nparallel=model");
   check_said(build(twice), key_line(twice.definition, "fc1"), "fc1", {"gpu=1,1", "twice"});
   const NetTexts beyond = with("fc1", "gpu=0,2\nparallel=model");
