@@ -1,5 +1,8 @@
 // Several devices as a user meets them: what is printed, and checkpoints that do not know devices.
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "convnet/train/safetensors.h"
 #include "tests/catch.h"
@@ -124,6 +127,57 @@ TEST_CASE("an update over several minibatches resumes bit for bit") {
   // An edited period starts a new sum.
   shop.write(placed("gpu=0,1"), replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=7\n"));
   run_well(options(shop, shop / "resumed", "0,1", 3));
+}
+
+nlohmann::json json_file(const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); }
+
+/// Rows (device, stream) of a Chrome trace that hold tasks.
+std::set<std::pair<int, int>> rows_of(const nlohmann::json& trace) {
+  std::set<std::pair<int, int>> rows;
+  for (const nlohmann::json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") rows.insert({event.at("pid").get<int>(), event.at("tid").get<int>()});
+  }
+  return rows;
+}
+
+TEST_CASE("plan predicts a step from a machine's file, and by timing operations here") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1", "gpu=1"), kParameters);
+  const Args plan =
+      Args{"plan"} + shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "64", "--gpu", "0,1"};
+  const std::string model = std::string(CONVNET_SOURCE_DIR) + "/bench/models/nvlink-8gpu.json";
+  for (const std::string& which : {model, std::string("measured")}) {
+    INFO(which);
+    const Outcome run = run_well(plan + Args{"--model", which, "--trace", shop / "t.json", "--json"});
+    const nlohmann::json prediction = nlohmann::json::parse(run.out).at("prediction");
+    CHECK(prediction.at("step_seconds").get<double>() > 0);
+    CHECK(prediction.at("step_seconds_on_one_device").get<double>() > 0);
+    CHECK(prediction.at("devices").size() == 2);
+    CHECK(rows_of(json_file(shop / "t.json")).size() >= 4);
+  }
+  const Outcome text = run_well(plan + Args{"--model", model});
+  CHECK(text.out.find("2 microbatches of 32, 32 images; 2 passes a minibatch") != std::string::npos);
+  CHECK(text.out.find("critical path") != std::string::npos);
+  // Eight tiny images do not pay for two GPUs.
+  CHECK(text.err.find("slower") != std::string::npos);
+
+  const Outcome no_model = run_program(plan + Args{"--trace", shop / "t.json"});
+  CHECK(no_model.code == 2);
+  CHECK(no_model.err.find("--model") != std::string::npos);
+  const Outcome no_file = run_program(plan + Args{"--model", shop / "none.json"});
+  CHECK(no_file.code == 2);
+  CHECK(no_file.err.find("none.json") != std::string::npos);
+}
+
+TEST_CASE("option --profile writes the measured timeline") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1"), kParameters);
+  run_well(options(shop, shop / "out", "0,1", 1) + Args{"--profile", shop / "train.json"});
+  CHECK(rows_of(json_file(shop / "train.json")).size() >= 4);
+  run_well(Args{"bench"} + shop.net() +
+           Args{"--data-provider", "dummy-1x8x8-10", "--mini", "16", "--steps", "3", "--gpu", "0,1",
+                "--profile", shop / "bench.json"});
+  CHECK(rows_of(json_file(shop / "bench.json")).size() >= 4);
 }
 
 TEST_CASE("the multi-device examples repeat their bits") {
