@@ -260,8 +260,10 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           [](const SquaresBackward& op) {
             return std::vector<Argument>{{"src", R, op.dims}, {"diff_src", W, op.dims}};
           },
-          [](const Constrain& op) {
-            return std::vector<Argument>{{"weights", RW, op.what.dims}};
+          [&](const Constrain& op) {
+            std::vector<Argument> args = {{"weights", RW, op.what.dims}};
+            if (op.when_due) args.push_back(step);
+            return args;
           },
           [](const CopyRuns& op) {
             std::vector<Argument> args;

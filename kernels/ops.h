@@ -483,7 +483,7 @@ struct AnyBroken {
 
 /// A constraint on the rows of a weight matrix, after its update (REFERENCE: wcNormMin/Max, then wball). The
 /// weights are seen as (outer, groups, inner): a row is a (group, all outer and inner) vector of
-/// outer * inner values. Rows of zeros stay. Args: weights
+/// outer * inner values. Rows of zeros stay. Args: weights [step]
 struct Constrain {
   TensorDesc what;
   std::int64_t outer = 1, groups = 1, inner = 1;
@@ -492,6 +492,9 @@ struct Constrain {
   float norm_min = 0, norm_max = 0;
   float ball = 0;       ///< rows are scaled to this norm; 0: no such rule
   bool shrink = false;  ///< ball: only rows longer than it
+  /// Only where the step block says that an update over several minibatches is due, as Update::accumulates.
+  bool when_due = false;
+  std::int64_t rate_index = 0;
 };
 
 using OpDesc =

@@ -62,6 +62,8 @@ void plan_command(const std::vector<std::string>& args) {
   const Options options = parse_options(texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
+  // A file that cannot be written is an error now, not after the work.
+  if (!options.trace.empty()) ChromeTrace().write(options.trace);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
   Diagnostics diagnostics;
@@ -69,6 +71,8 @@ void plan_command(const std::vector<std::string>& args) {
   const auto provider = make_provider(options.data_provider, options.data_path, options.seed_value());
   const Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (const std::string unused = unused_devices(graph, options); !unused.empty())
+    fmt::print(stderr, "{}\n", unused);
   const auto backend = make_backend(options, graph.gpu_count());
   PlanSet plans(graph, provider->matrices(), *backend, plan_options(options, *provider));
   const Plan& train = plans.plan(Phase::train, options.mini);

@@ -351,6 +351,12 @@ class Builder {
     if (options_.data_parallel) return;
     if (node.layer->model_parallel) {
       node.part_gpus = node.gpus;
+      for (int input : node.inputs) {
+        const Node& in = graph_.nodes[static_cast<std::size_t>(input)];
+        if (node.placed || in.role == LayerRole::data) continue;
+        if (!in.part_gpus.empty()) node.part_gpus = in.part_gpus;
+        break;
+      }
     } else if (node.layer->element_wise && section.find("gpu") == nullptr) {
       node.part_gpus = parts_of_inputs(node);
     }

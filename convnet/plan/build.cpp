@@ -292,8 +292,8 @@ void PlanBuilder::update_complete(const Node& node) {
     int complete = graph_.microbatches;
     for (int user : learners) complete = std::min(complete, backward_done_[static_cast<std::size_t>(user)]);
     WeightBuffers& weights = set_.weights_[static_cast<std::size_t>(w)];
-    const int period = graph_.nodes[static_cast<std::size_t>(weights.node)].update_period;
-    const int window = graph_.microbatches / graph_.passes * std::min(period, graph_.passes);
+    const int window =
+        update_window(graph_, graph_.nodes[static_cast<std::size_t>(weights.node)], plan_.phase);
     int& updated = updated_[static_cast<std::size_t>(w)];
     if (updated + window > complete) continue;
     std::int64_t images = 0;
@@ -506,6 +506,7 @@ void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
   if (c.acts() && random()) {
     const UpdateShard& all = w.shards[0];
     at_.device = owner.device(all.replica);
+    const bool accumulates = all.accumulator >= 0;
     const Constrain op{layout,
                        c.outer,
                        c.groups,
@@ -513,8 +514,12 @@ void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
                        static_cast<float>(c.norm_min),
                        static_cast<float>(c.norm_max),
                        static_cast<float>(c.ball),
-                       c.shrink};
-    emit(TaskKind::update, op, {Value{w.weights[static_cast<std::size_t>(all.replica)]}});
+                       c.shrink,
+                       accumulates,
+                       w.rate_index};
+    std::vector<Value> values = {Value{w.weights[static_cast<std::size_t>(all.replica)]}};
+    if (accumulates) values.push_back(step());
+    emit(TaskKind::update, op, values);
     plan_.tasks.back().stream = stream;
   }
   for (std::size_t r = 0; r < w.weights.size(); ++r) {

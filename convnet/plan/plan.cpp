@@ -1,5 +1,7 @@
 #include "convnet/plan/plan.h"
 
+#include <algorithm>
+
 namespace convnet {
 
 const char* to_string(BufferKind kind) {
@@ -43,6 +45,11 @@ const char* to_string(Stream stream) {
     case Stream::update: break;
   }
   return "update";
+}
+
+int update_window(const Graph& graph, const Node& owner, Phase phase) {
+  if (phase == Phase::check) return graph.microbatches;
+  return graph.microbatches / graph.passes * std::min(owner.update_period, graph.passes);
 }
 
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use) {

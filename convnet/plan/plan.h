@@ -193,6 +193,10 @@ class PlanSet {
 /// wrong.
 void verify(const Plan& plan, const Graph& graph);
 
+/// Microbatches whose gradients make one update of the weights of `owner` within a minibatch. Gradient checks
+/// update once, by all of them.
+int update_window(const Graph& graph, const Node& owner, Phase phase);
+
 /// Bytes of a buffer that a task reads or writes.
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
 

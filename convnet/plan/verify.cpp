@@ -152,7 +152,7 @@ class Verifier {
       return false;
     });
     std::int64_t wanted = 0;
-    const int window = graph_.microbatches / graph_.passes * std::min(owner.update_period, graph_.passes);
+    const int window = update_window(graph_, owner, plan_.phase);
     for (int m = 0; m < graph_.microbatches; m += window) {
       if (plan_.phase != Phase::test && learns && microbatches_with_images(m, m + window) > 0) ++wanted;
     }

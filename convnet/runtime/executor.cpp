@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -13,6 +14,16 @@
 #include "kernels/error.h"
 
 namespace convnet {
+
+namespace {
+
+/// With one decimal.
+std::string seconds_text(double seconds) {
+  const long tenths = std::lround(seconds * 10);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+}
+
+}  // namespace
 
 /// One execution of a plan, shared by the workers. A worker that never comes back keeps it alive.
 struct Executor::Run {
@@ -144,9 +155,8 @@ struct Executor::Run {
       return "task " + std::to_string(task) + " (" +
              describe(plan->tasks[static_cast<std::size_t>(task)], *graph) + ")";
     };
-    std::string text = "the step has stalled: no task has ended for " +
-                       std::to_string(static_cast<long>(stalled)) + " s; " + std::to_string(ended) + " of " +
-                       std::to_string(done.size()) + " tasks are done";
+    std::string text = "the step has stalled: no task has ended for " + seconds_text(stalled) + " s; " +
+                       std::to_string(ended) + " of " + std::to_string(done.size()) + " tasks are done";
     for (std::size_t d = 0; d < devices.size(); ++d) {
       const Device& device = devices[d];
       text += "\ndevice " + std::to_string(d) + " (physical " + std::to_string(physical[d]) + ") ";

@@ -60,7 +60,7 @@ json to_json(const TrainingState& s) {
     history.push_back(std::move(entry));
   }
   json windows = json::array();
-  for (const auto& [minibatches, w] : s.windows) windows.push_back({minibatches, w.minibatches, w.images});
+  for (const auto& [matrix, w] : s.windows) windows.push_back({matrix, w.minibatches, w.images});
   return {{"position",
            {{"epoch", s.position.epoch},
             {"batch", s.position.batch},
@@ -88,8 +88,8 @@ TrainingState state_from(const json& j) {
   s.partial_seconds = j.at("partial_seconds").get<double>();
   // Older checkpoints have no updates over several minibatches.
   for (const json& entry : j.value("windows", json::array())) {
-    const auto minibatches = static_cast<int>(whole(entry.at(0), kMostEpochs));
-    s.windows[minibatches] = {whole(entry.at(1), minibatches), whole(entry.at(2), kMostImages)};
+    s.windows[entry.at(0).get<std::string>()] = {whole(entry.at(1), kMostEpochs),
+                                                 whole(entry.at(2), kMostImages)};
   }
   for (const json& entry : j.at("history")) {
     HistoryEntry h;

@@ -43,8 +43,8 @@ struct HistoryEntry {
 struct UpdateWindow {
   std::int64_t minibatches = 0, images = 0;
 };
-/// By the minibatches that make one update.
-using UpdateWindows = std::map<int, UpdateWindow>;
+/// By the name of the matrix.
+using UpdateWindows = std::map<std::string, UpdateWindow>;
 
 /// Everything but the tensors.
 struct TrainingState {

@@ -93,7 +93,10 @@ void convert_definition(IniFile& definition, const Options& options, Diagnostics
 void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after) {
   TensorFile converted = tensors;
   for (const Node& node : after.nodes) {
-    const Node* old = before.find(node.name);
+    // Parts of a layer stand for the whole, wherever they are.
+    const auto found_old = std::find_if(before.nodes.begin(), before.nodes.end(),
+                                        [&](const Node& n) { return n.whole == node.whole; });
+    const Node* old = found_old == before.nodes.end() ? nullptr : &*found_old;
     for (std::size_t i = 0; old != nullptr && i < std::min(node.owners.size(), old->owners.size()); ++i) {
       if (node.owners[i] != WeightOwner{node.id, static_cast<int>(i)}) continue;
       const WeightOwner& owner = old->owners[i];

@@ -82,6 +82,13 @@ GraphOptions graph_options(const Options& options) {
   return {options.strict, true, static_cast<int>(options.gpus().size()), options.parallel == "data"};
 }
 
+std::string unused_devices(const Graph& graph, const Options& options) {
+  const std::size_t listed = options.gpus().size();
+  if (static_cast<int>(listed) <= graph.gpu_count()) return "";
+  return fmt::format("warning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
+                     listed, graph.gpu_count());
+}
+
 Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
                     Diagnostics& diagnostics) {
   Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), graph_options(options),
@@ -326,17 +333,20 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     if (w.shards.empty()) continue;
     set_increment(w, values_of(w, name_of(w, "Inc")));
     if (w.shards[0].accumulator < 0) continue;
-    // An edited updatePeriod starts a new sum.
-    if (!tensors.tensors.contains(name_of(w, "Grad"))) windows_.erase(minibatches_per_update(w));
-  }
-  for (const WeightBuffers& w : plans_.weights()) {
-    if (w.shards.empty() || w.shards[0].accumulator < 0) continue;
-    const bool open = windows_.contains(minibatches_per_update(w));
-    executor_.write_shards(
-        w, &UpdateShard::accumulator,
+    const auto window = windows_.find(w.name);
+    const bool open = window != windows_.end() && window->second.minibatches < minibatches_per_update(w);
+    const std::vector<float> sum =
         open ? values_of(w, name_of(w, "Grad"))
-             : std::vector<float>(static_cast<std::size_t>(element_count(spec(w).dims)), 0.0F));
+             : std::vector<float>(static_cast<std::size_t>(element_count(spec(w).dims)), 0.0F);
+    executor_.write_shards(w, &UpdateShard::accumulator, sum);
+    // An edited updatePeriod that is over already starts anew.
+    if (!open) windows_.erase(w.name);
   }
+  std::erase_if(windows_, [&](const auto& window) {
+    return std::none_of(plans_.weights().begin(), plans_.weights().end(), [&](const WeightBuffers& w) {
+      return w.name == window.first && !w.shards.empty() && w.shards[0].accumulator >= 0;
+    });
+  });
 }
 
 void Net::store(TensorFile& tensors) const {
@@ -344,7 +354,7 @@ void Net::store(TensorFile& tensors) const {
     put_part(spec(w), executor_.read_weights(w), tensors.tensors[w.name]);
     if (w.shards.empty()) continue;
     put_part(spec(w), increment(w), tensors.tensors[name_of(w, "Inc")]);
-    if (w.shards[0].accumulator >= 0 && windows_.contains(minibatches_per_update(w)))
+    if (windows_.contains(w.name))
       put_part(spec(w), executor_.read_shards(w, &UpdateShard::accumulator),
                tensors.tensors[name_of(w, "Grad")]);
   }
@@ -352,26 +362,27 @@ void Net::store(TensorFile& tensors) const {
 
 StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
                     const std::function<void(std::size_t)>& after_task) {
-  std::map<int, bool> due;  // by minibatches_per_update, of those that are more than one
+  std::map<std::string, bool> due;  // by matrix, of those whose updates span several minibatches
   if (plan.phase == Phase::train) {
     for (const WeightBuffers& w : plans_.weights()) {
-      const int minibatches = minibatches_per_update(w);
-      if (minibatches == 1 || w.shards.empty()) continue;
-      const UpdateWindow& window = windows_[minibatches];
-      due[minibatches] = window.minibatches + 1 >= minibatches;
-      Rates& rates = inputs.rates.at(static_cast<std::size_t>(w.rate_index));
-      rates.images = due[minibatches] ? static_cast<float>(window.images + plan.images) : 0;
+      if (w.shards.empty() || w.shards[0].accumulator < 0) continue;
+      const auto open = windows_.find(w.name);
+      const UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
+      const bool now = window.minibatches + 1 >= minibatches_per_update(w);
+      due[w.name] = now;
+      inputs.rates.at(static_cast<std::size_t>(w.rate_index)).images =
+          now ? static_cast<float>(window.images + plan.images) : 0;
     }
   }
   StepResult result = executor_.run(plan, inputs, times, after_task);
   if (!result.finite()) return result;
-  for (const auto& [minibatches, is_due] : due) {
-    if (is_due) {
-      windows_.erase(minibatches);
+  for (const auto& [matrix, now] : due) {
+    if (now) {
+      windows_.erase(matrix);
       continue;
     }
-    ++windows_[minibatches].minibatches;
-    windows_[minibatches].images += plan.images;
+    ++windows_[matrix].minibatches;
+    windows_[matrix].images += plan.images;
   }
   return result;
 }

@@ -37,6 +37,8 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 PlanOptions plan_options(const Options& options, const Provider& provider);
 /// What the options say about the graph.
 GraphOptions graph_options(const Options& options);
+/// A warning where --gpu lists more devices than the layers use; else "".
+std::string unused_devices(const Graph& graph, const Options& options);
 /// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
 Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
                     Diagnostics& diagnostics);

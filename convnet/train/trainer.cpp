@@ -140,9 +140,6 @@ std::string devices_text(const Net& net, const Options& options) {
   if (graph.microbatches > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(options.mini, 0),
                         graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
-  if (static_cast<int>(options.gpus().size()) > devices)
-    text += fmt::format("\nwarning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
-                        options.gpus().size(), devices);
   return text;
 }
 
@@ -291,8 +288,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (converted) {
     Diagnostics reported;
-    const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(),
-                                     graph_options(l.options), reported);
+    const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(), {}, reported);
     reported.throw_if_errors();
     convert_tensors(l.checkpoint->tensors, before, l.graph);
   }
@@ -349,7 +345,11 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
     net_.init_weights(options_.seed_value());
     if (!options_.init_from.empty()) net_.init_from(options_.init_from);
   }
+  // A file that cannot be written is an error now, not after the first steps.
+  if (!options_.profile.empty()) trace_.write(options_.profile);
   fmt::print("{}\n", devices_text(net_, options_));
+  if (const std::string unused = unused_devices(net_.graph(), options_); !unused.empty())
+    fmt::print(stderr, "{}\n", unused);
   std::fflush(stdout);
 }
 

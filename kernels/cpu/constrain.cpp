@@ -1,6 +1,7 @@
 // Constraints on the rows of weight matrices, on plain weights: others are made plain in the workspace and
 // back.
 #include <cmath>
+#include <cstring>
 
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/relayout.h"
@@ -63,14 +64,20 @@ void constrain_row(const Constrain& op, std::int64_t group, float* weights) {
 }  // namespace
 
 Prepared prepare(const Constrain& op, const LayoutHints& hints) {
-  TensorDesc tensor = op.what;
-  if (!hints.empty() && hints[0]) tensor.layout = hints[0]->layout;
+  std::vector<TensorDesc> outer = argument_tensors(op);
+  outer[0] = op.what;
+  if (!hints.empty() && hints[0]) outer[0].layout = hints[0]->layout;
   const auto plain = std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+    if (op.when_due) {
+      Rates rates;
+      std::memcpy(&rates, args[1] + step_block_bytes(op.rate_index), sizeof rates);
+      if (rates.images == 0) return;
+    }
     float* weights = as_floats(args[0]);
 #pragma omp parallel for schedule(static) if (op.outer * op.groups * op.inner >= kParallelElements)
     for (std::int64_t group = 0; group < op.groups; ++group) constrain_row(op, group, weights);
   });
-  return std::make_shared<RelaidOp>(op, plain, std::vector{tensor});
+  return std::make_shared<RelaidOp>(op, plain, std::move(outer));
 }
 
 }  // namespace convnet::cpu

@@ -96,7 +96,7 @@ TEST_CASE("devices, slices and passes are printed at the start") {
   CHECK(run.out.find("% communication") != std::string::npos);
   CHECK(run.out.find("% waiting for data") != std::string::npos);
   const Outcome unused = run_well(options(shop, shop / "out2", "0,1,2", 1));
-  CHECK(unused.out.find("--gpu lists 3 devices, but the layers use 2") != std::string::npos);
+  CHECK(unused.err.find("--gpu lists 3 devices, but the layers use 2") != std::string::npos);
 }
 
 TEST_CASE("option --parallel data puts every layer on all devices, whatever the file says") {
@@ -173,11 +173,48 @@ TEST_CASE("option --profile writes the measured timeline") {
   const Workshop shop;
   shop.write(placed("gpu=0,1"), kParameters);
   run_well(options(shop, shop / "out", "0,1", 1) + Args{"--profile", shop / "train.json"});
+  const Outcome nowhere =
+      run_program(options(shop, shop / "out2", "0,1", 1) + Args{"--profile", shop / "none/t.json"});
+  CHECK(nowhere.code == 1);
+  CHECK_FALSE(std::filesystem::exists(shop / "out2"));
   CHECK(rows_of(json_file(shop / "train.json")).size() >= 4);
   run_well(Args{"bench"} + shop.net() +
            Args{"--data-provider", "dummy-1x8x8-10", "--mini", "16", "--steps", "3", "--gpu", "0,1",
                 "--profile", shop / "bench.json"});
   CHECK(rows_of(json_file(shop / "bench.json")).size() >= 4);
+}
+
+TEST_CASE("gradient checks take all passes of a minibatch, whatever the update period") {
+  const std::string net = std::string(CONVNET_SOURCE_DIR) + "/tests/nets/seed-hybrid";
+  const TempFolder folder;
+  const Outcome run =
+      run_well({"train", "--layer-def", net + ".cfg", "--layer-params", net + "-params.cfg",
+                "--data-provider", "dummy-3x24x24-10", "--train-range", "1", "--test-range", "2", "--gpu",
+                "0,1", "--mini", "6", "--check-grads", "1", "--save-file", folder / "out"});
+  CHECK(run.out.find("gradients are right") != std::string::npos);
+}
+
+TEST_CASE("a model-parallel layer without gpu= has the devices that its input is divided over") {
+  const Workshop shop;
+  shop.write(replaced(replaced(kDefinition, "outputs=10\n", "outputs=10\nparallel=model\n"), "[fc10]",
+                      "[fc5]\ntype=fc\ninputs=pool1\noutputs=5\nparallel=model\ngpu=1,0\n[fc10]"),
+             replaced(kParameters, "[fc10]", "[fc5]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\n[fc10]"));
+  const std::string text =
+      replaced(read_file(shop.definition_path()), "inputs=pool1\noutputs=10", "inputs=fc5\noutputs=10");
+  shop.write(text, read_file(shop.parameters_path()));
+  const Outcome run = run_well(Args{"plan"} + shop.net() +
+                               Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--gpu", "0,1"});
+  for (const char* part : {"fc5/0", "fc5/1", "fc10/0", "fc10/1", "fc10_dropout/1"})
+    CHECK(run.out.find(part) != std::string::npos);
+}
+
+TEST_CASE("conversions go together with another placement") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1"), kParameters);
+  run_well(options(shop, shop / "out", "0,1", 1));
+  shop.write(kDefinition, kParameters);
+  run_well(options(shop, shop / "out", "0", 2) + Args{"--conv-to-local", "conv1"});
+  CHECK(read_safetensors(shop / "out/2.2.safetensors").tensors.at("conv1.weights.data").dims.size() == 6);
 }
 
 TEST_CASE("the multi-device examples repeat their bits") {

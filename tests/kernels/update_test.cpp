@@ -171,3 +171,21 @@ TEST_CASE("any device's broken cost is seen", "[update]") {
     CHECK(op.raw<double>(3, 1)[0] == (broken ? 1 : 0));
   }
 }
+
+TEST_CASE("a constraint waits for the update that it follows", "[update]") {
+  const auto weights = random_values(30, 1);
+  for (const float images : {0.0F, 16.0F}) {
+    Constrain op{{{5, 6}, DataType::f32, nullptr}, 1, 5, 6};
+    op.ball = 2;
+    op.when_due = true;
+    op.rate_index = 1;
+    OpRun run(cpu::prepare(op, {}), step_block_bytes(2));
+    std::vector<std::byte> step(static_cast<std::size_t>(step_block_bytes(2)));
+    const Rates rates{0, 0, 0, images};
+    std::memcpy(step.data() + step_block_bytes(1), &rates, sizeof rates);
+    run.set_raw(0, weights);
+    run.set_raw(1, step);
+    run.run();
+    CHECK((run.raw<float>(0, 30) == weights) == (images == 0));
+  }
+}
