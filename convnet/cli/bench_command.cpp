@@ -10,6 +10,7 @@
 
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/plan/simulate.h"
 #include "convnet/train/net.h"
 #include "kernels/error.h"
 
@@ -54,10 +55,9 @@ struct Measurement {
 
 /// Seconds that the busiest device spends in tasks.
 double busiest(const Plan& plan, const std::vector<TaskTime>& times) {
-  std::vector<double> busy(plan.memory.size(), 0);
-  for (std::size_t t = 0; t < times.size(); ++t)
-    busy[static_cast<std::size_t>(plan.tasks[t].device)] += times[t].end - times[t].begin;
-  return *std::max_element(busy.begin(), busy.end());
+  double most = 0;
+  for (const DeviceShare& share : device_shares(plan, times)) most = std::max(most, share.busy);
+  return most;
 }
 
 Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
@@ -207,10 +207,6 @@ std::string text_of(const json& r) {
       r["copy_gb_per_s"].get<double>(), r["peak_memory_bytes"].get<double>() / (1 << 20));
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 /// Of the device that needs most.
 std::int64_t largest_memory(const PlanSet& plans) {

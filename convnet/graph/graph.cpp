@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "convnet/config/text.h"
 #include "convnet/graph/placement.h"
 
 namespace convnet {
@@ -304,10 +305,15 @@ class Builder {
       return false;
     }
     if (options_.data_parallel) {
-      node.gpus.resize(static_cast<std::size_t>(std::max(1, options_.devices)));
-      std::iota(node.gpus.begin(), node.gpus.end(), 0);
+      node.gpus = first_devices(std::max(1, options_.devices));
     }
     return true;
+  }
+
+  static std::vector<int> first_devices(int count) {
+    std::vector<int> devices(static_cast<std::size_t>(count));
+    std::iota(devices.begin(), devices.end(), 0);
+    return devices;
   }
 
   bool read_gpus(const IniSection& section, const IniValue& line, Node& node) {
@@ -386,16 +392,8 @@ class Builder {
             "gpu=" + value->text + ": index " + std::to_string(last) + " is beyond the " +
                 std::to_string(options_.devices) + (options_.devices == 1 ? " device" : " devices") +
                 " that --gpu lists; the layers need " + std::to_string(needed) + ", like --gpu " +
-                first_numbers(needed));
+                number_list(first_devices(needed)));
     }
-  }
-
-  static std::string first_numbers(int count) {
-    std::vector<std::string> numbers;
-    for (int i = 0; i < count; ++i) numbers.push_back(std::to_string(i));
-    std::string text;
-    for (const std::string& n : numbers) text += (text.empty() ? "" : ",") + n;
-    return text;
   }
 
   int add_node(Node node) {

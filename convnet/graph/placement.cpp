@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "convnet/config/text.h"
+
 namespace convnet {
 namespace {
 
@@ -198,9 +200,7 @@ class Expander {
     const auto known = gathers_.find({old, gpus});
     if (known != gathers_.end()) return known->second;
     Node gather = old_[static_cast<std::size_t>(old)];
-    std::string on;
-    for (int gpu : gpus) on += (on.empty() ? "" : ",") + std::to_string(gpu);
-    gather.name = gather.whole = gather.name + "_gather/" + on;
+    gather.name = gather.whole = gather.name + "_gather/" + number_list(gpus);
     gather.type = "pass";
     gather.role = LayerRole::other;
     gather.implicit = true;

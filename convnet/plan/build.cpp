@@ -97,12 +97,9 @@ Value PlanBuilder::input_gradient_there(std::size_t i) {
 }
 
 Value PlanBuilder::new_input_gradient(std::size_t i, int device) {
-  const PlannedTensor& activation = tensor(state(at_.node->inputs[i]).output);
-  PlannedTensor t = like(activation, "d " + graph_.nodes[static_cast<std::size_t>(at_.node->inputs[i])].name,
-                         BufferKind::gradient);
-  t.device = device;
-  t.preferred = desc_of(activation);
-  return add(std::move(t));
+  const int input = at_.node->inputs[i];
+  return add_like(state(input).output, "d " + graph_.nodes[static_cast<std::size_t>(input)].name,
+                  BufferKind::gradient, device);
 }
 
 Value PlanBuilder::add_input_gradient(std::size_t i, Value written) {
@@ -126,9 +123,8 @@ Value PlanBuilder::weights(std::size_t i) {
 /// of the backward passes.
 Value PlanBuilder::weights_gradient(std::size_t i) {
   const Value master = weights(i);
-  PlannedTensor t = like(tensor(master), "d " + weight_buffers(i).name, BufferKind::weights_gradient);
-  t.preferred = desc_of(tensor(master));
-  const Value written = add(std::move(t));
+  const Value written =
+      add_like(master, "d " + weight_buffers(i).name, BufferKind::weights_gradient, at_.device);
   if (!wants_weights_gradient(i)) return written;  // dropped
   Value& gradient = weight_gradients_[master.id];
   if (!gradient.exists()) {
@@ -162,9 +158,13 @@ std::vector<int> PlanBuilder::microbatches_of_run(const Node& node, int run) con
   return microbatches;
 }
 
+std::vector<int> PlanBuilder::microbatches_of_this_run() const {
+  return microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas());
+}
+
 std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
   std::vector<Value> values;
-  for (int m : microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas()))
+  for (int m : microbatches_of_this_run())
     values.push_back(
         states_[static_cast<std::size_t>(at_.node->id)][static_cast<std::size_t>(m)].kept.at(name));
   return values;
@@ -172,8 +172,7 @@ std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
 
 std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
   std::vector<std::int64_t> images;
-  for (int m : microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas()))
-    images.push_back(graph_.images_of(plan_.images, m));
+  for (int m : microbatches_of_this_run()) images.push_back(graph_.images_of(plan_.images, m));
   return images;
 }
 
@@ -181,14 +180,9 @@ Value PlanBuilder::source(std::size_t matrix) {
   const MatrixInfo& info = set_.matrices_[matrix];
   int& bound = plan_.inputs[matrix];
   if (bound < 0) {
-    Buffer b;
-    b.name = info.name;
-    b.kind = BufferKind::input;
-    b.desc.dims = info.dims;
-    b.desc.dims.insert(b.desc.dims.begin(), plan_.images);
-    b.desc.type = info.type;
-    b.bytes = b.desc.bytes();
-    bound = add_buffer(std::move(b));
+    Dims dims = info.dims;
+    dims.insert(dims.begin(), plan_.images);
+    bound = add_buffer(info.name, BufferKind::input, 0, {dims, info.type, nullptr});
   }
   PlannedTensor t;
   t.name = info.name;
@@ -396,9 +390,7 @@ void PlanBuilder::add_gradient(Value part, Value& sum, int of) {
   if (part.id != sum.id && !(of >= 0 && shared_gradient(sum, of))) {
     emit(TaskKind::accumulate, Accumulate{tensor(sum).dims}, {part, sum});
   } else {
-    PlannedTensor t = like(tensor(sum), tensor(sum).name, BufferKind::gradient);
-    t.preferred = desc_of(tensor(sum));
-    const Value total = add(std::move(t));
+    const Value total = add_like(sum, tensor(sum).name, BufferKind::gradient, at_.device);
     emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
     sum = total;
   }
@@ -417,375 +409,10 @@ void PlanBuilder::sum_remote_gradients() {
     s.gradient = parts[0];
     return;
   }
-  PlannedTensor t = like(tensor(s.output), "d " + at_.node->name, BufferKind::gradient);
-  t.device = at_.device;
-  t.preferred = desc_of(tensor(s.output));
-  const EltwiseSum op{t.dims, std::vector<float>(parts.size(), 1.0F)};
-  s.gradient = add(std::move(t));
+  const EltwiseSum op{tensor(s.output).dims, std::vector<float>(parts.size(), 1.0F)};
+  s.gradient = add_like(s.output, "d " + at_.node->name, BufferKind::gradient, at_.device);
   parts.push_back(s.gradient);
   emit(TaskKind::accumulate, op, parts, true);
-}
-
-// --- Weights ------------------------------------------------------------------------------------
-
-const WeightBuffers& PlanBuilder::weight_buffers(std::size_t i) const {
-  return set_
-      .weights_[static_cast<std::size_t>(set_.weights_of_.at(static_cast<std::size_t>(at_.node->id)).at(i))];
-}
-
-/// A layout for all replicas of a matrix, and so the ranges of its shards.
-void PlanBuilder::decide_weights(WeightBuffers& w, const TensorDesc& desc) {
-  for (int id : w.weights) decide_persistent(id, desc);
-  const std::int64_t floats = desc.bytes() / size_of(DataType::f32);
-  const auto shards = static_cast<std::int64_t>(w.shards.size());
-  constexpr std::int64_t kAligned = 16;  // floats of a cache line
-  for (std::int64_t k = 0; k < shards; ++k) {
-    UpdateShard& shard = w.shards[static_cast<std::size_t>(k)];
-    const auto cut = [&](std::int64_t part) {
-      return part == shards ? floats : floats * part / shards / kAligned * kAligned;
-    };
-    shard.begin = cut(k);
-    shard.count = cut(k + 1) - shard.begin;
-    decide_persistent(shard.increment, {{shard.count}, DataType::f32, nullptr});
-    if (shard.accumulator >= 0) decide_persistent(shard.accumulator, {{shard.count}, DataType::f32, nullptr});
-  }
-}
-
-void PlanBuilder::decide_persistent(int id, const TensorDesc& desc) {
-  Buffer& b = buffer(id);
-  b.desc = desc;
-  b.bytes = desc.bytes();
-  tensor(Value{id}).buffer = id;
-}
-
-BufferUse PlanBuilder::range_of(int id, Access access, const UpdateShard& shard) {
-  const auto size = size_of(DataType::f32);
-  return {id, access, 0, shard.begin * size, shard.count * size};
-}
-
-/// Sums what the replicas found and makes the step: each shard where it is owned. Then everybody fetches the
-/// shards of the others.
-void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
-  std::vector<int> gradients;
-  const TensorDesc layout = buffer(w.weights[0]).desc;
-  for (int id : w.weights) {
-    const auto found = weight_gradients_.find(id);
-    if (found == weight_gradients_.end()) continue;
-    PlannedTensor& gradient = tensor(found->second);
-    gradients.push_back(version(gradient, layout, gradient.device));
-    weight_gradients_.erase(found);
-  }
-  if (gradients.empty()) return;
-  const Node& owner = graph_.nodes[static_cast<std::size_t>(w.node)];
-  const bool several = w.weights.size() > 1;
-  const Stream stream = several ? Stream::update : Stream::compute;
-  const At user = at_;
-  for (const UpdateShard& shard : w.shards) {
-    if (shard.count == 0) continue;
-    at_.device = owner.device(shard.replica);
-    const bool accumulates = shard.accumulator >= 0;
-    const Update op{{{shard.count}, DataType::f32, nullptr},
-                    images,
-                    w.rate_index,
-                    static_cast<int>(gradients.size()),
-                    accumulates};
-    const int broken_flag = broken();
-    Task task = new_task(several ? TaskKind::reduce_update : TaskKind::update, op,
-                         set_.backend_.prepare(op, LayoutHints(arguments(op).size())));
-    task.stream = stream;
-    const int mine = w.weights[static_cast<std::size_t>(shard.replica)];
-    task.uses = {range_of(mine, Access::read_write, shard), {shard.increment, Access::read_write}};
-    for (int gradient : gradients) task.uses.push_back(range_of(gradient, Access::read, shard));
-    if (accumulates) task.uses.push_back({shard.accumulator, Access::read_write});
-    task.uses.push_back({set_.step_buffer(at_.device), Access::read});
-    task.uses.push_back({broken_flag, Access::read});
-    task.uses.push_back({set_.costs_buffer(at_.device), Access::read_write});
-    plan_.tasks.push_back(std::move(task));
-  }
-  const WeightConstraint& c = graph_.weight({w.node, w.index}).constraint;
-  if (c.acts() && random()) {
-    const UpdateShard& all = w.shards[0];
-    at_.device = owner.device(all.replica);
-    const bool accumulates = all.accumulator >= 0;
-    const Constrain op{layout,
-                       c.outer,
-                       c.groups,
-                       c.inner,
-                       static_cast<float>(c.norm_min),
-                       static_cast<float>(c.norm_max),
-                       static_cast<float>(c.ball),
-                       c.shrink,
-                       accumulates,
-                       w.rate_index};
-    std::vector<Value> values = {Value{w.weights[static_cast<std::size_t>(all.replica)]}};
-    if (accumulates) values.push_back(step());
-    emit(TaskKind::update, op, values);
-    plan_.tasks.back().stream = stream;
-  }
-  for (std::size_t r = 0; r < w.weights.size(); ++r) {
-    std::vector<UpdateShard> others;
-    for (const UpdateShard& shard : w.shards) {
-      if (shard.replica != static_cast<int>(r) && shard.count > 0) others.push_back(shard);
-    }
-    if (!others.empty()) publish(w.weights, r, others);
-  }
-  at_ = user;
-}
-
-/// Copies shards of a matrix from the replicas that own them to another.
-void PlanBuilder::publish(const std::vector<int>& replicas, std::size_t to,
-                          const std::vector<UpdateShard>& shards) {
-  at_.device = buffer(replicas[to]).device;
-  CopyRuns op;
-  for (const UpdateShard& shard : shards) op.counts.push_back(shard.count);
-  Task task = new_task(TaskKind::publish, op, set_.backend_.prepare(op, LayoutHints(2 * shards.size())));
-  task.stream = Stream::update;
-  for (const UpdateShard& shard : shards)
-    task.uses.push_back(range_of(replicas[static_cast<std::size_t>(shard.replica)], Access::read, shard));
-  for (const UpdateShard& shard : shards) task.uses.push_back(range_of(replicas[to], Access::write, shard));
-  plan_.tasks.push_back(std::move(task));
-}
-
-/// Statistics that the first replica keeps, to the others.
-void PlanBuilder::publish_state(const Node& node) {
-  for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
-    if (!node.layer->weights[i].state) continue;
-    const std::vector<int>& replicas = weight_buffers(i).weights;
-    const UpdateShard all{0, 0, buffer(replicas[0]).bytes / size_of(DataType::f32), -1, -1};
-    for (std::size_t r = 1; r < replicas.size(); ++r) publish(replicas, r, {all});
-  }
-}
-
-/// The buffer that says on this device whether a cost was broken up to this pass, on any device.
-int PlanBuilder::broken() {
-  if (set_.devices() == 1) return set_.costs_buffer(0);
-  if (broken_.empty()) {
-    const At user = at_;
-    for (int device = 0; device < set_.devices(); ++device) {
-      at_ = {nullptr, 0, device, true, false};
-      PlannedTensor t;
-      t.name = "broken";
-      t.kind = BufferKind::workspace;
-      t.device = device;
-      t.dims = {1};
-      t.type = DataType::f64;
-      const Value flag = add(std::move(t));
-      std::vector<Value> values;
-      for (int other = 0; other < set_.devices(); ++other) values.push_back(Value{set_.costs_buffer(other)});
-      values.push_back(flag);
-      emit(TaskKind::reduce, AnyBroken{set_.devices()}, values, true);
-      broken_.push_back(tensor(flag).buffer);
-    }
-    at_ = user;
-  }
-  return broken_[static_cast<std::size_t>(at_.device)];
-}
-
-// --- Tensors and tasks --------------------------------------------------------------------------
-
-Value PlanBuilder::add(PlannedTensor t) {
-  tensors_.push_back(std::move(t));
-  return Value{static_cast<int>(tensors_.size()) - 1};
-}
-
-int PlanBuilder::add_buffer(Buffer b) {
-  plan_.buffers.push_back(std::move(b));
-  return static_cast<int>(plan_.buffers.size()) - 1;
-}
-
-PlanBuilder::PlannedTensor PlanBuilder::like(const PlannedTensor& other, std::string name, BufferKind kind) {
-  PlannedTensor t;
-  t.name = std::move(name);
-  t.kind = kind;
-  t.device = other.device;
-  t.dims = other.dims;
-  t.type = other.type;
-  return t;
-}
-
-std::optional<TensorDesc> PlanBuilder::desc_of(const PlannedTensor& t) {
-  if (t.buffer < 0) return std::nullopt;
-  return buffer(t.buffer).desc;
-}
-
-/// The buffer on `device` that holds `t` in layout `want`, made by a reorder or a copy if there is none yet.
-int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
-  if (t.buffer < 0) {
-    if (t.kind != BufferKind::weights)
-      throw std::logic_error("plan: '" + t.name + "' is read before it is written");
-    const auto id = static_cast<int>(&t - tensors_.data());
-    decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))], want);
-    return t.buffer;
-  }
-  const auto is_it = [&](int id) {
-    return buffer(id).device == device && same_layout(buffer(id).desc, want);
-  };
-  if (is_it(t.buffer)) return t.buffer;
-  int from = t.buffer;
-  for (int copy : t.copies) {
-    if (is_it(copy)) return copy;
-    if (buffer(copy).device == device && buffer(from).device != device) from = copy;
-  }
-  Buffer b;
-  b.name = t.name;
-  if (!same_layout(buffer(t.buffer).desc, want)) b.name += " (" + want.layout_name() + ")";
-  b.kind = t.kind == BufferKind::weights ? BufferKind::workspace : t.kind;
-  b.device = device;
-  b.desc = want;
-  b.desc.dims = t.dims;
-  b.bytes = b.desc.bytes();
-  const int copy = add_buffer(std::move(b));
-  const Reorder op{buffer(from).desc, buffer(copy).desc};
-  const int here = std::exchange(at_.device, device);
-  const bool remote = buffer(from).device != device;
-  Task task =
-      new_task(remote ? TaskKind::copy : TaskKind::reorder, op, set_.backend_.prepare(op, {op.from, op.to}));
-  at_.device = here;
-  if (remote) task.stream = Stream::copy;
-  task.uses = {{from, Access::read}, {copy, Access::write}};
-  add_workspace(task);
-  plan_.tasks.push_back(std::move(task));
-  t.copies.push_back(copy);
-  return copy;
-}
-
-Task PlanBuilder::new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const {
-  Task task;
-  task.kind = kind;
-  task.node = at_.node == nullptr ? -1 : at_.node->id;
-  task.microbatch = at_.microbatch;
-  task.pass = pass_;
-  task.device = at_.device;
-  task.op = std::move(op);
-  task.prepared = std::move(prepared);
-  task.flops = op_flops(task.op);
-  return task;
-}
-
-void PlanBuilder::add_workspace(Task& task) {
-  if (task.prepared->workspace_bytes() == 0) return;
-  Buffer b;
-  b.name = "workspace";
-  b.kind = BufferKind::workspace;
-  b.device = task.device;
-  b.bytes = task.prepared->workspace_bytes();
-  b.desc = {{b.bytes}, DataType::u8, nullptr};
-  task.workspace = add_buffer(std::move(b));
-}
-
-LayoutHints PlanBuilder::hints_for(const std::vector<Argument>& args, const std::vector<Value>& values) {
-  LayoutHints hints(args.size());
-  for (std::size_t k = 0; k < args.size(); ++k) {
-    const PlannedTensor& t = tensor(values[k]);
-    const bool viewed = t.kind != BufferKind::step && t.kind != BufferKind::costs && args[k].dims != t.dims;
-    if (viewed) {
-      hints[k] = TensorDesc{args[k].dims, args[k].type, nullptr};
-    } else if (t.buffer >= 0) {
-      hints[k] = buffer(t.buffer).desc;
-    } else if (t.preferred) {
-      hints[k] = t.preferred;
-    }
-  }
-  return hints;
-}
-
-/// The buffer on `device` that argument k reads or writes, in the layout the operation wants.
-int PlanBuilder::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, int device) {
-  if (t.kind == BufferKind::step || t.kind == BufferKind::costs || t.kind == BufferKind::input)
-    return t.buffer;
-  if (arg.dims != t.dims) {
-    if (!want.plain() || element_count(arg.dims) != element_count(t.dims))
-      throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
-                             to_string(arg.dims));
-    // A tensor read as another shape of as many elements must lie dense.
-    want = {t.dims, t.type, nullptr};
-  }
-  if (arg.access == Access::read) return version(t, want, device);
-  if (t.device != device) throw std::logic_error("plan: '" + t.name + "' is written from another device");
-  if (arg.access == Access::read_write) {
-    const int id = version(t, want, device);
-    rebind(t, id);
-    return id;
-  }
-  // Whole overwrite: a version in the wanted layout is reused, the others are dead.
-  const auto is_it = [&](int id) {
-    return buffer(id).device == device && same_layout(buffer(id).desc, want);
-  };
-  int id = t.buffer >= 0 && is_it(t.buffer) ? t.buffer : -1;
-  for (int copy : t.copies) {
-    if (id < 0 && is_it(copy)) id = copy;
-  }
-  if (id < 0) {
-    Buffer b;
-    b.name = t.name;
-    b.kind = t.kind;
-    b.device = t.device;
-    b.desc = want;
-    b.bytes = want.bytes();
-    id = add_buffer(std::move(b));
-  }
-  rebind(t, id);
-  return id;
-}
-
-void PlanBuilder::rebind(PlannedTensor& t, int id) {
-  if (t.buffer >= 0 && id != t.buffer && buffer(t.buffer).persistent())
-    throw std::logic_error("plan: '" + t.name + "' is written in another layout than its master's");
-  t.buffer = id;
-  t.copies.clear();
-}
-
-void PlanBuilder::emit(TaskKind kind, const OpDesc& op, const std::vector<Value>& values, bool across) {
-  const std::vector<Argument> args = arguments(op);
-  if (args.size() != values.size())
-    throw std::logic_error("plan: " + op_name(op) + " has another number of arguments");
-  const int here = at_.device;
-  if (across) {
-    for (std::size_t k = 0; k < args.size(); ++k) {
-      if (args[k].access != Access::read) at_.device = tensor(values[k]).device;
-    }
-  }
-  Task task = new_task(kind, op, set_.backend_.prepare(op, hints_for(args, values)));
-  at_.device = here;
-  const std::vector<TensorDesc>& wants = task.prepared->args();
-  bool remote = false;
-  // Reads first: an operation in place reads the version that its write then replaces.
-  task.uses.resize(args.size());
-  for (const bool reads : {true, false}) {
-    for (std::size_t k = 0; k < args.size(); ++k) {
-      if ((args[k].access == Access::read) != reads) continue;
-      PlannedTensor& t = tensor(values[k]);
-      const bool there = across && t.device != task.device;
-      remote = remote || there;
-      const int id = bind(t, args[k], wants[k], there ? t.device : task.device);
-      task.uses[k] = {id, args[k].access, 0, t.begin, t.bytes};
-    }
-  }
-  if (remote) {
-    const bool moves = std::holds_alternative<Concat>(op) || std::holds_alternative<Split>(op);
-    task.kind = moves ? TaskKind::copy : TaskKind::reduce;
-    task.stream = Stream::copy;
-  }
-  add_workspace(task);
-  plan_.tasks.push_back(std::move(task));
-}
-
-/// After the first plan every persistent buffer has its layout: fix their places for all plans.
-void PlanBuilder::finish_persistent() {
-  if (set_.persistent_.empty() || set_.persistent_.back().offset >= 0) return;
-  for (WeightBuffers& w : set_.weights_) {
-    // Weights that this plan does not touch lie plain.
-    if (buffer(w.weights[0]).bytes == 0)
-      decide_weights(w, {buffer(w.weights[0]).desc.dims, DataType::f32, nullptr});
-  }
-  std::vector<std::int64_t> end(static_cast<std::size_t>(set_.devices()), 0);
-  for (std::size_t i = 0; i < set_.persistent_.size(); ++i) {
-    Buffer& b = plan_.buffers[i];
-    std::int64_t& place = end[static_cast<std::size_t>(b.device)];
-    b.offset = place;
-    place += (b.bytes + 63) / 64 * 64;
-    set_.persistent_[i] = b;
-  }
 }
 
 }  // namespace convnet

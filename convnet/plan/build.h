@@ -91,7 +91,9 @@ class PlanBuilder : public Lowering {
   void update_complete(const Node& node);
   void forward_run(const Node& node, int run);
   void backward_run(const Node& node, int run);
+  /// Those of the replicas that run together, and have images.
   std::vector<int> microbatches_of_run(const Node& node, int run) const;
+  std::vector<int> microbatches_of_this_run() const;
   bool inputs_stay();
   NodeState& state(int node);
   int home(int node) const { return graph_.nodes[static_cast<std::size_t>(node)].device(at_.microbatch); }
@@ -119,9 +121,8 @@ class PlanBuilder : public Lowering {
   PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
   Buffer& buffer(int id) { return plan_.buffers[static_cast<std::size_t>(id)]; }
   Value add(PlannedTensor t);
-  int add_buffer(Buffer b);
-  static PlannedTensor like(const PlannedTensor& other, std::string name, BufferKind kind);
-  std::optional<TensorDesc> desc_of(const PlannedTensor& t);
+  Value add_like(Value other, std::string name, BufferKind kind, int device);
+  int add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc);
   int version(PlannedTensor& t, const TensorDesc& want, int device);
   Task new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const;
   void add_workspace(Task& task);

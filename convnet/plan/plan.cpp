@@ -56,6 +56,16 @@ std::int64_t bytes_of(const Plan& plan, const BufferUse& use) {
   return use.bytes >= 0 ? use.bytes : plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
 }
 
+std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task) {
+  std::map<int, std::int64_t> fetched;
+  for (const BufferUse& use : task.uses) {
+    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    const int from = b.kind == BufferKind::input ? -1 : b.device;
+    if (from != task.device) fetched[from] += bytes_of(plan, use);
+  }
+  return fetched;
+}
+
 std::string describe(const Task& task, const Graph& graph) {
   const std::string layer = task.node < 0 ? "" : graph.nodes[static_cast<std::size_t>(task.node)].name + " ";
   return layer + to_string(task.kind) + ": " + op_name(task.op) + ", device " + std::to_string(task.device);

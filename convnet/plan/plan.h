@@ -2,6 +2,7 @@
 // graph, the number of images and the phase; the executor only follows it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -68,6 +69,9 @@ inline bool communicates(TaskKind kind) { return kind >= TaskKind::copy; }
 /// start.
 enum class Stream { compute, copy, update };
 constexpr int kStreams = 3;
+/// The order in which a CPU device asks its streams: others wait for copies, and updates find their gradients
+/// in the cache.
+constexpr std::array<Stream, kStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
 const char* to_string(Stream stream);
 
 struct BufferUse {
@@ -199,6 +203,9 @@ int update_window(const Graph& graph, const Node& owner, Phase phase);
 
 /// Bytes of a buffer that a task reads or writes.
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
+
+/// Bytes that a task reads elsewhere than on its device, by device; -1 is the host.
+std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task);
 
 /// Which tasks are certainly done when another starts, by the order of streams and dependencies.
 class TaskOrder {

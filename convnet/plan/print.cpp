@@ -20,22 +20,9 @@ struct NodeWork {
 std::map<std::pair<int, int>, std::int64_t> bytes_of_links(const Plan& plan) {
   std::map<std::pair<int, int>, std::int64_t> links;
   for (const Task& task : plan.tasks) {
-    for (const BufferUse& use : task.uses) {
-      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      const int from = b.kind == BufferKind::input ? -1 : b.device;
-      if (from != task.device) links[{from, task.device}] += bytes_of(plan, use);
-    }
+    for (const auto& [from, bytes] : bytes_fetched(plan, task)) links[{from, task.device}] += bytes;
   }
   return links;
-}
-
-std::int64_t fetched_bytes(const Plan& plan, const Task& task) {
-  std::int64_t bytes = 0;
-  for (const BufferUse& use : task.uses) {
-    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-    if (b.kind != BufferKind::input && b.device != task.device) bytes += bytes_of(plan, use);
-  }
-  return bytes;
 }
 
 double device_flops(const Plan& plan, int device) {
@@ -111,7 +98,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
     NodeWork& w = work[static_cast<std::size_t>(task.node)];
     (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
     w.bytes += task.bytes;
-    w.link_bytes += fetched_bytes(train, task);
+    for (const auto& [from, bytes] : bytes_fetched(train, task)) w.link_bytes += from < 0 ? 0 : bytes;
   }
   json layers = json::array();
   double flops = 0;
@@ -180,13 +167,11 @@ namespace {
 /// What of a minibatch each device gets, and what moves between them; "" on one device.
 std::string parallel_text(const json& plan) {
   if (plan["devices"].size() == 1) return "";
-  std::string sizes;
-  for (const json& m : plan["microbatches"])
-    sizes += (sizes.empty() ? "" : ", ") + std::to_string(m.get<std::int64_t>());
+  const auto sizes = plan["microbatches"].get<std::vector<std::int64_t>>();
   const int passes = plan["passes"].get<int>();
   std::string text =
-      fmt::format("\n{} microbatch{} of {} images; {} pass{} a minibatch\n", plan["microbatches"].size(),
-                  plan["microbatches"].size() == 1 ? "" : "es", sizes, passes, passes == 1 ? "" : "es");
+      fmt::format("\n{} microbatch{} of {} images; {} pass{} a minibatch\n", sizes.size(),
+                  sizes.size() == 1 ? "" : "es", fmt::join(sizes, ", "), passes, passes == 1 ? "" : "es");
   for (const json& d : plan["devices"])
     text +=
         fmt::format("device {}: {} FLOP a step\n", d["device"].get<int>(), scaled(d["flops"].get<double>()));
@@ -222,8 +207,7 @@ std::string plan_text(const json& plan) {
   std::string text =
       row("layer", "type", "output", "parameters", "fwd FLOP", "bwd FLOP", "bytes", "link bytes", "gpu");
   for (const json& l : plan["layers"]) {
-    std::string gpus;
-    for (const json& g : l["gpu"]) gpus += (gpus.empty() ? "" : ",") + std::to_string(g.get<int>());
+    std::string gpus = fmt::format("{}", fmt::join(l["gpu"].get<std::vector<int>>(), ","));
     const int period = l["update_period"].get<int>();
     if (period > 1) gpus += fmt::format(" (updates every {} passes)", period);
     if (period == 1 && plan["passes"].get<int>() > 1) gpus += " (updates every pass)";
@@ -259,9 +243,8 @@ std::string plan_text(const json& plan) {
       text += fmt::format("\n{}:\n", phase);
       int index = 0;
       for (const json& t : plan[phase]) {
-        std::string after;
-        for (const json& a : t["after"])
-          after += (after.empty() ? " after " : ",") + std::to_string(a.get<int>());
+        const auto waits = t["after"].get<std::vector<int>>();
+        const std::string after = waits.empty() ? "" : fmt::format(" after {}", fmt::join(waits, ","));
         const std::string where =
             several ? fmt::format("{}:{} m{} p{} ", t["device"].get<int>(), t["stream"].get<std::string>(),
                                   t["microbatch"].get<int>(), t["pass"].get<int>())

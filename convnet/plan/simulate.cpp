@@ -18,9 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-/// The order in which a device with one task at a time asks its streams: what other devices wait for first.
-constexpr std::array<Stream, kStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
-
 int device_count(const Plan& plan) {
   int last = -1;
   for (const Task& task : plan.tasks) last = std::max(last, task.device);
@@ -32,14 +29,13 @@ double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model
   double host = 0;
   double remote = 0;
   std::vector<double> bytes_from(static_cast<std::size_t>(devices), 0);
-  for (const BufferUse& use : task.uses) {
-    const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
-    const auto bytes = static_cast<double>(bytes_of(plan, use));
-    if (buffer.kind == BufferKind::input) {
-      host += bytes;
-    } else if (buffer.device != task.device) {
+  for (const auto& [from, fetched] : bytes_fetched(plan, task)) {
+    const auto bytes = static_cast<double>(fetched);
+    if (from < 0) {
+      host = bytes;
+    } else {
       remote += bytes;
-      bytes_from.at(static_cast<std::size_t>(buffer.device)) += bytes;
+      bytes_from.at(static_cast<std::size_t>(from)) = bytes;
     }
   }
   const double link = remote > 0 ? model.transfer_seconds(bytes_from, task.device) + model.link_latency : 0;
@@ -163,6 +159,8 @@ double covered(std::vector<TaskTime> intervals) {
   return sum;
 }
 
+}  // namespace
+
 std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskTime>& times) {
   std::vector<DeviceShare> shares;
   for (int device = 0; device < device_count(plan); ++device) {
@@ -179,6 +177,8 @@ std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskT
   }
   return shares;
 }
+
+namespace {
 
 /// By task: the one that ran before it on the same stream, or device; -1: none.
 std::vector<int> previous_tasks(const Plan& plan, const std::vector<TaskTime>& times,

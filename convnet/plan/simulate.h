@@ -22,6 +22,9 @@ struct DeviceShare {
   double busy = 0, compute = 0, communication = 0;
 };
 
+/// The share of each device in a step whose times are known.
+std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskTime>& times);
+
 /// A task of the critical path, and the time before it in which nothing that it waited for ran.
 struct PathStep {
   int task = 0;

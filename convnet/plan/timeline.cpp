@@ -161,11 +161,4 @@ void ChromeTrace::write(const std::string& file) const {
   fail(file, wrong.empty() ? error.message() : wrong);
 }
 
-std::string chrome_trace(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times,
-                         std::vector<std::string> devices) {
-  ChromeTrace trace(std::move(devices));
-  trace.add_step(plan, graph, times);
-  return trace.str();
-}
-
 }  // namespace convnet

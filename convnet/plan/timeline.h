@@ -50,8 +50,4 @@ class ChromeTrace {
   std::int64_t arrows_ = 0;
 };
 
-/// The trace of a single step.
-std::string chrome_trace(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times,
-                         std::vector<std::string> devices = {});
-
 }  // namespace convnet

@@ -157,12 +157,8 @@ class Verifier {
       if (plan_.phase != Phase::test && learns && microbatches_with_images(m, m + window) > 0) ++wanted;
     }
     std::int64_t bytes = 0, updated = 0;
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      const Buffer& buffer = plan_.buffers[b];
-      if (buffer.kind != BufferKind::weights || buffer.node != owner.id ||
-          buffer.index != static_cast<int>(i))
-        continue;
-      bytes = buffer.bytes;
+    for (std::size_t b : replicas_of(self)) {
+      bytes = plan_.buffers[b].bytes;
       for (const Use& use : uses_[b]) {
         if (std::holds_alternative<Update>(plan_.tasks[use.task].op)) updated += use.end - use.begin;
       }
@@ -170,15 +166,23 @@ class Verifier {
     if (updated != wanted * bytes)
       fail("'" + owner.name + "." + owner.layer->weights[i].name + "' has " + std::to_string(updated) +
            " bytes updated, not " + std::to_string(wanted) + " times its " + std::to_string(bytes));
-    check_replicas(owner, static_cast<int>(i));
+    check_replicas(self);
+  }
+
+  std::vector<std::size_t> replicas_of(const WeightOwner& matrix) const {
+    std::vector<std::size_t> found;
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (buffer.kind == BufferKind::weights && WeightOwner{buffer.node, buffer.index} == matrix)
+        found.push_back(b);
+    }
+    return found;
   }
 
   /// What one replica's weights become, all become: whatever is written to one is fetched by the others.
-  void check_replicas(const Node& owner, int index) const {
+  void check_replicas(const WeightOwner& matrix) const {
     std::vector<std::int64_t> written;
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      const Buffer& buffer = plan_.buffers[b];
-      if (buffer.kind != BufferKind::weights || buffer.node != owner.id || buffer.index != index) continue;
+    for (std::size_t b : replicas_of(matrix)) {
       written.push_back(0);
       for (const Use& use : uses_[b]) {
         if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
@@ -186,8 +190,8 @@ class Verifier {
       }
     }
     if (std::adjacent_find(written.begin(), written.end(), std::not_equal_to<>()) != written.end())
-      fail("the replicas of '" + owner.name + "." +
-           owner.layer->weights[static_cast<std::size_t>(index)].name + "' do not get the same updates");
+      fail("the replicas of '" + graph_.nodes[static_cast<std::size_t>(matrix.node)].name + "." +
+           graph_.weight(matrix).name + "' do not get the same updates");
   }
 
   bool share_memory(const Buffer& a, const Buffer& b) const {

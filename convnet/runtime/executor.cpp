@@ -1,5 +1,6 @@
 #include "convnet/runtime/executor.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -7,7 +8,6 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -95,11 +95,10 @@ struct Executor::Run {
     device.news.notify_all();
   }
 
-  /// Of the streams' next tasks one that can start: others wait for copies, and updates find their gradients
-  /// in the cache. -1: none can; `left` says whether there are any.
+  /// Of the streams' next tasks one that can start. -1: none can; `left` says whether there are any.
   int choose(const Device& device, bool& left) const {
     left = false;
-    for (const Stream stream : {Stream::copy, Stream::update, Stream::compute}) {
+    for (const Stream stream : kStreamOrder) {
       const auto s = static_cast<std::size_t>(stream);
       const std::size_t next = device.next[s].load(std::memory_order_relaxed);
       if (next == device.tasks[s].size()) continue;
@@ -278,6 +277,13 @@ Executor::Executor(PlanSet& plans, std::vector<int> physical, double stall_secon
 Executor::~Executor() = default;
 
 void Executor::reserve(const Plan& plan) {
+  const auto has_all = [&](std::size_t device) {
+    return persistent_[device] && transient_[device] &&
+           transient_[device]->bytes() >= plan.memory[device].transient;
+  };
+  bool enough = true;
+  for (std::size_t device = 0; device < persistent_.size(); ++device) enough = enough && has_all(device);
+  if (enough) return;
   // All CPU devices share one memory; the devices of other backends have their own.
   std::string table;
   bool fits = true;

@@ -14,6 +14,7 @@
 #include <map>
 #include <numeric>
 
+#include "convnet/plan/simulate.h"
 #include "convnet/train/convert.h"
 #include "kernels/error.h"
 #include "providers/shuffle.h"
@@ -188,10 +189,10 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
 }  // namespace
 
 void TimeUse::add(const Plan& plan, const std::vector<TaskTime>& times, double wall) {
-  const auto devices = static_cast<double>(plan.memory.size());
-  for (std::size_t t = 0; t < times.size(); ++t) {
-    const double share = (times[t].end - times[t].begin) / devices;
-    (communicates(plan.tasks[t].kind) ? communication : compute) += share;
+  const std::vector<DeviceShare> shares = device_shares(plan, times);
+  for (const DeviceShare& share : shares) {
+    compute += share.compute / static_cast<double>(shares.size());
+    communication += share.communication / static_cast<double>(shares.size());
   }
   steps += wall;
 }

@@ -6,7 +6,6 @@
 namespace convnet::cpu {
 namespace {
 
-/// Floats in memory, padding included.
 bool keeps_zero(const Neuron& f) {
   bool keeps = false;
   visit_neuron(f, [&](auto functor) { keeps = functor.forward(0.0F) == 0.0F; });

@@ -63,14 +63,17 @@ inline float* as_floats(std::byte* memory) { return reinterpret_cast<float*>(mem
 /// Below this many elements, waking a second thread costs more than it saves.
 constexpr std::int64_t kParallelElements = 16384;
 
+/// The most that for_pieces() gives at a time.
+constexpr std::int64_t kPieceElements = 4096;
+
 /// Calls body(begin, end) for pieces of [0, count), in parallel. The pieces are the same for any number of
 /// threads: vectorised loops round their last elements differently.
 template <class Body>
 void for_pieces(std::int64_t count, const Body& body) {
-  constexpr std::int64_t kPiece = 4096;
-  const std::int64_t pieces = (count + kPiece - 1) / kPiece;
+  const std::int64_t pieces = (count + kPieceElements - 1) / kPieceElements;
 #pragma omp parallel for schedule(static) if (count >= kParallelElements)
-  for (std::int64_t i = 0; i < pieces; ++i) body(i * kPiece, std::min(count, (i + 1) * kPiece));
+  for (std::int64_t i = 0; i < pieces; ++i)
+    body(i * kPieceElements, std::min(count, (i + 1) * kPieceElements));
 }
 
 /// Zeroes the lanes past the last channel in pixels [begin, end) of image `n`.

@@ -25,14 +25,6 @@ bool step_piece(float* __restrict weights, float* __restrict increment, const fl
   return poison == 0;
 }
 
-/// One piece of the weights: where the sum of several gradients is made before it is used.
-constexpr std::int64_t kPiece = 4096;
-
-void add(const float* __restrict src, std::int64_t count, float* __restrict dst) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) dst[i] += src[i];
-}
-
 bool broken(const std::byte* flag) {
   double value = 0;
   std::memcpy(&value, flag, sizeof value);
@@ -60,17 +52,16 @@ Prepared prepare(const Update& op, const LayoutHints&) {
         const float decay = rates.epsilon * rates.decay;
         const float step = due ? rates.epsilon / images : 0;
         std::atomic<bool> diverged = false;
-#pragma omp parallel for schedule(static) if (count >= kParallelElements)
-        for (std::int64_t begin = 0; begin < count; begin += kPiece) {
-          const std::int64_t n = std::min(kPiece, count - begin);
+        for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+          const std::int64_t n = end - begin;
           const float* gradient = as_floats(args[2]) + begin;
-          std::array<float, kPiece> sum;
+          std::array<float, kPieceElements> sum;
           if (op.accumulates || gradients > 1) {
             // What came earlier comes first.
             const std::size_t first = op.accumulates ? 2 + gradients : 2;
             std::copy_n(as_floats(args[first]) + begin, n, sum.data());
             for (std::size_t g = op.accumulates ? 2 : 3; g < 2 + gradients; ++g)
-              add(as_floats(args[g]) + begin, n, sum.data());
+              add_scaled(as_floats(args[g]) + begin, 1, n, sum.data());
             gradient = sum.data();
           }
           if (op.accumulates) {
@@ -83,7 +74,7 @@ Prepared prepare(const Update& op, const LayoutHints&) {
           if (due && !step_piece(as_floats(args[0]) + begin, as_floats(args[1]) + begin, gradient, n,
                                  rates.momentum, decay, step))
             diverged = true;
-        }
+        });
         if (diverged) set_broken(args[step_index + 2], true);
       });
 }

@@ -10,20 +10,10 @@ using namespace convnet::test;
 
 namespace {
 
-struct Built {
-  Graph graph;
-  std::vector<std::string> errors, warnings;
-};
-
 Built build(const std::string& definition, const std::string& parameters) {
-  const ShapeOnlyProvider provider({3, 12, 12}, 4, {{4, ExtraMatrix::one_hot}, {5, ExtraMatrix::multi_hot}});
-  Diagnostics diagnostics;
-  const IniFile net = parse_ini("net.cfg", definition, diagnostics);
-  const IniFile learning = parse_ini("params.cfg", parameters, diagnostics);
-  Built built{build_graph(net, learning, provider.matrices(), {}, diagnostics), {}, {}};
-  built.errors = diagnostics.errors();
-  built.warnings = diagnostics.warnings();
-  return built;
+  return build_net(
+      {definition, parameters},
+      ShapeOnlyProvider({3, 12, 12}, 4, {{4, ExtraMatrix::one_hot}, {5, ExtraMatrix::multi_hot}}));
 }
 
 std::string described(const WeightSpec& w) {

@@ -60,6 +60,16 @@ NetTexts between_data_and_cost(const std::string& layers, const std::string& top
   return texts;
 }
 
+Built build_net(const NetTexts& texts, const Provider& provider, const GraphOptions& options) {
+  Diagnostics diagnostics;
+  const IniFile definition = parse_ini("net.cfg", texts.definition, diagnostics);
+  const IniFile parameters = parse_ini("params.cfg", texts.parameters, diagnostics);
+  Built built{build_graph(definition, parameters, provider.matrices(), options, diagnostics), {}, {}};
+  built.errors = diagnostics.errors();
+  built.warnings = diagnostics.warnings();
+  return built;
+}
+
 SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options)
     : seed_(options.seed), provider_(image, classes, options.extra) {
   Diagnostics diagnostics;

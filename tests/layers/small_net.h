@@ -64,6 +64,13 @@ struct NetTexts {
 NetTexts between_data_and_cost(const std::string& layers, const std::string& top, int classes,
                                const std::string& parameters = "");
 
+/// A graph, and everything that was said about its files, "net.cfg" and "params.cfg".
+struct Built {
+  Graph graph;
+  std::vector<std::string> errors, warnings;
+};
+Built build_net(const NetTexts& texts, const Provider& provider, const GraphOptions& options = {});
+
 struct StepOutcome {
   std::vector<double> costs;                            ///< by slot, without the first
   std::map<std::string, std::vector<float>> outputs;    ///< of every layer whose output exists, canonical

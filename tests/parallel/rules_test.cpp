@@ -9,22 +9,10 @@ using namespace convnet::test;
 
 namespace {
 
-struct Built {
-  Graph graph;
-  std::vector<std::string> errors, warnings;
-};
-
 Built build(const NetTexts& texts, int devices = 0) {
-  const ShapeOnlyProvider provider(kImage, kClasses);
-  Diagnostics diagnostics;
-  const IniFile net = parse_ini("net.cfg", texts.definition, diagnostics);
-  const IniFile learning = parse_ini("params.cfg", texts.parameters, diagnostics);
   GraphOptions options;
   options.devices = devices;
-  Built built{build_graph(net, learning, provider.matrices(), options, diagnostics), {}, {}};
-  built.errors = diagnostics.errors();
-  built.warnings = diagnostics.warnings();
-  return built;
+  return build_net(texts, ShapeOnlyProvider(kImage, kClasses), options);
 }
 
 /// conv1, pool1; two columns a and b of conv2, which meet in fc1; fc2, top.

@@ -18,6 +18,14 @@ using nlohmann::json;
 namespace convnet::test {
 namespace {
 
+/// The trace of a single step.
+std::string chrome_trace(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times,
+                         std::vector<std::string> devices = {}) {
+  ChromeTrace trace(std::move(devices));
+  trace.add_step(plan, graph, times);
+  return trace.str();
+}
+
 Plan traced_plan() {
   Plan plan = plan_of({{TaskKind::forward, 0, Stream::compute, {}, 0},
                        {TaskKind::copy, 1, Stream::copy, {0}, 0},
