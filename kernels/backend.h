@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,47 @@
 #include "kernels/tensor.h"
 
 namespace convnet {
+
+/// A point in a queue: everything that was put into it before. Immutable; kept alive by whoever waits for it.
+class Mark {
+ public:
+  Mark() = default;
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  virtual ~Mark() = default;
+  /// Whether all that came before is done. Throws DeviceError where it failed.
+  virtual bool reached() const = 0;
+  /// Seconds from `earlier`, a mark of the same device, to this one; both reached.
+  virtual double seconds_since(const Mark& earlier) const = 0;
+};
+
+/// Work of one device, done in the order in which it was put in, while the host goes on. Used by one thread
+/// at a time.
+class Queue {
+ public:
+  Queue() = default;
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+  virtual ~Queue() = default;
+
+  virtual std::shared_ptr<const Mark> mark() = 0;
+  /// What is put in from now on starts after `mark`, of any queue of the backend.
+  virtual void wait(const Mark& mark) = 0;
+  /// Copies between memories of any devices and the host. Host memory is in use until a later mark is
+  /// reached, unless it is pageable `src`, which is read at once.
+  virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) = 0;
+};
+
+/// Work that was put into queues once, and can be started again as a whole.
+class Recording {
+ public:
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  virtual ~Recording() = default;
+  /// Puts all of it into `queue`.
+  virtual void play(Queue& queue) const = 0;
+};
 
 /// An operation ready to run: layouts, algorithm and workspace are decided. Immutable; may be run from
 /// several threads at once as long as each call has its own workspace.
@@ -30,8 +72,9 @@ class PreparedOp {
   const std::string& algorithm() const { return algorithm_; }
 
   /// Computes. `pointers` are the arguments' memory, 64-byte aligned, in the layouts of args(); `workspace`
-  /// has workspace_bytes(). Blocks until done on CPU devices.
-  virtual void run(std::span<std::byte* const> pointers, std::byte* workspace) const = 0;
+  /// has workspace_bytes(). Blocks until done where the backend has no queues (then `queue` is null); else
+  /// puts the work into `queue`.
+  virtual void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const = 0;
 
  protected:
   std::vector<TensorDesc> args_;
@@ -60,7 +103,8 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  virtual std::string name() const = 0;  ///< "cpu", "cuda"
+  virtual std::string name() const = 0;       ///< "cpu", "cuda"
+  virtual std::string precision() const = 0;  ///< of products: "fp32", "tf32"
 
   /// Prepares `op`. `hints` has an entry per argument: how its memory lies now, where that is decided. The
   /// result may want another layout for an argument (the planner then adds a reorder). Throws DeviceError,
@@ -83,9 +127,36 @@ class Backend {
 
   /// Called once on a device's worker thread before it runs operations.
   virtual void enter_worker(int device) const = 0;
+
+  /// A new queue on a device. Null: operations block, and every device has a thread of its own instead.
+  virtual std::unique_ptr<Queue> make_queue(int /*device*/) const { return nullptr; }
+  /// Calls `submit`, which puts work into `queues` and waits for nothing, and keeps that work instead of
+  /// starting it. The first queue is where a play begins and ends. Null: such work cannot be kept.
+  virtual std::unique_ptr<Recording> record(std::span<Queue* const> /*queues*/,
+                                            const std::function<void()>& /*submit*/) const {
+    return nullptr;
+  }
+  /// Host memory that copies from and to devices are fastest with.
+  virtual std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const = 0;
+  /// Whether operations on `device` can reach the memory of `other`.
+  virtual bool reaches(int device, int other) const = 0;
+  /// Copies between device and host memory, and waits for it.
+  virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const = 0;
+  /// Copies between two layouts of a tensor, both in the host's memory.
+  virtual void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
+                     std::byte* dst) const = 0;
 };
 
 /// CPU devices: each uses `threads_per_device` cores.
 std::unique_ptr<Backend> make_cpu_backend(int threads_per_device);
+
+/// How convolutions and matrix products compute. tf32: fp32 numbers, of whose factors 10 bits of mantissa
+/// count.
+enum class Precision { fp32, tf32 };
+
+/// NVIDIA GPUs. Throws DeviceError where there are none, or the program was built without CUDA.
+std::unique_ptr<Backend> make_cuda_backend(Precision precision);
+/// GPUs that make_cuda_backend() would find; 0 if it would throw, and then why in `reason`.
+int cuda_devices(std::string& reason);
 
 }  // namespace convnet

@@ -12,6 +12,12 @@
 
 namespace convnet {
 
+/// Whether `v` replaces `best` as the maximum: NaN beats every number, so that it is not lost; of equal
+/// values the first one stays. Without branches, so that loops vectorise.
+CONVNET_HD inline bool beats(float v, float best) {
+  return (static_cast<int>(v > best) | (static_cast<int>(v != v) & static_cast<int>(best == best))) != 0;
+}
+
 enum class NeuronKind {
   ident,
   relu,

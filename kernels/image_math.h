@@ -1,4 +1,5 @@
-// Arithmetic of the image layers, compiled for host and device: bilinear coordinates, random scales, colours.
+// Arithmetic of the image layers, compiled for host and device: Gaussian weights, bilinear coordinates,
+// random scales, colours.
 #pragma once
 
 #include <cmath>
@@ -8,6 +9,21 @@
 #include "kernels/philox.h"
 
 namespace convnet {
+
+/// The weight of a Gaussian filter at `distance` from its middle, where it is 1.
+CONVNET_HD inline double gaussian(std::int64_t distance, float stdev) {
+  const double deviations = static_cast<double>(distance) / static_cast<double>(stdev);
+  return std::exp(-deviations * deviations / 2);
+}
+
+/// Of all weights of a filter of `size` taps (odd).
+CONVNET_HD inline double gaussian_sum(std::int64_t size, float stdev) {
+  double sum = 1;
+  for (std::int64_t d = 1; d <= size / 2; ++d) sum += 2 * gaussian(d, stdev);
+  return sum;
+}
+
+CONVNET_HD inline float blend(float a, float b, float weight) { return (1 - weight) * a + weight * b; }
 
 /// What an output pixel reads along one side of an image: (1 - weight) * first + weight * second.
 struct BilinearTap {

@@ -71,15 +71,23 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
     if (steps > 0) return done >= steps;
     return done >= 7 && std::chrono::duration<double>(Clock::now() - start).count() > 10;
   };
-  int done = 0;
-  for (; !enough(done); ++done, ++inputs.iteration) {
-    const auto begin = Clock::now();
-    net.executor().run(plan, inputs, &times);
-    walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    overheads.push_back(1 - busiest(plan, times) / walls.back());
+  const bool separately = net.executor().times_cost();
+  const auto look = [&] {
+    overheads.push_back(1 - busiest(plan, times) / (separately ? median(walls) : walls.back()));
     for (std::size_t t = 0; t < times.size(); ++t) tasks[t].push_back(times[t].end - times[t].begin);
     m.timeline.push_back(times);
     if (m.timeline.size() > 3) m.timeline.erase(m.timeline.begin());
+  };
+  int done = 0;
+  for (; !enough(done); ++done, ++inputs.iteration) {
+    const auto begin = Clock::now();
+    net.executor().run(plan, inputs, separately ? nullptr : &times);
+    walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (!separately) look();
+  }
+  for (int extra = 0; separately && extra < 7; ++extra, ++inputs.iteration) {
+    net.executor().run(plan, inputs, &times);
+    look();
   }
   m.step = median(walls);
   m.overhead = median(overheads);
@@ -91,13 +99,14 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
 /// Time of the step's library work run one operation at a time, each repeated: what the step would take with
 /// nothing between its convolutions, products, poolings, norms and updates. On several devices, their mean.
 double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
-  Plan single = plan;
+  std::vector<std::unique_ptr<Plan>> singles;  // executors want plans to stay
   double sum = 0;
   for (const Task& task : plan.tasks) {
     const std::string op = op_name(task.op);
     const bool primitive = task.flops > 0 || task.kind == TaskKind::update || op.starts_with("pool") ||
                            op.starts_with("cmrnorm");
     if (!primitive) continue;
+    Plan& single = *singles.emplace_back(std::make_unique<Plan>(plan));
     single.tasks.assign(5, task);
     for (Task& t : single.tasks) t.after.clear();
     std::vector<TaskTime> times;
@@ -220,7 +229,7 @@ std::int64_t largest_memory(const PlanSet& plans) {
 void bench_command(const std::vector<std::string>& args) {
   const OptionTexts texts = parse_command_line('b', args);
   require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
-  const Options options = parse_options(texts);
+  const Options options = with_devices(parse_options(texts));
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options, diagnostics);
   const auto provider = make_provider(options.data_provider, options.data_path, options.seed_value());
@@ -261,7 +270,7 @@ void bench_command(const std::vector<std::string>& args) {
   for (const Task& task : plan.tasks) flops += task.flops;
   json result = {{"net", options.layer_def},
                  {"device", net.plans().backend().name()},
-                 {"precision", options.precision},
+                 {"precision", net.plans().backend().precision()},
                  {"threads", thread_count(options)},
                  {"mini", options.mini},
                  {"steps", m.steps},

@@ -21,10 +21,12 @@ class Predictor {
     if (model != "measured") model_ = read_device_model(model);
   }
 
-  /// A measured prediction is of the CPU devices of `plans`.
+  /// A measured prediction is of the devices of `plans`. CPU devices share the machine, so all work at once; of GPUs
+  /// the first is measured, and all taken to be alike.
   Simulation predict(const PlanSet& plans, const Plan& plan) const {
     if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
-    return simulate(plan, measure_seconds(plan, plans.backend(), plans.devices()), false);
+    const bool alone = !plans.backend().shares_memory();
+    return simulate(plan, measure_seconds(plan, plans.backend(), alone ? 1 : plans.devices()), alone);
   }
   std::string name() const { return model_ ? model_->name : "this machine, measured"; }
 
@@ -59,7 +61,7 @@ double seconds_alone(const NetFiles& files, const Provider& provider, Options op
 void plan_command(const std::vector<std::string>& args) {
   const OptionTexts texts = parse_command_line('p', args);
   require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
-  const Options options = parse_options(texts);
+  const Options options = with_devices(parse_options(texts));
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
   // A file that cannot be written is an error now, not after the work.

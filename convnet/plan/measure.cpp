@@ -130,8 +130,8 @@ Operations distinct_operations(const Plan& plan) {
 /// Memory that is handed out in turn, so that what was used last is used again last.
 class Ring {
  public:
-  Ring(const Backend& backend, int device, std::int64_t bytes)
-      : memory_(backend.allocate(device, round_up(bytes, kPiece))) {
+  Ring(const Backend& backend, int device, Queue* queue, std::int64_t bytes)
+      : queue_(queue), memory_(backend.allocate(device, round_up(bytes, kPiece))) {
     const TensorDesc piece{{kPiece / size_of(DataType::f32)}, DataType::f32, nullptr};
     zero_ = backend.prepare(FillZero{piece}, {piece});
     // Pages that nobody has written are all the same page of zeros, which lies in the cache.
@@ -157,10 +157,11 @@ class Ring {
   void clean(std::int64_t begin, std::int64_t end) {
     for (; begin < end; begin += kPiece) {
       std::byte* place = memory_->data() + begin;
-      zero_->run({&place, 1}, nullptr);
+      zero_->run({&place, 1}, nullptr, queue_);
     }
   }
 
+  Queue* queue_;
   std::unique_ptr<DeviceMemory> memory_;
   std::shared_ptr<const PreparedOp> zero_;
   std::int64_t first_ = 0, cursor_ = 0;
@@ -262,13 +263,14 @@ class Calibration {
   /// spoils one run of many operations, and not all runs of one.
   void measure_all(int device) {
     backend_.enter_worker(device);
-    Ring read(backend_, device, size_.read);
-    Ring written(backend_, device, size_.written);
+    const std::unique_ptr<Queue> queue = backend_.make_queue(device);
+    Ring read(backend_, device, queue.get(), size_.read);
+    Ring written(backend_, device, queue.get(), size_.written);
     // The first run may be far slower than the others: libraries then finish what they put off.
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       together_.arrive_and_wait();
       if (failed_) return;
-      const double seconds = run_once(ops_[i], read, written);
+      const double seconds = run_once(ops_[i], queue.get(), read, written);
       const std::lock_guard lock(mutex_);
       first_[i] = std::max(first_[i], seconds);
     }
@@ -279,7 +281,7 @@ class Calibration {
         if (round >= counts[i]) continue;
         together_.arrive_and_wait();
         if (failed_) return;
-        const double seconds = run_once(ops_[i], read, written);
+        const double seconds = run_once(ops_[i], queue.get(), read, written);
         const std::lock_guard lock(mutex_);
         ops_[i].seconds.push_back(seconds);
       }
@@ -287,7 +289,7 @@ class Calibration {
   }
 
   /// Arguments that are only read come from memory that nobody writes: all zeros.
-  static double run_once(const Operation& op, Ring& read, Ring& written) {
+  static double run_once(const Operation& op, Queue* queue, Ring& read, Ring& written) {
     std::byte* from = read.take(op.bytes(false));
     std::byte* to = written.take(op.bytes(true));
     std::vector<std::byte*> places;
@@ -299,8 +301,14 @@ class Calibration {
     std::vector<std::byte*> pointers;
     for (const std::size_t chunk : op.chunk_of) pointers.push_back(places[chunk]);
     const auto start = Clock::now();
-    op.prepared->run(pointers, op.workspace > 0 ? to : nullptr);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const auto begin = queue == nullptr ? nullptr : queue->mark();
+    op.prepared->run(pointers, op.workspace > 0 ? to : nullptr, queue);
+    double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (queue != nullptr) {
+      const auto end = queue->mark();
+      while (!end->reached()) std::this_thread::yield();
+      seconds = end->seconds_since(*begin);
+    }
     // What is left must not be the next operation's sums, or flags that keep it from working.
     written.clean();
     return seconds;

@@ -7,7 +7,7 @@
 
 namespace convnet {
 
-/// Seconds of each task of the plan, measured on the CPU devices of `backend`. Every distinct operation is
+/// Seconds of each task of the plan, measured on the first devices of `backend`. Every distinct operation is
 /// run a few times on scratch memory, on `devices` threads at once, because the devices of a machine share
 /// its memory: what does not run on all devices at the same time is taken for slower than it is. Takes about
 /// as long as two or three steps, and some milliseconds for each operation that is quick. Throws DeviceError

@@ -135,7 +135,7 @@ struct Executor::Run {
     std::byte* workspace = task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
     device.running = static_cast<int>(t);
     const double begin = seconds();
-    op->run(pointers, workspace);
+    op->run(pointers, workspace, nullptr);
     const double end = seconds();
     if (after_task) after_task(t);
     // After a stall the plan may be gone.
@@ -270,6 +270,10 @@ Executor::Executor(PlanSet& plans, std::vector<int> physical, double stall_secon
   const auto devices = static_cast<std::size_t>(plans_.devices());
   persistent_.resize(devices);
   transient_.resize(devices);
+  if (plans_.backend().make_queue(physical_[0]) != nullptr) {
+    queues_ = std::make_unique<QueueRunner>(plans_, physical_, stall_seconds_);
+    return;
+  }
   for (std::size_t device = 0; device < devices; ++device)
     workers_.push_back(std::make_unique<Worker>(plans_.backend(), device, physical_[device]));
 }
@@ -304,6 +308,7 @@ void Executor::reserve(const Plan& plan) {
     throw DeviceError(
         "this net with " + std::to_string(plan.images) + " images a minibatch does not fit in memory:" +
         table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
+  if (queues_) queues_->forget();
   for (std::size_t device = 0; device < persistent_.size(); ++device) {
     const DeviceMemoryNeeds& needs = plan.memory[device];
     if (!persistent_[device])
@@ -319,27 +324,52 @@ std::byte* Executor::address(const Buffer& b) const {
   return (b.persistent() ? persistent_[device] : transient_[device])->data() + b.offset;
 }
 
+std::vector<std::byte> Executor::step_block(const StepInputs& inputs) const {
+  const StepHeader header{inputs.iteration};
+  const Buffer& buffer = plans_.persistent()[static_cast<std::size_t>(plans_.step_buffer(0))];
+  std::vector<std::byte> block(static_cast<std::size_t>(buffer.bytes));
+  std::memcpy(block.data(), &header, sizeof header);
+  if (!inputs.rates.empty())
+    std::memcpy(block.data() + sizeof header, inputs.rates.data(), inputs.rates.size() * sizeof(Rates));
+  return block;
+}
+
 StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
                          const std::function<void(std::size_t)>& after_task) {
   reserve(plan);
+  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
+    if (plan.inputs[m] >= 0 && inputs.matrices.at(m) == nullptr)
+      throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
+  }
+  const std::vector<double> costs =
+      queues_
+          ? queues_->run(
+                plan, {inputs.matrices, step_block(inputs), [this](const Buffer& b) { return address(b); }},
+                times, after_task)
+          : run_by_workers(plan, inputs, times, after_task);
+  StepResult result;
+  const std::size_t values = costs.size() / static_cast<std::size_t>(plans_.devices());
+  result.costs.resize(values, 0);
+  for (std::size_t i = 0; i < costs.size(); ++i) result.costs[i % values] += costs[i];
+  return result;
+}
+
+std::vector<double> Executor::run_by_workers(const Plan& plan, const StepInputs& inputs,
+                                             std::vector<TaskTime>* times,
+                                             const std::function<void(std::size_t)>& after_task) {
   const auto run = std::make_shared<Run>(plan, plans_.graph());
   run->after_task = after_task;
   for (const Buffer& b : plan.buffers)
     run->addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    if (plan.inputs[m] < 0) continue;
-    if (inputs.matrices.at(m) == nullptr)
-      throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
     // Load tasks only read it.
-    run->addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
+    if (plan.inputs[m] >= 0)
+      run->addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
   }
-  const StepHeader header{inputs.iteration};
-  for (int device = 0; device < plans_.devices(); ++device) {
-    std::byte* step = address(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(device))]);
-    std::memcpy(step, &header, sizeof header);
-    if (!inputs.rates.empty())
-      std::memcpy(step + sizeof header, inputs.rates.data(), inputs.rates.size() * sizeof(Rates));
-  }
+  const std::vector<std::byte> block = step_block(inputs);
+  for (int device = 0; device < plans_.devices(); ++device)
+    std::copy(block.begin(), block.end(),
+              address(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(device))]));
   run->start = std::chrono::steady_clock::now();
   for (auto& worker : workers_) worker->start(run);
   std::size_t ended = 0;
@@ -355,16 +385,13 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
     if (std::exception_ptr e = worker->error()) std::rethrow_exception(e);
   }
   if (times != nullptr) *times = std::move(run->times);
-
-  StepResult result;
+  std::vector<double> costs;
   for (int device = 0; device < plans_.devices(); ++device) {
     const Buffer& b = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
-    std::vector<double> costs(static_cast<std::size_t>(b.desc.dims[0]));
-    std::memcpy(costs.data(), address(b), costs.size() * sizeof(double));
-    result.costs.resize(costs.size(), 0);
-    for (std::size_t i = 0; i < costs.size(); ++i) result.costs[i] += costs[i];
+    const auto* values = reinterpret_cast<const double*>(address(b));
+    costs.insert(costs.end(), values, values + b.desc.dims[0]);
   }
-  return result;
+  return costs;
 }
 
 /// Workers that only wait come back; one that is in a task that never ends is left behind, with its memory.
@@ -381,19 +408,13 @@ void Executor::give_up(const std::shared_ptr<Run>& run) {
   throw RunError(report);
 }
 
-/// Between two layouts of a tensor, on the host.
-void Executor::relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
-                     std::byte* dst) const {
-  const auto op = plans_.backend().prepare(Reorder{from, to}, {from, to});
-  std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
-  std::byte* pointers[] = {const_cast<std::byte*>(src), dst};
-  op->run(pointers, workspace.data());
-}
-
 std::vector<float> Executor::read(const Plan* plan, int buffer) const {
   const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[static_cast<std::size_t>(buffer)];
+  std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
+  plans_.backend().copy(stored.data(), address(b), b.desc.bytes());
   std::vector<float> values(static_cast<std::size_t>(element_count(b.desc.dims)));
-  relay(b.desc, address(b), {b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<std::byte*>(values.data()));
+  plans_.backend().relay(b.desc, stored.data(), {b.desc.dims, b.desc.type, nullptr},
+                         reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
@@ -401,8 +422,10 @@ void Executor::write(int persistent_buffer, std::span<const float> values) {
   const Buffer& b = plans_.persistent()[static_cast<std::size_t>(persistent_buffer)];
   if (static_cast<std::int64_t>(values.size()) != element_count(b.desc.dims))
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
-  relay({b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()), b.desc,
-        address(b));
+  std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
+  plans_.backend().relay({b.desc.dims, b.desc.type, nullptr},
+                         reinterpret_cast<const std::byte*>(values.data()), b.desc, stored.data());
+  plans_.backend().copy(address(b), stored.data(), b.desc.bytes());
 }
 
 std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
@@ -419,12 +442,12 @@ std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard
   for (const UpdateShard& shard : w.shards) {
     if (shard.*buffer < 0) continue;
     const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
-    std::memcpy(stored.data() + shard.begin, address(b),
-                static_cast<std::size_t>(shard.count) * sizeof(float));
+    plans_.backend().copy(reinterpret_cast<std::byte*>(stored.data() + shard.begin), address(b),
+                          shard.count * size_of(DataType::f32));
   }
   std::vector<float> values(static_cast<std::size_t>(element_count(layout.dims)));
-  relay(layout, reinterpret_cast<const std::byte*>(stored.data()), {layout.dims, layout.type, nullptr},
-        reinterpret_cast<std::byte*>(values.data()));
+  plans_.backend().relay(layout, reinterpret_cast<const std::byte*>(stored.data()),
+                         {layout.dims, layout.type, nullptr}, reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
@@ -432,13 +455,14 @@ void Executor::write_shards(const WeightBuffers& w, int UpdateShard::*buffer, st
   const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
   // Padding holds zeros.
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
-  relay({layout.dims, layout.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()), layout,
-        reinterpret_cast<std::byte*>(stored.data()));
+  plans_.backend().relay({layout.dims, layout.type, nullptr},
+                         reinterpret_cast<const std::byte*>(values.data()), layout,
+                         reinterpret_cast<std::byte*>(stored.data()));
   for (const UpdateShard& shard : w.shards) {
     if (shard.*buffer < 0) continue;
     const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
-    std::memcpy(address(b), stored.data() + shard.begin,
-                static_cast<std::size_t>(shard.count) * sizeof(float));
+    plans_.backend().copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + shard.begin),
+                          shard.count * size_of(DataType::f32));
   }
 }
 

@@ -1,5 +1,6 @@
-// Runs plans: one worker thread per device follows that device's tasks, in the order of each of its streams,
-// and waits for tasks of other devices.
+// Runs plans. Where operations block (CPU devices), one worker thread per device follows that device's tasks,
+// in the order of each of its streams, and waits for tasks of other devices; where devices have queues
+// (GPUs), the calling thread fills them (queue_runner.h).
 #pragma once
 
 #include <chrono>
@@ -11,6 +12,7 @@
 
 #include "convnet/plan/plan.h"
 #include "convnet/plan/timeline.h"
+#include "convnet/runtime/queue_runner.h"
 
 namespace convnet {
 
@@ -41,12 +43,16 @@ class Executor {
   /// needs and what there is.
   void reserve(const Plan& plan);
 
-  /// Runs a plan to its end and waits for it. `times` (optional) receives when each task ran. `after_task`
-  /// (optional) is called after each task, on the worker of its device, so by several threads at once; what
-  /// it throws, and what a task throws, ends the step and is rethrown here. Throws RunError with a report of
-  /// what each device waits for if the step stalls; the executor cannot be used any more then.
+  /// Runs a plan to its end and waits for it; the plan must live as long as the executor. `times` (optional) receives when each task ran. `after_task`
+  /// (optional) is called after each task, where there are workers by that of its device, so by several
+  /// threads at once; what it throws, and what a task throws, ends the step and is rethrown here. Throws
+  /// RunError with a report of what each device waits for if the step stalls; the executor cannot be used any
+  /// more then.
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
+
+  /// Whether steps are faster without `times`, which need every task to be marked.
+  bool times_cost() const { return queues_ != nullptr; }
 
   /// Copies a buffer of floats to or from its canonical (dense) form. Transient buffers: only between a task
   /// that writes them and the next one that uses their memory, that is from `after_task`.
@@ -66,7 +72,9 @@ class Executor {
   struct Run;
 
   std::byte* address(const Buffer& b) const;
-  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to, std::byte* dst) const;
+  std::vector<std::byte> step_block(const StepInputs& inputs) const;
+  std::vector<double> run_by_workers(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
+                                     const std::function<void(std::size_t)>& after_task);
   [[noreturn]] void give_up(const std::shared_ptr<Run>& run);
 
   PlanSet& plans_;
@@ -74,6 +82,7 @@ class Executor {
   double stall_seconds_;
   std::vector<std::unique_ptr<DeviceMemory>> persistent_, transient_;  ///< per device
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<QueueRunner> queues_;  ///< instead of workers
 };
 
 }  // namespace convnet

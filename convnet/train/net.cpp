@@ -68,10 +68,33 @@ int thread_count(const Options& options) {
   return std::max(1, CPU_COUNT(&set));
 }
 
+Options with_devices(Options options) {
+  if (options.gpu != "all") return options;
+  std::string reason;
+  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  const int devices = gpus > 0 ? gpus : thread_count(options);
+  options.gpu = "0";
+  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
+  return options;
+}
+
 std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
-  if (options.device == "cuda")
-    throw DeviceError("--device cuda: this program was built without CUDA devices; use --device cpu");
-  return make_cpu_backend(std::max(1, thread_count(options) / devices));
+  std::string reason;
+  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  if (options.device == "cuda" && gpus == 0)
+    throw DeviceError("--device cuda: " + reason + "; use --device cpu");
+  if (gpus == 0) {
+    if (options.precision != "fp32" && !options.precision.empty())
+      throw InputError("--precision " + options.precision + " needs a GPU: CPU devices compute in fp32");
+    return make_cpu_backend(std::max(1, thread_count(options) / devices));
+  }
+  for (const int id : options.gpus()) {
+    if (id >= gpus)
+      throw DeviceError("--gpu lists GPU " + std::to_string(id) + ", but this machine has " +
+                        std::to_string(gpus) +
+                        (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
+  }
+  return make_cuda_backend(options.precision == "fp32" ? Precision::fp32 : Precision::tf32);
 }
 
 PlanOptions plan_options(const Options& options, const Provider& provider) {

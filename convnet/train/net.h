@@ -30,7 +30,11 @@ IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
 /// Cores --threads means; all that this process may use for 0.
 int thread_count(const Options& options);
 
-/// The backend --device names, its cores shared out over `devices`. Throws DeviceError if it was not built.
+/// The options with --gpu all as the list of this machine's devices: GPUs, or a CPU device for each core.
+Options with_devices(Options options);
+/// The backend --device names; CPU cores are shared out over `devices`. Throws DeviceError where it, or a GPU
+/// that
+/// --gpu lists, is not there, InputError where it cannot do --precision.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 
 /// What the options say about the plans of a net that learns.

@@ -131,8 +131,9 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "",
               .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"},
              false),
-      choice("precision", &Options::precision, {"fp32"}, "b",
-             {.fallback = "fp32", .doc = "arithmetic of the layers"}),
+      choice("precision", &Options::precision, {"fp32", "tf32"}, "tb",
+             {.fallback = "",
+              .doc = "arithmetic of convolutions and matrix products; the default is tf32 on GPUs, fp32 on CPUs"}),
       choice("parallel", &Options::parallel, {"cfg", "data"}, "tpb",
              {.fallback = "cfg",
               .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
@@ -193,11 +194,9 @@ std::vector<int> Options::gpus() const {
   for (const std::string& item : split_list(gpu)) {
     int id = 0;
     if (std::string why = parse_value(item, rules, id); !why.empty()) throw InputError("--gpu " + why);
-    if (std::count(ids.begin(), ids.end(), id) > 0)
-      throw InputError("--gpu names device " + std::to_string(id) + " twice");
     ids.push_back(id);
   }
-  if (ids.empty()) throw InputError("--gpu expects a comma list of device numbers, like 0,1");
+  if (ids.empty()) throw InputError("--gpu expects a comma list of device numbers, like 0,1, or all");
   return ids;
 }
 

@@ -29,13 +29,13 @@ struct Options {
   std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
-  std::string precision = "fp32", parallel = "cfg";
+  std::string precision, parallel = "cfg";
   std::string model, trace, profile;
 
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
-  /// Physical device numbers in the order of --gpu. Throws InputError.
+  /// Physical device numbers in the order of --gpu; one may be there several times. Throws InputError.
   std::vector<int> gpus() const;
 };
 

@@ -141,6 +141,8 @@ std::string devices_text(const Net& net, const Options& options) {
   if (graph.microbatches > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(options.mini, 0),
                         graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
+  if (std::string reason; options.device == "auto" && cuda_devices(reason) == 0)
+    text += "; no GPU: " + reason;
   return text;
 }
 
@@ -238,7 +240,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   if (first.load_file.empty() && first.save_file.empty() && first.save_path.empty())
     required.emplace_back("save-path or --save-file");
   require_options(texts, required, "; or --load-file with a checkpoint to resume from");
-  l.options = parse_options(texts);
+  l.options = with_devices(parse_options(texts));
   for (const OptionSpec& spec : option_specs()) {
     if (spec.saved && texts.contains(spec.param.key))
       l.saved_options[spec.param.key] = texts.at(spec.param.key);

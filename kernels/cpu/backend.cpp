@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "kernels/cpu/peak.h"
@@ -44,6 +45,7 @@ class CpuBackend : public Backend {
   explicit CpuBackend(int threads) : threads_(std::min(threads, omp_get_thread_limit())) {}
 
   std::string name() const override { return "cpu"; }
+  std::string precision() const override { return "fp32"; }
 
   std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
     // oneDNN fixes partitions and scratch sizes for the number of threads at creation.
@@ -73,6 +75,21 @@ class CpuBackend : public Backend {
   double measure_peak_flops(int) const override { return cpu::measure_peak_flops(threads_); }
 
   void enter_worker(int) const override { omp_set_num_threads(threads_); }
+
+  std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
+    return std::make_unique<HostMemory>(bytes);
+  }
+  bool reaches(int, int) const override { return true; }
+  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const override {
+    std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+  }
+  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
+             std::byte* dst) const override {
+    const auto op = prepare(Reorder{from, to}, {from, to});
+    std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
+    std::byte* pointers[] = {const_cast<std::byte*>(src), dst};
+    op->run(pointers, workspace.data(), nullptr);
+  }
 
  private:
   int threads_;

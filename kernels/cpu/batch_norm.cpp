@@ -1,10 +1,10 @@
 // Batch normalisation, bound by memory: every operation reads its tensors once.
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <type_traits>
 
+#include "kernels/batch_norm_math.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
@@ -124,23 +124,6 @@ void reduce_rows(const Strip& s, const Step& step, Sums& total) {
   total.a = (s0.a + s1.a) + (s2.a + s3.a);
   total.b = (s0.b + s1.b) + (s2.b + s3.b);
 }
-
-/// Means and sums of squares about the mean of `count` values; T is double, or Doubles for each lane's.
-template <class T>
-struct Moments {
-  double count = 0;
-  T mean{}, squares{};
-
-  /// Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
-  void merge(const Moments& other) {
-    if (other.count == 0) return;
-    const double share = other.count / (count + other.count);
-    const T delta = other.mean - mean;
-    mean += delta * share;
-    squares += other.squares + delta * delta * (count * share);
-    count += other.count;
-  }
-};
 
 /// Of the lanes of a strip. The squares are taken about the mean of the first rows and then corrected. That
 /// loses five bits at worst: n values, k of them with a mean `offset` away from that of all, have a variance
@@ -294,10 +277,6 @@ std::vector<float> padded(const float* values, std::int64_t count, std::int64_t 
   return all;
 }
 
-double inverse_deviation(float variance, float epsilon) {
-  return 1 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
-}
-
 /// The layout of src where it is one that we can walk, else plain.
 TensorDesc walkable(const Dims& dims, const LayoutHints& hints) {
   TensorDesc tensor{dims, DataType::f32, hinted_layout(hints, 0)};
@@ -346,8 +325,7 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
         const std::vector<float> shifts = padded(as_floats(args[4]), view.c, cut.channels());
         std::vector<float> slopes(means.size());
         for (std::int64_t c = 0; c < view.c; ++c)
-          slopes[static_cast<std::size_t>(c)] =
-              static_cast<float>(static_cast<double>(scale[c]) * inverse_deviation(variance[c], epsilon));
+          slopes[static_cast<std::size_t>(c)] = batch_norm_slope(scale[c], variance[c], epsilon);
         cut.for_pieces([&](std::int64_t group, std::int64_t block) {
           Floats mean, slope, shift;
           cut.spread(means, block, mean);
@@ -415,16 +393,15 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
                     *scale = as_floats(args[4]), *diff_scale = as_floats(args[5]),
                     *diff_shift = as_floats(args[6]);
         float* diff_src = as_floats(args[7]);
-        // dx = slope * dy + offset + drag * (x - mean)
         const std::vector<float> means = padded(as_floats(args[2]), view.c, cut.channels());
         std::vector<float> slopes(means.size()), offsets(means.size()), drags(means.size());
         for (std::int64_t c = 0; c < view.c; ++c) {
           const auto at = static_cast<std::size_t>(c);
-          const double inverse = inverse_deviation(variance[c], epsilon);
-          const double slope = static_cast<double>(scale[c]) * inverse;
-          slopes[at] = static_cast<float>(slope);
-          offsets[at] = static_cast<float>(-slope * static_cast<double>(diff_shift[c]) / values);
-          drags[at] = static_cast<float>(-slope * inverse * static_cast<double>(diff_scale[c]) / values);
+          const BatchNormGradient g =
+              batch_norm_gradient(scale[c], variance[c], epsilon, diff_scale[c], diff_shift[c], values);
+          slopes[at] = g.slope;
+          offsets[at] = g.offset;
+          drags[at] = g.drag;
         }
         cut.for_pieces([&](std::int64_t group, std::int64_t block) {
           Floats mean, slope, offset, drag;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "kernels/cpu/log_floor.h"
+#include "kernels/cost_math.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
@@ -20,13 +20,6 @@ std::span<const std::int32_t> checked_labels(const std::byte* memory, std::int64
   return labels;
 }
 
-/// What an image's label competes with.
-struct Ranking {
-  std::int64_t above = 0;  ///< classes more probable than the label
-  std::int64_t tied = 0;   ///< classes exactly as probable, the label included
-  bool finite = true;      ///< every probability is
-};
-
 Ranking rank(const float* probs, std::int64_t c, float label_prob) {
   std::int64_t above = 0, tied = 0, finite = 0;
 #pragma omp simd reduction(+ : above, tied, finite)
@@ -36,13 +29,6 @@ Ranking rank(const float* probs, std::int64_t c, float label_prob) {
     finite += probs[i] - probs[i] == 0 ? 1 : 0;
   }
   return {above, tied, finite == c};
-}
-
-/// The chance that the label is not among the k most probable classes, ties broken at random.
-double expected_error(const Ranking& r, std::int64_t k) {
-  if (!r.finite || r.above >= k) return 1;
-  if (r.above + r.tied <= k) return 0;
-  return 1 - static_cast<double>(k - r.above) / static_cast<double>(r.tied);
 }
 
 }  // namespace
@@ -55,8 +41,7 @@ Prepared prepare(const LogregForward& op, const LayoutHints&) {
     const float* probs = as_floats(args[1]);
     for (std::int32_t label : labels) {
       const Ranking ranking = rank(probs, op.c, probs[label]);
-      double log_prob = std::log(static_cast<double>(probs[label]));
-      if (log_prob < kLogFloor) log_prob = kLogFloor;  // keeps NaN
+      const double log_prob = floored_log(static_cast<double>(probs[label]));
       finite = finite && ranking.finite && std::isfinite(log_prob);
       cost -= log_prob;
       errors += expected_error(ranking, 1);

@@ -47,18 +47,13 @@ std::int64_t first_pixel(const Sampling& p, std::int64_t y) {
   return (p.start_y + p.step_y * y) * p.w + p.start_x;
 }
 
-/// The weights of a Gaussian filter at distances 0, 1, ... from its middle.
-std::vector<float> gaussian(std::int64_t size, float stdev) {
-  std::vector<double> weights = {1};
-  double sum = 1;
-  for (std::int64_t d = 1; d <= size / 2; ++d) {
-    const double deviations = static_cast<double>(d) / static_cast<double>(stdev);
-    weights.push_back(std::exp(-deviations * deviations / 2));
-    sum += 2 * weights.back();
-  }
-  std::vector<float> normalised;
-  for (double weight : weights) normalised.push_back(static_cast<float>(weight / sum));
-  return normalised;
+/// The weights of a Gaussian filter at distances 0, 1, ... from its middle, of sum 1 over the whole filter.
+std::vector<float> gaussian_weights(std::int64_t size, float stdev) {
+  const double sum = gaussian_sum(size, stdev);
+  std::vector<float> weights;
+  for (std::int64_t d = 0; d <= size / 2; ++d)
+    weights.push_back(static_cast<float>(gaussian(d, stdev) / sum));
+  return weights;
 }
 
 /// Blurs a plane of h rows of `row` floats, pixels being `step` floats apart; `scratch` has the plane's size.
@@ -86,8 +81,6 @@ Taps bilinear_taps(std::int64_t side, std::int64_t outputs, double scale) {
   for (std::int64_t i = 0; i < outputs; ++i) taps.push_back(bilinear_tap(i, side, outputs, scale));
   return taps;
 }
-
-float blend(float a, float b, float weight) { return (1 - weight) * a + weight * b; }
 
 /// Bilinear interpolation of a map of `w` columns; `scratch` has room for a row of it.
 void interpolate(const Taps& rows, const Taps& columns, std::int64_t w, const float* src, float* scratch,
@@ -154,7 +147,7 @@ Prepared prepare(const Blur& op, const LayoutHints& hints) {
   const ActivationView view = chosen_view(op.dims, hints);
   return std::make_shared<KernelOp>(
       tensors_in(view, op),
-      [weights = gaussian(op.size, op.stdev), h = op.dims[2], row = op.dims[3] * view.block,
+      [weights = gaussian_weights(op.size, op.stdev), h = op.dims[2], row = op.dims[3] * view.block,
        planes = Planes(view)](std::span<std::byte* const> args) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);

@@ -2,18 +2,11 @@
 // then added in order, so that sums are reproducible.
 #include <cmath>
 
-#include "kernels/cpu/log_floor.h"
+#include "kernels/cost_math.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu {
 namespace {
-
-/// weight * log(p); nothing where the weight is 0, whatever p.
-double weighted_log(double weight, double p) {
-  if (weight == 0) return 0;
-  const double log = std::log(p);
-  return weight * (log < kLogFloor ? kLogFloor : log);  // keeps NaN
-}
 
 bool all_finite(const float* values, std::int64_t count) {
   std::int64_t finite = 0;

@@ -195,7 +195,7 @@ class ThreadedOp : public PreparedOp {
     args_ = std::move(args);
     workspace_bytes_ = threads_ * floats_ * size_of(DataType::f32);
   }
-  void run(std::span<std::byte* const> pointers, std::byte* workspace) const override {
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const override {
     std::atomic<bool> good = true;
     // A team even for one task: oneDNN's matrix product takes all threads outside of one.
 #pragma omp parallel num_threads(std::min(threads_, omp_get_max_threads()))

@@ -84,7 +84,7 @@ void DnnlOp::finish(const dnnl::primitive_desc_base& pd) {
   algorithm_ = pd.impl_info_str();
 }
 
-void DnnlOp::run(std::span<std::byte* const> pointers, std::byte* workspace) const {
+void DnnlOp::run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const {
   std::unordered_map<int, dnnl::memory> memory;
   for (std::size_t i = 0; i < ids_.size(); ++i)
     memory.emplace(ids_[i], dnnl::memory(descs_[i], cpu_engine(), pointers[i]));

@@ -91,7 +91,7 @@ class DnnlOp : public PreparedOp {
   /// With the argument descriptors given.
   DnnlOp(std::vector<TensorDesc> args, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
          std::vector<int> ids);
-  void run(std::span<std::byte* const> pointers, std::byte* workspace) const override;
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override;
 
  private:
   void finish(const dnnl::primitive_desc_base& pd);

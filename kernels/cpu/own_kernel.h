@@ -7,27 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/arguments.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/prepare.h"
 
 namespace convnet::cpu {
-
-/// The layout of argument `index` where it is decided already; null (plain) otherwise.
-inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std::size_t index) {
-  return index < hints.size() && hints[index] ? hints[index]->layout : nullptr;
-}
-
-/// The arguments of `op`: `layout` for those with the first one's dims and type, plain for the others.
-inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
-                                                const std::shared_ptr<const Layout>& layout = nullptr) {
-  const std::vector<Argument> args = arguments(op);
-  std::vector<TensorDesc> tensors;
-  for (const Argument& arg : args) {
-    const bool like_first = arg.dims == args[0].dims && arg.type == args[0].type;
-    tensors.push_back({arg.dims, arg.type, like_first ? layout : nullptr});
-  }
-  return tensors;
-}
 
 /// The layout of argument 0 where it is one that we can walk, else plain.
 inline ActivationView chosen_view(const Dims& dims, const LayoutHints& hints) {
@@ -46,19 +30,11 @@ inline std::int64_t stored_floats(const TensorDesc& tensor) {
   return tensor.bytes() / size_of(DataType::f32);
 }
 
-/// Whether `v` replaces `best` as the maximum: NaN beats every number, so that it is not lost; of equal
-/// values the first one stays.
-inline bool beats(float v, float best) {
-  return static_cast<int>(v > best) | (static_cast<int>(v != v) & static_cast<int>(best == best));
-}
-
 /// dst[i] += factor * src[i]. A function of its own: on captured pointers the compiler gathers and scatters.
 inline void add_scaled(const float* __restrict src, float factor, std::int64_t count, float* __restrict dst) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) dst[i] += factor * src[i];
 }
-
-inline float* as_floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 
 /// Below this many elements, waking a second thread costs more than it saves.
 constexpr std::int64_t kParallelElements = 16384;

@@ -84,7 +84,7 @@ class KernelOp : public PreparedOp {
   KernelOp(std::vector<TensorDesc> args, Kernel kernel) : kernel_(std::move(kernel)) {
     args_ = std::move(args);
   }
-  void run(std::span<std::byte* const> pointers, std::byte*) const override { kernel_(pointers); }
+  void run(std::span<std::byte* const> pointers, std::byte*, Queue*) const override { kernel_(pointers); }
 
  private:
   Kernel kernel_;

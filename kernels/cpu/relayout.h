@@ -35,15 +35,15 @@ class RelaidOp : public PreparedOp {
     workspace_bytes_ += shared;
   }
 
-  void run(std::span<std::byte* const> pointers, std::byte* workspace) const override {
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
     std::vector<std::byte*> inner(pointers.begin(), pointers.end());
     for (const Copy& copy : copies_) inner[copy.arg] = workspace + copy.offset;
     std::byte* shared = workspace + shared_offset_;
     for (const Copy& copy : copies_)
-      if (copy.in) copy.in->run(std::vector{pointers[copy.arg], inner[copy.arg]}, shared);
-    inner_->run(inner, shared);
+      if (copy.in) copy.in->run(std::vector{pointers[copy.arg], inner[copy.arg]}, shared, queue);
+    inner_->run(inner, shared, queue);
     for (const Copy& copy : copies_)
-      if (copy.out) copy.out->run(std::vector{inner[copy.arg], pointers[copy.arg]}, shared);
+      if (copy.out) copy.out->run(std::vector{inner[copy.arg], pointers[copy.arg]}, shared, queue);
   }
 
  private:

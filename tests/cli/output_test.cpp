@@ -53,7 +53,7 @@ Outcome run_well(const Args& args) {
 const std::string cost = R"(logprob:  \d+\.\d{6}, \d\.\d{6}, \d\.\d{6})";
 const std::string seconds = R"( \(\d+\.\d{3} sec\))";
 const std::string number = R"(\d\.\d{6}e[-+]\d\d)";
-const std::string devices = R"(Devices: cpu:0, 1 thread\(s\); minibatches of \d+ images)";
+const std::string devices = R"(Devices: cpu:0, 1 thread\(s\); minibatches of \d+ images; no GPU: .+)";
 const std::vector<std::string> test_block = {
     "======================Test output======================",
     cost + seconds,

@@ -170,7 +170,7 @@ TEST_CASE("one prepared convolution runs in several threads at once", "[conv]") 
     std::memcpy(in.data(), src.data(), src.size());
     std::memcpy(diff.data(), diff_dst.data(), diff_dst.size());
     const std::vector<std::byte*> pointers = {in.data(), diff.data(), out.data()};
-    for (int i = 0; i < 20; ++i) prepared->run(pointers, workspace.data());
+    for (int i = 0; i < 20; ++i) prepared->run(pointers, workspace.data(), nullptr);
     return out.copy();
   };
   auto first = std::async(std::launch::async, gradient), second = std::async(std::launch::async, gradient);

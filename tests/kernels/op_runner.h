@@ -55,7 +55,7 @@ inline void run_guarded(const PreparedOp& op, std::vector<GuardedBuffer>& buffer
   std::vector<std::byte*> pointers;
   for (GuardedBuffer& buffer : buffers) pointers.push_back(buffer.data());
   GuardedBuffer workspace(op.workspace_bytes());
-  op.run(pointers, workspace.data());
+  op.run(pointers, workspace.data(), nullptr);
   REQUIRE(workspace.intact());
   for (const GuardedBuffer& buffer : buffers) REQUIRE(buffer.intact());
 }

@@ -91,7 +91,7 @@ class OpRun {
     for (const auto& [arg, of] : aliases_) pointers[arg] = pointers[of];
     const int before = omp_get_max_threads();
     omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
-    op_->run(pointers, nullptr);
+    op_->run(pointers, nullptr, nullptr);
     omp_set_num_threads(before);
     for (const GuardedBuffer& buffer : buffers_) CHECK(buffer.intact());
   }

@@ -70,6 +70,19 @@ Built build_net(const NetTexts& texts, const Provider& provider, const GraphOpti
   return built;
 }
 
+namespace {
+
+/// The devices of a test, several on one GPU where there are fewer.
+std::string on_this_machine(const std::string& gpus) {
+  std::string reason, there;
+  const int devices = cuda_devices(reason);
+  for (const std::string& id : split_list(gpus))
+    there += (there.empty() ? "" : ",") + (devices > 0 ? std::to_string(std::stoi(id) % devices) : id);
+  return there;
+}
+
+}  // namespace
+
 SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options)
     : seed_(options.seed), provider_(image, classes, options.extra) {
   Diagnostics diagnostics;
@@ -81,8 +94,9 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
       diagnostics);
   diagnostics.throw_if_errors();
   convnet::Options of_run;
-  of_run.gpu = options.gpu;
-  of_run.device = "cpu";
+  of_run.gpu = on_this_machine(options.gpu);
+  of_run.device = "auto";  // GPUs where the test program has them
+  of_run.precision = "fp32";
   of_run.threads = options.threads;
   of_run.conserve_mem = options.conserve_memory;
   of_run.seed = static_cast<double>(options.seed);

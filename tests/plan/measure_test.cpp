@@ -36,7 +36,7 @@ class CheckingOp : public PreparedOp {
     workspace_bytes_ = workspace;
   }
 
-  void run(std::span<std::byte* const> pointers, std::byte* workspace) const override {
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const override {
     std::set<std::string> wrong;
     if (pointers.size() != bytes_.size()) wrong.insert("number of arguments");
     for (std::size_t k = 0; k < pointers.size(); ++k) {
@@ -64,7 +64,7 @@ class CheckingOp : public PreparedOp {
 
 class ThrowingOp : public PreparedOp {
  public:
-  void run(std::span<std::byte* const>, std::byte*) const override { throw RunError("it broke"); }
+  void run(std::span<std::byte* const>, std::byte*, Queue*) const override { throw RunError("it broke"); }
 };
 
 TensorDesc floats(std::int64_t count) { return {{count}, DataType::f32, nullptr}; }

@@ -1,0 +1,234 @@
+#include "convnet/runtime/queue_runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <stdexcept>
+#include <thread>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+QueueRunner::QueueRunner(const PlanSet& plans, const std::vector<int>& physical, double stall_seconds)
+    : plans_(plans), physical_(physical), stall_seconds_(stall_seconds) {
+  for (int device = 0; device < plans_.devices(); ++device) {
+    for (int stream = 0; stream < kStreams; ++stream)
+      queues_.push_back(plans_.backend().make_queue(physical_[static_cast<std::size_t>(device)]));
+  }
+}
+
+QueueRunner::~QueueRunner() = default;
+
+bool QueueRunner::unreachable(const Task& task, const Buffer& buffer) const {
+  return buffer.kind != BufferKind::input && buffer.device != task.device &&
+         !plans_.backend().reaches(physical_[static_cast<std::size_t>(task.device)],
+                                   physical_[static_cast<std::size_t>(buffer.device)]);
+}
+
+/// Of the copies that a task needs of other devices' memory.
+std::int64_t QueueRunner::unreachable_bytes(const Plan& plan, const Task& task) const {
+  std::int64_t bytes = 0;
+  for (const BufferUse& use : task.uses) {
+    if (unreachable(task, plan.buffers[static_cast<std::size_t>(use.buffer)]))
+      bytes += aligned(bytes_of(plan, use));
+  }
+  return bytes;
+}
+
+QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
+  std::unique_ptr<Prepared>& entry = recorded_[&plan];
+  if (entry) return *entry;
+  const Backend& backend = plans_.backend();
+  auto ready = std::make_unique<Prepared>();
+  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
+    const int input = plan.inputs[m];
+    ready->host_inputs.push_back(
+        input < 0 ? nullptr : backend.allocate_staging(plan.buffers[static_cast<std::size_t>(input)].bytes));
+  }
+  ready->device_inputs.resize(static_cast<std::size_t>(plans_.devices()));
+  for (auto& of_device : ready->device_inputs) of_device.resize(plan.inputs.size());
+  std::vector<std::int64_t> fetched(queues_.size(), 0);
+  ready->marked.resize(plan.tasks.size());
+  for (const Task& task : plan.tasks) {
+    std::int64_t& most = fetched[queue_of(task)];
+    most = std::max(most, unreachable_bytes(plan, task));
+    for (const int after : task.after) {
+      if (queue_of(plan.tasks[static_cast<std::size_t>(after)]) != queue_of(task))
+        ready->marked[static_cast<std::size_t>(after)] = true;
+    }
+    for (const BufferUse& use : task.uses) {
+      const auto input = std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer);
+      if (input == plan.inputs.end()) continue;
+      auto& memory = ready->device_inputs[static_cast<std::size_t>(task.device)]
+                                         [static_cast<std::size_t>(input - plan.inputs.begin())];
+      if (!memory)
+        memory = backend.allocate(physical_[static_cast<std::size_t>(task.device)],
+                                  plan.buffers[static_cast<std::size_t>(use.buffer)].bytes);
+    }
+  }
+  for (std::size_t q = 0; q < queues_.size(); ++q)
+    ready->fetched.push_back(fetched[q] == 0 ? nullptr
+                                             : backend.allocate(physical_[q / kStreams], fetched[q]));
+  entry = std::move(ready);
+  return *entry;
+}
+
+void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready) {
+  const std::size_t q = queue_of(task);
+  Queue& queue = *queues_[q];
+  std::vector<std::byte*> pointers;
+  std::int64_t fetched = 0;
+  for (const BufferUse& use : task.uses) {
+    const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    if (buffer.kind == BufferKind::input) {
+      const auto m = static_cast<std::size_t>(std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer) -
+                                              plan.inputs.begin());
+      std::byte* here = ready.device_inputs[static_cast<std::size_t>(task.device)][m]->data() + use.begin;
+      queue.copy(here, ready.host_inputs[m]->data() + use.begin, bytes_of(plan, use));
+      pointers.push_back(here);
+    } else if (unreachable(task, buffer)) {
+      if (use.access != Access::read)
+        throw std::logic_error("executor: " + describe(task, plans_.graph()) + " writes to another device");
+      std::byte* here = ready.fetched[q]->data() + fetched;
+      queue.copy(here, step.address(buffer) + use.begin, bytes_of(plan, use));
+      fetched += aligned(bytes_of(plan, use));
+      pointers.push_back(here);
+    } else {
+      pointers.push_back(step.address(buffer) + use.begin);
+    }
+  }
+  std::byte* workspace =
+      task.workspace < 0 ? nullptr : step.address(plan.buffers[static_cast<std::size_t>(task.workspace)]);
+  task.prepared->run(pointers, workspace, &queue);
+}
+
+/// Everything of a step, from the copy of the step block to that of the costs. The first queue begins and
+/// ends it. `marks`: of every task.
+void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& ready, std::vector<Marks>* marks,
+                         const std::function<void(std::size_t)>& after_task) {
+  const auto on_device = [&](int buffer) {
+    return step.address(plan.buffers[static_cast<std::size_t>(buffer)]);
+  };
+  const auto first_queue = [&](int device) -> Queue& {
+    return *queues_[static_cast<std::size_t>(device) * kStreams];
+  };
+  const auto begin = queues_[0]->mark();
+  for (std::size_t q = 1; q < queues_.size(); ++q) {
+    if (q % kStreams == 0) queues_[q]->wait(*begin);
+  }
+  for (int device = 0; device < plans_.devices(); ++device) {
+    Queue& queue = first_queue(device);
+    queue.copy(on_device(plans_.step_buffer(device)), block_->data(), block_->bytes());
+    const auto has_block = queue.mark();
+    for (std::size_t stream = 1; stream < kStreams; ++stream)
+      queues_[static_cast<std::size_t>(device) * kStreams + stream]->wait(*has_block);
+  }
+  std::vector<std::shared_ptr<const Mark>> ends(plan.tasks.size());
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const Task& task = plan.tasks[t];
+    Queue& queue = *queues_[queue_of(task)];
+    for (const int after : task.after) {
+      const auto& other = ends[static_cast<std::size_t>(after)];
+      if (other && queue_of(plan.tasks[static_cast<std::size_t>(after)]) != queue_of(task))
+        queue.wait(*other);
+    }
+    if (marks != nullptr) (*marks)[t].begin = queue.mark();
+    submit_task(plan, task, step, ready);
+    if (marks != nullptr || ready.marked[t]) ends[t] = queue.mark();
+    if (marks != nullptr) (*marks)[t].end = ends[t];
+    if (after_task) {
+      wait(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
+      after_task(t);
+    }
+  }
+  std::int64_t place = 0;
+  for (int device = 0; device < plans_.devices(); ++device) {
+    Queue& queue = first_queue(device);
+    for (std::size_t stream = 1; stream < kStreams; ++stream)
+      queue.wait(*queues_[static_cast<std::size_t>(device) * kStreams + stream]->mark());
+    const Buffer& costs = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
+    queue.copy(costs_->data() + place, step.address(costs), costs.bytes);
+    place += costs.bytes;
+    if (device > 0) queues_[0]->wait(*queue.mark());
+  }
+}
+
+void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& report) const {
+  const auto start = Clock::now();
+  while (!mark.reached()) {
+    const double waited = seconds_since(start);
+    if (waited > stall_seconds_)
+      throw RunError("the step has stalled: nothing has ended for " + std::to_string(std::lround(waited)) +
+                     " s " + report());
+    // Steps of small nets take less than the system needs to wake a thread.
+    if (waited > 0.005) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
+                                     const std::function<void(std::size_t)>& after_task) {
+  Prepared& ready = prepared(plan);
+  std::int64_t costs_bytes = 0;
+  for (int device = 0; device < plans_.devices(); ++device)
+    costs_bytes += plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))].bytes;
+  // They live as long as the recordings that read them.
+  if (!block_) block_ = plans_.backend().allocate_staging(static_cast<std::int64_t>(step.block.size()));
+  if (!costs_) costs_ = plans_.backend().allocate_staging(costs_bytes);
+  std::memcpy(block_->data(), step.block.data(), step.block.size());
+  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
+    if (ready.host_inputs[m])
+      std::memcpy(ready.host_inputs[m]->data(), step.matrices[m],
+                  static_cast<std::size_t>(ready.host_inputs[m]->bytes()));
+  }
+  const bool plainly = times == nullptr && !after_task;
+  // The first run makes what libraries make at their first call, which cannot be recorded.
+  if (plainly && ready.runs++ == 1) {
+    std::vector<Queue*> all;
+    for (const auto& queue : queues_) all.push_back(queue.get());
+    ready.recording = plans_.backend().record(all, [&] { submit(plan, step, ready, nullptr, nullptr); });
+  }
+  std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
+  const auto begin = queues_[0]->mark();
+  if (plainly && ready.recording)
+    ready.recording->play(*queues_[0]);
+  else
+    submit(plan, step, ready, plainly ? nullptr : &marks, after_task);
+  wait(*queues_[0]->mark(), [&] {
+    std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
+    for (std::size_t t = 0; t < marks.size(); ++t) {
+      if (marks[t].end->reached()) continue;
+      report += "; the first that is not done is task " + std::to_string(t) + " (" +
+                describe(plan.tasks[t], plans_.graph()) + ")";
+      break;
+    }
+    return report;
+  });
+  if (times != nullptr) {
+    // Marks of one device can be compared: each device's times begin with its own first task.
+    std::vector<std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
+    first[0] = begin;
+    times->clear();
+    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+      auto& start = first[static_cast<std::size_t>(plan.tasks[t].device)];
+      if (!start) start = marks[t].begin;
+      times->push_back({marks[t].begin->seconds_since(*start), marks[t].end->seconds_since(*start)});
+    }
+  }
+  std::vector<double> costs(static_cast<std::size_t>(costs_bytes) / sizeof(double));
+  std::memcpy(costs.data(), costs_->data(), costs.size() * sizeof(double));
+  return costs;
+}
+
+}  // namespace convnet

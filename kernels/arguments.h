@@ -1,0 +1,31 @@
+// What own kernels of all backends share: the lists of their arguments.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace convnet {
+
+/// The layout of argument `index` where it is decided already; null (plain) otherwise.
+inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std::size_t index) {
+  return index < hints.size() && hints[index] ? hints[index]->layout : nullptr;
+}
+
+/// The arguments of `op`: `layout` for those with the first one's dims and type, plain for the others.
+inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
+                                                const std::shared_ptr<const Layout>& layout = nullptr) {
+  const std::vector<Argument> args = arguments(op);
+  std::vector<TensorDesc> tensors;
+  for (const Argument& arg : args) {
+    const bool like_first = arg.dims == args[0].dims && arg.type == args[0].type;
+    tensors.push_back({arg.dims, arg.type, like_first ? layout : nullptr});
+  }
+  return tensors;
+}
+
+inline float* as_floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+
+}  // namespace convnet

@@ -1,0 +1,49 @@
+// Arithmetic of batch normalisation, compiled for host and device.
+#pragma once
+
+#include <cmath>
+
+#include "kernels/functors.h"
+
+namespace convnet {
+
+/// Means and sums of squares about the mean of `count` values; T is double, or a vector with a double for
+/// each lane.
+template <class T>
+struct Moments {
+  double count = 0;
+  T mean{}, squares{};
+
+  /// Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+  CONVNET_HD void merge(const Moments& other) {
+    if (other.count == 0) return;
+    const double share = other.count / (count + other.count);
+    const T delta = other.mean - mean;
+    mean += delta * share;
+    squares += other.squares + delta * delta * (count * share);
+    count += other.count;
+  }
+};
+
+CONVNET_HD inline double inverse_deviation(float variance, float epsilon) {
+  return 1 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
+}
+
+/// Of a channel: y = (x - mean) * slope + shift
+CONVNET_HD inline float batch_norm_slope(float scale, float variance, float epsilon) {
+  return static_cast<float>(static_cast<double>(scale) * inverse_deviation(variance, epsilon));
+}
+
+/// Of a channel: dx = slope * dy + (offset + drag * (x - mean))
+struct BatchNormGradient {
+  float slope, offset, drag;
+};
+CONVNET_HD inline BatchNormGradient batch_norm_gradient(float scale, float variance, float epsilon,
+                                                        float diff_scale, float diff_shift, double values) {
+  const double inverse = inverse_deviation(variance, epsilon);
+  const double slope = static_cast<double>(scale) * inverse;
+  return {static_cast<float>(slope), static_cast<float>(-slope * static_cast<double>(diff_shift) / values),
+          static_cast<float>(-slope * inverse * static_cast<double>(diff_scale) / values)};
+}
+
+}  // namespace convnet

@@ -1,0 +1,77 @@
+#include "kernels/backend.h"
+
+#include <cstring>
+
+#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/tuning.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  explicit CudaBackend(Precision precision) : precision_(precision), tuning_(cuda::device_name(0)) {}
+
+  std::string name() const override { return "cuda"; }
+  std::string precision() const override { return precision_ == Precision::tf32 ? "tf32" : "fp32"; }
+
+  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
+    const cuda::Context context{precision_, &tuning_};
+    return std::visit([&](const auto& desc) { return cuda::prepare(desc, hints, context); }, op);
+  }
+
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    return cuda::allocate_memory(device, bytes);
+  }
+  std::int64_t memory_available(int device) const override { return cuda::free_memory(device); }
+  bool shares_memory() const override { return false; }
+
+  double measure_peak_flops(int device) const override {
+    return cuda::measure_peak_flops(device, precision_);
+  }
+  double measure_copy_bandwidth(int device) const override { return cuda::measure_copy_bandwidth(device); }
+
+  void enter_worker(int device) const override { cuda::use_device(device); }
+
+  std::unique_ptr<Queue> make_queue(int device) const override { return cuda::make_stream_queue(device); }
+  std::unique_ptr<Recording> record(std::span<Queue* const> queues,
+                                    const std::function<void()>& submit) const override {
+    return cuda::record_graph(queues, submit);
+  }
+  std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
+    return cuda::allocate_pinned(bytes);
+  }
+  bool reaches(int device, int other) const override {
+    return device == other || cuda::connect(device, other);
+  }
+  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const override {
+    cuda::copy_memory(dst, src, bytes);
+  }
+  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
+             std::byte* dst) const override {
+    const cuda::View source = cuda::view_of(from), target = cuda::view_of(to);
+    const auto size = static_cast<std::size_t>(size_of(from.type));
+    for (std::int64_t i = 0; i < target.size(); ++i) {
+      const cuda::View::Place p = target.place(i);
+      std::memcpy(dst + static_cast<std::size_t>(i) * size,
+                  src + static_cast<std::size_t>(source.index(p.n, p.c, p.s)) * size, size);
+    }
+  }
+
+ private:
+  Precision precision_;
+  mutable cuda::Tuning tuning_;  // fills while operations are prepared
+};
+
+}  // namespace
+
+int cuda_devices(std::string& reason) { return cuda::count_devices(reason); }
+
+std::unique_ptr<Backend> make_cuda_backend(Precision precision) {
+  std::string reason;
+  if (cuda::count_devices(reason) == 0) throw DeviceError("--device cuda: " + reason);
+  return std::make_unique<CudaBackend>(precision);
+}
+
+}  // namespace convnet

@@ -1,0 +1,405 @@
+// Batch normalisation, bound by memory: every operation reads its tensors once.
+#include <stdexcept>
+#include <type_traits>
+
+#include "kernels/batch_norm_math.h"
+#include "kernels/cuda/activations.h"
+#include "kernels/error.h"
+
+namespace convnet::cuda {
+namespace {
+
+/// Values of one channel that a thread sums: `runs` runs of `count`. There is at least one.
+struct Part {
+  std::int64_t start, count, stride, runs, run_stride;
+};
+
+/// How the values of all channels are cut into parts: a function of the shape alone, so that sums are
+/// reproducible. A chunk is some neighbouring images, whose pixels are dealt to `lanes` threads. Where
+/// neighbours in memory are of different channels, the tensor is a matrix with a column per channel: its rows
+/// count as images of one pixel.
+struct Cut {
+  std::int64_t images = 0, pixels = 1, channels = 1;
+  std::int64_t chunk_images = 1, chunks = 0, lanes = 1;
+
+  std::int64_t size() const { return chunks * channels * lanes; }
+  CONVNET_HD std::int64_t parts_of_channel() const { return chunks * lanes; }
+  CONVNET_HD std::int64_t images_of(std::int64_t chunk) const {
+    const std::int64_t left = images - chunk * chunk_images;
+    return left < chunk_images ? left : chunk_images;
+  }
+  CONVNET_HD std::int64_t pixels_of(std::int64_t lane) const { return (pixels - lane + lanes - 1) / lanes; }
+
+  struct Place {
+    std::int64_t chunk, channel, lane;
+  };
+  CONVNET_HD Place place(std::int64_t index) const {
+    const Quotient row = divide(index, lanes);
+    const Quotient chunk = divide(row.value, channels);
+    return {chunk.value, chunk.rest, row.rest};
+  }
+  CONVNET_HD Part part(const Place& at) const {
+    const std::int64_t image = channels * pixels;
+    const std::int64_t start = at.chunk * chunk_images * image + at.channel * pixels + at.lane;
+    if (pixels == 1) return {start, images_of(at.chunk), image, 1, 0};
+    return {start, pixels_of(at.lane), lanes, images_of(at.chunk), image};
+  }
+  /// Of a channel's k-th part.
+  CONVNET_HD std::int64_t index(std::int64_t channel, std::int64_t k) const {
+    const Quotient chunk = divide(k, lanes);
+    return (chunk.value * channels + channel) * lanes + chunk.rest;
+  }
+  CONVNET_HD std::int64_t values(std::int64_t k) const {
+    const Quotient chunk = divide(k, lanes);
+    return images_of(chunk.value) * pixels_of(chunk.rest);
+  }
+};
+
+std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+Cut cut_of(const View& view) {
+  constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
+  constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
+  constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
+  const bool matrix = view.last;
+  std::int64_t values = view.size() / kThreads;
+  values = values < kFewest ? kFewest : (values > kMost ? kMost : values);
+  Cut cut;
+  cut.images = matrix ? view.n * view.spatial() : view.n;
+  cut.pixels = matrix ? 1 : view.spatial();
+  cut.channels = view.c;
+  cut.lanes = kWarp * divided_up(cut.pixels, kWarp * values);
+  if (cut.lanes > cut.pixels) cut.lanes = cut.pixels;
+  cut.chunk_images = values / divided_up(cut.pixels, cut.lanes);
+  if (cut.chunk_images == 0) cut.chunk_images = 1;
+  cut.chunks = divided_up(cut.images, cut.chunk_images);
+  return cut;
+}
+
+struct Sums {
+  float a = 0, b = 0;
+};
+
+/// Sums over the values of a part: add(index, sums) adds one. Four independent sums keep as many reads under
+/// way.
+template <class Add>
+CONVNET_DEVICE Sums reduce(const Part& part, const Add& add) {
+  Sums s0, s1, s2, s3;
+  for (std::int64_t run = 0; run < part.runs; ++run) {
+    std::int64_t at = part.start + run * part.run_stride, k = 0;
+    for (; k + 4 <= part.count; k += 4, at += 4 * part.stride) {
+      add(at, s0);
+      add(at + part.stride, s1);
+      add(at + 2 * part.stride, s2);
+      add(at + 3 * part.stride, s3);
+    }
+    for (; k < part.count; ++k, at += part.stride) add(at, s0);
+  }
+  return {(s0.a + s1.a) + (s2.a + s3.a), (s0.b + s1.b) + (s2.b + s3.b)};
+}
+
+/// Of every part: the sums of x - pivot and its square. The pivot is the mean of the first values, near
+/// enough to that of all for the squares to keep their digits.
+struct PartMoments {
+  Cut cut;
+  const float* src;
+  float *pivots, *sums, *squares;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Part part = cut.part(cut.place(i));
+    const std::int64_t first = part.count < 8 ? part.count : 8;
+    float pivot = 0;
+    for (std::int64_t k = 0; k < first; ++k) pivot += src[part.start + k * part.stride];
+    pivot /= static_cast<float>(first);
+    const float* x = src;
+    const Sums total = reduce(part, [=](std::int64_t at, Sums& s) {
+      const float d = x[at] - pivot;
+      s.a += d;
+      s.b += d * d;
+    });
+    pivots[i] = pivot;
+    sums[i] = total.a;
+    squares[i] = total.b;
+  }
+};
+
+/// A channel's moments from those of its parts. All counts are known, so that the mean comes first and the
+/// squares are taken about it: the same as merging parts one after the other, which would be a long chain.
+struct ChannelMoments {
+  Cut cut;
+  const float *pivots, *sums, *squares;
+  float *mean, *variance;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t channel) const {
+    const std::int64_t values = cut.images * cut.pixels;
+    double sum = 0;
+    for (std::int64_t k = team.rank(); k < cut.parts_of_channel(); k += team.size()) {
+      const std::int64_t i = cut.index(channel, k);
+      sum +=
+          static_cast<double>(cut.values(k)) * static_cast<double>(pivots[i]) + static_cast<double>(sums[i]);
+    }
+    sum = team.sum(sum);
+    const double center = values == 0 ? 0 : sum / static_cast<double>(values);
+    double square = 0;
+    for (std::int64_t k = team.rank(); k < cut.parts_of_channel(); k += team.size()) {
+      const std::int64_t i = cut.index(channel, k);
+      const double shift = static_cast<double>(pivots[i]) - center;
+      square += static_cast<double>(squares[i]) + 2 * shift * static_cast<double>(sums[i]) +
+                static_cast<double>(cut.values(k)) * shift * shift;
+    }
+    square = team.sum(square);
+    if (team.rank() != 0) return;
+    const double v = values == 0 ? 1 : square / static_cast<double>(values);
+    mean[channel] = static_cast<float>(center);
+    variance[channel] = static_cast<float>(v < 0 ? 0.0 : v);  // rounding; keeps NaN
+  }
+};
+
+/// Of every part: the sums of dy and of dy * (x - mean).
+struct PartGradients {
+  Cut cut;
+  const float *src, *diff_dst, *mean;
+  float *dy, *dy_x;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Cut::Place at_part = cut.place(i);
+    const float center = mean[at_part.channel];
+    const float *x = src, *diff = diff_dst;
+    const Sums total = reduce(cut.part(at_part), [=](std::int64_t at, Sums& s) {
+      const float d = diff[at];
+      s.a += d;
+      s.b += d * (x[at] - center);
+    });
+    dy[i] = total.a;
+    dy_x[i] = total.b;
+  }
+};
+
+struct ChannelGradients {
+  Cut cut;
+  const float *dy, *dy_x, *variance;
+  float epsilon;
+  float *diff_scale, *diff_shift;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t channel) const {
+    double sum = 0, sum_x = 0;
+    for (std::int64_t k = team.rank(); k < cut.parts_of_channel(); k += team.size()) {
+      const std::int64_t i = cut.index(channel, k);
+      sum += static_cast<double>(dy[i]);
+      sum_x += static_cast<double>(dy_x[i]);
+    }
+    sum = team.sum(sum);
+    sum_x = team.sum(sum_x);
+    if (team.rank() != 0) return;
+    diff_scale[channel] = static_cast<float>(sum_x * inverse_deviation(variance[channel], epsilon));
+    diff_shift[channel] = static_cast<float>(sum);
+  }
+};
+
+/// Element k of vector i is of channel first(i) + k * step().
+template <int kWidth>
+struct Channels {
+  View view;
+  CONVNET_HD std::int64_t first(std::int64_t i) const { return view.place(i * kWidth).c; }
+  CONVNET_HD std::int64_t step() const { return view.last ? 1 : 0; }
+};
+
+/// Calls launch(width, channels) for vectors that have all elements of one channel, or of different ones.
+template <class Launch>
+void with_vectors(const View& view, const Launch& launch) {
+  if ((view.last ? view.c : view.spatial()) % kLanes == 0)
+    launch(std::integral_constant<int, kLanes>{}, Channels<kLanes>{view});
+  else
+    launch(std::integral_constant<int, 1>{}, Channels<1>{view});
+}
+
+template <int kWidth>
+struct Normalise {
+  Channels<kWidth> channels;
+  bool relu;
+  const Vector<float, kWidth>* src;
+  const float *mean, *slope, *shift;
+  Vector<float, kWidth>* dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    Vector<float, kWidth> x = src[i];
+    const std::int64_t first = channels.first(i);
+    CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) {
+      const std::int64_t c = first + k * channels.step();
+      const float y = (x.lane[k] - mean[c]) * slope[c] + shift[c];
+      x.lane[k] = relu ? ReluFunctor{}.forward(y) : y;
+    }
+    dst[i] = x;
+  }
+};
+
+template <int kWidth>
+struct NormaliseBackward {
+  Channels<kWidth> channels;
+  const Vector<float, kWidth>*src, *diff_dst;
+  const float *mean, *slope, *offset, *drag;
+  Vector<float, kWidth>* diff_src;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Vector<float, kWidth> x = src[i];
+    Vector<float, kWidth> d = diff_dst[i];
+    const std::int64_t first = channels.first(i);
+    CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) {
+      const std::int64_t c = first + k * channels.step();
+      d.lane[k] = slope[c] * d.lane[k] + (offset[c] + drag[c] * (x.lane[k] - mean[c]));
+    }
+    diff_src[i] = d;
+  }
+};
+
+constexpr std::size_t kMostParts = 64;  // replicas of a layer
+
+/// Pointers that travel with the launch.
+struct MergedParts {
+  const float *mean[kMostParts], *variance[kMostParts];
+  double values[kMostParts];
+  int count = 0;
+};
+
+TensorDesc activations(const Dims& dims, const LayoutHints& hints) {
+  if (dims.size() != 2 && dims.size() != 4)
+    throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
+  return hinted_or_preferred(dims, hints, 0);
+}
+
+std::int64_t bytes_of_floats(std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); }
+
+}  // namespace
+
+template <>
+Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = activations(op.dims, hints);
+  const Cut cut = cut_of(channels_view(tensor));
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [cut](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        float* pivots = as_floats(workspace);
+        float *sums = pivots + cut.size(), *squares = sums + cut.size();
+        for_each(stream, cut.size(), PartMoments{cut, as_floats(args[0]), pivots, sums, squares});
+        for_teams(stream, cut.channels,
+                  ChannelMoments{cut, pivots, sums, squares, as_floats(args[1]), as_floats(args[2])});
+      },
+      bytes_of_floats(3 * cut.size()));
+}
+
+template <>
+Prepared prepare(const BatchNormMerge& op, const LayoutHints&, const Context&) {
+  if (op.values.size() > kMostParts)
+    throw DeviceError("bnorm: more than " + std::to_string(kMostParts) + " replicas of a layer");
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        MergedParts parts;
+        for (std::size_t i = 0; i < op.values.size(); ++i) {
+          parts.mean[i] = as_floats(args[2 * i]);
+          parts.variance[i] = as_floats(args[2 * i + 1]);
+          parts.values[i] = static_cast<double>(op.values[i]);
+          ++parts.count;
+        }
+        float* mean = as_floats(args[2 * op.values.size()]);
+        float* variance = as_floats(args[2 * op.values.size() + 1]);
+        for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
+          Moments<double> all;
+          for (int i = 0; i < parts.count; ++i) {
+            const double count = parts.values[i];
+            all.merge({count, static_cast<double>(parts.mean[i][c]),
+                       static_cast<double>(parts.variance[i][c]) * count});
+          }
+          mean[c] = static_cast<float>(all.mean);
+          variance[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
+        });
+      });
+}
+
+template <>
+Prepared prepare(const BatchNormForward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = activations(op.dims, hints);
+  const View view = channels_view(tensor);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [view, epsilon = op.epsilon, relu = op.relu](Stream stream, std::span<std::byte* const> args,
+                                                   std::byte* workspace) {
+        const float *mean = as_floats(args[1]), *variance = as_floats(args[2]), *scale = as_floats(args[3]),
+                    *shift = as_floats(args[4]);
+        float* slope = as_floats(workspace);
+        for_each(stream, view.c, [=] CONVNET_DEVICE(std::int64_t c) {
+          slope[c] = batch_norm_slope(scale[c], variance[c], epsilon);
+        });
+        with_vectors(view, [&](auto width, const auto& channels) {
+          for_each(stream, view.size() / width(),
+                   Normalise<width()>{channels, relu, as_vectors<float, width()>(args[0]), mean, slope, shift,
+                                      as_vectors<float, width()>(args[5])});
+        });
+      },
+      bytes_of_floats(view.c));
+}
+
+template <>
+Prepared prepare(const BatchNormTrack& op, const LayoutHints&, const Context&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        if (op.values == 0) return;
+        const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
+        float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
+        const auto m = static_cast<double>(op.values);
+        const auto unbiased = static_cast<float>(op.values > 1 ? m / (m - 1) : 1.0);
+        const float factor = op.factor;
+        for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
+          running_mean[c] = (1 - factor) * running_mean[c] + factor * mean[c];
+          running_variance[c] = (1 - factor) * running_variance[c] + factor * (variance[c] * unbiased);
+        });
+      });
+}
+
+template <>
+Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = activations(op.dims, hints);
+  const Cut cut = cut_of(channels_view(tensor));
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [cut, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        float *dy = as_floats(workspace), *dy_x = dy + cut.size();
+        for_each(stream, cut.size(),
+                 PartGradients{cut, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]), dy, dy_x});
+        for_teams(stream, cut.channels,
+                  ChannelGradients{cut, dy, dy_x, as_floats(args[3]), epsilon, as_floats(args[4]),
+                                   as_floats(args[5])});
+      },
+      bytes_of_floats(2 * cut.size()));
+}
+
+template <>
+Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = activations(op.dims, hints);
+  const View view = channels_view(tensor);
+  const auto values = static_cast<double>(op.values > 1 ? op.values : 1);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [view, values, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
+                                           std::byte* workspace) {
+        const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
+                    *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
+        float* slope = as_floats(workspace);
+        float *offset = slope + view.c, *drag = offset + view.c;
+        for_each(stream, view.c, [=] CONVNET_DEVICE(std::int64_t c) {
+          const BatchNormGradient g =
+              batch_norm_gradient(scale[c], variance[c], epsilon, diff_scale[c], diff_shift[c], values);
+          slope[c] = g.slope;
+          offset[c] = g.offset;
+          drag[c] = g.drag;
+        });
+        with_vectors(view, [&](auto width, const auto& channels) {
+          for_each(stream, view.size() / width(),
+                   NormaliseBackward<width()>{channels, as_vectors<float, width()>(args[0]),
+                                              as_vectors<float, width()>(args[1]), mean, slope, offset, drag,
+                                              as_vectors<float, width()>(args[7])});
+        });
+      },
+      bytes_of_floats(3 * view.c));
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,43 @@
+// Biases of single elements (conv, fc and local layers have theirs in the products).
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/prepare.h"
+
+namespace convnet::cuda {
+
+template <>
+Prepared prepare(const AddBias& op, const LayoutHints& hints, const Context&) {
+  std::vector<TensorDesc> args = argument_tensors(op);
+  args[1] = hinted_or_preferred(op.dims, hints, 1);
+  const View view = view_of(args[1]);
+  return std::make_shared<KernelOp>(std::move(args),
+                                    [view](Stream stream, std::span<std::byte* const> p, std::byte*) {
+                                      const float* bias = as_floats(p[0]);
+                                      float* dst = as_floats(p[1]);
+                                      for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+                                        const View::Place at = view.place(i);
+                                        dst[i] += bias[at.c * view.spatial() + at.s];
+                                      });
+                                    });
+}
+
+template <>
+Prepared prepare(const BiasBackward& op, const LayoutHints& hints, const Context&) {
+  std::vector<TensorDesc> args = argument_tensors(op);
+  args[0] = hinted_or_preferred(op.dims, hints, 0);
+  const View view = view_of(args[0]);
+  const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
+  return std::make_shared<KernelOp>(
+      std::move(args), [view, per_image](Stream stream, std::span<std::byte* const> p, std::byte*) {
+        const float* diff_dst = as_floats(p[0]);
+        float* diff_bias = as_floats(p[1]);
+        // Neighbouring threads sum neighbouring elements of the images.
+        for_each(stream, per_image, [=] CONVNET_DEVICE(std::int64_t i) {
+          float sum = 0;
+          for (std::int64_t n = 0; n < view.n; ++n) sum += diff_dst[n * per_image + i];
+          const View::Place at = view.place(i);
+          diff_bias[at.c * view.spatial() + at.s] = sum;
+        });
+      });
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,502 @@
+// Convolutions through cuDNN's graph interface. For every operation the engines that the library proposes are
+// timed once; the choice is kept (tuning.h). Only deterministic engines are asked.
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "kernels/cuda/conv_edges.h"
+#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/tuning.h"
+
+namespace convnet::cuda {
+namespace {
+
+/// A descriptor of the library: set attributes, finalize, use.
+class Descriptor {
+ public:
+  explicit Descriptor(cudnnBackendDescriptorType_t type) {
+    check(cudnnBackendCreateDescriptor(type, handle_.put()), "making a descriptor");
+  }
+  cudnnBackendDescriptor_t get() const { return handle_.get(); }
+
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+           const void* values) const {
+    check(cudnnBackendSetAttribute(get(), name, type, count, values), "attribute " + std::to_string(name));
+  }
+  void set(cudnnBackendAttributeName_t name, const std::vector<std::int64_t>& values) const {
+    set(name, CUDNN_TYPE_INT64, static_cast<std::int64_t>(values.size()), values.data());
+  }
+  void set(cudnnBackendAttributeName_t name, std::int64_t value) const {
+    set(name, CUDNN_TYPE_INT64, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, float value) const { set(name, CUDNN_TYPE_FLOAT, 1, &value); }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& value) const {
+    cudnnBackendDescriptor_t handle = value.get();
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &handle);
+  }
+  void set(cudnnBackendAttributeName_t name, cudnnHandle_t value) const {
+    set(name, CUDNN_TYPE_HANDLE, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, cudnnDataType_t value) const {
+    set(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
+  }
+  void finalize() const { check(cudnnBackendFinalize(get()), "describing a convolution"); }
+
+ private:
+  Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> handle_;
+};
+
+// Names of the tensors of a graph.
+constexpr std::int64_t kImages = 1, kWeights = 2, kOutput = 3, kBias = 4, kConvolved = 5, kBiased = 6;
+
+/// Dims (N,C,H,W), stored (N,H,W,C) unless `plain`.
+Descriptor tensor(std::int64_t id, const Dims& d, bool is_virtual = false, bool plain = false) {
+  Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, d);
+  t.set(CUDNN_ATTR_TENSOR_STRIDES, plain ? Dims{d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}
+                                         : Dims{d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]});
+  t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
+  // Arguments are aligned to 64 bytes, the parts of the workspace too.
+  t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16});
+  t.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+  t.finalize();
+  return t;
+}
+
+enum class Pass { forward, backward_data, backward_weights };
+
+/// One way to do an operation.
+struct Variant {
+  bool fused = false;   ///< bias and relu are part of the graph
+  bool padded = false;  ///< borders are copied around the images before (or cut off after)
+  std::string name() const { return std::string(fused ? "fused" : "plain") + (padded ? "+padded" : ""); }
+};
+
+struct Problem {
+  Pass pass = Pass::forward;
+  ConvGeometry g;
+  bool bias = false, relu = false, accumulate = false;
+  bool plain_images = false;  ///< a flat vector that is read as maps lies plain
+  Precision precision = Precision::tf32;
+
+  /// Rows that the last window hangs over the far border.
+  std::int64_t after(std::int64_t out, std::int64_t in) const {
+    return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
+  }
+  bool symmetric() const { return after(g.oh, g.h) == g.pad && after(g.ow, g.w) == g.pad; }
+  /// With all borders.
+  Dims padded_images() const {
+    return {g.n, g.c, g.pad + g.h + after(g.oh, g.h), g.pad + g.w + after(g.ow, g.w)};
+  }
+  std::string name() const {
+    static constexpr std::array kPasses = {"forward", "backward_data", "backward_weights"};
+    return std::string("conv.") + kPasses.at(static_cast<std::size_t>(pass)) + " " + to_string(g.src()) +
+           " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
+           std::to_string(g.stride) + " pad " + std::to_string(g.pad) + (bias ? " bias" : "") +
+           (relu ? " relu" : "") + (accumulate ? " accumulate" : "") +
+           (precision == Precision::tf32 ? " tf32" : " fp32");
+  }
+};
+
+/// The graph of a variant. The descriptors that it is made of need not outlive it.
+Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t handle) {
+  const ConvGeometry& g = p.g;
+  const Descriptor images =
+      variant.padded ? tensor(kImages, p.padded_images()) : tensor(kImages, g.src(), false, p.plain_images);
+  const Descriptor weights = tensor(kWeights, g.weights());
+  const bool adds_bias = variant.fused && p.bias, applies_relu = variant.fused && p.relu;
+  const bool more = adds_bias || applies_relu;
+  const Descriptor convolved = tensor(more ? kConvolved : kOutput, g.dst(), more);
+
+  Descriptor conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  conv.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  conv.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+  conv.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
+  conv.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {1, 1});
+  conv.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {g.stride, g.stride});
+  const std::int64_t before = variant.padded ? 0 : g.pad;
+  conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {before, before});
+  conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
+           {variant.padded ? 0 : p.after(g.oh, g.h), variant.padded ? 0 : p.after(g.ow, g.w)});
+  conv.finalize();
+
+  std::vector<Descriptor> operations;
+  const float one = 1, beta = p.accumulate ? 1 : 0;
+  switch (p.pass) {
+    case Pass::forward: {
+      const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, images);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, weights);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, convolved);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, one);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, beta);
+      break;
+    }
+    case Pass::backward_data: {
+      const Descriptor& op =
+          operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, images);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, weights);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, convolved);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, conv);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, one);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, beta);
+      break;
+    }
+    case Pass::backward_weights: {
+      const Descriptor& op =
+          operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, images);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, weights);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, convolved);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, conv);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, one);
+      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, beta);
+      break;
+    }
+  }
+  operations.back().finalize();
+
+  const auto pointwise = [](cudnnPointwiseMode_t pointwise_mode) {
+    Descriptor d(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &pointwise_mode);
+    d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    d.finalize();
+    return d;
+  };
+  std::optional<Descriptor> biased;
+  if (adds_bias) {
+    biased = tensor(applies_relu ? kBiased : kOutput, g.dst(), applies_relu);
+    const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_ADD));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, convolved);
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(kBias, {1, g.k, 1, 1}));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, *biased);
+    op.finalize();
+  }
+  if (applies_relu) {
+    const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_RELU_FWD));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, biased ? *biased : convolved);
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(kOutput, g.dst()));
+    op.finalize();
+  }
+
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const Descriptor& op : operations) handles.push_back(op.get());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+            static_cast<std::int64_t>(handles.size()), handles.data());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  graph.finalize();
+  return graph;
+}
+
+/// What the library's heuristics propose, the best first. Empty where it knows nothing.
+std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  constexpr std::int64_t kMost = 16;
+  const Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  if (cudnnBackendFinalize(heuristic.get()) != CUDNN_STATUS_SUCCESS) return {};
+  std::vector<Descriptor> configs;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (std::int64_t i = 0; i < kMost; ++i) {
+    configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    handles.push_back(configs.back().get());
+  }
+  std::int64_t count = 0;
+  if (cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                               kMost, &count, handles.data()) != CUDNN_STATUS_SUCCESS)
+    return {};
+  configs.erase(configs.begin() + std::min<std::ptrdiff_t>(kMost, count), configs.end());
+  return configs;
+}
+
+/// Whether an engine gives the same bits every time, in the precision that was asked for.
+bool acceptable(const Descriptor& config, Precision precision) {
+  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.get();
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                 &count, &handle),
+        "asking for an engine");
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                 static_cast<std::int64_t>(notes.size()), &count, notes.data()),
+        "asking for an engine's properties");
+  const auto has = [&](cudnnBackendNumericalNote_t note) {
+    return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
+  };
+  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  const bool rounds = has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  return precision == Precision::tf32 || !rounds;
+}
+
+/// An engine with its settings, ready to run.
+struct Plan {
+  Descriptor descriptor;
+  std::int64_t workspace = 0;
+};
+
+/// nullopt where the engine turns out not to support the problem.
+std::optional<Plan> finalized(const Descriptor& config, cudnnHandle_t handle) {
+  Plan plan{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
+  plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
+  plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+  if (cudnnBackendFinalize(plan.descriptor.get()) != CUDNN_STATUS_SUCCESS) return std::nullopt;
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(plan.descriptor.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                 CUDNN_TYPE_INT64, 1, &count, &plan.workspace),
+        "asking for a workspace's size");
+  return plan;
+}
+
+struct Pointers {
+  const float *images = nullptr, *weights = nullptr, *output = nullptr, *bias = nullptr;
+};
+
+void execute(const Plan& plan, Queue* queue, const Pointers& p, std::byte* workspace,
+             const std::string& what) {
+  std::vector<std::int64_t> ids = {kImages, kWeights, kOutput};
+  std::vector<const void*> pointers = {p.images, p.weights, p.output};
+  if (p.bias != nullptr) {
+    ids.push_back(kBias);
+    pointers.push_back(p.bias);
+  }
+  const Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+           static_cast<std::int64_t>(pointers.size()), pointers.data());
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  pack.finalize();
+  check(cudnnBackendExecute(cudnn_of(queue), plan.descriptor.get(), pack.get()), what);
+}
+
+bool hinted_plain(const LayoutHints& hints, std::size_t index) {
+  return index < hints.size() && hints[index] && hints[index]->plain();
+}
+
+class ConvOp : public PreparedOp {
+ public:
+  ConvOp(const OpDesc& op, Problem problem, const Context& context) : problem_(std::move(problem)) {
+    args_ = argument_tensors(op);
+    for (TensorDesc& arg : args_) arg = channels_last(arg.dims);
+    if (problem_.plain_images) images_argument().layout = nullptr;
+    if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning);
+    algorithm_ = variant_.name() + ":" + std::to_string(index_);
+    const View images = view_of(channels_last(problem_.padded_images()));
+    padded_bytes_ = variant_.padded ? aligned(images.size() * size_of(DataType::f32)) : 0;
+    const std::int64_t library = plan_ ? aligned(plan_->workspace) : 0;
+    sums_at_ = padded_bytes_ + library;
+    workspace_bytes_ = sums_at_;
+    if (problem_.pass == Pass::backward_weights && problem_.bias)
+      workspace_bytes_ += bias_gradient_workspace(rows(), problem_.g.k);
+  }
+
+  void run(std::span<std::byte* const> p, std::byte* workspace, Queue* queue) const override {
+    run_with(plan_ ? &*plan_ : nullptr, variant_, p, workspace, queue);
+  }
+
+ private:
+  static std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+  TensorDesc& images_argument() { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
+  const TensorDesc& images_argument() const { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
+  std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
+
+  /// `workspace` has room for the padded images, then for the plan, then for the sums of the bias.
+  void run_with(const Plan* plan, const Variant& variant, std::span<std::byte* const> p, std::byte* workspace,
+                Queue* queue) const {
+    const Stream stream = stream_of(queue);
+    const ConvGeometry& g = problem_.g;
+    const View images = view_of(images_argument());
+    const View padded = view_of(channels_last(problem_.padded_images()));
+    float* room = as_floats(workspace);
+    std::byte* rest = workspace + (variant.padded ? aligned(padded.size() * size_of(DataType::f32)) : 0);
+    Pointers pointers;
+    switch (problem_.pass) {
+      case Pass::forward: {
+        const float* bias = problem_.bias ? as_floats(p[2]) : nullptr;
+        float* output = as_floats(p.back());
+        pointers = {as_floats(p[0]), as_floats(p[1]), output, variant.fused ? bias : nullptr};
+        if (variant.padded) {
+          pad_images(stream, images, pointers.images, padded, g.pad, room);
+          pointers.images = room;
+        }
+        if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
+        if (!variant.fused && (problem_.bias || problem_.relu))
+          add_bias_relu(stream, rows(), g.k, bias, problem_.relu, output);
+        break;
+      }
+      case Pass::backward_data: {
+        float* diff_src = as_floats(p[2]);
+        pointers = {variant.padded ? room : diff_src, as_floats(p[1]), as_floats(p[0]), nullptr};
+        if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
+        if (variant.padded) crop_images(stream, padded, room, g.pad, images, diff_src);
+        break;
+      }
+      case Pass::backward_weights: {
+        pointers = {as_floats(p[0]), as_floats(p[2]), as_floats(p[1]), nullptr};
+        if (variant.padded) {
+          pad_images(stream, images, pointers.images, padded, g.pad, room);
+          pointers.images = room;
+        }
+        if (plan != nullptr)
+          execute(*plan, queue, pointers, rest, problem_.name());
+        else
+          add_zeros(stream, as_floats(p[2]));
+        if (problem_.bias)
+          bias_gradient(stream, rows(), g.k, as_floats(p[1]), workspace + sums_at_, as_floats(p[3]));
+        break;
+      }
+    }
+  }
+
+  /// Of no images: the gradient of the weights is zero.
+  void add_zeros(Stream stream, float* weights) const {
+    check(cudaMemsetAsync(weights, 0,
+                          static_cast<std::size_t>(element_count(problem_.g.weights())) * sizeof(float),
+                          stream.handle),
+          "zeroing a gradient");
+  }
+
+  std::vector<Variant> variants() const {
+    const bool can_fuse =
+        problem_.pass == Pass::forward && !problem_.accumulate && (problem_.bias || problem_.relu);
+    std::vector<Variant> all;
+    for (const bool padded : {false, true}) {
+      if (padded && problem_.symmetric()) continue;
+      if (can_fuse) all.push_back({true, padded});
+      all.push_back({false, padded});
+    }
+    return all;
+  }
+
+  /// The plan of a choice, as algorithm_ names it.
+  bool take(const std::string& choice, cudnnHandle_t handle) {
+    for (const Variant& variant : variants()) {
+      const std::string prefix = variant.name() + ":";
+      if (!choice.starts_with(prefix)) continue;
+      const auto found = candidates(variant, handle);
+      const auto index = static_cast<std::size_t>(std::strtoul(choice.c_str() + prefix.size(), nullptr, 10));
+      if (index >= found.size()) return false;
+      plan_ = finalized(found[index], handle);
+      variant_ = variant;
+      index_ = index;
+      return plan_.has_value();
+    }
+    return false;
+  }
+
+  std::vector<Descriptor> candidates(const Variant& variant, cudnnHandle_t handle) const {
+    const Descriptor graph = graph_of(problem_, variant, handle);
+    std::vector<Descriptor> found;
+    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+      for (Descriptor& config : proposals(graph, mode)) {
+        if (acceptable(config, problem_.precision)) found.push_back(std::move(config));
+      }
+      if (!found.empty()) break;
+    }
+    return found;
+  }
+
+  void choose(Tuning& tuning) {
+    Queue& queue = tuning.queue();
+    const cudnnHandle_t handle = cudnn_of(&queue);
+    const std::string key = problem_.name() + " cudnn " + std::to_string(cudnnGetVersion());
+    if (const auto kept = tuning.find(key); kept && take(*kept, handle)) return;
+    double best = 0;
+    for (const Variant& variant : variants()) {
+      constexpr std::size_t kMostTried = 6;
+      const std::vector<Descriptor> found = candidates(variant, handle);
+      for (std::size_t i = 0; i < std::min(found.size(), kMostTried); ++i) {
+        std::optional<Plan> plan = finalized(found[i], handle);
+        if (!plan) continue;
+        const std::optional<double> seconds = time(*plan, variant, queue);
+        if (!seconds || (plan_ && *seconds >= best)) continue;
+        best = *seconds;
+        plan_ = std::move(plan);
+        variant_ = variant;
+        index_ = i;
+      }
+    }
+    if (!plan_)
+      throw DeviceError(problem_.name() + ": cuDNN " + std::to_string(cudnnGetVersion()) + " cannot do this");
+    tuning.keep(key, variant_.name() + ":" + std::to_string(index_));
+  }
+
+  /// Seconds of a run on memory of its own; nullopt where it does not run or does not fit.
+  std::optional<double> time(const Plan& plan, const Variant& variant, Queue& queue) const {
+    try {
+      std::vector<std::unique_ptr<DeviceMemory>> memory;
+      std::vector<std::byte*> pointers;
+      for (const TensorDesc& arg : args_) {
+        memory.push_back(allocate_memory(0, arg.bytes()));
+        // Zeros would be faster than numbers are: all bytes 0x3c make floats of 0.0115.
+        check(cudaMemsetAsync(memory.back()->data(), 0x3c, static_cast<std::size_t>(arg.bytes()),
+                              stream_of(&queue).handle),
+              "filling memory");
+        pointers.push_back(memory.back()->data());
+      }
+      std::int64_t bytes = aligned(plan.workspace);
+      if (variant.padded) bytes += aligned(element_count(problem_.padded_images()) * size_of(DataType::f32));
+      // The bias is summed by our own kernel, the same for all plans.
+      const auto workspace = allocate_memory(0, bytes + sums_bytes());
+      double least = 0;
+      for (int run = 0; run < 4; ++run) {
+        const auto begin = queue.mark();
+        run_with(&plan, variant, pointers, workspace->data(), &queue);
+        const auto end = queue.mark();
+        wait_for(*end);
+        const double seconds = end->seconds_since(*begin);
+        if (run > 0) least = run == 1 ? seconds : std::min(least, seconds);
+      }
+      return least;
+    } catch (const DeviceError&) {
+      return std::nullopt;
+    }
+  }
+  std::int64_t sums_bytes() const {
+    return problem_.pass == Pass::backward_weights && problem_.bias
+               ? bias_gradient_workspace(rows(), problem_.g.k)
+               : 0;
+  }
+
+  Problem problem_;
+  Variant variant_;
+  std::size_t index_ = 0;     ///< of the candidate among the acceptable ones
+  std::optional<Plan> plan_;  ///< none for no images
+  std::int64_t padded_bytes_ = 0, sums_at_ = 0;
+};
+
+}  // namespace
+
+template <>
+Prepared prepare(const ConvForward& op, const LayoutHints& hints, const Context& context) {
+  return std::make_shared<ConvOp>(op,
+                                  Problem{Pass::forward, op.g, op.bias, op.relu, op.accumulate,
+                                          hinted_plain(hints, 0), context.precision},
+                                  context);
+}
+
+template <>
+Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints, const Context& context) {
+  return std::make_shared<ConvOp>(
+      op, Problem{Pass::backward_data, op.g, false, false, false, hinted_plain(hints, 2), context.precision},
+      context);
+}
+
+template <>
+Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, const Context& context) {
+  return std::make_shared<ConvOp>(
+      op,
+      Problem{Pass::backward_weights, op.g, op.bias, false, false, hinted_plain(hints, 0), context.precision},
+      context);
+}
+
+}  // namespace convnet::cuda

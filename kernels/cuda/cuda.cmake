@@ -1,0 +1,33 @@
+# The CUDA backend. Fat binaries for the A100 (sm_80) and the H100 (sm_90); newer GPUs compile from the PTX of the last.
+set(CMAKE_CUDA_ARCHITECTURES 80 90)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+# CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
+set(cuda_kernels
+  bias concat cost batch_norm conv_edges elementwise eltwise functors_check image inner_product load local norm pool
+  random softmax update)
+list(TRANSFORM cuda_kernels PREPEND cuda/)
+list(TRANSFORM cuda_kernels APPEND .cu)
+
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+option(CONVNET_CUDNN "Convolutions through cuDNN; without it as matrix products" ON)
+if(CONVNET_CUDNN AND NOT (CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY))
+  message(STATUS "cuDNN was not found: convolutions are matrix products")
+  set(CONVNET_CUDNN OFF CACHE BOOL "" FORCE)
+endif()
+set(convolutions cuda/conv_gemm.cu)
+if(CONVNET_CUDNN)
+  list(APPEND convolutions cuda/conv_cudnn.cpp)
+endif()
+
+add_library(convnet_cuda OBJECT
+  ${cuda_kernels} ${convolutions} cuda/backend.cpp cuda/gemm.cpp cuda/layout.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
+set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF)
+target_link_libraries(convnet_cuda
+  PUBLIC convnet_ops PRIVATE CUDA::cudart CUDA::cublasLt nlohmann_json::nlohmann_json)
+if(CONVNET_CUDNN)
+  target_compile_definitions(convnet_cuda PRIVATE CONVNET_CUDNN)
+  target_include_directories(convnet_cuda PRIVATE ${CUDNN_INCLUDE_DIR})
+  target_link_libraries(convnet_cuda PRIVATE ${CUDNN_LIBRARY})
+endif()

@@ -1,0 +1,107 @@
+// Sums and maxima of several tensors: flat over the memory, whatever its layout.
+#include <stdexcept>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sources.h"
+#include "kernels/error.h"
+
+namespace convnet::cuda {
+namespace {
+
+/// All arguments lie alike: channels last, or plain where one is hinted plain. That may be a flat vector that
+/// is read as maps, and cannot lie otherwise.
+std::vector<TensorDesc> alike(const OpDesc& op, const Dims& dims, const LayoutHints& hints) {
+  std::shared_ptr<const Layout> layout = channels_last(dims).layout;
+  for (const std::optional<TensorDesc>& hint : hints)
+    if (hint && hint->plain()) layout = nullptr;
+  return argument_tensors(op, layout);
+}
+
+void check_inputs(const OpDesc& op, std::int64_t inputs) {
+  if (inputs == 0) throw std::logic_error(op_name(op) + ": no inputs");
+}
+
+Sources<float> sources_of(std::span<std::byte* const> args) {
+  Sources<float> sources;
+  for (std::byte* arg : args) sources.add(arg);
+  return sources;
+}
+
+/// Of a maximum: all inputs take part in one launch.
+std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
+  check_inputs(op, inputs);
+  if (inputs > kMostSources)
+    throw DeviceError(op_name(op) + ": more than " + std::to_string(kMostSources) + " inputs");
+  return static_cast<std::size_t>(inputs);
+}
+
+struct Terms {
+  Sources<float> sources;
+  float coeffs[kMostSources];
+};
+
+}  // namespace
+
+template <>
+Prepared prepare(const EltwiseSum& op, const LayoutHints& hints, const Context&) {
+  check_inputs(op, std::ssize(op.coeffs));
+  return std::make_shared<KernelOp>(
+      alike(op, op.dims, hints), [coeffs = op.coeffs, count = element_count(op.dims)](
+                                     Stream stream, std::span<std::byte* const> args, std::byte*) {
+        float* dst = as_floats(args.back());
+        for (std::size_t first = 0; first < coeffs.size(); first += kMostSources) {
+          const std::size_t inputs = std::min<std::size_t>(coeffs.size() - first, kMostSources);
+          Terms terms{sources_of(args.subspan(first, inputs)), {}};
+          std::copy_n(&coeffs[first], inputs, terms.coeffs);
+          const bool adds = first > 0;
+          for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+            float sum = adds ? dst[i] : 0.0F;
+            for (int k = 0; k < terms.sources.count; ++k) sum += terms.coeffs[k] * terms.sources.from[k][i];
+            dst[i] = sum;
+          });
+        }
+      });
+}
+
+template <>
+Prepared prepare(const EltwiseMax& op, const LayoutHints& hints, const Context&) {
+  return std::make_shared<KernelOp>(alike(op, op.dims, hints),
+                                    [inputs = count_inputs(op, op.inputs), count = element_count(op.dims)](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+                                      const Sources<float> sources = sources_of(args.first(inputs));
+                                      float* dst = as_floats(args.back());
+                                      for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+                                        float best = sources.from[0][i];
+                                        for (int k = 1; k < sources.count; ++k) {
+                                          const float v = sources.from[k][i];
+                                          best = beats(v, best) ? v : best;
+                                        }
+                                        dst[i] = best;
+                                      });
+                                    });
+}
+
+template <>
+Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints, const Context&) {
+  const std::size_t inputs = count_inputs(op, op.inputs);
+  if (op.index < 0 || op.index >= op.inputs)
+    throw std::logic_error("eltmax: no input " + std::to_string(op.index));
+  return std::make_shared<KernelOp>(
+      alike(op, op.dims, hints), [inputs, index = static_cast<int>(op.index), count = element_count(op.dims)](
+                                     Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const Sources<float> sources = sources_of(args.first(inputs));
+        const float* diff_dst = as_floats(args[inputs]);
+        float* diff_src = as_floats(args[inputs + 1]);
+        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+          const float own = sources.from[index][i];
+          bool wins = true;
+          // Of equal inputs the first one wins.
+          for (int k = 0; k < index; ++k) wins = wins && beats(own, sources.from[k][i]);
+          for (int k = index + 1; k < sources.count; ++k) wins = wins && !beats(sources.from[k][i], own);
+          diff_src[i] = wins ? diff_dst[i] : 0.0F;
+        });
+      });
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,185 @@
+// Sampling, blurring, resizing and colours.
+#include "kernels/image_math.h"
+
+#include "kernels/cuda/activations.h"
+
+namespace convnet::cuda {
+namespace {
+
+/// One side of a Sampling: output `i` takes pixel start + step * i.
+struct Steps {
+  int start, step, outputs;
+  Steps(std::int64_t start_, std::int64_t step_, std::int64_t outputs_)
+      : start(static_cast<int>(start_)), step(static_cast<int>(step_)), outputs(static_cast<int>(outputs_)) {}
+
+  CONVNET_HD int pixel(int i) const { return start + step * i; }
+  /// Which output takes `pixel`; -1: none.
+  CONVNET_HD int output(int pixel) const {
+    const int i = (pixel - start) / step;
+    return i >= 0 && i < outputs && start + step * i == pixel ? i : -1;
+  }
+};
+
+/// The sum of the taps of a filter around a pixel, the `at`-th of a line of `side` pixels that are `step`
+/// floats apart. Weights by the distance from the middle.
+CONVNET_HD inline float filtered(const float* weights, int reach, const float* pixel, int at,
+                                 std::int64_t side, std::int64_t step) {
+  float sum = 0;
+  for (int d = -reach; d <= reach; ++d)
+    if (at + d >= 0 && at + d < side) sum += weights[d < 0 ? -d : d] * pixel[d * step];
+  return sum;
+}
+
+/// Bilinear, of the map of `at`.
+CONVNET_HD inline float interpolated(const View& view, const View::Place& at, const BilinearTap& row,
+                                     const BilinearTap& column, const float* src) {
+  // The columns last: so does the CPU.
+  const float first = blend(src[view.index(at.n, at.c, row.first, column.first)],
+                            src[view.index(at.n, at.c, row.second, column.first)], row.weight);
+  const float second = blend(src[view.index(at.n, at.c, row.first, column.second)],
+                             src[view.index(at.n, at.c, row.second, column.second)], row.weight);
+  return blend(first, second, column.weight);
+}
+
+}  // namespace
+
+template <>
+Prepared prepare(const SampleForward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc src_tensor = hinted_or_preferred(op.p.src(), hints, 0);
+  const TensorDesc dst_tensor = matching(src_tensor, op.p.dst());
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{src_tensor, dst_tensor},
+      [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh), columns = Steps(op.p.start_x, op.p.step_x, op.p.ow),
+       from = view_of(src_tensor),
+       to = view_of(dst_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = to.place(i);
+          const Pixel o(to, at);
+          dst[i] = src[from.index(at.n, at.c, rows.pixel(o.y), columns.pixel(o.x))];
+        });
+      });
+}
+
+template <>
+Prepared prepare(const SampleBackward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc dst_tensor = hinted_or_preferred(op.p.dst(), hints, 0);
+  const TensorDesc src_tensor = matching(dst_tensor, op.p.src());
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{dst_tensor, src_tensor},
+      [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh), columns = Steps(op.p.start_x, op.p.step_x, op.p.ow),
+       from = view_of(dst_tensor),
+       to = view_of(src_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* diff_dst = as_floats(args[0]);
+        float* diff_src = as_floats(args[1]);
+        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = to.place(i);
+          const Pixel p(to, at);
+          const int y = rows.output(p.y), x = columns.output(p.x);
+          diff_src[i] = y < 0 || x < 0 ? 0.0F : diff_dst[from.index(at.n, at.c, y, x)];
+        });
+      });
+}
+
+template <>
+Prepared prepare(const Blur& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
+  const std::int64_t taps = op.size / 2 + 1;  // on one side, the middle included
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [view = view_of(tensor), taps, stdev = op.stdev, sum = gaussian_sum(op.size, op.stdev)](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        float* along_rows = as_floats(workspace);
+        float* weights = along_rows + view.size();
+        const int reach = static_cast<int>(taps) - 1;
+        const std::int64_t pixel = view.last ? view.c : 1;  // floats from one to the next
+        for_each(stream, taps, [=] CONVNET_DEVICE(std::int64_t d) {
+          weights[d] = static_cast<float>(gaussian(d, stdev) / sum);
+        });
+        for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const Pixel p(view, view.place(i));
+          along_rows[i] = filtered(weights, reach, src + i, p.x, view.w, pixel);
+        });
+        for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const Pixel p(view, view.place(i));
+          dst[i] = filtered(weights, reach, along_rows + i, p.y, view.h, view.w * pixel);
+        });
+      },
+      tensor.bytes() + taps * size_of(DataType::f32));
+}
+
+template <>
+Prepared prepare(const Resize& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc src_tensor = hinted_or_preferred(op.src(), hints, 0);
+  const TensorDesc dst_tensor = matching(src_tensor, op.dst());
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{src_tensor, dst_tensor},
+      [from = view_of(src_tensor), to = view_of(dst_tensor), scale = static_cast<double>(op.scale)](
+          Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = to.place(i);
+          const Pixel o(to, at);
+          dst[i] = interpolated(from, at, bilinear_tap(o.y, from.h, to.h, scale),
+                                bilinear_tap(o.x, from.w, to.w, scale), src);
+        });
+      });
+}
+
+template <>
+Prepared prepare(const RandomScale& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc src_tensor = hinted_or_preferred(op.src(), hints, 0);
+  const TensorDesc dst_tensor = matching(src_tensor, op.dst());
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  tensors[0] = src_tensor;
+  tensors[1] = dst_tensor;
+  return std::make_shared<KernelOp>(
+      std::move(tensors),
+      [p = op, from = view_of(src_tensor), to = view_of(dst_tensor)](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
+        auto* draws = reinterpret_cast<ScaleDraw*>(workspace);  // one per image
+        for_each(stream, p.n, [=] CONVNET_DEVICE(std::int64_t n) {
+          // In tests the whole of an image that was resized to the target.
+          draws[n] = p.training ? draw_scale(p.side, p.target, p.max_scale, p.key, step->iteration,
+                                             static_cast<std::uint32_t>(p.first_image + n))
+                                : ScaleDraw{static_cast<double>(p.max_scale), p.target, 0, 0};
+        });
+        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = to.place(i);
+          const Pixel o(to, at);
+          const ScaleDraw& draw = draws[at.n];
+          dst[i] = interpolated(from, at, bilinear_tap(draw.y + o.y, p.side, draw.side, draw.factor),
+                                bilinear_tap(draw.x + o.x, p.side, draw.side, draw.factor), src);
+        });
+      },
+      op.n * static_cast<std::int64_t>(sizeof(ScaleDraw)));
+}
+
+template <>
+Prepared prepare(const ColorTransform& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout), [view = view_of(tensor), to = op.to, center = op.center](
+                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_each(stream, view.n * view.spatial(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const Quotient at = divide(i, view.spatial());  // image and pixel
+          const float r = src[view.index(at.value, 0, at.rest)], g = src[view.index(at.value, 1, at.rest)],
+                      b = src[view.index(at.value, 2, at.rest)];
+          const Color color = to == ColorSpace::yuv ? rgb_to_yuv(r, g, b) : rgb_to_lab(r, g, b, center);
+          dst[view.index(at.value, 0, at.rest)] = color.value[0];
+          dst[view.index(at.value, 1, at.rest)] = color.value[1];
+          dst[view.index(at.value, 2, at.rest)] = color.value[2];
+        });
+      });
+}
+
+}  // namespace convnet::cuda

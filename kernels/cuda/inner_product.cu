@@ -1,0 +1,89 @@
+// Fully connected layers: matrix products of plain matrices, or (sfc) one for every part.
+#include "kernels/cuda/products.h"
+#include "kernels/cuda/sum_rows.h"
+
+namespace convnet::cuda {
+namespace {
+
+/// Of one product, or of one for every part; the parts' columns lie side by side.
+struct Sizes {
+  explicit Sizes(const InnerProductGeometry& g)
+      : batch(g.parts > 0 ? g.parts : 1), in(g.src()[1]), out(g.dst()[1]), weights(g.out * g.in) {}
+  std::int64_t batch, in, out;  ///< in, out: of all parts
+  std::int64_t weights;         ///< of one part
+};
+
+}  // namespace
+
+template <>
+Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Context& context) {
+  const InnerProductGeometry& g = op.g;
+  if (g.n == 0) return prepare_empty(op, argument_tensors(op));
+  const Sizes s(g);
+  Gemm gemm;
+  gemm.alignment = kArgumentAlignment;
+  gemm.trans_b = true;
+  gemm.m = g.n, gemm.n = g.out, gemm.k = g.in;
+  gemm.lda = s.in, gemm.ldb = g.in, gemm.ldc = s.out;
+  gemm.batch = s.batch, gemm.a_step = g.in, gemm.b_step = s.weights, gemm.c_step = g.out;
+  gemm.accumulate = op.accumulate;
+  const bool one = s.batch == 1;
+  gemm.bias = op.bias && one;
+  gemm.relu = op.relu && one;
+  const auto product = prepare_gemm(gemm, context);
+  return std::make_shared<ProductOp>(argument_tensors(op), product->workspace_bytes(),
+                                     [=, images = g.n, has_bias = op.bias, relu = op.relu](
+                                         Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+                                       const float* bias = has_bias ? as_floats(p[2]) : nullptr;
+                                       float* dst = as_floats(p.back());
+                                       product->run(queue, as_floats(p[0]), as_floats(p[1]),
+                                                    one ? bias : nullptr, dst, workspace);
+                                       if (!one)
+                                         finish_columns(stream_of(queue), images, s.out, bias, relu, dst);
+                                     });
+}
+
+template <>
+Prepared prepare(const InnerProductBackwardData& op, const LayoutHints&, const Context& context) {
+  const InnerProductGeometry& g = op.g;
+  if (g.n == 0) return prepare_empty(op, argument_tensors(op));
+  const Sizes s(g);
+  Gemm gemm;
+  gemm.alignment = kArgumentAlignment;
+  gemm.m = g.n, gemm.n = g.in, gemm.k = g.out;
+  gemm.lda = s.out, gemm.ldb = g.in, gemm.ldc = s.in;
+  gemm.batch = s.batch, gemm.a_step = g.out, gemm.b_step = s.weights, gemm.c_step = g.in;
+  const auto product = prepare_gemm(gemm, context);
+  return std::make_shared<ProductOp>(
+      argument_tensors(op), product->workspace_bytes(),
+      [product](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        product->run(queue, as_floats(p[0]), as_floats(p[1]), nullptr, as_floats(p[2]), workspace);
+      });
+}
+
+template <>
+Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints&, const Context& context) {
+  const InnerProductGeometry& g = op.g;
+  if (g.n == 0) return prepare_empty(op, argument_tensors(op));
+  const Sizes s(g);
+  Gemm gemm;
+  gemm.alignment = kArgumentAlignment;
+  gemm.trans_a = true;
+  gemm.m = g.out, gemm.n = g.in, gemm.k = g.n;
+  gemm.lda = s.out, gemm.ldb = s.in, gemm.ldc = g.in;
+  gemm.batch = s.batch, gemm.a_step = g.out, gemm.b_step = g.in, gemm.c_step = s.weights;
+  const auto product = prepare_gemm(gemm, context);
+  const SumRows bias_sums(g.n, s.out);
+  Areas areas;
+  const std::int64_t product_area = areas.add(product->workspace_bytes());
+  const std::int64_t sums_area = areas.add(op.bias ? bias_sums.workspace_bytes() : 0);
+  return std::make_shared<ProductOp>(
+      argument_tensors(op), areas.bytes(),
+      [=, bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        product->run(queue, as_floats(p[1]), as_floats(p[0]), nullptr, as_floats(p[2]),
+                     workspace + product_area);
+        if (bias) bias_sums.run(stream_of(queue), as_floats(p[1]), workspace + sums_area, as_floats(p[3]));
+      });
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,75 @@
+// Memory layouts of the CUDA backend: activations of four dimensions lie (N,H,W,C), convolution weights
+// (O,H,W,I), everything else plain. No layout has padding.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/functors.h"
+#include "kernels/tensor.h"
+
+namespace convnet::cuda {
+
+/// The second dimension of four is the innermost in memory.
+class ChannelsLast : public Layout {
+ public:
+  explicit ChannelsLast(std::int64_t bytes) : bytes_(bytes) {}
+  std::string name() const override { return "channels last"; }
+  std::int64_t bytes() const override { return bytes_; }
+  bool equals(const Layout& other) const override {
+    return dynamic_cast<const ChannelsLast*>(&other) != nullptr;
+  }
+
+ private:
+  std::int64_t bytes_;
+};
+
+/// How this backend wants `dims` to lie: channels last for four dimensions, plain for others.
+TensorDesc channels_last(const Dims& dims, DataType type = DataType::f32);
+
+/// Quotient and remainder; 64-bit divisions are slow on GPUs, and nearly all tensors are small enough.
+struct Quotient {
+  std::int64_t value, rest;
+};
+CONVNET_HD inline Quotient divide(std::int64_t a, std::int64_t b) {
+  if ((static_cast<std::uint64_t>(a) | static_cast<std::uint64_t>(b)) >> 32 == 0) {
+    const auto a32 = static_cast<std::uint32_t>(a), b32 = static_cast<std::uint32_t>(b);
+    const std::uint32_t q = a32 / b32;
+    return {q, a32 - q * b32};
+  }
+  return {a / b, a % b};
+}
+
+/// Activations as kernels walk them: element (n,c,y,x) by its strides.
+struct View {
+  std::int64_t n = 0, c = 1, h = 1, w = 1;
+  bool last = false;  ///< channels last
+
+  std::int64_t size() const { return n * c * h * w; }
+  CONVNET_HD std::int64_t spatial() const { return h * w; }
+  CONVNET_HD std::int64_t index(std::int64_t in, std::int64_t ic, std::int64_t s) const {
+    return last ? (in * h * w + s) * c + ic : (in * c + ic) * (h * w) + s;
+  }
+  CONVNET_HD std::int64_t index(std::int64_t in, std::int64_t ic, std::int64_t y, std::int64_t x) const {
+    return index(in, ic, y * w + x);
+  }
+  struct Place {
+    std::int64_t n, c, s;  ///< s = y * w + x
+  };
+  /// Of the element at index i in memory.
+  CONVNET_HD Place place(std::int64_t i) const {
+    if (last) {
+      const Quotient pixel = divide(i, c);
+      const Quotient image = divide(pixel.value, h * w);
+      return {image.value, pixel.rest, image.rest};
+    }
+    const Quotient plane = divide(i, h * w);
+    const Quotient image = divide(plane.value, c);
+    return {image.value, image.rest, plane.rest};
+  }
+};
+
+/// Of (N,C,H,W), (N,C), or any dimensions taken as (N, all others). Throws std::logic_error for a layout of
+/// another backend.
+View view_of(const TensorDesc& tensor);
+
+}  // namespace convnet::cuda

@@ -1,0 +1,60 @@
+// The libraries' handles of a queue, their checked calls, and objects of theirs with one owner.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/runtime.h"
+#include "kernels/error.h"
+
+#if defined(CONVNET_CUDNN)
+#include <cudnn.h>
+#endif
+
+namespace convnet::cuda {
+
+/// Throws DeviceError with what was tried and the library's words.
+inline void check(cublasStatus_t status, const std::string& what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError("cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
+}
+#if defined(CONVNET_CUDNN)
+inline void check(cudnnStatus_t status, const std::string& what) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw DeviceError("cuDNN: " + what + " failed: " + cudnnGetErrorString(status));
+}
+#endif
+
+/// A handle of a C library, destroyed with its owner.
+template <class Handle, auto Destroy>
+class Owned {
+ public:
+  Owned() = default;
+  explicit Owned(Handle handle) : handle_(handle) {}
+  Owned(Owned&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owned& operator=(Owned&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  ~Owned() {
+    if (handle_ != nullptr) static_cast<void>(Destroy(handle_));
+  }
+  Handle get() const { return handle_; }
+  /// Where a C function that creates a handle writes it.
+  Handle* put() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+/// Of a queue that this backend made; its work goes to the queue's stream.
+cublasLtHandle_t cublas_of(Queue* queue);
+#if defined(CONVNET_CUDNN)
+cudnnHandle_t cudnn_of(Queue* queue);
+#endif
+
+}  // namespace convnet::cuda

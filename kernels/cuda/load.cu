@@ -1,0 +1,57 @@
+// What the host has copied to the device: images become floats there.
+#include <stdexcept>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/prepare.h"
+
+namespace convnet::cuda {
+namespace {
+
+template <class Source>
+Prepared prepare_load(const LoadImages& op, std::vector<TensorDesc> args) {
+  const View view = view_of(args.back());
+  return std::make_shared<KernelOp>(
+      std::move(args), [view, offset = op.offset, has_mean = op.mean,
+                        from_image = element_count({op.from.begin() + 1, op.from.end()})](
+                           Stream stream, std::span<std::byte* const> p, std::byte*) {
+        const auto* src = reinterpret_cast<const Source*>(p[0]);
+        const float* mean = has_mean ? as_floats(p[1]) : nullptr;
+        float* dst = as_floats(p.back());
+        for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = view.place(i);
+          const std::int64_t feature = offset + at.c * view.spatial() + at.s;
+          dst[i] =
+              static_cast<float>(src[at.n * from_image + feature]) - (mean == nullptr ? 0.0F : mean[feature]);
+        });
+      });
+}
+
+}  // namespace
+
+template <>
+Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context&) {
+  const std::int64_t last = op.offset + element_count({op.dims.begin() + 1, op.dims.end()});
+  if (op.offset < 0 || last > element_count({op.from.begin() + 1, op.from.end()}))
+    throw std::logic_error("load: features beyond those of " + to_string(op.from));
+  std::vector<TensorDesc> args = argument_tensors(op);
+  args.back() = hinted_or_preferred(op.dims, hints, args.size() - 1);
+  switch (op.source) {
+    case DataType::u8: return prepare_load<std::uint8_t>(op, std::move(args));
+    case DataType::f32: return prepare_load<float>(op, std::move(args));
+    case DataType::f64:
+    case DataType::s32: break;
+  }
+  throw std::logic_error(std::string("load: images of type ") + to_string(op.source));
+}
+
+template <>
+Prepared prepare(const LoadLabels& op, const LayoutHints&, const Context&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [n = op.n](Stream stream, std::span<std::byte* const> p, std::byte*) {
+        const auto* src = reinterpret_cast<const std::int32_t*>(p[0]);
+        auto* dst = reinterpret_cast<std::int32_t*>(p[1]);
+        for_each(stream, n, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[i]; });
+      });
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,265 @@
+// Locally-connected layers: for every position one matrix product over the images. The windows are gathered
+// as [position][image][channel and tap], so that the products of all positions are one batch.
+#include "kernels/cuda/activations.h"
+#include "kernels/cuda/columns.h"
+#include "kernels/cuda/windows.h"
+
+namespace convnet::cuda {
+namespace {
+
+/// Some positions of every image.
+struct Positions {
+  std::int64_t begin, count;
+};
+
+/// Rows [position][image]: the channels of a tensor in the position's window, of each its taps row by row:
+/// the order of the weights.
+struct GatherWindows {
+  View view;
+  Positions positions;
+  std::int64_t ow;  ///< positions of one line
+  Windows windows;
+  const float* tensor;
+  float* rows;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t taps = static_cast<std::int64_t>(windows.size) * windows.size;
+    const Quotient row = divide(i, view.c * taps);
+    const Quotient channel = divide(row.rest, taps);
+    const Quotient tap = divide(channel.rest, windows.size);
+    const Quotient at = divide(row.value, view.n);
+    const Quotient line = divide(positions.begin + at.value, ow);
+    const std::int64_t y = windows.origin(static_cast<int>(line.value)) + tap.value;
+    const std::int64_t x = windows.origin(static_cast<int>(line.rest)) + tap.rest;
+    const bool inside = y >= 0 && y < view.h && x >= 0 && x < view.w;
+    rows[i] = inside ? tensor[view.index(at.rest, channel.value, y, x)] : 0.0F;
+  }
+};
+
+/// The opposite: adds up, for every input, the places that it was copied to, by increasing position. `adds`
+/// this to the sums of earlier positions.
+struct SumWindows {
+  View view;
+  Positions positions;
+  int oh, ow;
+  Windows windows;
+  bool adds;
+  const float* rows;
+  float* diff_src;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    // Channel by channel, whatever the layout: neighbouring threads read neighbouring parts of the rows.
+    const Quotient outer = divide(i, view.c);
+    const Quotient image = divide(outer.value, view.spatial());
+    const View::Place at{image.value, outer.rest, image.rest};
+    const Pixel pixel(view, at);
+    const Range lines = windows.holding(pixel.y, oh), places = windows.holding(pixel.x, ow);
+    const std::int64_t taps = static_cast<std::int64_t>(windows.size) * windows.size;
+    float sum = 0;
+    for (int oy = lines.begin; oy < lines.end; ++oy) {
+      const int tap_y = pixel.y - windows.origin(oy);
+      for (int ox = places.begin; ox < places.end; ++ox) {
+        const std::int64_t position = oy * ow + ox - positions.begin;
+        if (position < 0 || position >= positions.count) continue;
+        const int tap = tap_y * windows.size + pixel.x - windows.origin(ox);
+        sum += rows[((position * view.n + at.n) * view.c + at.c) * taps + tap];
+      }
+    }
+    float& total = diff_src[view.index(at.n, at.c, at.s)];
+    total = adds ? total + sum : sum;
+  }
+};
+
+/// Results [position][image][channel] on the way to their tensor: dst = [dst +] results [+ bias], then
+/// max(0,x) if `relu`.
+struct ScatterResults {
+  View view;
+  Positions positions;
+  bool accumulate, relu;
+  const float *results, *bias;
+  float* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    // In the order of dst's memory.
+    const Quotient outer = divide(i, view.last ? view.c : positions.count);
+    const Quotient image = divide(outer.value, view.last ? positions.count : view.c);
+    const std::int64_t channel = view.last ? outer.rest : image.rest;
+    const std::int64_t position = view.last ? image.rest : outer.rest;
+    float v = results[(position * view.n + image.value) * view.c + channel];
+    if (bias != nullptr) v += bias[(positions.begin + position) * view.c + channel];
+    float& y = dst[view.index(image.value, channel, positions.begin + position)];
+    if (accumulate) v += y;
+    y = relu ? ReluFunctor{}.forward(v) : v;
+  }
+};
+
+/// What all passes share.
+struct Local {
+  /// `input`, `output`: of the layer, or their gradients.
+  Local(const LocalGeometry& geometry, const TensorDesc& input, const TensorDesc& output,
+        std::int64_t most_bytes)
+      : g(geometry),
+        in(view_of(input)),
+        out(view_of(output)),
+        outputs(g.k / g.groups),
+        row(g.c / g.groups * g.filter * g.filter),
+        width(row * g.groups),
+        chunks(g.oh * g.ow, g.n * (width + g.k) * size_of(DataType::f32), most_bytes) {}
+  LocalGeometry g;
+  View in, out;
+  std::int64_t outputs;     ///< channels of a group
+  std::int64_t row, width;  ///< of a window: of one group, of all
+  Chunks chunks;            ///< of positions
+
+  std::int64_t window_floats() const { return chunks.size * g.n * width; }
+  std::int64_t output_floats() const { return chunks.size * g.n * g.k; }
+  Windows windows() const { return {-g.pad, g.stride, g.filter}; }
+  Positions positions(std::int64_t chunk) const { return {chunks.begin(chunk), chunks.size_of(chunk)}; }
+  /// Where the weights of a chunk's first position and of a group lie.
+  std::int64_t weights_at(std::int64_t chunk, std::int64_t group) const {
+    return (chunks.begin(chunk) * g.k + group * outputs) * row;
+  }
+
+  void gather_inputs(Stream stream, std::int64_t chunk, const float* src, float* rows) const {
+    for_each(stream, positions(chunk).count * g.n * width,
+             GatherWindows{in, positions(chunk), g.ow, windows(), src, rows});
+  }
+  void gather_outputs(Stream stream, std::int64_t chunk, const float* diff_dst, float* rows) const {
+    for_each(stream, positions(chunk).count * g.n * g.k,
+             GatherWindows{out, positions(chunk), g.ow, Windows(0, 1, 1), diff_dst, rows});
+  }
+};
+
+/// Activations in any layout; weights and biases plain.
+std::vector<TensorDesc> local_tensors(const OpDesc& op, const LayoutHints& hints) {
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].dims.size() == 4) tensors[i] = hinted_or_preferred(tensors[i].dims, hints, i);
+  return tensors;
+}
+
+}  // namespace
+
+Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, const Context& context,
+                           std::int64_t most_bytes) {
+  std::vector<TensorDesc> tensors = local_tensors(op, hints);
+  if (op.g.n == 0) return prepare_empty(op, std::move(tensors));
+  const Local l(op.g, tensors[0], tensors.back(), most_bytes);
+  const LocalGeometry& g = l.g;
+  Gemm gemm;
+  gemm.trans_b = true;
+  gemm.m = g.n, gemm.n = l.outputs, gemm.k = l.row;
+  gemm.lda = l.width, gemm.ldb = l.row, gemm.ldc = g.k;
+  gemm.a_step = g.n * l.width, gemm.b_step = g.k * l.row, gemm.c_step = g.n * g.k;
+  const ChunkGemms products(gemm, &Gemm::batch, 1, l.chunks, context);
+  Areas areas;
+  const std::int64_t windows_area = areas.add_floats(l.window_floats());
+  const std::int64_t results_area = areas.add_floats(l.output_floats());
+  const std::int64_t product_area = areas.add(products.workspace_bytes());
+  return std::make_shared<ProductOp>(
+      std::move(tensors), areas.bytes(),
+      [=, has_bias = op.bias, accumulate = op.accumulate, relu = op.relu](
+          Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        const Stream stream = stream_of(queue);
+        const float* bias = has_bias ? as_floats(p[2]) : nullptr;
+        float* windows = as_floats(workspace + windows_area);
+        float* results = as_floats(workspace + results_area);
+        for (std::int64_t i = 0; i < l.chunks.count; ++i) {
+          l.gather_inputs(stream, i, as_floats(p[0]), windows);
+          for (std::int64_t group = 0; group < l.g.groups; ++group)
+            products[i].run(queue, windows + group * l.row, as_floats(p[1]) + l.weights_at(i, group), nullptr,
+                            results + group * l.outputs, workspace + product_area);
+          const Positions positions = l.positions(i);
+          for_each(stream, l.g.n * l.g.k * positions.count,
+                   ScatterResults{l.out, positions, accumulate, relu, results, bias, as_floats(p.back())});
+        }
+      });
+}
+
+Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints, const Context& context,
+                           std::int64_t most_bytes) {
+  std::vector<TensorDesc> tensors = local_tensors(op, hints);
+  if (op.g.n == 0) return prepare_empty(op, std::move(tensors));
+  const Local l(op.g, tensors[2], tensors[0], most_bytes);
+  const LocalGeometry& g = l.g;
+  Gemm gemm;
+  gemm.m = g.n, gemm.n = l.row, gemm.k = l.outputs;
+  gemm.lda = g.k, gemm.ldb = l.row, gemm.ldc = l.width;
+  gemm.a_step = g.n * g.k, gemm.b_step = g.k * l.row, gemm.c_step = g.n * l.width;
+  const ChunkGemms products(gemm, &Gemm::batch, 1, l.chunks, context);
+  Areas areas;
+  const std::int64_t windows_area = areas.add_floats(l.window_floats());
+  const std::int64_t diffs_area = areas.add_floats(l.output_floats());
+  const std::int64_t product_area = areas.add(products.workspace_bytes());
+  return std::make_shared<ProductOp>(
+      std::move(tensors), areas.bytes(),
+      [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        const Stream stream = stream_of(queue);
+        float* windows = as_floats(workspace + windows_area);
+        float* diffs = as_floats(workspace + diffs_area);
+        for (std::int64_t i = 0; i < l.chunks.count; ++i) {
+          l.gather_outputs(stream, i, as_floats(p[0]), diffs);
+          for (std::int64_t group = 0; group < l.g.groups; ++group)
+            products[i].run(queue, diffs + group * l.outputs, as_floats(p[1]) + l.weights_at(i, group),
+                            nullptr, windows + group * l.row, workspace + product_area);
+          for_each(stream, l.in.size(),
+                   SumWindows{l.in, l.positions(i), static_cast<int>(l.g.oh), static_cast<int>(l.g.ow),
+                              l.windows(), i > 0, windows, as_floats(p[2])});
+        }
+      });
+}
+
+Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hints, const Context& context,
+                           std::int64_t most_bytes) {
+  std::vector<TensorDesc> tensors = local_tensors(op, hints);
+  if (op.g.n == 0) return prepare_empty(op, std::move(tensors));
+  const Local l(op.g, tensors[0], tensors[1], most_bytes);
+  const LocalGeometry& g = l.g;
+  Gemm gemm;
+  gemm.trans_a = true;
+  gemm.m = l.outputs, gemm.n = l.row, gemm.k = g.n;
+  gemm.lda = g.k, gemm.ldb = l.width, gemm.ldc = l.row;
+  gemm.a_step = g.n * g.k, gemm.b_step = g.n * l.width, gemm.c_step = g.k * l.row;
+  const ChunkGemms products(gemm, &Gemm::batch, 1, l.chunks, context);
+  Areas areas;
+  const std::int64_t windows_area = areas.add_floats(l.window_floats());
+  const std::int64_t diffs_area = areas.add_floats(l.output_floats());
+  const std::int64_t product_area = areas.add(products.workspace_bytes());
+  return std::make_shared<ProductOp>(
+      std::move(tensors), areas.bytes(),
+      [=, has_bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        const Stream stream = stream_of(queue);
+        float* windows = as_floats(workspace + windows_area);
+        float* diffs = as_floats(workspace + diffs_area);
+        float* diff_bias = has_bias ? as_floats(p[3]) : nullptr;
+        for (std::int64_t i = 0; i < l.chunks.count; ++i) {
+          l.gather_inputs(stream, i, as_floats(p[0]), windows);
+          l.gather_outputs(stream, i, as_floats(p[1]), diffs);
+          for (std::int64_t group = 0; group < l.g.groups; ++group)
+            products[i].run(queue, diffs + group * l.outputs, windows + group * l.row, nullptr,
+                            as_floats(p[2]) + l.weights_at(i, group), workspace + product_area);
+          if (diff_bias == nullptr) continue;
+          const std::int64_t channels = l.g.k, images = l.g.n;
+          float* sums = diff_bias + l.chunks.begin(i) * channels;
+          for_each(stream, l.chunks.size_of(i) * channels, [=] CONVNET_DEVICE(std::int64_t at) {
+            const Quotient position = divide(at, channels);
+            const float* values = diffs + position.value * images * channels + position.rest;
+            float sum = 0;
+            for (std::int64_t n = 0; n < images; ++n) sum += values[n * channels];
+            sums[at] = sum;
+          });
+        }
+      });
+}
+
+template <>
+Prepared prepare(const LocalForward& op, const LayoutHints& hints, const Context& context) {
+  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+}
+template <>
+Prepared prepare(const LocalBackwardData& op, const LayoutHints& hints, const Context& context) {
+  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+}
+template <>
+Prepared prepare(const LocalBackwardWeights& op, const LayoutHints& hints, const Context& context) {
+  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+}
+
+}  // namespace convnet::cuda

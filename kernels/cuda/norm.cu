@@ -1,0 +1,441 @@
+// Response normalisation across and within maps, and maxima across maps.
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/cuda/activations.h"
+#include "kernels/cuda/windows.h"
+
+namespace convnet::cuda {
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// x^p for x > 0, NaN for anything else. std::pow would be slower, and more exact than is of use.
+CONVNET_HD inline float power(float x, float p) { return x > 0 ? std::exp2(p * std::log2(x)) : kNaN; }
+
+/// y = x d^-power with the denominator d = min_div + factor * (sum of squares over the window), and its
+/// gradient dx_i = dy_i d_i^-power + slope x_i * (sum of the ratios of all whose windows hold i).
+struct Formula {
+  float min_div, factor, exponent, slope;
+
+  template <class Norm>
+  Formula(const Norm& p, std::int64_t window)
+      : min_div(p.min_div),
+        factor(p.scale / static_cast<float>(window)),
+        exponent(-p.power),
+        slope(-2 * p.power * factor) {}
+
+  CONVNET_HD float normalised(float x, float squares) const {
+    return x * power(min_div + factor * squares, exponent);
+  }
+  struct Gradient {
+    float direct, ratio;
+  };
+  CONVNET_HD Gradient gradient(float x, float dy, float squares) const {
+    const float d = min_div + factor * squares;
+    const float f = power(d, exponent);
+    // Where d = 0 the neighbours must not see the NaN.
+    return {dy * f, x == 0 ? 0 : dy * x * f / d};
+  }
+};
+
+/// The windows of `size` that begin size/2 before their middle.
+Windows centred_windows(std::int64_t size) { return {-(size / 2), 1, size}; }
+
+// Across maps, in general.
+
+/// A window for each of `maps` maps.
+struct MapWindows {
+  Windows windows;
+  int maps;
+  bool blocked;
+
+  explicit MapWindows(const CrossMapNorm& p)
+      : windows(p.blocked ? Windows(0, p.size, p.size) : centred_windows(p.size)),
+        maps(static_cast<int>(p.c)),
+        blocked(p.blocked) {}
+
+  CONVNET_HD Range window(std::int64_t c) const {
+    const int map = static_cast<int>(c);
+    return windows.window(blocked ? map / windows.size : map, maps);
+  }
+  /// The maps whose windows hold c.
+  CONVNET_HD Range holding(std::int64_t c) const {
+    return blocked ? window(c) : windows.holding(static_cast<int>(c), maps);
+  }
+};
+
+/// Over some maps, at the pixel of `at`.
+CONVNET_HD inline float sum_of_squares(const View& view, const View::Place& at, const Range& maps,
+                                       const float* values) {
+  float sum = 0;
+  for (int c = maps.begin; c < maps.end; ++c) {
+    const float v = values[view.index(at.n, c, at.s)];
+    sum += v * v;
+  }
+  return sum;
+}
+CONVNET_HD inline float sum_of(const View& view, const View::Place& at, const Range& maps,
+                               const float* values) {
+  float sum = 0;
+  for (int c = maps.begin; c < maps.end; ++c) sum += values[view.index(at.n, c, at.s)];
+  return sum;
+}
+
+void wide_forward(Stream stream, const CrossMapNorm& p, const View& view, const float* src, float* dst) {
+  const MapWindows windows(p);
+  const Formula formula(p, p.size);
+  for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+    const View::Place at = view.place(i);
+    dst[i] = formula.normalised(src[i], sum_of_squares(view, at, windows.window(at.c), src));
+  });
+}
+
+void wide_backward(Stream stream, const CrossMapNorm& p, const View& view, const float* src,
+                   const float* diff_dst, float* diff_src, float* ratios) {
+  const MapWindows windows(p);
+  const Formula formula(p, p.size);
+  for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+    const View::Place at = view.place(i);
+    const Formula::Gradient g =
+        formula.gradient(src[i], diff_dst[i], sum_of_squares(view, at, windows.window(at.c), src));
+    diff_src[i] = g.direct;
+    ratios[i] = g.ratio;
+  });
+  for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+    const View::Place at = view.place(i);
+    diff_src[i] += formula.slope * src[i] * sum_of(view, at, windows.holding(at.c), ratios);
+  });
+}
+
+// Across maps, where four maps are neighbours in memory and windows have not more than nine: a thread works
+// on four maps, and has those around them in registers.
+
+using Four = Vector<float, kLanes>;
+
+/// Windows reach at most Reach maps down and up. Halo: vectors on each side of the thread's own.
+template <int Reach, int Halo>
+struct Neighbours {
+  static constexpr int kOwn = Halo * kLanes;  ///< index of the first of the thread's own maps
+  using Values = float[2 * kOwn + kLanes];
+
+  int vectors, below, above;
+
+  explicit Neighbours(const CrossMapNorm& p)
+      : vectors(static_cast<int>(p.c / kLanes)),
+        below(static_cast<int>(p.size / 2)),
+        above(static_cast<int>(p.size) - 1 - below) {}
+
+  /// Around vector i of the tensor; zeros for the maps that there are not.
+  CONVNET_DEVICE void load(const Four* tensor, std::int64_t i, Values& values) const {
+    const int own = static_cast<int>(divide(i, vectors).rest);
+    CONVNET_UNROLL
+    for (int k = -Halo; k <= Halo; ++k) {
+      Four v{};
+      if (own + k >= 0 && own + k < vectors) v = tensor[i + k];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < kLanes; ++lane) values[kOwn + k * kLanes + lane] = v.lane[lane];
+    }
+  }
+  /// Of the squares over the window of value j.
+  CONVNET_DEVICE float window_squares(const Values& values, int j) const {
+    float sum = 0;
+    CONVNET_UNROLL
+    for (int k = -Reach; k <= Reach; ++k)
+      if (k >= -below && k <= above) sum += values[j + k] * values[j + k];
+    return sum;
+  }
+  /// Over those whose windows hold value j.
+  CONVNET_DEVICE float holding_sum(const Values& values, int j) const {
+    float sum = 0;
+    CONVNET_UNROLL
+    for (int k = -Reach; k <= Reach; ++k)
+      if (k >= -above && k <= below) sum += values[j + k];
+    return sum;
+  }
+};
+
+template <int Reach>
+struct NarrowForward {
+  using Maps = Neighbours<Reach, 1>;
+  Maps maps;
+  Formula formula;
+  const Four* src;
+  Four* dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    typename Maps::Values x;
+    maps.load(src, i, x);
+    Four y;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int j = Maps::kOwn + lane;
+      y.lane[lane] = formula.normalised(x[j], maps.window_squares(x, j));
+    }
+    dst[i] = y;
+  }
+};
+
+/// In one kernel: computing the ratios of the maps around once more takes less time than memory does.
+template <int Reach>
+struct NarrowBackward {
+  using Maps = Neighbours<Reach, (2 * Reach + kLanes - 1) / kLanes>;
+  Maps maps;
+  Formula formula;
+  const Four *src, *diff_dst;
+  Four* diff_src;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    typename Maps::Values x, dy, ratios;
+    maps.load(src, i, x);
+    maps.load(diff_dst, i, dy);
+    Four dx;
+    CONVNET_UNROLL
+    for (int j = Maps::kOwn - Reach; j < Maps::kOwn + kLanes + Reach; ++j) {
+      const Formula::Gradient g = formula.gradient(x[j], dy[j], maps.window_squares(x, j));
+      ratios[j] = g.ratio;
+      if (j >= Maps::kOwn && j < Maps::kOwn + kLanes) dx.lane[j - Maps::kOwn] = g.direct;
+    }
+    CONVNET_UNROLL
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const int j = Maps::kOwn + lane;
+      dx.lane[lane] += formula.slope * x[j] * maps.holding_sum(ratios, j);
+    }
+    diff_src[i] = dx;
+  }
+};
+
+/// Calls narrow(reach) where the kernels above do, else wide().
+template <class Narrow, class Wide>
+void choose(const CrossMapNorm& p, const View& view, const Narrow& narrow, const Wide& wide) {
+  const std::int64_t reach = p.size / 2;
+  if (p.blocked || lanes_of(view) == 1 || reach > 4) return wide();
+  if (reach <= 2) return narrow(std::integral_constant<int, 2>{});
+  narrow(std::integral_constant<int, 4>{});
+}
+
+// Maxima across maps.
+
+Windows windows_of(const CrossMapPool& p) { return {p.start, p.stride, p.size}; }
+
+/// The first of equal values wins, a NaN beats every number; without maps 0, of none.
+struct MapMaximum {
+  float value = 0;
+  int map = -1;
+};
+CONVNET_HD inline MapMaximum maximum(const View& view, const View::Place& at, const Range& maps,
+                                     const float* values) {
+  MapMaximum best;
+  for (int c = maps.begin; c < maps.end; ++c) {
+    const float v = values[view.index(at.n, c, at.s)];
+    if (best.map < 0 || beats(v, best.value)) best = {v, c};
+  }
+  return best;
+}
+
+// Within maps.
+
+/// Rows and columns, of windows and pixels.
+struct Rectangle {
+  Range rows, columns;
+  CONVNET_HD float pixels() const { return static_cast<float>(rows.count() * columns.count()); }
+};
+
+/// A window for each pixel of a map.
+struct PixelWindows {
+  View view;
+  Windows windows;
+
+  CONVNET_HD Rectangle window(const View::Place& at) const {
+    const Pixel p(view, at);
+    return {windows.window(p.y, static_cast<int>(view.h)), windows.window(p.x, static_cast<int>(view.w))};
+  }
+  /// The pixels whose windows hold this one.
+  CONVNET_HD Rectangle holding(const View::Place& at) const {
+    const Pixel p(view, at);
+    return {windows.holding(p.y, static_cast<int>(view.h)), windows.holding(p.x, static_cast<int>(view.w))};
+  }
+  /// Over the pixels of one map, row by row; of the squares if Square.
+  template <bool Square>
+  CONVNET_HD float sum(const View::Place& at, const Rectangle& pixels, const float* values) const {
+    float sum = 0;
+    for (int y = pixels.rows.begin; y < pixels.rows.end; ++y) {
+      float row = 0;
+      for (int x = pixels.columns.begin; x < pixels.columns.end; ++x) {
+        const float v = values[view.index(at.n, at.c, y, x)];
+        row += Square ? v * v : v;
+      }
+      sum += row;
+    }
+    return sum;
+  }
+};
+
+/// z = x - mean of x's window.
+void subtract_means(Stream stream, const PixelWindows& windows, const float* src, float* z) {
+  for_each(stream, windows.view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+    const View::Place at = windows.view.place(i);
+    const Rectangle window = windows.window(at);
+    z[i] = src[i] - windows.sum<false>(at, window, src) / window.pixels();
+  });
+}
+
+}  // namespace
+
+template <>
+Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [p = op.p, view = channels_view(tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        choose(
+            p, view,
+            [&](auto reach) {
+              using Kernel = NarrowForward<reach()>;
+              for_each(stream, view.size() / kLanes,
+                       Kernel{typename Kernel::Maps(p), Formula(p, p.size),
+                              as_vectors<float, kLanes>(args[0]), as_vectors<float, kLanes>(args[1])});
+            },
+            [&] { wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1])); });
+      });
+}
+
+template <>
+Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+  const View view = channels_view(tensor);
+  std::int64_t workspace_bytes = 0;
+  choose(
+      op.p, view, [](auto) {}, [&] { workspace_bytes = tensor.bytes(); });
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [p = op.p, view](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        choose(
+            p, view,
+            [&](auto reach) {
+              using Kernel = NarrowBackward<reach()>;
+              for_each(
+                  stream, view.size() / kLanes,
+                  Kernel{typename Kernel::Maps(p), Formula(p, p.size), as_vectors<float, kLanes>(args[0]),
+                         as_vectors<float, kLanes>(args[1]), as_vectors<float, kLanes>(args[2])});
+            },
+            [&] {
+              wide_backward(stream, p, view, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]),
+                            as_floats(workspace));
+            });
+      },
+      workspace_bytes);
+}
+
+template <>
+Prepared prepare(const CrossMapPoolForward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc src_tensor = hinted_or_preferred(op.p.src(), hints, 0);
+  const TensorDesc dst_tensor = matching(src_tensor, op.p.dst());
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{src_tensor, dst_tensor},
+      [windows = windows_of(op.p), from = view_of(src_tensor), to = view_of(dst_tensor)](
+          Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = to.place(i);
+          dst[i] =
+              maximum(from, at, windows.window(static_cast<int>(at.c), static_cast<int>(from.c)), src).value;
+        });
+      });
+}
+
+template <>
+Prepared prepare(const CrossMapPoolBackward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc src_tensor = hinted_or_preferred(op.p.src(), hints, 0);
+  const TensorDesc dst_tensor = matching(src_tensor, op.p.dst());
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{src_tensor, dst_tensor, src_tensor},
+      [windows = windows_of(op.p), from = view_of(src_tensor), to = view_of(dst_tensor)](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const float* src = as_floats(args[0]);
+        const float* diff_dst = as_floats(args[1]);
+        float* diff_src = as_floats(args[2]);
+        auto* maps = reinterpret_cast<std::int32_t*>(workspace);  // of the maxima
+        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = to.place(i);
+          maps[i] =
+              maximum(from, at, windows.window(static_cast<int>(at.c), static_cast<int>(from.c)), src).map;
+        });
+        for_each(stream, from.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = from.place(i);
+          const Range outputs = windows.holding(static_cast<int>(at.c), static_cast<int>(to.c));
+          float sum = 0;
+          for (int o = outputs.begin; o < outputs.end; ++o) {
+            const std::int64_t output = to.index(at.n, o, at.s);
+            sum += maps[output] == at.c ? diff_dst[output] : 0.0F;
+          }
+          diff_src[i] = sum;
+        });
+      },
+      dst_tensor.bytes());
+}
+
+template <>
+Prepared prepare(const WindowNormForward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
+       windows = PixelWindows{view_of(tensor), centred_windows(op.p.size)}](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        const float* z = contrast ? as_floats(workspace) : src;
+        if (contrast) subtract_means(stream, windows, src, as_floats(workspace));
+        for_each(stream, windows.view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = windows.view.place(i);
+          dst[i] = formula.normalised(src[i], windows.sum<true>(at, windows.window(at), z));
+        });
+      },
+      op.p.contrast ? tensor.bytes() : 0);
+}
+
+/// With through_i = slope z_i * (sum of the ratios of all whose windows hold i): dx = direct + through, and
+/// for contrast less the sum over {j: i in window(j)} of through_j / |window(j)|.
+template <>
+Prepared prepare(const WindowNormBackward& op, const LayoutHints& hints, const Context&) {
+  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor.layout),
+      [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
+       windows = PixelWindows{view_of(tensor), centred_windows(op.p.size)}](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const std::int64_t count = windows.view.size();
+        const float* src = as_floats(args[0]);
+        const float* diff_dst = as_floats(args[1]);
+        float* diff_src = as_floats(args[2]);
+        float* ratios = as_floats(workspace);
+        float* centred = contrast ? ratios + count : nullptr;
+        const float* z = contrast ? centred : src;
+        if (contrast) subtract_means(stream, windows, src, centred);
+        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = windows.view.place(i);
+          const Formula::Gradient g =
+              formula.gradient(src[i], diff_dst[i], windows.sum<true>(at, windows.window(at), z));
+          diff_src[i] = g.direct;
+          ratios[i] = g.ratio;
+        });
+        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = windows.view.place(i);
+          const float through = formula.slope * z[i] * windows.sum<false>(at, windows.holding(at), ratios);
+          diff_src[i] += through;
+          // Only this thread still needs z[i].
+          if (centred != nullptr) centred[i] = through / windows.window(at).pixels();
+        });
+        if (!contrast) return;
+        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = windows.view.place(i);
+          diff_src[i] -= windows.sum<false>(at, windows.holding(at), centred);
+        });
+      },
+      (op.p.contrast ? 2 : 1) * tensor.bytes());
+}
+
+}  // namespace convnet::cuda

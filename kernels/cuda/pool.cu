@@ -1,0 +1,290 @@
+// Pooling: a thread per output pixel forward and per input pixel backward, with four channels where they are
+// neighbours in memory. Backward gathers: every input pixel adds up the windows that cover it.
+#include <limits>
+#include <type_traits>
+
+#include "kernels/cuda/activations.h"
+#include "kernels/cuda/windows.h"
+
+namespace convnet::cuda {
+namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+/// PoolGeometry as kernels use it; the windows are those of rows and of columns.
+struct Geometry : Windows {
+  int h, w, oh, ow;
+  bool sum;
+
+  explicit Geometry(const PoolGeometry& g)
+      : Windows(g.start, g.stride, g.size),
+        h(static_cast<int>(g.h)),
+        w(static_cast<int>(g.w)),
+        oh(static_cast<int>(g.oh)),
+        ow(static_cast<int>(g.ow)),
+        sum(g.sum) {}
+
+  CONVNET_HD Range rows(int oy) const { return window(oy, h); }
+  CONVNET_HD Range columns(int ox) const { return window(ox, w); }
+  /// What the sum of window (oy, ox) is divided by.
+  CONVNET_HD float divisor(int oy, int ox) const {
+    const int pixels = rows(oy).count() * columns(ox).count();
+    return sum || pixels == 0 ? 1.0F : static_cast<float>(pixels);
+  }
+};
+
+/// Calls visit(pixel, position in the window) for the pixels of window (oy, ox), in row-major order. Size >
+/// 0: of windows of that size, without loops.
+template <int Size, class Visit>
+CONVNET_DEVICE void for_pixels(const Geometry& g, int oy, int ox, const Visit& visit) {
+  const int size = Size > 0 ? Size : g.size;
+  CONVNET_UNROLL
+  for (int dy = 0; dy < size; ++dy) {
+    const int y = g.origin(oy) + dy;
+    CONVNET_UNROLL
+    for (int dx = 0; dx < size; ++dx) {
+      const int x = g.origin(ox) + dx;
+      if (y >= 0 && y < g.h && x >= 0 && x < g.w) visit(y * g.w + x, dy * size + dx);
+    }
+  }
+}
+
+/// Calls visit(oy, ox) for the windows that cover pixel (y, x), in row-major order. Most > 0: there are no
+/// more than that along one side.
+template <int Most, class Visit>
+CONVNET_DEVICE void for_covering(const Geometry& g, int y, int x, const Visit& visit) {
+  const Range rows = g.holding(y, g.oh), columns = g.holding(x, g.ow);
+  const int row_count = Most > 0 ? Most : rows.count(), column_count = Most > 0 ? Most : columns.count();
+  CONVNET_UNROLL
+  for (int i = 0; i < row_count; ++i) {
+    CONVNET_UNROLL
+    for (int j = 0; j < column_count; ++j)
+      if (rows.begin + i < rows.end && columns.begin + j < columns.end)
+        visit(rows.begin + i, columns.begin + j);
+  }
+}
+
+/// One image's channel, or the lanes of some: pixel s is at first + s * step.
+struct Plane {
+  std::int64_t first;
+  int step;
+  CONVNET_HD Plane(const View& view, const View::Place& at)
+      : first(view.index(at.n, at.c, 0)), step(view.last ? static_cast<int>(view.c) : 1) {}
+  CONVNET_HD std::int64_t operator[](int s) const { return first + static_cast<std::int64_t>(s) * step; }
+};
+
+/// The first of equal values wins; a NaN beats every number, so that it is not lost. A window without pixels
+/// gives 0.
+template <PoolKind Kind, int Size, int Lanes, class Position>
+struct MaxForward {
+  Geometry g;
+  View src_view, dst_view;
+  const Vector<float, Lanes>* src;
+  Vector<float, Lanes>* dst;
+  Vector<Position, Lanes>* positions;  ///< null: not kept
+
+  CONVNET_DEVICE static float rank(float v) { return Kind == PoolKind::max_abs ? std::fabs(v) : v; }
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = dst_view.place(i);
+    const Pixel o(dst_view, at);
+    const Plane plane(src_view, at);
+    const Range ys = g.rows(o.y), xs = g.columns(o.x);
+    const bool empty = ys.count() == 0 || xs.count() == 0;
+    // If no pixel beats this, all are this, and the first one wins.
+    const float lowest = empty || Kind == PoolKind::max_abs ? 0.0F : kLowest;
+    const int first = empty ? 0 : (ys.begin - g.origin(o.y)) * g.size + xs.begin - g.origin(o.x);
+    Vector<float, Lanes> best;
+    Vector<int, Lanes> where;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) {
+      best.lane[lane] = lowest;
+      where.lane[lane] = first;
+    }
+    for_pixels<Size>(g, o.y, o.x, [&](int pixel, int here) {
+      const Vector<float, Lanes> v = src[plane[pixel]];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) {
+        const bool better = beats(rank(v.lane[lane]), rank(best.lane[lane]));
+        best.lane[lane] = better ? v.lane[lane] : best.lane[lane];
+        where.lane[lane] = better ? here : where.lane[lane];
+      }
+    });
+    dst[i] = best;
+    if (positions == nullptr) return;
+    Vector<Position, Lanes> kept;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) kept.lane[lane] = static_cast<Position>(where.lane[lane]);
+    positions[i] = kept;
+  }
+};
+
+template <int Size, int Lanes>
+struct AverageForward {
+  Geometry g;
+  View src_view, dst_view;
+  const Vector<float, Lanes>* src;
+  Vector<float, Lanes>* dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = dst_view.place(i);
+    const Pixel o(dst_view, at);
+    const Plane plane(src_view, at);
+    Vector<float, Lanes> sum{};
+    for_pixels<Size>(g, o.y, o.x, [&](int pixel, int) {
+      const Vector<float, Lanes> v = src[plane[pixel]];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += v.lane[lane];
+    });
+    const float divisor = g.divisor(o.y, o.x);
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] /= divisor;
+    dst[i] = sum;
+  }
+};
+
+template <int Most, int Lanes, class Position>
+struct MaxBackward {
+  Geometry g;
+  View src_view, dst_view;
+  const Vector<float, Lanes>* diff_dst;
+  const Vector<Position, Lanes>* positions;
+  Vector<float, Lanes>* diff_src;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = src_view.place(i);
+    const Pixel p(src_view, at);
+    const Plane plane(dst_view, at);
+    Vector<float, Lanes> sum{};
+    for_covering<Most>(g, p.y, p.x, [&](int oy, int ox) {
+      const std::int64_t o = plane[oy * g.ow + ox];
+      const int here = (p.y - g.origin(oy)) * g.size + p.x - g.origin(ox);
+      const Vector<float, Lanes> diff = diff_dst[o];
+      const Vector<Position, Lanes> where = positions[o];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane)
+        sum.lane[lane] += where.lane[lane] == here ? diff.lane[lane] : 0.0F;
+    });
+    diff_src[i] = sum;
+  }
+};
+
+template <int Most, int Lanes>
+struct AverageBackward {
+  Geometry g;
+  View src_view, dst_view;
+  const Vector<float, Lanes>* diff_dst;
+  Vector<float, Lanes>* diff_src;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = src_view.place(i);
+    const Pixel p(src_view, at);
+    const Plane plane(dst_view, at);
+    Vector<float, Lanes> sum{};
+    for_covering<Most>(g, p.y, p.x, [&](int oy, int ox) {
+      const Vector<float, Lanes> diff = diff_dst[plane[oy * g.ow + ox]];
+      const float divisor = g.divisor(oy, ox);
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += diff.lane[lane] / divisor;
+    });
+    diff_src[i] = sum;
+  }
+};
+
+template <int Value>
+using Constant = std::integral_constant<int, Value>;
+
+/// Calls f(lanes, number, position) with what the kernels know when they are compiled: `number` where it is 2
+/// or 3, else 0; `position` is a value of the workspace's type.
+template <class F>
+void dispatch(const PoolGeometry& g, int lanes, std::int64_t number, const F& f) {
+  const auto with_lanes = [&](auto constant) {
+    if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{});
+    switch (number) {
+      case 2: return f(constant, Constant<2>{}, std::uint8_t{});
+      case 3: return f(constant, Constant<3>{}, std::uint8_t{});
+      default: return f(constant, Constant<0>{}, std::uint8_t{});
+    }
+  };
+  if (lanes == kLanes)
+    with_lanes(Constant<kLanes>{});
+  else
+    with_lanes(Constant<1>{});
+}
+
+/// Source and destination as vectors of as many channels as both can be read by.
+struct Views {
+  Views(const TensorDesc& src_tensor, const TensorDesc& dst_tensor)
+      : src(channels_view(src_tensor)), dst(channels_view(dst_tensor)) {
+    lanes = lanes_of(src) < lanes_of(dst) ? lanes_of(src) : lanes_of(dst);
+    src = in_vectors(src, lanes);
+    dst = in_vectors(dst, lanes);
+  }
+  View src, dst;
+  int lanes;
+};
+
+}  // namespace
+
+template <>
+Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&) {
+  const PoolGeometry g = op.g;
+  const TensorDesc src = hinted_or_preferred(g.src(), hints, 0), dst = matching(src, g.dst());
+  std::vector<TensorDesc> tensors = {src, dst};
+  if (op.keep_workspace) tensors.push_back(matching(src, g.dst(), g.workspace_type()));
+  return std::make_shared<KernelOp>(
+      std::move(tensors), [g, keep = op.keep_workspace, views = Views(src, dst)](
+                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+        dispatch(g, views.lanes, g.size, [&](auto lanes, auto size, auto position) {
+          using Position = decltype(position);
+          constexpr int kSize = size(), kWidth = lanes();
+          const auto* from = as_vectors<float, kWidth>(args[0]);
+          auto* to = as_vectors<float, kWidth>(args[1]);
+          auto* positions = keep ? as_vectors<Position, kWidth>(args[2]) : nullptr;
+          const Geometry geometry(g);
+          switch (g.kind) {
+            case PoolKind::max:
+              return for_each(stream, views.dst.size(),
+                              MaxForward<PoolKind::max, kSize, kWidth, Position>{
+                                  geometry, views.src, views.dst, from, to, positions});
+            case PoolKind::max_abs:
+              return for_each(stream, views.dst.size(),
+                              MaxForward<PoolKind::max_abs, kSize, kWidth, Position>{
+                                  geometry, views.src, views.dst, from, to, positions});
+            case PoolKind::average:
+              return for_each(stream, views.dst.size(),
+                              AverageForward<kSize, kWidth>{geometry, views.src, views.dst, from, to});
+          }
+        });
+      });
+}
+
+template <>
+Prepared prepare(const PoolBackward& op, const LayoutHints& hints, const Context&) {
+  const PoolGeometry g = op.g;
+  const TensorDesc dst = hinted_or_preferred(g.dst(), hints, 0), src = matching(dst, g.src());
+  std::vector<TensorDesc> tensors = {dst};
+  if (g.keeps_workspace()) tensors.push_back(matching(dst, g.dst(), g.workspace_type()));
+  tensors.push_back(src);
+  return std::make_shared<KernelOp>(
+      std::move(tensors),
+      [g, views = Views(src, dst)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const std::int64_t most_covering = (g.size + g.stride - 1) / g.stride;
+        dispatch(g, views.lanes, most_covering, [&](auto lanes, auto most, auto position) {
+          using Position = decltype(position);
+          constexpr int kMost = most(), kWidth = lanes();
+          const auto* from = as_vectors<float, kWidth>(args[0]);
+          auto* to = as_vectors<float, kWidth>(args.back());
+          // Of an absolute value's maximum only its position counts.
+          if (g.keeps_workspace())
+            for_each(stream, views.src.size(),
+                     MaxBackward<kMost, kWidth, Position>{Geometry(g), views.src, views.dst, from,
+                                                          as_vectors<Position, kWidth>(args[1]), to});
+          else
+            for_each(stream, views.src.size(),
+                     AverageBackward<kMost, kWidth>{Geometry(g), views.src, views.dst, from, to});
+        });
+      });
+}
+
+}  // namespace convnet::cuda

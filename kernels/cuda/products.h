@@ -1,0 +1,79 @@
+// Operations made of matrix products, with kernels between them.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/launch.h"
+
+namespace convnet::cuda {
+
+/// Its work goes into a queue, which matrix products need.
+class ProductOp : public PreparedOp {
+ public:
+  using Work = std::function<void(Queue*, std::span<std::byte* const> args, std::byte* workspace)>;
+  ProductOp(std::vector<TensorDesc> args, std::int64_t workspace_bytes, Work work) : work_(std::move(work)) {
+    args_ = std::move(args);
+    workspace_bytes_ = workspace_bytes;
+  }
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
+    work_(queue, pointers, workspace);
+  }
+
+ private:
+  Work work_;
+};
+
+/// Parts of a workspace, one after the other.
+class Areas {
+ public:
+  /// The offset of a new part.
+  std::int64_t add(std::int64_t bytes) {
+    constexpr std::int64_t kAlignment = 64;
+    return std::exchange(bytes_, bytes_ + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  std::int64_t add_floats(std::int64_t count) { return add(count * size_of(DataType::f32)); }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_ = 0;
+};
+
+struct Zeros {
+  float* memory;
+  CONVNET_DEVICE void operator()(std::int64_t i) const { memory[i] = 0; }
+};
+
+/// An operation on no images: what sums over them is zero, all else that it writes has no elements.
+inline Prepared prepare_empty(const OpDesc& op, std::vector<TensorDesc> tensors) {
+  return std::make_shared<KernelOp>(
+      std::move(tensors), [args = arguments(op)](Stream stream, std::span<std::byte* const> p, std::byte*) {
+        for (std::size_t i = 0; i < args.size(); ++i)
+          if (args[i].access == Access::write)
+            for_each(stream, element_count(args[i].dims), Zeros{as_floats(p[i])});
+      });
+}
+
+/// See finish_columns().
+struct FinishColumns {
+  const float* bias;
+  std::int64_t columns;
+  bool relu;
+  float* matrix;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    float v = matrix[i];
+    if (bias != nullptr) v += bias[divide(i, columns).rest];
+    matrix[i] = relu ? ReluFunctor{}.forward(v) : v;
+  }
+};
+
+/// matrix += bias, a number for every column, unless it is null; then max(0,x) if `relu`. For batched
+/// products, whose matrices would all get the same bias.
+inline void finish_columns(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias,
+                           bool relu, float* matrix) {
+  if (bias == nullptr && !relu) return;
+  for_each(stream, rows * columns, FinishColumns{bias, columns, relu, matrix});
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,54 @@
+// Softmax: a team for every image.
+#include <cmath>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/prepare.h"
+
+namespace convnet::cuda {
+
+template <>
+Prepared prepare(const SoftmaxForward& op, const LayoutHints&, const Context&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op),
+      [n = op.n, c = op.c](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        // y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
+        for_teams(stream, n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
+          const float* x = src + image * c;
+          float* y = dst + image * c;
+          float largest = -INFINITY;
+          for (std::int64_t i = team.rank(); i < c; i += team.size())
+            largest = x[i] > largest ? x[i] : largest;
+          largest = team.max(largest);
+          float sum = 0;
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) {
+            y[i] = std::exp(x[i] - largest);
+            sum += y[i];
+          }
+          const float inverse = 1 / team.sum(sum);
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) y[i] *= inverse;
+        });
+      });
+}
+
+template <>
+Prepared prepare(const SoftmaxBackward& op, const LayoutHints&, const Context&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op),
+      [n = op.n, c = op.c](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float *dst = as_floats(args[0]), *diff_dst = as_floats(args[1]);
+        float* diff_src = as_floats(args[2]);
+        // dx = y * (dy - sum(dy * y))
+        for_teams(stream, n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
+          const float *y = dst + image * c, *dy = diff_dst + image * c;
+          float* dx = diff_src + image * c;
+          float dot = 0;
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) dot += dy[i] * y[i];
+          dot = team.sum(dot);
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) dx[i] = y[i] * (dy[i] - dot);
+        });
+      });
+}
+
+}  // namespace convnet::cuda

@@ -1,0 +1,149 @@
+// Updates of weights, the flag that stops them, and the constraints after them.
+#include <array>
+#include <stdexcept>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sources.h"
+#include "kernels/error.h"
+
+namespace convnet::cuda {
+namespace {
+
+CONVNET_DEVICE inline const Rates& rates_at(const std::byte* step, std::int64_t index) {
+  return reinterpret_cast<const Rates*>(step + sizeof(StepHeader))[index];
+}
+
+CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
+
+/// What the kernel of a constraint needs of it.
+struct Row {
+  std::int64_t outer, groups, inner, rate_index;
+  double norm_min, norm_max, ball;
+  bool shrink;
+};
+
+}  // namespace
+
+template <>
+Prepared prepare(const Update& op, const LayoutHints&, const Context&) {
+  if (op.gradients > kMostSources)
+    throw DeviceError("update: more than " + std::to_string(kMostSources) + " replicas of a layer");
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, op.what.layout),
+      [op, count = element_count(op.what.dims)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        if (op.images == 0) return;
+        const auto gradients = static_cast<std::size_t>(op.gradients);
+        Sources<float> sources;
+        for (std::size_t g = 0; g < gradients; ++g) sources.add(args[2 + g]);
+        float* weights = as_floats(args[0]);
+        float* increment = as_floats(args[1]);
+        float* accumulator = op.accumulates ? as_floats(args[2 + gradients]) : nullptr;
+        const std::size_t at = 2 + gradients + (op.accumulates ? 1 : 0);
+        const std::byte* step_block = args[at];
+        const auto* broken = reinterpret_cast<const double*>(args[at + 1]);
+        auto* costs = reinterpret_cast<double*>(args[at + 2]);
+        const auto images_here = static_cast<float>(op.images);
+        const std::int64_t rate_index = op.rate_index;
+        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+          if (broken[0] != 0) return;
+          const Rates& rates = rates_at(step_block, rate_index);
+          // What came earlier comes first.
+          float gradient = accumulator != nullptr ? accumulator[i] : sources.from[0][i];
+          for (int g = accumulator != nullptr ? 0 : 1; g < sources.count; ++g) gradient += sources.from[g][i];
+          const float images = accumulator != nullptr ? rates.images : images_here;
+          const bool due = images > 0;
+          if (accumulator != nullptr) accumulator[i] = due ? 0.0F : gradient;
+          if (!due) return;
+          const float change = rates.momentum * increment[i] - rates.epsilon * rates.decay * weights[i] -
+                               rates.epsilon / images * gradient;
+          const float weight = weights[i] + change;
+          increment[i] = change;
+          weights[i] = weight;
+          // All who write it write the same.
+          if (!is_finite(weight)) costs[0] = 1;
+        });
+      });
+}
+
+template <>
+Prepared prepare(const AnyBroken& op, const LayoutHints&, const Context&) {
+  if (op.devices > kMostSources) throw DeviceError("more than " + std::to_string(kMostSources) + " devices");
+  return std::make_shared<KernelOp>(argument_tensors(op),
+                                    [](Stream stream, std::span<std::byte* const> args, std::byte*) {
+                                      Sources<double> costs;
+                                      for (std::size_t i = 0; i + 1 < args.size(); ++i) costs.add(args[i]);
+                                      auto* broken = reinterpret_cast<double*>(args.back());
+                                      for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
+                                        double any = 0;
+                                        for (int i = 0; i < costs.count; ++i)
+                                          any = costs.from[i][0] != 0 ? 1 : any;
+                                        broken[0] = any;
+                                      });
+                                    });
+}
+
+template <>
+Prepared prepare(const Constrain& op, const LayoutHints& hints, const Context&) {
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  tensors[0] = op.what;
+  if (!hints.empty() && hints[0]) tensors[0].layout = hints[0]->layout;
+  const View view = view_of(tensors[0]);
+  return std::make_shared<KernelOp>(
+      std::move(tensors), [op, view](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        float* weights = as_floats(args[0]);
+        const std::byte* step_block = op.when_due ? args[1] : nullptr;
+        const Row row{op.outer,
+                      op.groups,
+                      op.inner,
+                      op.rate_index,
+                      static_cast<double>(op.norm_min),
+                      static_cast<double>(op.norm_max),
+                      static_cast<double>(op.ball),
+                      op.shrink};
+        for_teams(stream, op.groups, [=] CONVNET_DEVICE(const Team& team, std::int64_t group) {
+          if (step_block != nullptr && rates_at(step_block, row.rate_index).images == 0) return;
+          const std::int64_t count = row.outer * row.inner;
+          // Where the row's j-th weight lies: by its canonical index.
+          const auto at = [&](std::int64_t j) {
+            const Quotient part = divide(j, row.inner);
+            const std::int64_t canonical = (part.value * row.groups + group) * row.inner + part.rest;
+            if (!view.last) return canonical;
+            const Quotient plane = divide(canonical, view.spatial());
+            const Quotient image = divide(plane.value, view.c);
+            return view.index(image.value, image.rest, plane.rest);
+          };
+          const auto squares = [&](double from) {
+            double sum = 0;
+            for (std::int64_t j = team.rank(); j < count; j += team.size()) {
+              const double d = static_cast<double>(weights[at(j)]) - from;
+              sum += d * d;
+            }
+            return team.sum(sum);
+          };
+          const auto scale = [&](double factor) {
+            for (std::int64_t j = team.rank(); j < count; j += team.size()) {
+              float& w = weights[at(j)];
+              w = static_cast<float>(static_cast<double>(w) * factor);
+            }
+          };
+          if (row.norm_max > 0) {
+            double sum = 0;
+            for (std::int64_t j = team.rank(); j < count; j += team.size())
+              sum += static_cast<double>(weights[at(j)]);
+            const double mean = team.sum(sum) / static_cast<double>(count);
+            const double deviation = std::sqrt(squares(mean)) / static_cast<double>(count);
+            double wanted = deviation < row.norm_max ? deviation : row.norm_max;
+            wanted = wanted > row.norm_min ? wanted : row.norm_min;
+            // Equal weights have no deviation, however scaled.
+            if (deviation > 0 && wanted != deviation) scale(wanted / deviation);
+          }
+          if (row.ball > 0) {
+            const double norm = std::sqrt(squares(0));
+            if (norm > 0 && !(row.shrink && norm <= row.ball)) scale(row.ball / norm);
+          }
+        });
+      });
+}
+
+}  // namespace convnet::cuda

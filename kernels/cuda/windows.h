@@ -1,0 +1,37 @@
+// Windows along one dimension: over rows, columns or maps. In 32 bits, which GPUs are fast with.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/functors.h"
+
+namespace convnet::cuda {
+
+/// [begin, end)
+struct Range {
+  int begin, end;
+  CONVNET_HD int count() const { return end > begin ? end - begin : 0; }
+};
+
+/// Window i holds [start + stride * i, + size), of which there is what lies in [0, side).
+struct Windows {
+  int start, stride, size;
+
+  Windows(std::int64_t start_, std::int64_t stride_, std::int64_t size_)
+      : start(static_cast<int>(start_)), stride(static_cast<int>(stride_)), size(static_cast<int>(size_)) {}
+
+  CONVNET_HD int origin(int i) const { return start + stride * i; }
+  CONVNET_HD Range window(int i, int side) const {
+    const int begin = origin(i), end = begin + size;
+    return {begin > 0 ? begin : 0, end < side ? end : side};
+  }
+  /// Which of `windows` windows hold `at`.
+  CONVNET_HD Range holding(int at, int windows) const {
+    const int since_start = at - start, since_end = since_start - size;  // of window 0
+    const int begin = since_end < 0 ? 0 : since_end / stride + 1;
+    const int end = since_start < 0 ? 0 : since_start / stride + 1;
+    return {begin, end < windows ? end : windows};
+  }
+};
+
+}  // namespace convnet::cuda

@@ -1,0 +1,18 @@
+// In place of the CUDA backend where the program is built without it.
+#include "kernels/backend.h"
+#include "kernels/error.h"
+
+namespace convnet {
+
+int cuda_devices(std::string& reason) {
+  reason = "this program was built without CUDA";
+  return 0;
+}
+
+std::unique_ptr<Backend> make_cuda_backend(Precision) {
+  std::string reason;
+  cuda_devices(reason);
+  throw DeviceError("--device cuda: " + reason);
+}
+
+}  // namespace convnet

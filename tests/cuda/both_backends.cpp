@@ -1,0 +1,144 @@
+#include "tests/cuda/both_backends.h"
+
+#include "kernels/cuda/layout.h"
+
+namespace convnet::test {
+namespace {
+
+/// Memory of a device for one argument, with what it holds on the host.
+class Memory {
+ public:
+  Memory(const Backend& backend, std::int64_t bytes)
+      : backend_(backend), bytes_(bytes), memory_(backend.allocate(0, bytes + 2 * kGuard)) {
+    const std::vector<std::byte> poison(static_cast<std::size_t>(bytes + 2 * kGuard), kPoison);
+    backend_.copy(memory_->data(), poison.data(), bytes + 2 * kGuard);
+  }
+  std::byte* data() const { return memory_->data() + kGuard; }
+  void set(const std::vector<std::byte>& bytes) const {
+    REQUIRE(static_cast<std::int64_t>(bytes.size()) == bytes_);
+    backend_.copy(data(), bytes.data(), bytes_);
+  }
+  std::vector<std::byte> get() const {
+    std::vector<std::byte> all(static_cast<std::size_t>(bytes_ + 2 * kGuard));
+    backend_.copy(all.data(), memory_->data(), bytes_ + 2 * kGuard);
+    for (std::int64_t i = 0; i < kGuard; ++i) {
+      REQUIRE(all[static_cast<std::size_t>(i)] == kPoison);
+      REQUIRE(all[all.size() - 1 - static_cast<std::size_t>(i)] == kPoison);
+    }
+    return {all.begin() + kGuard, all.end() - kGuard};
+  }
+
+ private:
+  static constexpr std::int64_t kGuard = 256;
+  static constexpr std::byte kPoison{0xFF};
+  const Backend& backend_;
+  std::int64_t bytes_;
+  std::unique_ptr<DeviceMemory> memory_;
+};
+
+std::vector<std::byte> relaid(const Backend& backend, const std::vector<std::byte>& bytes,
+                              const TensorDesc& from, const TensorDesc& to) {
+  std::vector<std::byte> result(static_cast<std::size_t>(to.bytes()));
+  backend.relay(from, bytes.data(), to, result.data());
+  return result;
+}
+
+using Bytes = std::vector<std::vector<std::byte>>;
+
+/// The arguments' bytes in canonical order after a run; unsized ones as they are.
+Bytes results_on(const Backend& backend, const OpCase& c, const LayoutHints& hints, const Bytes& inputs,
+                 bool with_queue) {
+  const auto prepared = backend.prepare(c.op, hints);
+  const std::vector<Argument> args = arguments(c.op);
+  REQUIRE(prepared->args().size() == args.size());
+  std::vector<Memory> memory;
+  std::vector<std::byte*> pointers;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const TensorDesc& tensor = prepared->args()[i];
+    INFO(op_name(c.op) << " argument " << args[i].name);
+    REQUIRE(tensor.dims == args[i].dims);
+    REQUIRE(tensor.type == args[i].type);
+    memory.emplace_back(backend,
+                        sized(tensor) ? tensor.bytes() : static_cast<std::int64_t>(inputs[i].size()));
+    if (args[i].access != Access::write)
+      memory.back().set(sized(tensor) ? relaid(backend, inputs[i], plain_of(tensor), tensor) : inputs[i]);
+    pointers.push_back(memory.back().data());
+  }
+  if (c.in_place) {
+    REQUIRE(same_layout(prepared->args()[*c.in_place], prepared->args().back()));
+    pointers.back() = pointers[*c.in_place];
+  }
+  const Memory workspace(backend, prepared->workspace_bytes());
+  if (with_queue) {
+    const auto queue = backend.make_queue(0);
+    prepared->run(pointers, workspace.data(), queue.get());
+    const auto mark = queue->mark();
+    while (!mark->reached()) {
+    }
+  } else {
+    prepared->run(pointers, workspace.data(), nullptr);
+  }
+  static_cast<void>(workspace.get());
+  Bytes results;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const TensorDesc& tensor = prepared->args()[i];
+    const bool shared = c.in_place && i + 1 == args.size();
+    const std::vector<std::byte> bytes = memory[shared ? *c.in_place : i].get();
+    results.push_back(sized(tensor) ? relaid(backend, bytes, tensor, plain_of(tensor)) : bytes);
+    if (args[i].access == Access::read && !(c.in_place && i == *c.in_place)) CHECK(results[i] == inputs[i]);
+  }
+  return results;
+}
+
+Values values_of(const std::vector<std::byte>& bytes, DataType type) { return unpacked(bytes, type); }
+
+}  // namespace
+
+std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) {
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(step_block_bytes(static_cast<std::int64_t>(rates.size()))));
+  const StepHeader header{iteration};
+  std::memcpy(bytes.data(), &header, sizeof header);
+  if (!rates.empty()) std::memcpy(bytes.data() + sizeof header, rates.data(), rates.size() * sizeof(Rates));
+  return bytes;
+}
+
+std::vector<std::byte> doubles(const std::vector<double>& values) { return packed(values, DataType::f64); }
+
+void check_on_both(const OpCase& c) {
+  const auto cpu = make_cpu_backend(1);
+  const auto cuda = make_cuda_backend(Precision::fp32);
+  const std::vector<Argument> args = arguments(c.op);
+  Bytes inputs;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const bool given = i < c.inputs.size() && !c.inputs[i].empty();
+    if (i < c.raw.size() && !c.raw[i].empty())
+      inputs.push_back(c.raw[i]);
+    else if (args[i].access == Access::write)
+      inputs.emplace_back();
+    else
+      inputs.push_back(packed(
+          given ? c.inputs[i] : test_values(args[i].dims, static_cast<std::uint32_t>(i + 1)), args[i].type));
+  }
+  const Bytes expected = results_on(*cpu, c, LayoutHints(args.size()), inputs, false);
+  for (const bool last : {false, true}) {
+    LayoutHints hints(args.size());
+    for (std::size_t i = 0; i < args.size(); ++i)
+      if (args[i].dims.size() == 4)
+        hints[i] = last ? cuda::channels_last(args[i].dims, args[i].type)
+                        : TensorDesc{args[i].dims, args[i].type, nullptr};
+    for (const LayoutHints& given : {hints, LayoutHints(args.size())}) {
+      const Bytes actual = results_on(*cuda, c, given, inputs, true);
+      for (std::size_t i = 0; i < args.size(); ++i) {
+        INFO(op_name(c.op) << " argument " << args[i].name << " " << to_string(args[i].dims)
+                           << (last ? " channels last" : " plain"));
+        if (args[i].type == DataType::u8 && !sized({args[i].dims, args[i].type, nullptr})) continue;
+        CHECK(relative_error(values_of(actual[i], args[i].type), values_of(expected[i], args[i].type)) <=
+              c.tolerance);
+      }
+      CHECK(results_on(*cuda, c, given, inputs, true) == actual);
+    }
+  }
+}
+
+}  // namespace convnet::test

@@ -1,0 +1,112 @@
+// The CUDA backend's devices on the host, for tests: memory is the host's, a queue does its work at once,
+// matrix products are plain loops. Kernels, layouts, planning for queues and recordings are the real ones.
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/tuning.h"
+
+namespace convnet::cuda {
+namespace {
+
+constexpr int kDevices = 8;
+
+class Memory : public DeviceMemory {
+ public:
+  explicit Memory(std::int64_t bytes) : lines_(static_cast<std::size_t>(bytes + 63) / 64), bytes_(bytes) {}
+  std::byte* data() override { return lines_.empty() ? nullptr : lines_.data()->bytes; }
+  std::int64_t bytes() const override { return bytes_; }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64] = {};
+  };
+  std::vector<Line> lines_;
+  std::int64_t bytes_;
+};
+
+class Time : public Mark {
+ public:
+  bool reached() const override { return true; }
+  double seconds_since(const Mark& earlier) const override {
+    return std::chrono::duration<double>(at_ - dynamic_cast<const Time&>(earlier).at_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now();
+};
+
+class HostQueue : public Queue {
+ public:
+  std::shared_ptr<const Mark> mark() override { return std::make_shared<Time>(); }
+  void wait(const Mark&) override {}
+  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) override {
+    copy_memory(dst, src, bytes);
+  }
+};
+
+/// What is recorded is also done at once, which a GPU would not.
+class Again : public Recording {
+ public:
+  explicit Again(std::function<void()> submit) : submit_(std::move(submit)) {}
+  void play(Queue&) const override { submit_(); }
+
+ private:
+  std::function<void()> submit_;
+};
+
+class LoopGemm : public PreparedGemm {
+ public:
+  explicit LoopGemm(const Gemm& gemm) : g_(gemm) {}
+  std::int64_t workspace_bytes() const override { return 0; }
+  void run(Queue*, const float* a, const float* b, const float* bias, float* c, std::byte*) const override {
+    std::vector<double> row(static_cast<std::size_t>(g_.n));
+    for (std::int64_t batch = 0; batch < g_.batch; ++batch, a += g_.a_step, b += g_.b_step, c += g_.c_step) {
+      for (std::int64_t m = 0; m < g_.m; ++m) {
+        std::fill(row.begin(), row.end(), 0.0);
+        for (std::int64_t k = 0; k < g_.k; ++k) {
+          const auto left = static_cast<double>(g_.trans_a ? a[k * g_.lda + m] : a[m * g_.lda + k]);
+          for (std::int64_t n = 0; n < g_.n; ++n)
+            row[static_cast<std::size_t>(n)] +=
+                left * static_cast<double>(g_.trans_b ? b[n * g_.ldb + k] : b[k * g_.ldb + n]);
+        }
+        for (std::int64_t n = 0; n < g_.n; ++n) {
+          float& out = c[m * g_.ldc + n];
+          double value = row[static_cast<std::size_t>(n)] + (g_.accumulate ? static_cast<double>(out) : 0);
+          if (g_.bias) value += static_cast<double>(bias[n]);
+          out = static_cast<float>(g_.relu && value < 0 ? 0 : value);
+        }
+      }
+    }
+  }
+
+ private:
+  Gemm g_;
+};
+
+}  // namespace
+
+Stream stream_of(Queue*) { return {}; }
+int count_devices(std::string&) { return kDevices; }
+std::string device_name(int) { return "emulated"; }
+std::int64_t free_memory(int) { return std::int64_t{1} << 34; }
+std::unique_ptr<DeviceMemory> allocate_memory(int, std::int64_t bytes) {
+  return std::make_unique<Memory>(bytes);
+}
+std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes) { return std::make_unique<Memory>(bytes); }
+std::unique_ptr<Queue> make_stream_queue(int) { return std::make_unique<HostQueue>(); }
+std::unique_ptr<Recording> record_graph(std::span<Queue* const>, const std::function<void()>& submit) {
+  return std::make_unique<Again>(submit);
+}
+/// The even and the odd devices reach each other: both kinds of copies between devices are tested.
+bool connect(int device, int other) { return device % 2 == other % 2; }
+void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes) { std::copy_n(src, bytes, dst); }
+void use_device(int) {}
+std::shared_ptr<const PreparedGemm> prepare_gemm(const Gemm& gemm, const Context&) {
+  return std::make_shared<LoopGemm>(gemm);
+}
+double measure_peak_flops(int, Precision) { return 1e9; }
+double measure_copy_bandwidth(int) { return 1e9; }
+
+}  // namespace convnet::cuda

@@ -1,0 +1,58 @@
+// Runs an operation that a test has prepared itself.
+#pragma once
+
+#include "kernels/cuda/layout.h"
+#include "tests/cuda/both_backends.h"
+
+namespace convnet::test {
+
+/// Hints of every four-dimensional argument: channels last, or plain.
+inline LayoutHints hints_for(const OpDesc& op, bool last) {
+  LayoutHints hints;
+  for (const Argument& arg : arguments(op)) {
+    hints.emplace_back();
+    if (arg.dims.size() == 4)
+      hints.back() = last ? cuda::channels_last(arg.dims, arg.type) : TensorDesc{arg.dims, arg.type, nullptr};
+  }
+  return hints;
+}
+
+/// All arguments' values afterwards. Those that the operation reads held test_values() of their index before,
+/// its workspace NaN.
+inline Results run_prepared(const Backend& backend, const OpDesc& op, const PreparedOp& prepared) {
+  const std::vector<Argument> args = arguments(op);
+  std::vector<std::unique_ptr<DeviceMemory>> memory;
+  std::vector<std::byte*> pointers;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const TensorDesc& tensor = prepared.args()[i];
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes()), std::byte{0xFF});
+    if (args[i].access != Access::write)
+      backend.relay(plain_of(tensor),
+                    packed(test_values(tensor.dims, static_cast<std::uint32_t>(i + 1)), tensor.type).data(),
+                    tensor, bytes.data());
+    memory.push_back(backend.allocate(0, tensor.bytes()));
+    pointers.push_back(memory.back()->data());
+    backend.copy(pointers.back(), bytes.data(), tensor.bytes());
+  }
+  // At least one byte: memory of none has no address.
+  const std::vector<std::byte> poison(static_cast<std::size_t>(prepared.workspace_bytes() + 1),
+                                      std::byte{0xFF});
+  const auto workspace = backend.allocate(0, std::ssize(poison));
+  backend.copy(workspace->data(), poison.data(), std::ssize(poison));
+  const auto queue = backend.make_queue(0);
+  prepared.run(pointers, workspace->data(), queue.get());
+  const auto mark = queue->mark();
+  while (!mark->reached()) {
+  }
+  Results results;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const TensorDesc& tensor = prepared.args()[i];
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes())), plain(bytes.size());
+    backend.copy(bytes.data(), pointers[i], tensor.bytes());
+    backend.relay(tensor, bytes.data(), plain_of(tensor), plain.data());
+    results.push_back(unpacked(plain, tensor.type));
+  }
+  return results;
+}
+
+}  // namespace convnet::test

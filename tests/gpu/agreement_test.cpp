@@ -1,0 +1,69 @@
+// Training on GPUs beside training on the CPU: the same costs, step by step.
+#include <cmath>
+
+#include "tests/catch.h"
+#include "tests/layers/small_net.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+struct Config {
+  std::string name;
+  Dims image;
+};
+
+/// Costs per image of each step: some minibatches in turn, so that the net learns them.
+std::vector<double> costs_of(const Config& config, const std::string& device, std::int64_t images,
+                             int steps) {
+  const std::string path = CONVNET_SOURCE_DIR "/configs/" + config.name;
+  const ShapeOnlyProvider provider(config.image, 10);
+  Diagnostics diagnostics;
+  Graph graph = build_graph(read_ini(path + ".cfg", diagnostics), read_ini(path + "-params.cfg", diagnostics),
+                            provider.matrices(), {}, diagnostics);
+  diagnostics.throw_if_errors();
+  Options options;
+  options.device = device;
+  options.precision = "fp32";
+  options.mini = static_cast<int>(images);
+  Net net(std::move(graph), provider, options, {}, true);
+  const Plan& plan = net.prepare(Phase::train, images);
+  net.init_weights(1);
+  std::vector<Minibatch> batches;
+  for (std::uint64_t b = 0; b < 4; ++b) batches.push_back(random_minibatch(config.image, images, 10, b));
+  std::vector<double> costs;
+  for (int step = 0; step < steps; ++step) {
+    const Minibatch& batch = batches[static_cast<std::size_t>(step) % batches.size()];
+    StepInputs inputs;
+    inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
+                       reinterpret_cast<const std::byte*>(batch.labels.data())};
+    inputs.iteration = static_cast<std::uint64_t>(step);
+    inputs.rates = net.rates(0);
+    costs.push_back(net.run(plan, inputs).costs.at(1) / static_cast<double>(images));
+  }
+  return costs;
+}
+
+void check_agreement(const Config& config, std::int64_t images, int steps) {
+  const std::vector<double> cpu = costs_of(config, "cpu", images, steps);
+  const std::vector<double> cuda = costs_of(config, "cuda", images, steps);
+  for (std::size_t step = 0; step < cpu.size(); ++step) {
+    INFO(config.name << ", step " << step << ": " << cpu[step] << " on the CPU, " << cuda[step]
+                     << " on the GPU");
+    REQUIRE(std::isfinite(cuda[step]));
+    CHECK(std::abs(cuda[step] - cpu[step]) <= 1e-3 * std::abs(cpu[step]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("some steps of lenet cost the same on the GPU and on the CPU") {
+  check_agreement({"lenet", {1, 28, 28}}, 3, 5);
+}
+
+TEST_CASE("50 steps cost the same on the GPU and on the CPU", "[.][gpu]") {
+  check_agreement({"lenet", {1, 28, 28}}, 64, 50);
+  check_agreement({"cifar-quick", {3, 32, 32}}, 64, 50);
+  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 50);
+}
