@@ -3,25 +3,10 @@
 // that they may take.
 #pragma once
 
+#include "kernels/cuda/chunked.h"
 #include "kernels/cuda/products.h"
 
 namespace convnet::cuda {
-
-constexpr std::int64_t kMostColumnBytes = std::int64_t{256} << 20;
-
-// What prepare() of these operations calls with kMostColumnBytes, and tests with less.
-Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, const Context& context,
-                           std::int64_t most_bytes);
-Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints, const Context& context,
-                           std::int64_t most_bytes);
-Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hints, const Context& context,
-                           std::int64_t most_bytes);
-Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, const Context& context,
-                           std::int64_t most_bytes);
-Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints, const Context& context,
-                           std::int64_t most_bytes);
-Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hints, const Context& context,
-                           std::int64_t most_bytes);
 
 /// [0, items) in chunks of equal size, but for the last one.
 struct Chunks {

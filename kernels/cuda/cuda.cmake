@@ -2,7 +2,6 @@
 set(CMAKE_CUDA_ARCHITECTURES 80 90)
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
-# CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
 set(cuda_kernels
   bias concat cost batch_norm conv_edges elementwise eltwise functors_check image inner_product load local norm pool
   random softmax update)
@@ -23,7 +22,10 @@ endif()
 
 add_library(convnet_cuda OBJECT
   ${cuda_kernels} ${convolutions} cuda/backend.cpp cuda/gemm.cpp cuda/layout.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
+# CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
 set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF)
+target_compile_options(convnet_cuda PRIVATE
+  "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--extended-lambda;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
 target_link_libraries(convnet_cuda
   PUBLIC convnet_ops PRIVATE CUDA::cudart CUDA::cublasLt nlohmann_json::nlohmann_json)
 if(CONVNET_CUDNN)

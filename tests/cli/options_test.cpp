@@ -100,11 +100,19 @@ TEST_CASE("a precision of GPUs is refused on the CPU") {
                 "--precision tf32 needs a GPU: CPU devices compute in fp32");
 }
 
-TEST_CASE("--gpu all is every device of the machine") {
+TEST_CASE("all devices of the machine can be asked for") {
   const Workshop shop;
-  const Args args =
-      shop.dummy() + Args{"--device", "cpu", "--threads", "3", "--gpu", "all", "--parallel", "data"};
-  const Outcome run = run_program(args + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Outcome run = run_program({"--layer-def",     shop.definition_path(),
+                                   "--layer-params",  shop.parameters_path(),
+                                   "--data-provider", "dummy-1x8x8-10",
+                                   "--train-range",   "1-2",
+                                   "--test-range",    "3",
+                                   "--save-file",     shop / "out",
+                                   "--epochs",        "1",
+                                   "--device",        "cpu",
+                                   "--threads",       "3",
+                                   "--gpu",           "all",
+                                   "--parallel",      "data"});
   INFO(run.out << run.err);
   CHECK(run.code == 0);
   CHECK(run.out.find("Devices: cpu:0,1,2, 1 thread(s) each") != std::string::npos);

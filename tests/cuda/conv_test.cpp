@@ -1,4 +1,4 @@
-#include "kernels/cuda/columns.h"
+#include "kernels/cuda/chunked.h"
 #include "tests/catch.h"
 #include "tests/cuda/run_prepared.h"
 

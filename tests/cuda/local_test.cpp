@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/cuda/columns.h"
+#include "kernels/cuda/chunked.h"
 #include "tests/catch.h"
 #include "tests/cuda/run_prepared.h"
 
