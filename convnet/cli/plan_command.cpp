@@ -21,8 +21,8 @@ class Predictor {
     if (model != "measured") model_ = read_device_model(model);
   }
 
-  /// A measured prediction is of the devices of `plans`. CPU devices share the machine, so all work at once; of GPUs
-  /// the first is measured, and all taken to be alike.
+  /// A measured prediction is of the devices of `plans`. CPU devices share the machine, so all work at once;
+  /// of GPUs the first is measured, and all taken to be alike.
   Simulation predict(const PlanSet& plans, const Plan& plan) const {
     if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
     const bool alone = !plans.backend().shares_memory();

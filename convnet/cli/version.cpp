@@ -7,7 +7,8 @@ namespace convnet {
 
 std::string version_text() {
   return fmt::format("convnet {} (commit {})\nbuilt with: {}, oneDNN {}, OpenMP; {}, without MPI\n",
-                     build_info::version, build_info::commit, build_info::compiler, build_info::onednn, build_info::cuda);
+                     build_info::version, build_info::commit, build_info::compiler, build_info::onednn,
+                     build_info::cuda);
 }
 
 }  // namespace convnet

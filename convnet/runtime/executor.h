@@ -43,11 +43,11 @@ class Executor {
   /// needs and what there is.
   void reserve(const Plan& plan);
 
-  /// Runs a plan to its end and waits for it; the plan must live as long as the executor. `times` (optional) receives when each task ran. `after_task`
-  /// (optional) is called after each task, where there are workers by that of its device, so by several
-  /// threads at once; what it throws, and what a task throws, ends the step and is rethrown here. Throws
-  /// RunError with a report of what each device waits for if the step stalls; the executor cannot be used any
-  /// more then.
+  /// Runs a plan to its end and waits for it; the plan must live as long as the executor. `times` (optional)
+  /// receives when each task ran. `after_task` (optional) is called after each task, where there are workers
+  /// by that of its device, so by several threads at once; what it throws, and what a task throws, ends the
+  /// step and is rethrown here. Throws RunError with a report of what each device waits for if the step
+  /// stalls; the executor cannot be used any more then.
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 

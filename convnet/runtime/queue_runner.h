@@ -28,9 +28,9 @@ class QueueRunner {
     std::function<std::byte*(const Buffer&)> address;  ///< of buffers that lie on a device
   };
 
-  /// Runs `plan`, which must live as long as this, to its end. Returns the costs buffers of the devices, one after the other. `times` and
-  /// `after_task` are Executor::run's; with either of them nothing is recorded or played. Throws RunError
-  /// where no task ends for the seconds of a stall.
+  /// Runs `plan`, which must live as long as this, to its end. Returns the costs buffers of the devices, one
+  /// after the other. `times` and `after_task` are Executor::run's; with either of them nothing is recorded
+  /// or played. Throws RunError where no task ends for the seconds of a stall.
   std::vector<double> run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
                           const std::function<void(std::size_t)>& after_task);
 

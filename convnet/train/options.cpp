@@ -131,9 +131,11 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "",
               .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"},
              false),
-      choice("precision", &Options::precision, {"fp32", "tf32"}, "tb",
-             {.fallback = "",
-              .doc = "arithmetic of convolutions and matrix products; the default is tf32 on GPUs, fp32 on CPUs"}),
+      choice(
+          "precision", &Options::precision, {"fp32", "tf32"}, "tb",
+          {.fallback = "",
+           .doc =
+               "arithmetic of convolutions and matrix products; the default is tf32 on GPUs, fp32 on CPUs"}),
       choice("parallel", &Options::parallel, {"cfg", "data"}, "tpb",
              {.fallback = "cfg",
               .doc = "cfg: layers run where the file says; data: every layer on all devices"}),

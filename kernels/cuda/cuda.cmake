@@ -1,5 +1,5 @@
-# The CUDA backend. Fat binaries for the A100 (sm_80) and the H100 (sm_90); newer GPUs compile from the PTX of the last.
-set(CMAKE_CUDA_ARCHITECTURES 80 90)
+# The CUDA backend, for the A100 (sm_80) and the H100 (sm_90); newer GPUs compile from the PTX of the last.
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(cuda_kernels

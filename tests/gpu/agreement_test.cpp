@@ -3,6 +3,7 @@
 
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
+#include "tests/source_dir.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -17,7 +18,7 @@ struct Config {
 /// Costs per image of each step: some minibatches in turn, so that the net learns them.
 std::vector<double> costs_of(const Config& config, const std::string& device, std::int64_t images,
                              int steps) {
-  const std::string path = CONVNET_SOURCE_DIR "/configs/" + config.name;
+  const std::string path = source_dir() + "/configs/" + config.name;
   const ShapeOnlyProvider provider(config.image, 10);
   Diagnostics diagnostics;
   Graph graph = build_graph(read_ini(path + ".cfg", diagnostics), read_ini(path + "-params.cfg", diagnostics),

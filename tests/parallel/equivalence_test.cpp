@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/parallel/placed_nets.h"
+#include "tests/source_dir.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -99,7 +100,7 @@ TEST_CASE("costs of every kind are those of one device") {
 TEST_CASE("every layer type gives the answer of one device") {
   const auto text_of = [](const std::string& name) {
     std::ostringstream text;
-    text << std::ifstream(CONVNET_SOURCE_DIR "/tests/nets/" + name).rdbuf();
+    text << std::ifstream(test::source_dir() + "/tests/nets/" + name).rdbuf();
     return text.str();
   };
   // Biases below a bnorm learn rounding errors only.
