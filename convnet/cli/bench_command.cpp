@@ -245,6 +245,7 @@ void bench_command(const std::vector<std::string>& args) {
   net.init_weights(options.seed_value());
   StepInputs inputs;
   for (const auto& matrix : data) inputs.matrices.push_back(matrix.data());
+  inputs.next = inputs.matrices;
   inputs.rates = net.rates(0);
 
   // What the cores of all devices can do together.

@@ -341,12 +341,11 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
     if (plan.inputs[m] >= 0 && inputs.matrices.at(m) == nullptr)
       throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
   }
-  const std::vector<double> costs =
-      queues_
-          ? queues_->run(
-                plan, {inputs.matrices, step_block(inputs), [this](const Buffer& b) { return address(b); }},
-                times, after_task)
-          : run_by_workers(plan, inputs, times, after_task);
+  const std::vector<double> costs = queues_ ? queues_->run(plan,
+                                                           {inputs.matrices, inputs.next, step_block(inputs),
+                                                            [this](const Buffer& b) { return address(b); }},
+                                                           times, after_task)
+                                            : run_by_workers(plan, inputs, times, after_task);
   StepResult result;
   const std::size_t values = costs.size() / static_cast<std::size_t>(plans_.devices());
   result.costs.resize(values, 0);

@@ -20,6 +20,9 @@ namespace convnet {
 struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;
+  /// Where the plan's next step is known: its matrices. GPUs get them while this step computes. The memory
+  /// must keep its contents until that step.
+  std::vector<const std::byte*> next;
   std::uint64_t iteration = 0;
   std::vector<Rates> rates;  ///< by WeightBuffers::rate_index; may be empty in tests
 };

@@ -26,15 +26,23 @@ QueueRunner::QueueRunner(const PlanSet& plans, const std::vector<int>& physical,
   for (int device = 0; device < plans_.devices(); ++device) {
     for (int stream = 0; stream < kStreams; ++stream)
       queues_.push_back(plans_.backend().make_queue(physical_[static_cast<std::size_t>(device)]));
+    input_queues_.push_back(plans_.backend().make_queue(physical_[static_cast<std::size_t>(device)]));
+  }
+  const Backend& backend = plans_.backend();
+  for (int device = 0; device < plans_.devices(); ++device) {
+    reaches_.emplace_back();
+    for (int other = 0; other < plans_.devices(); ++other)
+      reaches_.back().push_back(other == device ||
+                                backend.reaches(physical_[static_cast<std::size_t>(device)],
+                                                physical_[static_cast<std::size_t>(other)]));
   }
 }
 
 QueueRunner::~QueueRunner() = default;
 
 bool QueueRunner::unreachable(const Task& task, const Buffer& buffer) const {
-  return buffer.kind != BufferKind::input && buffer.device != task.device &&
-         !plans_.backend().reaches(physical_[static_cast<std::size_t>(task.device)],
-                                   physical_[static_cast<std::size_t>(buffer.device)]);
+  return buffer.kind != BufferKind::input &&
+         !reaches_[static_cast<std::size_t>(task.device)][static_cast<std::size_t>(buffer.device)];
 }
 
 /// Of the copies that a task needs of other devices' memory.
@@ -52,13 +60,15 @@ QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
   if (entry) return *entry;
   const Backend& backend = plans_.backend();
   auto ready = std::make_unique<Prepared>();
-  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    const int input = plan.inputs[m];
-    ready->host_inputs.push_back(
-        input < 0 ? nullptr : backend.allocate_staging(plan.buffers[static_cast<std::size_t>(input)].bytes));
+  for (Inputs& inputs : ready->inputs) {
+    inputs.device.resize(static_cast<std::size_t>(plans_.devices()));
+    for (auto& of_device : inputs.device) of_device.resize(plan.inputs.size());
+    inputs.copied.resize(inputs.device.size());
+    for (const int input : plan.inputs)
+      inputs.host.push_back(
+          input < 0 ? nullptr
+                    : backend.allocate_staging(plan.buffers[static_cast<std::size_t>(input)].bytes));
   }
-  ready->device_inputs.resize(static_cast<std::size_t>(plans_.devices()));
-  for (auto& of_device : ready->device_inputs) of_device.resize(plan.inputs.size());
   std::vector<std::int64_t> fetched(queues_.size(), 0);
   ready->marked.resize(plan.tasks.size());
   for (const Task& task : plan.tasks) {
@@ -71,11 +81,14 @@ QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
     for (const BufferUse& use : task.uses) {
       const auto input = std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer);
       if (input == plan.inputs.end()) continue;
-      auto& memory = ready->device_inputs[static_cast<std::size_t>(task.device)]
-                                         [static_cast<std::size_t>(input - plan.inputs.begin())];
-      if (!memory)
-        memory = backend.allocate(physical_[static_cast<std::size_t>(task.device)],
-                                  plan.buffers[static_cast<std::size_t>(use.buffer)].bytes);
+      const auto matrix = static_cast<std::size_t>(input - plan.inputs.begin());
+      ready->loads.push_back({task.device, matrix, use.begin, bytes_of(plan, use)});
+      for (Inputs& inputs : ready->inputs) {
+        auto& memory = inputs.device[static_cast<std::size_t>(task.device)][matrix];
+        if (!memory)
+          memory = backend.allocate(physical_[static_cast<std::size_t>(task.device)],
+                                    plan.buffers[static_cast<std::size_t>(use.buffer)].bytes);
+      }
     }
   }
   for (std::size_t q = 0; q < queues_.size(); ++q)
@@ -83,6 +96,22 @@ QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
                                              : backend.allocate(physical_[q / kStreams], fetched[q]));
   entry = std::move(ready);
   return *entry;
+}
+
+/// Copies what the devices load of `matrices` to them, in queues of its own.
+void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads,
+                       const std::vector<const std::byte*>& matrices, Inputs& inputs) {
+  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
+    if (inputs.host[m])
+      std::memcpy(inputs.host[m]->data(), matrices[m], static_cast<std::size_t>(inputs.host[m]->bytes()));
+  }
+  for (const Load& load : loads)
+    input_queues_[static_cast<std::size_t>(load.device)]->copy(
+        inputs.device[static_cast<std::size_t>(load.device)][load.matrix]->data() + load.begin,
+        inputs.host[load.matrix]->data() + load.begin, load.bytes);
+  for (std::size_t device = 0; device < input_queues_.size(); ++device)
+    inputs.copied[device] = input_queues_[device]->mark();
+  inputs.holds = matrices;
 }
 
 void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready) {
@@ -95,9 +124,9 @@ void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& st
     if (buffer.kind == BufferKind::input) {
       const auto m = static_cast<std::size_t>(std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer) -
                                               plan.inputs.begin());
-      std::byte* here = ready.device_inputs[static_cast<std::size_t>(task.device)][m]->data() + use.begin;
-      queue.copy(here, ready.host_inputs[m]->data() + use.begin, bytes_of(plan, use));
-      pointers.push_back(here);
+      pointers.push_back(
+          ready.inputs.at(ready.current).device[static_cast<std::size_t>(task.device)][m]->data() +
+          use.begin);
     } else if (unreachable(task, buffer)) {
       if (use.access != Access::read)
         throw std::logic_error("executor: " + describe(task, plans_.graph()) + " writes to another device");
@@ -187,24 +216,30 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
   if (!block_) block_ = plans_.backend().allocate_staging(static_cast<std::int64_t>(step.block.size()));
   if (!costs_) costs_ = plans_.backend().allocate_staging(costs_bytes);
   std::memcpy(block_->data(), step.block.data(), step.block.size());
-  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    if (ready.host_inputs[m])
-      std::memcpy(ready.host_inputs[m]->data(), step.matrices[m],
-                  static_cast<std::size_t>(ready.host_inputs[m]->bytes()));
-  }
+  // The step before may have brought what this one reads.
+  if (ready.inputs.at(1 - ready.current).holds == step.matrices) ready.current = 1 - ready.current;
+  Inputs& inputs = ready.inputs.at(ready.current);
+  Inputs& others = ready.inputs.at(1 - ready.current);
+  if (inputs.holds != step.matrices) fill(plan, ready.loads, step.matrices, inputs);
+  // What lies behind the pointers may change after this step.
+  inputs.holds.clear();
+  others.holds.clear();
+  for (const auto& copied : inputs.copied) queues_[0]->wait(*copied);
+
   const bool plainly = times == nullptr && !after_task;
   // The first run makes what libraries make at their first call, which cannot be recorded.
-  if (plainly && ready.runs++ == 1) {
+  if (plainly && ready.runs++ > 0 && !inputs.recording) {
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
-    ready.recording = plans_.backend().record(all, [&] { submit(plan, step, ready, nullptr, nullptr); });
+    inputs.recording = plans_.backend().record(all, [&] { submit(plan, step, ready, nullptr, nullptr); });
   }
   std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
   const auto begin = queues_[0]->mark();
-  if (plainly && ready.recording)
-    ready.recording->play(*queues_[0]);
+  if (plainly && inputs.recording)
+    inputs.recording->play(*queues_[0]);
   else
     submit(plan, step, ready, plainly ? nullptr : &marks, after_task);
+  if (!step.next.empty()) fill(plan, ready.loads, step.next, others);
   wait(*queues_[0]->mark(), [&] {
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
     for (std::size_t t = 0; t < marks.size(); ++t) {

@@ -171,7 +171,7 @@ Options parse_options(const OptionTexts& texts) {
   if (options.seed != std::floor(options.seed))
     wrong.push_back("--seed expects a whole number, not '" + texts.at("seed") + "'");
   try {
-    options.gpus();
+    if (options.gpu != "all") options.gpus();  // that many are not known here
   } catch (const InputError& e) {
     wrong.emplace_back(e.what());
   }

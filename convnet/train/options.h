@@ -35,7 +35,8 @@ struct Options {
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
-  /// Physical device numbers in the order of --gpu; one may be there several times. Throws InputError.
+  /// Physical device numbers in the order of --gpu; one may be there several times; "all" is
+  /// resolved by with_devices(). Throws InputError.
   std::vector<int> gpus() const;
 };
 

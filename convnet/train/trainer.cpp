@@ -468,11 +468,13 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double 
 StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
                          double progress, CostSums& sums) {
   const Plan& plan = net_.prepare(phase, images);
-  const StepInputs inputs = inputs_of(data, first, progress);
+  StepInputs inputs = inputs_of(data, first, progress);
+  if (first + 2 * images <= data.images) inputs.next = inputs_of(data, first + images, progress).matrices;
   const auto start = Clock::now();
   std::vector<TaskTime> times;
-  StepResult result = net_.run(plan, inputs, &times);
-  time_use_.add(plan, times, seconds_since(start));
+  const bool look = options_.verbose || !options_.profile.empty() || !net_.executor().times_cost();
+  StepResult result = net_.run(plan, inputs, look ? &times : nullptr);
+  if (look) time_use_.add(plan, times, seconds_since(start));
   if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (!result.finite()) {
     std::string where;

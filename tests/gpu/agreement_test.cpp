@@ -39,6 +39,11 @@ std::vector<double> costs_of(const Config& config, const std::string& device, st
     StepInputs inputs;
     inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
                        reinterpret_cast<const std::byte*>(batch.labels.data())};
+    // In some steps the next one's are not known.
+    const Minibatch& next = batches[static_cast<std::size_t>(step + 1) % batches.size()];
+    if (step % 3 != 2)
+      inputs.next = {reinterpret_cast<const std::byte*>(next.data.data()),
+                     reinterpret_cast<const std::byte*>(next.labels.data())};
     inputs.iteration = static_cast<std::uint64_t>(step);
     inputs.rates = net.rates(0);
     costs.push_back(net.run(plan, inputs).costs.at(1) / static_cast<double>(images));
@@ -60,7 +65,7 @@ void check_agreement(const Config& config, std::int64_t images, int steps) {
 }  // namespace
 
 TEST_CASE("some steps of lenet cost the same on the GPU and on the CPU") {
-  check_agreement({"lenet", {1, 28, 28}}, 3, 5);
+  check_agreement({"lenet", {1, 28, 28}}, 3, 9);
 }
 
 TEST_CASE("50 steps cost the same on the GPU and on the CPU", "[.][gpu]") {
