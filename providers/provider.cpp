@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "kernels/error.h"
+#include "providers/cifar.h"
 #include "providers/dummy.h"
 #include "providers/mnist.h"
 
@@ -41,13 +42,14 @@ BatchRange BatchRange::parse(const std::string& text) {
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path,
                                         std::uint64_t seed) {
   if (name == "mnist") return make_mnist_provider(path);
+  if (name == "cifar") return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
   throw InputError(fmt::format("data provider '{}' is not known; the known ones are {}", name,
                                fmt::join(provider_names(), ", ")));
 }
 
 std::vector<std::string> provider_names() {
-  return {"mnist", "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
+  return {"mnist", "cifar", "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 
 }  // namespace convnet

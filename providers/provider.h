@@ -58,8 +58,9 @@ class Provider {
   virtual std::vector<float> mean_image(const BatchRange& range) const = 0;
 };
 
-/// Makes a provider: "mnist" (reads `path`), "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no
-/// path). Throws InputError with the known names for another one. `seed` decides the dummy data.
+/// Makes a provider: "mnist" and "cifar" (read `path`), "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n",
+/// "dummy-lr-n" (no path). Throws InputError with the known names for another one. `seed` decides the dummy
+/// data.
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed);
 
 /// The known provider names, for help and errors.

@@ -28,7 +28,7 @@ std::vector<OptionSpec> make_specs() {
       option("layer-path", &Options::layer_path, "tpb",
              {.fallback = "", .doc = "folder put before both files' names"}),
       option("data-provider", &Options::data_provider, "tpb",
-             {.doc = "mnist, or dummy-CxHxW-K and other dummy-… forms for random data"}),
+             {.doc = "mnist, cifar, or dummy-CxHxW-K and other dummy-… forms for random data"}),
       option("data-path", &Options::data_path, "tpb", {.fallback = "", .doc = "folder of the data set"}),
       option("train-range", &Options::train_range, "t", {.doc = "training batches, like 1-5"}),
       option("test-range", &Options::test_range, "t", {.doc = "test batches, like 6"}),

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tests/providers/data/: the same values in pickle protocols 0 to 4, for tests/providers/pickle_test.cpp.
+"""Writes tests/providers/data/: the same values in pickle protocols 0 to 4, and small data sets, for the tests of providers.
 
-make_pickles.py python  writes python-pN.pickle; make_pickles.py numpy writes numpy1-pN.pickle or numpy2-pN.pickle, after NumPy's
-major version, which decides the names it pickles. The files are in the repository, since test machines need not have NumPy.
+make_pickles.py python  writes python-pN.pickle
+make_pickles.py numpy   writes numpy1-pN.pickle or numpy2-pN.pickle, after NumPy's major version, which decides the names it pickles
+make_pickles.py cifar   writes cifar-original/ and cifar-python/, with NumPy: images of 3x2x2, three a batch; pixel p of image i of
+                        batch b is 50 b + 12 i + p, its label (b + i) % 4
+The files are in the repository, since test machines need not have NumPy.
 """
 import pathlib
 import pickle
@@ -42,7 +45,31 @@ def numpy_values(np):
     return values
 
 
+def write_cifar():
+    import numpy as np
+    names = ["cat", "dog", "owl", "fox"]
+    images = {b: np.array([[50 * b + 12 * i + p for p in range(12)] for i in range(3)], np.uint8) for b in (1, 2, 3)}
+    labels = {b: [(b + i) % 4 for i in range(3)] for b in images}
+
+    def write(name, value):
+        path = FOLDER / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pickle.dumps(value, 2))
+
+    mean = np.full((12, 1), 100.5, np.float32)
+    write("cifar-original/batches.meta", {"num_cases_per_batch": 3, "label_names": names, "num_vis": 12, "data_mean": mean})
+    for b, rows in images.items():
+        columns = np.ascontiguousarray(rows.T) if b == 1 else rows.T  # batch 1 in C order, others in Fortran's
+        write(f"cifar-original/data_batch_{b}", {"data": columns, "labels": labels[b], "filenames": [f"{b}_{i}.png" for i in range(3)]})
+    write("cifar-python/batches.meta", {"num_cases_per_batch": 3, "label_names": names, "num_vis": 12})
+    for b, rows in images.items():
+        name = "test_batch" if b == 3 else f"data_batch_{b}"
+        write("cifar-python/" + name, {b"data": rows, b"labels": labels[b], b"batch_label": b"batch"})
+
+
 def main():
+    if sys.argv[1:] == ["cifar"]:
+        return write_cifar()
     if sys.argv[1:] == ["python"]:
         name, values = "python", python_values()
     elif sys.argv[1:] == ["numpy"]:
