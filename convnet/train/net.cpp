@@ -74,6 +74,11 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   return make_cpu_backend(std::max(1, thread_count(options) / devices));
 }
 
+std::unique_ptr<Provider> open_provider(const Options& options) {
+  return make_provider(options.data_provider, options.data_path, options.seed_value(),
+                       options.image_options());
+}
+
 PlanOptions plan_options(const Options& options, const Provider& provider) {
   return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem};
 }

@@ -33,6 +33,9 @@ int thread_count(const Options& options);
 /// The backend --device names, its cores shared out over `devices`. Throws DeviceError if it was not built.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 
+/// The data provider of the options.
+std::unique_ptr<Provider> open_provider(const Options& options);
+
 /// What the options say about the plans of a net that learns.
 PlanOptions plan_options(const Options& options, const Provider& provider);
 /// What the options say about the graph.

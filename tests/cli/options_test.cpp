@@ -54,7 +54,7 @@ TEST_CASE("a wrong option is named") {
       {{"--gpu", "-1"}, "--gpu expects an integer between 0 and 1023, not '-1'"},
       {{"--gpu", "1,0,1"}, "--gpu names device 1 twice"},
       {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are mnist, cifar, dummy-CxHxW-K"},
+       "data provider 'minst' is not known; the known ones are mnist, cifar, cropped-cifar, dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},
       {{"--test-only"}, "--test-only tests a trained net: --load-file must name its checkpoint"},
