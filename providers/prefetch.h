@@ -9,13 +9,6 @@
 
 namespace convnet {
 
-/// What to load.
-struct LoadRequest {
-  int batch = 0;
-  int epoch = 0;  ///< of training, 1 and up: decides a shuffled order; 0: a test
-  bool operator==(const LoadRequest&) const = default;
-};
-
 /// Owns one loader thread. Not thread-safe itself: called from the training thread.
 class Prefetcher {
  public:

@@ -5,6 +5,8 @@
 #include <charconv>
 
 #include "kernels/error.h"
+#include "providers/cifar.h"
+#include "providers/crop.h"
 #include "providers/dummy.h"
 #include "providers/mnist.h"
 
@@ -38,16 +40,31 @@ BatchRange BatchRange::parse(const std::string& text) {
   return range;
 }
 
-std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path,
-                                        std::uint64_t seed) {
+namespace {
+
+std::unique_ptr<Provider> make_whole_provider(const std::string& name, const std::string& path,
+                                              std::uint64_t seed) {
   if (name == "mnist") return make_mnist_provider(path);
+  if (name == "cifar" || name == "cropped-cifar") return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
   throw InputError(fmt::format("data provider '{}' is not known; the known ones are {}", name,
                                fmt::join(provider_names(), ", ")));
 }
 
+}  // namespace
+
+std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
+                                        const ImageOptions& images) {
+  if (name == "cropped-cifar" && !images.crops())
+    throw InputError(
+        "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
+  auto whole = make_whole_provider(name, path, seed);
+  if (!images.crops() && !images.pixel_std) return whole;
+  return make_cropped_provider(std::move(whole), images, seed);
+}
+
 std::vector<std::string> provider_names() {
-  return {"mnist", "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
+  return {"mnist", "cifar", "cropped-cifar", "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 
 }  // namespace convnet

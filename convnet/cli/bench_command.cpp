@@ -32,7 +32,7 @@ std::vector<std::vector<std::byte>> one_minibatch(const Provider& provider, std:
   std::int64_t have = 0;
   for (int batch = 1; have < images; ++batch) {
     provider.check_range({batch, batch}, "--mini " + std::to_string(images));
-    const DataBatch data = provider.load(batch);
+    const DataBatch data = provider.finish(provider.load(batch), {batch, 1}, {});
     const std::int64_t take = std::min(images - have, data.images);
     for (std::size_t m = 0; m < matrices.size(); ++m) {
       const auto bytes = static_cast<std::ptrdiff_t>(element_count(provider.matrices()[m].dims) *
@@ -232,7 +232,7 @@ void bench_command(const std::vector<std::string>& args) {
   const Options options = with_devices(parse_options(texts));
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options, diagnostics);
-  const auto provider = make_provider(options.data_provider, options.data_path, options.seed_value());
+  const auto provider = open_provider(options);
   Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   const auto data = one_minibatch(*provider, options.mini);

@@ -70,7 +70,7 @@ void plan_command(const std::vector<std::string>& args) {
   if (!options.model.empty()) predictor.emplace(options.model);
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options, diagnostics);
-  const auto provider = make_provider(options.data_provider, options.data_path, options.seed_value());
+  const auto provider = open_provider(options);
   const Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (const std::string unused = unused_devices(graph, options); !unused.empty())

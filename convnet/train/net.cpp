@@ -97,6 +97,11 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   return make_cuda_backend(options.precision == "fp32" ? Precision::fp32 : Precision::tf32);
 }
 
+std::unique_ptr<Provider> open_provider(const Options& options) {
+  return make_provider(options.data_provider, options.data_path, options.seed_value(),
+                       options.image_options());
+}
+
 PlanOptions plan_options(const Options& options, const Provider& provider) {
   return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem};
 }

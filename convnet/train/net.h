@@ -37,6 +37,9 @@ Options with_devices(Options options);
 /// --gpu lists, is not there, InputError where it cannot do --precision.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 
+/// The data provider of the options.
+std::unique_ptr<Provider> open_provider(const Options& options);
+
 /// What the options say about the plans of a net that learns.
 PlanOptions plan_options(const Options& options, const Provider& provider);
 /// What the options say about the graph.

@@ -26,6 +26,8 @@ struct Options {
   double seed = 1;
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
   bool check_grads = false, conserve_mem = false;
+  int inner_size = 0, crop_pad = 0;
+  bool pixel_std = false;
   std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
@@ -35,6 +37,7 @@ struct Options {
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
+  ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std}; }
   /// Physical device numbers in the order of --gpu; one may be there several times; "all" is
   /// resolved by with_devices(). Throws InputError.
   std::vector<int> gpus() const;

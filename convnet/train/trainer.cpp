@@ -176,16 +176,47 @@ void check_same_net(const IniFile& saved, const IniFile& given, const std::strin
 }
 
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
-    const std::shared_ptr<const Provider>& provider, const Options& options, BatchRange train) {
-  if (!options.shuffle)
-    return [provider](const LoadRequest& r) {
-      return std::make_shared<const DataBatch>(provider->load(r.batch));
-    };
-  auto shuffled = std::make_shared<ShuffledBatches>(*provider, train, options.seed_value());
-  return [provider, shuffled](const LoadRequest& r) {
-    return std::make_shared<const DataBatch>(r.epoch > 0 ? shuffled->load(r.epoch, r.batch)
-                                                         : provider->load(r.batch));
+    const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics,
+    const Options& options, BatchRange train) {
+  std::shared_ptr<ShuffledBatches> shuffled;
+  if (options.shuffle) shuffled = std::make_shared<ShuffledBatches>(*provider, train, options.seed_value());
+  return [provider, statistics, shuffled](const LoadRequest& r) {
+    DataBatch stored = shuffled && r.epoch > 0 ? shuffled->load(r.epoch, r.batch) : provider->load(r.batch);
+    return std::make_shared<const DataBatch>(provider->finish(std::move(stored), r, statistics));
   };
+}
+
+/// The mean image and the deviations of a run that goes on.
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image) {
+  PixelStatistics statistics;
+  const auto& tensors = checkpoint.tensors.tensors;
+  if (const auto mean = tensors.find(options.data_provider + ".mean"); mean != tensors.end())
+    statistics.mean = mean->second.values;
+  if (!statistics.mean.empty() && static_cast<std::int64_t>(statistics.mean.size()) != element_count(image))
+    throw InputError(checkpoint.file + ": its mean image has " + std::to_string(statistics.mean.size()) +
+                     " values, but the data's images have " + std::to_string(element_count(image)));
+  if (!options.pixel_std) return statistics;
+  const auto deviations = tensors.find(options.data_provider + ".deviations");
+  if (deviations == tensors.end() ||
+      static_cast<std::int64_t>(deviations->second.values.size()) != image[0] ||
+      !std::all_of(deviations->second.values.begin(), deviations->second.values.end(),
+                   [](float v) { return std::isfinite(v) && v > 0; }))
+    throw InputError(checkpoint.file + ": --pixel-std needs the tensor '" + options.data_provider +
+                     ".deviations', a positive number for each channel");
+  statistics.deviations = deviations->second.values;
+  return statistics;
+}
+
+/// What images look like stays as it was when the run began: the weights fit no others.
+void check_same_images(const Options& now, const Checkpoint& checkpoint) {
+  const Options then = parse_options(checkpoint.options);
+  const auto differs = [&](const char* option, int before, int given) {
+    if (before != given)
+      throw InputError(fmt::format("{}: this run has --{} {}, for all of its life; --{} {} is for a new run",
+                                   checkpoint.file, option, before, option, given));
+  };
+  differs("inner-size", then.inner_size, now.inner_size);
+  differs("pixel-std", then.pixel_std ? 1 : 0, now.pixel_std ? 1 : 0);
 }
 
 }  // namespace
@@ -217,7 +248,7 @@ struct Trainer::Loaded {
   BatchRange train_range, test_range;
   std::string folder;
   Graph graph;
-  std::vector<float> mean;
+  PixelStatistics statistics;
   std::optional<Checkpoint> checkpoint;
 };
 
@@ -241,6 +272,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     required.emplace_back("save-path or --save-file");
   require_options(texts, required, "; or --load-file with a checkpoint to resume from");
   l.options = with_devices(parse_options(texts));
+  if (l.checkpoint) check_same_images(l.options, *l.checkpoint);
   for (const OptionSpec& spec : option_specs()) {
     if (spec.saved && texts.contains(spec.param.key))
       l.saved_options[spec.param.key] = texts.at(spec.param.key);
@@ -282,7 +314,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
       l.files = {std::move(saved), read_parameters(l.options, diagnostics)};
     }
   }
-  l.provider = make_provider(l.options.data_provider, l.options.data_path, l.options.seed_value());
+  l.provider = open_provider(l.options);
   l.train_range = l.options.train_batches();
   l.test_range = l.options.test_batches();
   l.provider->check_range(l.train_range, "--train-range");
@@ -295,18 +327,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     reported.throw_if_errors();
     convert_tensors(l.checkpoint->tensors, before, l.graph);
   }
-  if (l.checkpoint) {
-    const auto mean = l.checkpoint->tensors.tensors.find(l.options.data_provider + ".mean");
-    if (mean != l.checkpoint->tensors.tensors.end()) {
-      l.mean = mean->second.values;
-      if (static_cast<std::int64_t>(l.mean.size()) != element_count(l.provider->matrices()[0].dims))
-        throw InputError(l.checkpoint->file + ": its mean image has " + std::to_string(l.mean.size()) +
-                         " values, but the data's images have " +
-                         std::to_string(element_count(l.provider->matrices()[0].dims)));
-    }
-  } else {
-    l.mean = l.provider->mean_image(l.train_range);
-  }
+  l.statistics = l.checkpoint ? saved_statistics(*l.checkpoint, l.options, l.provider->matrices()[0].dims)
+                              : l.provider->statistics(l.train_range);
   return l;
 }
 
@@ -319,10 +341,11 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       provider_(std::move(loaded.provider)),
       train_range_(loaded.train_range),
       test_range_(loaded.test_range),
+      statistics_(std::move(loaded.statistics)),
       stop_(stop),
       folder_(std::move(loaded.folder)),
-      net_(std::move(loaded.graph), *provider_, options_, std::move(loaded.mean), !options_.test_only),
-      prefetcher_(make_loader(provider_, options_, train_range_)) {
+      net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.test_only),
+      prefetcher_(make_loader(provider_, statistics_, options_, train_range_)) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range) {
     std::int64_t images = 0;
@@ -622,8 +645,11 @@ void Trainer::save() {
   Checkpoint c;
   net_.store(c.tensors);
   state_.windows = net_.windows();
-  if (!net_.mean().empty())
-    c.tensors.tensors[options_.data_provider + ".mean"] = {provider_->matrices()[0].dims, net_.mean()};
+  const Dims& image = provider_->matrices()[0].dims;
+  if (!statistics_.mean.empty())
+    c.tensors.tensors[options_.data_provider + ".mean"] = {image, statistics_.mean};
+  if (!statistics_.deviations.empty())
+    c.tensors.tensors[options_.data_provider + ".deviations"] = {{image[0]}, statistics_.deviations};
   c.state = state_;
   c.options = saved_options_;
   c.definition_path = files_.definition.path;

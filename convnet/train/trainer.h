@@ -67,6 +67,7 @@ class Trainer {
   NetFiles files_;
   std::shared_ptr<const Provider> provider_;
   BatchRange train_range_, test_range_;
+  PixelStatistics statistics_;
   StopSignal& stop_;
   TrainingState state_;
   TimeUse time_use_;   ///< of the current batch

@@ -80,6 +80,57 @@ TEST_CASE("a resumed run ends like the uninterrupted one") {
   }
 }
 
+TEST_CASE("a resumed run sees the crops of the uninterrupted one") {
+  const Workshop shop;
+  const Args crops = {"--inner-size", "6", "--crop-pad", "1", "--pixel-std", "1"};
+  for (const bool shuffle : {false, true}) {
+    const std::string name = shuffle ? "shuffled" : "plain";
+    const std::string straight = shop / (name + "-straight");
+    const std::string resumed = shop / (name + "-resumed");
+    run_well(options(shop, 3, shuffle, straight) + crops);
+    run_well(options(shop, 1, shuffle, resumed) + crops);
+    run_well({"--load-file", resumed, "--epochs", "3"});
+    check_equal(last_of(resumed, 3), last_of(straight, 3));
+  }
+  run_well(options(shop, 3, false, shop / "whole") + Args{"--inner-size", "6"});
+  CHECK_FALSE(same_weights(last_of(shop / "plain-straight", 3), last_of(shop / "whole", 3)));
+}
+
+TEST_CASE("a run keeps the size and the unit of its images") {
+  const Workshop shop;
+  shop.write_data();
+  const Args start =
+      shop.mnist() + Args{"--save-file", shop / "run", "--inner-size", "6", "--pixel-std", "1"};
+  run_well(start + Args{"--epochs", "1"});
+  const std::string file = shop / "run/1.1.safetensors";
+  const TensorFile saved = read_safetensors(file);
+  CHECK(saved.tensors.at("mnist.mean").dims == Dims{1, 6, 6});
+  REQUIRE(saved.tensors.at("mnist.deviations").dims == Dims{1});
+  CHECK(saved.tensors.at("mnist.deviations").values[0] > 50);
+  const auto refused = [&](const Args& change, const std::string& message) {
+    const Outcome run = run_program(Args{"--load-file", shop / "run", "--epochs", "2"} + change);
+    INFO(run.out << run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err.find(message) != std::string::npos);
+  };
+  refused({"--inner-size", "4"},
+          file + ": this run has --inner-size 6, for all of its life; --inner-size 4 is for a new run");
+  refused({"--pixel-std", "0"},
+          file + ": this run has --pixel-std 1, for all of its life; --pixel-std 0 is for a new run");
+  // The border may change, the numbers stay those of the checkpoint.
+  run_well({"--load-file", shop / "run", "--epochs", "2", "--crop-pad", "2"});
+  const TensorFile later = read_safetensors(shop / "run/2.1.safetensors");
+  for (const char* name : {"mnist.mean", "mnist.deviations"})
+    CHECK(later.tensors.at(name).values == saved.tensors.at(name).values);
+  TensorFile damaged = saved;
+  damaged.tensors.erase("mnist.deviations");
+  write_safetensors(shop / "damaged.safetensors", damaged);
+  const Outcome run = run_program({"--load-file", shop / "damaged.safetensors", "--epochs", "2"});
+  CHECK(run.code == 2);
+  CHECK(run.err.find("--pixel-std needs the tensor 'mnist.deviations', a positive number for each channel") !=
+        std::string::npos);
+}
+
 TEST_CASE("a run stopped by SIGTERM or SIGINT again and again ends like the uninterrupted one") {
   const Workshop shop;
   std::mt19937 random(1);

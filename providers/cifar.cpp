@@ -1,0 +1,415 @@
+#include "providers/cifar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <system_error>
+
+#include "kernels/error.h"
+#include "providers/pickle.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t cifar_pixels = 3072;
+constexpr int train_cuts = 5;  // batches that CIFAR-100's train file makes
+constexpr std::int64_t max_side = 4096;
+
+enum class Format { pickle, binary };
+
+/// A batch: part `part` of `parts` of a file's images.
+struct BatchSource {
+  std::string path;
+  int part = 0, parts = 1;
+
+  struct Span {
+    std::int64_t begin, end;
+    std::int64_t count() const { return end - begin; }
+  };
+  /// Throws InputError if the file's images are too few to go round.
+  Span of(std::int64_t images) const {
+    if (images < parts)
+      throw InputError(fmt::format("{}: {} image(s) do not make {} batches", path, images, parts));
+    return {images * part / parts, images * (part + 1) / parts};
+  }
+};
+
+/// What a matrix of labels is called in a dict, and how many classes it has.
+struct LabelInfo {
+  std::string matrix, key;
+  std::int64_t classes;
+};
+
+struct DataSet {
+  std::string folder;
+  Format format = Format::pickle;
+  std::map<int, BatchSource> batches;
+  Dims dims = {3, 32, 32};
+  std::vector<LabelInfo>
+      labels;  // the order of matrices, from 1; in a binary record they stand the other way round
+  std::vector<float> mean;  // of the meta, if it holds one
+
+  std::int64_t pixels() const { return element_count(dims); }
+};
+
+/// "1-5, 7"
+std::string numbers_text(const std::map<int, BatchSource>& batches) {
+  std::string text;
+  for (auto at = batches.begin(); at != batches.end();) {
+    BatchRange run{at->first, at->first};
+    for (++at; at != batches.end() && at->first == run.last + 1; ++at) run.last = at->first;
+    text += (text.empty() ? "" : ", ") + run.str();
+  }
+  return text;
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+/// The first names in a folder, for messages.
+std::string listing(const std::string& folder) {
+  constexpr std::size_t most = 12;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string() + (at->is_directory(error) ? "/" : ""));
+  if (names.empty()) return "the folder is empty";
+  std::sort(names.begin(), names.end());
+  const std::size_t left = names.size() > most ? names.size() - most : 0;
+  names.resize(names.size() - left);
+  std::string text = fmt::format("it holds {}", fmt::join(names, ", "));
+  return left == 0 ? text : text + fmt::format(" and {} more", left);
+}
+
+/// The files data_batch_N`ending` by N, then test_batch`ending`.
+std::map<int, BatchSource> numbered_files(const std::string& folder, const std::string& ending) {
+  constexpr std::string_view stem = "data_batch_";
+  constexpr int max_batch = 999'999'999;
+  std::map<int, BatchSource> batches;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(stem) || !name.ends_with(ending) || !is_file(at->path())) continue;
+    const char* const first = name.data() + stem.size();
+    const char* const last = name.data() + name.size() - ending.size();
+    int number = -1;
+    const auto [stop, wrong] = std::from_chars(first, last, number);
+    if (first == last || wrong != std::errc() || stop != last || number < 0 || number > max_batch) continue;
+    batches[number] = {at->path().string()};
+  }
+  if (batches.empty()) return batches;
+  const fs::path test = fs::path(folder) / ("test_batch" + ending);
+  if (is_file(test)) batches[batches.rbegin()->first + 1] = {test.string()};
+  return batches;
+}
+
+/// CIFAR-100's two files.
+std::map<int, BatchSource> train_and_test(const std::string& folder, const std::string& ending) {
+  const fs::path train = fs::path(folder) / ("train" + ending), test = fs::path(folder) / ("test" + ending);
+  std::map<int, BatchSource> batches;
+  if (!is_file(train)) return batches;
+  for (int part = 0; part < train_cuts; ++part) batches[part + 1] = {train.string(), part, train_cuts};
+  if (is_file(test)) batches[train_cuts + 1] = {test.string()};
+  return batches;
+}
+
+PickleValue require_key(const PickleValue& dict, const std::string& key) {
+  if (dict.kind() != PickleKind::dict)
+    dict.fail(fmt::format("a dict should be here, not {}", dict.describe()));
+  auto found = dict.find(key);
+  if (found) return *found;
+  const std::vector<std::string> keys = dict.keys();
+  dict.fail(fmt::format(
+      "there is no '{}'; the keys are {}", key,
+      fmt::join(keys.begin(),
+                keys.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(keys.size(), 20)), ", ")));
+}
+
+std::int64_t class_count(const PickleValue& meta, const std::string& key) {
+  const PickleValue names = require_key(meta, key);
+  const bool listed = names.kind() == PickleKind::list || names.kind() == PickleKind::tuple;
+  if (!listed || names.size() == 0)
+    names.fail(fmt::format("{} should be a list of names, not {}", key, names.describe()));
+  return static_cast<std::int64_t>(names.size());
+}
+
+/// batches.meta: of the original, with a mean image, or of CIFAR-10 for Python.
+void read_batches_meta(DataSet& set, const std::string& path) {
+  const PickleValue meta = read_pickle(path);
+  set.labels = {{"labels", "labels", class_count(meta, "label_names")}};
+  const auto mean = meta.find("data_mean");
+  std::vector<double> values;
+  if (mean) values = mean->numbers("data_mean");
+  const auto num_vis = meta.find("num_vis");
+  const std::int64_t pixels = num_vis || !mean ? require_key(meta, "num_vis").integer("num_vis")
+                                               : static_cast<std::int64_t>(values.size());
+  const auto side = static_cast<std::int64_t>(
+      std::lround(std::sqrt(std::clamp<double>(static_cast<double>(pixels) / 3, 0, 1e12))));
+  if (side < 1 || side > max_side || 3 * side * side != pixels)
+    meta.fail(fmt::format("images of {} numbers (num_vis) are not square with three channels", pixels));
+  set.dims = {3, side, side};
+  if (!mean) return;
+  if (static_cast<std::int64_t>(values.size()) != pixels)
+    mean->fail(fmt::format("data_mean has {} numbers, but images have {} (num_vis)", values.size(), pixels));
+  if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
+    mean->fail("data_mean holds numbers that are not finite, or beyond any pixel");
+  set.mean.assign(values.begin(), values.end());
+}
+
+DataSet find_data_set(const std::string& folder) {
+  if (folder.empty()) throw InputError("data provider 'cifar' needs --data-path: the folder of the batches");
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored))
+    throw InputError(fmt::format("--data-path {}: no such folder", folder));
+  const std::vector<LabelInfo> ten = {{"labels", "labels", 10}};
+  const std::vector<LabelInfo> hundred = {{"labels", "fine_labels", 100},
+                                          {"coarse_labels", "coarse_labels", 20}};
+  std::vector<DataSet> found;
+  const auto look = [&](Format format, std::map<int, BatchSource> batches,
+                        const std::vector<LabelInfo>& labels) {
+    if (!batches.empty()) found.push_back({folder, format, std::move(batches), {3, 32, 32}, labels, {}});
+  };
+  look(Format::pickle, numbered_files(folder, ""), ten);
+  look(Format::binary, numbered_files(folder, ".bin"), ten);
+  look(Format::pickle, train_and_test(folder, ""), hundred);
+  look(Format::binary, train_and_test(folder, ".bin"), hundred);
+  if (found.empty())
+    throw InputError(
+        fmt::format("{}: no batches are here: batches.meta with data_batch_1, …; data_batch_1.bin, …; meta "
+                    "with train and test; or train.bin and "
+                    "test.bin; {}",
+                    folder, listing(folder)));
+  if (found.size() > 1)
+    throw InputError(
+        fmt::format("{}: there are several data sets, beginning with {} and {}; each needs its own folder",
+                    folder, found[0].batches.begin()->second.path, found[1].batches.begin()->second.path));
+  DataSet set = std::move(found[0]);
+  if (set.format == Format::binary) return set;
+  const bool numbered = set.labels.size() == 1;
+  const std::string meta = (fs::path(folder) / (numbered ? "batches.meta" : "meta")).string();
+  if (!is_file(meta))
+    throw InputError(fmt::format("{}: missing, beside {}", meta, set.batches.begin()->second.path));
+  if (numbered) {
+    read_batches_meta(set, meta);
+  } else {
+    const PickleValue names = read_pickle(meta);
+    set.labels[0].classes = class_count(names, "fine_label_names");
+    set.labels[1].classes = class_count(names, "coarse_label_names");
+  }
+  return set;
+}
+
+void check_label(const std::string& path, std::int64_t record, const LabelInfo& info, std::int64_t label) {
+  if (label >= 0 && label < info.classes) return;
+  throw InputError(fmt::format("{}: record {} (counted from 0) is {} {}; {} are 0 to {}", path, record,
+                               info.matrix == "labels" ? "label" : "coarse label", label,
+                               info.matrix == "labels" ? "labels" : "coarse labels", info.classes - 1));
+}
+
+/// How the images lie in a pickle's array of bytes.
+struct ImageTable {
+  std::string_view data;
+  std::int64_t images = 0;
+  std::int64_t image_stride = 0, pixel_stride = 0;
+};
+
+ImageTable image_table(const DataSet& set, const PickleValue& batch) {
+  const PickleValue value = require_key(batch, "data");
+  const PickleArray& array = value.array("data");
+  const std::int64_t pixels = set.pixels();
+  // Where an array could be both, the original's, with a mean image, is meant to have columns.
+  const auto is_images = [&](std::size_t axis) {
+    return array.dims[axis] != 0 && array.dims[1 - axis] == pixels;
+  };
+  const bool columns = array.dims.size() == 2 && is_images(1) && (!is_images(0) || !set.mean.empty());
+  if (!array.is_bytes() || array.dims.size() != 2 || (!columns && !is_images(0)))
+    value.fail(fmt::format("data should be images x {0} or {0} x images bytes (type u1), not {1}", pixels,
+                           value.describe()));
+  const bool image_fastest = columns != array.fortran;
+  ImageTable table{array.data, array.dims[columns ? 1 : 0]};
+  table.image_stride = image_fastest ? 1 : pixels;
+  table.pixel_stride = image_fastest ? table.images : 1;
+  return table;
+}
+
+/// The images [begin, end), each in one piece.
+std::vector<std::byte> copy_images(const ImageTable& table, std::int64_t pixels, std::int64_t begin,
+                                   std::int64_t end) {
+  std::vector<std::byte> out(static_cast<std::size_t>((end - begin) * pixels));
+  if (table.pixel_stride == 1) {
+    std::memcpy(out.data(), table.data.data() + begin * pixels, out.size());
+    return out;
+  }
+  // In tiles whose lines stay in the cache.
+  constexpr std::int64_t tile = 64;
+  for (std::int64_t i0 = begin; i0 < end; i0 += tile)
+    for (std::int64_t p = 0; p < pixels; ++p)
+      for (std::int64_t i = i0; i < std::min(i0 + tile, end); ++i)
+        out[static_cast<std::size_t>((i - begin) * pixels + p)] = static_cast<std::byte>(
+            table.data[static_cast<std::size_t>(i * table.image_stride + p * table.pixel_stride)]);
+  return out;
+}
+
+std::vector<std::byte> as_bytes(const std::vector<std::int32_t>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(std::int32_t));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+DataBatch load_pickle(const DataSet& set, const BatchSource& source) {
+  const PickleValue batch = read_pickle(source.path);
+  const ImageTable table = image_table(set, batch);
+  const auto [begin, end] = source.of(table.images);
+  DataBatch loaded;
+  loaded.images = end - begin;
+  loaded.matrices.push_back(copy_images(table, set.pixels(), begin, end));
+  for (const LabelInfo& info : set.labels) {
+    const PickleValue value = require_key(batch, info.key);
+    const std::vector<std::int64_t> labels = value.integers(info.key);
+    if (static_cast<std::int64_t>(labels.size()) != table.images)
+      value.fail(fmt::format("there are {} {} for {} images", labels.size(), info.key, table.images));
+    std::vector<std::int32_t> out;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t label = labels[static_cast<std::size_t>(i)];
+      check_label(source.path, i, info, label);
+      out.push_back(static_cast<std::int32_t>(label));
+    }
+    loaded.matrices.push_back(as_bytes(out));
+  }
+  return loaded;
+}
+
+/// Images in a file of records: the labels, coarse before fine, then the image.
+std::int64_t binary_images(const DataSet& set, const std::string& path) {
+  const auto record = static_cast<std::uintmax_t>(set.pixels()) + set.labels.size();
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) throw RunError(fmt::format("{}: cannot be read: {}", path, error.message()));
+  if (size == 0 || size % record != 0)
+    throw InputError(fmt::format("{}: {} bytes are not whole records of {} ({} label(s), then {} pixels)",
+                                 path, size, record, set.labels.size(), set.pixels()));
+  return static_cast<std::int64_t>(size / record);
+}
+
+DataBatch load_binary(const DataSet& set, const BatchSource& source) {
+  const std::int64_t images = binary_images(set, source.path);
+  const auto [begin, end] = source.of(images);
+  const auto record = static_cast<std::size_t>(set.pixels()) + set.labels.size();
+  std::string bytes(static_cast<std::size_t>(end - begin) * record, '\0');
+  std::ifstream file(source.path, std::ios::binary);
+  if (!file)
+    throw RunError(
+        fmt::format("{}: cannot be opened: {}", source.path, std::generic_category().message(errno)));
+  file.seekg(static_cast<std::streamoff>(begin) * static_cast<std::streamoff>(record));
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (static_cast<std::size_t>(file.gcount()) != bytes.size())
+    throw InputError(source.path + ": the file was changed while it was in use");
+  DataBatch loaded;
+  loaded.images = end - begin;
+  loaded.matrices.emplace_back();
+  std::vector<std::vector<std::int32_t>> labels(set.labels.size());
+  std::vector<std::byte>& images_out = loaded.matrices[0];
+  images_out.resize(static_cast<std::size_t>(loaded.images * set.pixels()));
+  for (std::int64_t i = 0; i < loaded.images; ++i) {
+    const char* const from = bytes.data() + static_cast<std::size_t>(i) * record;
+    for (std::size_t l = 0; l < labels.size(); ++l) {
+      const auto label = static_cast<unsigned char>(from[labels.size() - 1 - l]);
+      check_label(source.path, begin + i, set.labels[l], label);
+      labels[l].push_back(label);
+    }
+    std::memcpy(images_out.data() + i * set.pixels(), from + labels.size(),
+                static_cast<std::size_t>(set.pixels()));
+  }
+  for (const std::vector<std::int32_t>& values : labels) loaded.matrices.push_back(as_bytes(values));
+  return loaded;
+}
+
+class CifarProvider final : public Provider {
+ public:
+  explicit CifarProvider(DataSet set) : set_(std::move(set)) {
+    matrices_ = {{"data", set_.dims, DataType::u8, 0}};
+    for (const LabelInfo& info : set_.labels)
+      matrices_.push_back({info.matrix, {1}, DataType::s32, info.classes});
+  }
+
+  const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
+
+  void check_range(const BatchRange& range, const std::string& option) const override {
+    for (int batch = range.first; batch <= range.last; ++batch)
+      if (!set_.batches.contains(batch))
+        throw InputError(fmt::format("{} {}: batch {} is not in {}; it has {}", option, range.str(), batch,
+                                     set_.folder, numbers_text(set_.batches)));
+  }
+
+  std::int64_t images_in(int batch) const override {
+    const BatchSource& source = source_of(batch);
+    const std::lock_guard lock(mutex_);
+    auto found = images_.find(source.path);
+    if (found == images_.end()) {
+      const std::int64_t images = set_.format == Format::binary
+                                      ? binary_images(set_, source.path)
+                                      : image_table(set_, read_pickle(source.path)).images;
+      found = images_.emplace(source.path, images).first;
+    }
+    return source.of(found->second).count();
+  }
+
+  DataBatch load(int batch) const override {
+    const BatchSource& source = source_of(batch);
+    return set_.format == Format::binary ? load_binary(set_, source) : load_pickle(set_, source);
+  }
+
+  bool subtracts_mean() const override { return true; }
+
+  std::vector<float> mean_image(const BatchRange& range) const override {
+    if (!set_.mean.empty()) return set_.mean;
+    const auto size = static_cast<std::size_t>(set_.pixels());
+    std::vector<double> sum(size, 0.0);
+    std::int64_t images = 0;
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      const DataBatch loaded = load(batch);
+      const std::byte* pixel = loaded.matrices[0].data();
+      for (std::int64_t i = 0; i < loaded.images; ++i, pixel += size)
+        for (std::size_t j = 0; j < size; ++j) sum[j] += std::to_integer<int>(pixel[j]);
+      images += loaded.images;
+    }
+    std::vector<float> mean(size);
+    for (std::size_t j = 0; j < size; ++j) mean[j] = static_cast<float>(sum[j] / static_cast<double>(images));
+    return mean;
+  }
+
+ private:
+  const BatchSource& source_of(int batch) const {
+    const auto found = set_.batches.find(batch);
+    if (found == set_.batches.end())
+      throw InputError(
+          fmt::format("{}: there is no batch {}; it has {}", set_.folder, batch, numbers_text(set_.batches)));
+    return found->second;
+  }
+
+  const DataSet set_;
+  std::vector<MatrixInfo> matrices_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, std::int64_t> images_;  // by file, under the mutex
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_cifar_provider(const std::string& path) {
+  return std::make_unique<CifarProvider>(find_data_set(path));
+}
+
+}  // namespace convnet

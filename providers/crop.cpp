@@ -1,0 +1,207 @@
+#include "providers/crop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/error.h"
+#include "kernels/philox.h"
+
+namespace convnet {
+namespace {
+
+struct ImageShape {
+  std::int64_t channels, height, width;
+  std::int64_t size() const { return channels * height * width; }
+};
+
+/// Origin of a crop in the image, which it may leave for the zeros around, and whether it is mirrored.
+struct Crop {
+  std::int64_t y = 0, x = 0;
+  bool mirror = false;
+};
+
+/// Of the centre; the upper left one of four where there is none.
+Crop centre_crop(const ImageShape& from, const ImageShape& to) {
+  return {(from.height - to.height) / 2, (from.width - to.width) / 2, false};
+}
+
+/// Cuts `crop` out of an image; `Item` has the size of a number.
+template <class Item>
+void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* source, Item* out) {
+  // The part of a row that lies within the image.
+  const std::int64_t begin = std::clamp<std::int64_t>(-crop.x, 0, to.width);
+  const std::int64_t end = std::clamp<std::int64_t>(from.width - crop.x, begin, to.width);
+  for (std::int64_t c = 0; c < to.channels; ++c)
+    for (std::int64_t y = 0; y < to.height; ++y, out += to.width) {
+      std::fill(out, out + to.width, Item{});
+      const std::int64_t row = crop.y + y;
+      if (row < 0 || row >= from.height || begin == end) continue;
+      const Item* const pixels = source + ((c * from.height + row) * from.width + crop.x + begin);
+      std::copy(pixels, pixels + (end - begin), out + begin);
+      if (crop.mirror) std::reverse(out, out + to.width);
+    }
+}
+
+class CroppedProvider final : public Provider {
+ public:
+  CroppedProvider(std::unique_ptr<Provider> whole, const ImageOptions& options, std::uint64_t seed)
+      : whole_(std::move(whole)),
+        options_(options),
+        key_(philox_key(seed, "crop")),
+        matrices_(whole_->matrices()) {
+    const Dims& dims = matrices_[0].dims;
+    if (dims.size() != 3)
+      throw InputError(fmt::format("{} is for images, but this data is vectors of {} numbers", option_name(),
+                                   to_string(dims)));
+    from_ = {dims[0], dims[1], dims[2]};
+    to_ = from_;
+    if (options.inner_size > 0) to_.height = to_.width = options.inner_size;
+    if (to_.height > from_.height || to_.width > from_.width)
+      throw InputError(fmt::format("--inner-size {}: the images are {} (channels x height x width)",
+                                   options.inner_size, to_string(dims)));
+    matrices_[0].dims = {to_.channels, to_.height, to_.width};
+    if (options.pixel_std) matrices_[0].type = DataType::f32;
+  }
+
+  const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
+  void check_range(const BatchRange& range, const std::string& option) const override {
+    whole_->check_range(range, option);
+  }
+  std::int64_t images_in(int batch) const override { return whole_->images_in(batch); }
+  DataBatch load(int batch) const override { return whole_->load(batch); }
+  bool subtracts_mean() const override { return whole_->subtracts_mean(); }
+
+  std::vector<float> mean_image(const BatchRange& range) const override {
+    return crop_mean(whole_->mean_image(range));
+  }
+
+  PixelStatistics statistics(const BatchRange& range) const override {
+    PixelStatistics statistics{mean_image(range), {}};
+    if (!options_.pixel_std) return statistics;
+    statistics.deviations = deviations(range);
+    const std::int64_t plane = to_.height * to_.width;
+    for (std::size_t i = 0; i < statistics.mean.size(); ++i)
+      statistics.mean[i] /= statistics.deviations[i / static_cast<std::size_t>(plane)];
+    return statistics;
+  }
+
+  DataBatch finish(DataBatch stored, const LoadRequest& request,
+                   const PixelStatistics& statistics) const override {
+    std::vector<std::byte>& images = stored.matrices[0];
+    if (options_.crops())
+      images = whole_->matrices()[0].type == DataType::f32
+                   ? crop_all<float>(images, stored.images, request)
+                   : crop_all<std::uint8_t>(images, stored.images, request);
+    if (options_.pixel_std)
+      images = whole_->matrices()[0].type == DataType::f32
+                   ? scale<float>(images, statistics.deviations)
+                   : scale<std::uint8_t>(images, statistics.deviations);
+    return stored;
+  }
+
+ private:
+  const char* option_name() const {
+    return options_.inner_size > 0 ? "--inner-size" : options_.crop_pad > 0 ? "--crop-pad" : "--pixel-std";
+  }
+
+  Crop crop_of(const LoadRequest& request, std::int64_t image) const {
+    if (request.epoch == 0) return centre_crop(from_, to_);
+    const Philox4x32 random =
+        philox(key_, static_cast<std::uint32_t>(image), static_cast<std::uint32_t>(request.batch),
+               static_cast<std::uint32_t>(request.epoch), 0);
+    const auto origin = [&](std::int64_t side, std::int64_t inner, std::uint32_t word) {
+      const std::int64_t places = (side + 2 * options_.crop_pad - inner) / 2 * 2 + 1;
+      return static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32) - options_.crop_pad;
+    };
+    return {origin(from_.height, to_.height, random.value[0]),
+            origin(from_.width, to_.width, random.value[1]), (random.value[2] & 1) != 0};
+  }
+
+  template <class Item>
+  std::vector<std::byte> crop_all(const std::vector<std::byte>& images, std::int64_t count,
+                                  const LoadRequest& request) const {
+    std::vector<std::byte> out(static_cast<std::size_t>(count * to_.size()) * sizeof(Item));
+    const auto* const source = reinterpret_cast<const Item*>(images.data());
+    auto* const into = reinterpret_cast<Item*>(out.data());
+    for (std::int64_t i = 0; i < count; ++i)
+      cut(from_, to_, crop_of(request, i), source + i * from_.size(), into + i * to_.size());
+    return out;
+  }
+
+  template <class Item>
+  std::vector<std::byte> scale(const std::vector<std::byte>& images,
+                               const std::vector<float>& deviations) const {
+    const std::size_t count = images.size() / sizeof(Item);
+    std::vector<std::byte> out(count * sizeof(float));
+    const auto* const source = reinterpret_cast<const Item*>(images.data());
+    auto* const into = reinterpret_cast<float*>(out.data());
+    const auto plane = static_cast<std::size_t>(to_.height * to_.width),
+               channels = static_cast<std::size_t>(to_.channels);
+    for (std::size_t i = 0; i < count; i += plane) {
+      const float deviation = deviations.empty() ? 1 : deviations[i / plane % channels];
+      for (std::size_t j = i; j < i + plane; ++j) into[j] = static_cast<float>(source[j]) / deviation;
+    }
+    return out;
+  }
+
+  std::vector<float> crop_mean(const std::vector<float>& mean) const {
+    if (mean.empty()) return mean;
+    std::vector<float> out(static_cast<std::size_t>(to_.size()));
+    cut(from_, to_, centre_crop(from_, to_), mean.data(), out.data());
+    return out;
+  }
+
+  /// Of each channel's pixels over all images of a range; 1 for a channel of one colour.
+  std::vector<float> deviations(const BatchRange& range) const {
+    const auto channels = static_cast<std::size_t>(from_.channels),
+               plane = static_cast<std::size_t>(from_.height * from_.width);
+    std::vector<double> sums(channels, 0.0), squares(channels, 0.0);
+    double count = 0;
+    const auto add = [&](const auto* pixels, std::int64_t images) {
+      for (std::size_t p = 0; p < static_cast<std::size_t>(images) * channels; ++p, pixels += plane) {
+        double sum = 0, square = 0;
+        for (std::size_t j = 0; j < plane; ++j) {
+          const auto value = static_cast<double>(pixels[j]);
+          sum += value;
+          square += value * value;
+        }
+        sums[p % channels] += sum;
+        squares[p % channels] += square;
+      }
+      count += static_cast<double>(images) * static_cast<double>(plane);
+    };
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      const DataBatch stored = whole_->load(batch);
+      const std::byte* const data = stored.matrices[0].data();
+      if (whole_->matrices()[0].type == DataType::f32)
+        add(reinterpret_cast<const float*>(data), stored.images);
+      else
+        add(reinterpret_cast<const std::uint8_t*>(data), stored.images);
+    }
+    std::vector<float> out;
+    for (std::size_t c = 0; c < channels; ++c) {
+      const double mean = sums[c] / count;
+      const auto deviation = static_cast<float>(std::sqrt(std::max(0.0, squares[c] / count - mean * mean)));
+      out.push_back(deviation > 0 ? deviation : 1);
+    }
+    return out;
+  }
+
+  const std::unique_ptr<Provider> whole_;
+  const ImageOptions options_;
+  const std::uint64_t key_;
+  std::vector<MatrixInfo> matrices_;
+  ImageShape from_ = {}, to_ = {};
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_cropped_provider(std::unique_ptr<Provider> whole, const ImageOptions& options,
+                                                std::uint64_t seed) {
+  return std::make_unique<CroppedProvider>(std::move(whole), options, seed);
+}
+
+}  // namespace convnet

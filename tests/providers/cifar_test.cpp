@@ -1,0 +1,349 @@
+#include <cstring>
+#include <filesystem>
+
+#include "kernels/error.h"
+#include "providers/provider.h"
+#include "tests/catch.h"
+#include "tests/providers/pickle_writer.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace pickles;
+using namespace std::string_literals;
+
+std::string data_folder(const std::string& name) {
+  return std::string(CONVNET_SOURCE_DIR) + "/tests/providers/data/" + name;
+}
+
+std::unique_ptr<Provider> open(const std::string& path) { return make_provider("cifar", path, 0); }
+
+std::vector<int> pixels_of(const DataBatch& batch) {
+  std::vector<int> out;
+  for (std::byte b : batch.matrices[0]) out.push_back(std::to_integer<int>(b));
+  return out;
+}
+
+std::vector<std::int32_t> labels_of(const DataBatch& batch, std::size_t matrix = 1) {
+  std::vector<std::int32_t> out(batch.matrices[matrix].size() / sizeof(std::int32_t));
+  std::memcpy(out.data(), batch.matrices[matrix].data(), batch.matrices[matrix].size());
+  return out;
+}
+
+char pixel(std::int64_t image, std::int64_t at) { return static_cast<char>((image * 31 + at * 7) % 251); }
+
+/// The pixels of some images of 3x32x32, an image after the other.
+std::string rows(std::int64_t images) {
+  std::string out;
+  for (std::int64_t i = 0; i < images; ++i)
+    for (std::int64_t p = 0; p < 3072; ++p) out += pixel(i, p);
+  return out;
+}
+std::string columns(std::int64_t images) {
+  std::string out;
+  for (std::int64_t p = 0; p < 3072; ++p)
+    for (std::int64_t i = 0; i < images; ++i) out += pixel(i, p);
+  return out;
+}
+std::vector<int> counted(int from, int count, int modulo) {
+  std::vector<int> out;
+  for (int i = 0; i < count; ++i) out.push_back((from + i) % modulo);
+  return out;
+}
+bool holds(const DataBatch& batch, std::int64_t first, std::int64_t images) {
+  const std::string expected = rows(first + images).substr(static_cast<std::size_t>(first * 3072));
+  return batch.images == images && batch.matrices[0].size() == expected.size() &&
+         std::memcmp(batch.matrices[0].data(), expected.data(), expected.size()) == 0;
+}
+
+const std::string names = list({str("cat"), str("dog"), str("owl")});
+
+/// A folder in the original's format whose parts can be replaced.
+struct Original {
+  Original() {
+    meta({{"num_vis", integer(3072)}, {"label_names", names}});
+    batch({{"data", array({3072, 5}, "u1", columns(5))}, {"labels", integers({0, 1, 2, 1, 0})}});
+  }
+  void meta(const std::vector<std::pair<std::string, std::string>>& entries) const {
+    write_file(folder / "batches.meta", whole(dict(entries)));
+  }
+  void batch(const std::vector<std::pair<std::string, std::string>>& entries) const {
+    write_file(folder / "data_batch_1", whole(dict(entries)));
+  }
+  std::string open_error() const {
+    return message_of<InputError>([&] { open(folder.path()); });
+  }
+  std::string load_error() const {
+    const auto provider = open(folder.path());
+    return message_of<InputError>([&] { provider->load(1); });
+  }
+  TempFolder folder;
+};
+
+/// `text` without the number of the byte.
+std::string without_byte(std::string text) {
+  const std::size_t at = text.find("byte ") + 5;
+  return text.erase(at, text.find_first_not_of("0123456789", at) - at);
+}
+
+}  // namespace
+
+TEST_CASE("cifar reads what Python wrote in the original's and in the Python format", "[cifar]") {
+  for (const char* format : {"cifar-original", "cifar-python"}) {
+    CAPTURE(format);
+    const auto provider = open(data_folder(format));
+    REQUIRE(provider->matrices().size() == 2);
+    CHECK(provider->matrices()[0].name == "data");
+    CHECK(provider->matrices()[0].dims == Dims{3, 2, 2});
+    CHECK(provider->matrices()[0].type == DataType::u8);
+    CHECK(provider->matrices()[1].name == "labels");
+    CHECK(provider->matrices()[1].classes == 4);
+    for (int b = 1; b <= 3; ++b) {
+      CAPTURE(b);
+      CHECK(provider->images_in(b) == 3);
+      const DataBatch batch = provider->load(b);
+      REQUIRE(batch.images == 3);
+      std::vector<int> expected;
+      for (int i = 0; i < 3; ++i)
+        for (int p = 0; p < 12; ++p) expected.push_back(50 * b + 12 * i + p);
+      CHECK(pixels_of(batch) == expected);
+      CHECK(labels_of(batch) == std::vector<std::int32_t>{b % 4, (b + 1) % 4, (b + 2) % 4});
+    }
+    CHECK(provider->subtracts_mean());
+    CHECK_NOTHROW(provider->check_range({1, 3}, "--train-range"));
+  }
+  // The mean of the meta, whatever the range; else that of the range.
+  CHECK(open(data_folder("cifar-original"))->mean_image({1, 2}) == std::vector<float>(12, 100.5F));
+  const std::vector<float> mean = open(data_folder("cifar-python"))->mean_image({1, 2});
+  REQUIRE(mean.size() == 12);
+  for (int p = 0; p < 12; ++p) CHECK(mean[static_cast<std::size_t>(p)] == static_cast<float>(75 + 12 + p));
+}
+
+TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
+  const TempFolder folder;
+  SECTION("columns, with any batch numbers") {
+    for (int b : {0, 3, 1000})
+      write_file(folder / "data_batch_" + std::to_string(b),
+                 whole(dict({{"data", array({3072, 70}, "u1", columns(70))},
+                             {"labels", integers(counted(b, 70, 3))}})));
+    write_file(folder / "batches.meta", whole(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
+    const auto provider = open(folder.path());
+    CHECK(provider->matrices()[0].dims == Dims{3, 32, 32});
+    CHECK(holds(provider->load(3), 0, 70));
+    CHECK(labels_of(provider->load(1000))[1] == 1001 % 3);
+    CHECK(message_of<InputError>([&] {
+            provider->check_range({0, 3}, "--train-range");
+          }) == "--train-range 0-3: batch 1 is not in " + folder.path() + "; it has 0, 3, 1000");
+    CHECK(message_of<InputError>([&] { provider->load(2); }) ==
+          folder.path() + ": there is no batch 2; it has 0, 3, 1000");
+  }
+  SECTION("rows") {
+    for (const char* name : {"data_batch_1", "data_batch_2", "test_batch"})
+      write_file(
+          folder / name,
+          whole(dict({{"data", array({7, 3072}, "u1", rows(7))}, {"labels", integers(counted(0, 7, 3))}})));
+    write_file(folder / "batches.meta", whole(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
+    const auto provider = open(folder.path());
+    CHECK(holds(provider->load(3), 0, 7));
+    CHECK(message_of<InputError>([&] { provider->images_in(4); }) ==
+          folder.path() + ": there is no batch 4; it has 1-3");
+  }
+  SECTION("a batch as large as an image is read by whether there is a mean image") {
+    const auto square = [&](const std::string& data) {
+      write_file(
+          folder / "data_batch_1",
+          whole(dict({{"data", array({12, 12}, "u1", data)}, {"labels", integers(std::vector<int>(12))}})));
+    };
+    square(rows(1).substr(0, 144));
+    const std::vector<std::pair<std::string, std::string>> meta = {{"num_vis", integer(12)},
+                                                                   {"label_names", names}};
+    write_file(folder / "batches.meta", whole(dict(meta)));
+    CHECK(pixels_of(open(folder.path())->load(1))[1] == 7);
+    auto original = meta;
+    original.emplace_back("data_mean", integers(std::vector<int>(12, 5)));
+    write_file(folder / "batches.meta", whole(dict(original)));
+    CHECK(pixels_of(open(folder.path())->load(1))[1] == 84);
+    CHECK(open(folder.path())->mean_image({1, 1}) == std::vector<float>(12, 5));
+  }
+  SECTION("binary") {
+    for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"}) {
+      std::string records;
+      for (int i = 0; i < 4; ++i)
+        records += static_cast<char>(i + 6) + rows(4).substr(static_cast<std::size_t>(i) * 3072, 3072);
+      write_file(folder / name, records);
+    }
+    write_file(folder / "batches.meta.txt", "airplane\n");
+    const auto provider = open(folder.path());
+    CHECK(provider->matrices()[1].classes == 10);
+    CHECK(provider->images_in(3) == 4);
+    CHECK(holds(provider->load(3), 0, 4));
+    CHECK(labels_of(provider->load(1)) == std::vector<std::int32_t>{6, 7, 8, 9});
+    CHECK(provider->mean_image({1, 3})[1] == static_cast<float>((7 + 38 + 69 + 100) / 4.0));
+    std::string record = read_file(folder / "data_batch_2.bin");
+    record[2 * 3073] = 10;
+    write_file(folder / "data_batch_2.bin", record);
+    CHECK(message_of<InputError>([&] { provider->load(2); }) ==
+          folder / "data_batch_2.bin" + ": record 2 (counted from 0) is label 10; labels are 0 to 9");
+    write_file(folder / "data_batch_2.bin", record + "x");
+    CHECK(message_of<InputError>([&] { provider->load(2); }) ==
+          folder / "data_batch_2.bin" +
+              ": 12293 bytes are not whole records of 3073 (1 label(s), then 3072 pixels)");
+    write_file(folder / "data_batch_2.bin", "");
+    CHECK(message_of<InputError>([&] { open(folder.path())->images_in(2); }) ==
+          folder / "data_batch_2.bin" +
+              ": 0 bytes are not whole records of 3073 (1 label(s), then 3072 pixels)");
+  }
+}
+
+TEST_CASE("cifar reads CIFAR-100 in both forms", "[cifar]") {
+  const TempFolder folder;
+  const auto check = [&] {
+    const auto provider = open(folder.path());
+    REQUIRE(provider->matrices().size() == 3);
+    CHECK(provider->matrices()[1].classes == 100);
+    CHECK(provider->matrices()[2].name == "coarse_labels");
+    CHECK(provider->matrices()[2].classes == 20);
+    CHECK_NOTHROW(provider->check_range({1, 6}, "--train-range"));
+    std::int64_t first = 0;
+    for (int b = 1; b <= 5; ++b) {
+      const std::int64_t images = provider->images_in(b);
+      const DataBatch batch = provider->load(b);
+      CHECK(holds(batch, first, images));
+      CHECK(labels_of(batch)[0] == 80 + first);
+      CHECK(labels_of(batch, 2)[0] == 3 + first);
+      first += images;
+    }
+    CHECK(first == 12);
+    CHECK(provider->images_in(6) == 4);
+    CHECK(holds(provider->load(6), 0, 4));
+  };
+  const auto write = [&](const std::string& name, int images) {
+    write_file(folder / name, whole(dict({{"data", array({images, 3072}, "u1", rows(images))},
+                                          {"fine_labels", integers(counted(80, images, 100))},
+                                          {"coarse_labels", integers(counted(3, images, 20))}})));
+  };
+  const auto write_binary = [&](const std::string& name, int images) {
+    std::string records;
+    for (int i = 0; i < images; ++i) {
+      records += static_cast<char>(3 + i);
+      records += static_cast<char>(80 + i);
+      records += rows(i + 1).substr(static_cast<std::size_t>(i) * 3072);
+    }
+    write_file(folder / name, records);
+  };
+  SECTION("pickles") {
+    write("train", 12);
+    write("test", 4);
+    const std::string twenty = list(std::vector<std::string>(20, str("x")));
+    write_file(folder / "meta",
+               whole(dict({{"fine_label_names", list(std::vector<std::string>(100, str("x")))},
+                           {"coarse_label_names", twenty}})));
+    check();
+    write("train", 4);
+    CHECK(message_of<InputError>([&] { open(folder.path())->load(1); }) ==
+          folder / "train" + ": 4 image(s) do not make 5 batches");
+    fs::remove(folder / "meta");
+    CHECK(message_of<InputError>([&] { open(folder.path()); }) ==
+          folder / "meta" + ": missing, beside " + (folder / "train"));
+  }
+  SECTION("binary") {
+    write_binary("train.bin", 12);
+    write_binary("test.bin", 4);
+    check();
+    std::string bytes = read_file(folder / "train.bin");
+    bytes[9 * 3074] = 20;
+    write_file(folder / "train.bin", bytes);
+    CHECK(message_of<InputError>([&] { open(folder.path())->load(5); }) ==
+          folder / "train.bin" + ": record 9 (counted from 0) is coarse label 20; coarse labels are 0 to 19");
+  }
+}
+
+TEST_CASE("cifar says what is in a folder that is no data set", "[cifar]") {
+  CHECK(message_of<InputError>([] { open(""); }) ==
+        "data provider 'cifar' needs --data-path: the folder of the batches");
+  const TempFolder folder;
+  const std::string none =
+      folder.path() +
+      ": no batches are here: batches.meta with data_batch_1, …; data_batch_1.bin, …; meta with "
+      "train and test; or train.bin and test.bin; ";
+  const auto error = [&] { return message_of<InputError>([&] { open(folder.path()); }); };
+  CHECK(message_of<InputError>([&] { open(folder / "none"); }) ==
+        "--data-path " + (folder / "none") + ": no such folder");
+  CHECK(error() == none + "the folder is empty");
+  fs::create_directory(folder / "cifar-10-batches-py");
+  write_file(folder / "cifar-10-python.tar.gz", "");
+  write_file(folder / "data_batch_x", "");
+  CHECK(error() == none + "it holds cifar-10-batches-py/, cifar-10-python.tar.gz, data_batch_x");
+  for (int i = 0; i < 12; ++i) write_file(folder / "z" + std::to_string(i), "");
+  CHECK(error().ends_with(", z0, z1, z10, z11, z2, z3, z4, z5, z6 and 3 more"));
+  write_file(folder / "data_batch_7", "");
+  CHECK(error() == folder / "batches.meta" + ": missing, beside " + (folder / "data_batch_7"));
+  write_file(folder / "train.bin", "");
+  CHECK(error() == folder.path() + ": there are several data sets, beginning with " +
+                       (folder / "data_batch_7") + " and " + (folder / "train.bin") +
+                       "; each needs its own folder");
+}
+
+TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
+  const Original set;
+  const std::string meta = set.folder / "batches.meta: byte ";
+  CHECK(open(set.folder.path())->load(1).images == 5);
+  const auto error = [&](const std::vector<std::pair<std::string, std::string>>& entries) {
+    set.meta(entries);
+    return without_byte(set.open_error());
+  };
+  CHECK(error({{"num_vis", integer(3072)}}) == meta + ": there is no 'label_names'; the keys are num_vis");
+  CHECK(error({{"label_names", names}}) == meta + ": there is no 'num_vis'; the keys are label_names");
+  CHECK(error({{"num_vis", integer(3072)}, {"label_names", integer(10)}}) ==
+        meta + ": label_names should be a list of names, not the integer 10");
+  for (const char* size : {"1024", "-3", "0", "3071"})
+    CHECK(error({{"num_vis", integer(std::stoi(size))}, {"label_names", names}}) ==
+          meta + ": images of " + size + " numbers (num_vis) are not square with three channels");
+  CHECK(error({{"num_vis", integer(12)},
+               {"label_names", names},
+               {"data_mean", integers(std::vector<int>(11))}}) ==
+        meta + ": data_mean has 11 numbers, but images have 12 (num_vis)");
+  CHECK(error({{"label_names", names}, {"data_mean", array({3}, "f4", "\0\0\xc0\x7f\0\0\0\0\0\0\0\0"s)}}) ==
+        meta + ": data_mean holds numbers that are not finite, or beyond any pixel");
+  write_file(set.folder / "batches.meta", whole(integers(std::vector<int>{1})));
+  CHECK(without_byte(set.open_error()) == meta + ": a dict should be here, not a list of 1 values");
+}
+
+TEST_CASE("cifar refuses wrong batches", "[cifar]") {
+  const Original set;
+  const std::string file = set.folder / "data_batch_1", at = file + ": byte ";
+  const auto error = [&](const std::vector<std::pair<std::string, std::string>>& entries) {
+    set.batch(entries);
+    return without_byte(set.load_error());
+  };
+  const std::string data = array({3072, 5}, "u1", columns(5)), labels = integers({0, 1, 2, 1, 0});
+  CHECK(error({{"data", data}}) == at + ": there is no 'labels'; the keys are data");
+  CHECK(error({{"labels", labels}}) == at + ": there is no 'data'; the keys are labels");
+  CHECK(error({{"data", data}, {"labels", integers({0, 1})}}) == at + ": there are 2 labels for 5 images");
+  CHECK(error({{"data", data}, {"labels", integer(0)}}) ==
+        at + ": labels should be a list of integers, not the integer 0");
+  CHECK(error({{"data", data}, {"labels", list(std::vector<std::string>{integers({1})})}}) ==
+        at + ": item 0 of labels should be an integer, not a list of 1 values");
+  for (int wrong : {3, -1}) {
+    set.batch({{"data", data}, {"labels", integers({0, 1, 2, wrong, 0})}});
+    CHECK(set.load_error() ==
+          file + ": record 3 (counted from 0) is label " + std::to_string(wrong) + "; labels are 0 to 2");
+  }
+  const std::string expected =
+      at + ": data should be images x 3072 or 3072 x images bytes (type u1), not an array of ";
+  CHECK(error({{"data", array({3071, 5}, "u1", columns(5).substr(5))}, {"labels", labels}}) ==
+        expected + "3071x5 numbers of type u1");
+  CHECK(error({{"data", array({3072, 5}, "i1", columns(5))}, {"labels", labels}}) ==
+        expected + "3072x5 numbers of type i1");
+  CHECK(error({{"data", array({15360}, "u1", columns(5))}, {"labels", labels}}) ==
+        expected + "15360 numbers of type u1");
+  CHECK(error({{"data", array({3072, 0}, "u1", "")}, {"labels", labels}}) ==
+        expected + "3072x0 numbers of type u1");
+  CHECK(error({{"data", integers({1})}, {"labels", labels}}) ==
+        at + ": data should be a NumPy array, not a list of 1 values");
+  write_file(file, "cos\nsystem\n.");
+  CHECK(set.load_error() == file + ": byte 0: it refers to os.system; only data and NumPy arrays are read");
+}

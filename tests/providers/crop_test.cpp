@@ -1,0 +1,217 @@
+// Crops, mirror images and deviations.
+#include "providers/crop.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "kernels/error.h"
+#include "providers/shuffle.h"
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+namespace {
+
+/// Batches of 40 images of 2x6x6 whose pixels say where they are: 36 c + 6 y + x + 1, none of which is 0.
+/// Image i of f32 data has i / 64 added.
+class Grid final : public Provider {
+ public:
+  static constexpr std::int64_t images = 40;
+  explicit Grid(DataType type)
+      : matrices_({{"data", {2, 6, 6}, type, 0}, {"labels", {1}, DataType::s32, 10}}) {}
+  const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
+  void check_range(const BatchRange&, const std::string&) const override {}
+  std::int64_t images_in(int) const override { return images; }
+  bool subtracts_mean() const override { return true; }
+  std::vector<float> mean_image(const BatchRange&) const override {
+    std::vector<float> mean;
+    for (int p = 1; p <= 72; ++p) mean.push_back(static_cast<float>(p));
+    return mean;
+  }
+  DataBatch load(int) const override {
+    DataBatch batch{images, {{}, std::vector<std::byte>(static_cast<std::size_t>(images) * 4)}};
+    for (int i = 0; i < images; ++i)
+      for (int p = 1; p <= 72; ++p) {
+        const auto value = static_cast<float>(p) + static_cast<float>(i) / 64;
+        const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+        if (matrices_[0].type == DataType::u8)
+          batch.matrices[0].push_back(static_cast<std::byte>(p));
+        else
+          batch.matrices[0].insert(batch.matrices[0].end(), bytes, bytes + sizeof value);
+      }
+    return batch;
+  }
+
+ private:
+  std::vector<MatrixInfo> matrices_;
+};
+
+std::unique_ptr<Provider> cropped(const ImageOptions& options, DataType type = DataType::u8,
+                                  std::uint64_t seed = 1) {
+  return make_cropped_provider(std::make_unique<Grid>(type), options, seed);
+}
+
+DataBatch seen(const Provider& provider, const LoadRequest& request, const PixelStatistics& statistics = {}) {
+  return provider.finish(provider.load(request.batch), request, statistics);
+}
+
+std::vector<float> floats(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// Where a crop of side `inner` of the grid lies; fails unless every pixel of both channels is right.
+struct Place {
+  int y, x;
+  bool mirror;
+  auto operator<=>(const Place&) const = default;
+};
+Place place_of(const std::byte* image, int inner) {
+  const auto pixel = [&](int c, int y, int x) {
+    return std::to_integer<int>(image[(c * inner + y) * inner + x]);
+  };
+  // Any pixel that is not of the border tells the place, given the direction.
+  for (int m = 0; m < 2; ++m)
+    for (int y = 0; y < inner; ++y)
+      for (int x = 0; x < inner; ++x) {
+        if (pixel(0, y, x) == 0) continue;
+        const int at = pixel(0, y, x) - 1;
+        const Place place{at / 6 - y, at % 6 - (m == 1 ? inner - 1 - x : x), m == 1};
+        bool right = true;
+        for (int c = 0; c < 2; ++c)
+          for (int v = 0; v < inner; ++v)
+            for (int u = 0; u < inner; ++u) {
+              const int row = place.y + v, column = place.x + (m == 1 ? inner - 1 - u : u);
+              const bool inside = row >= 0 && row < 6 && column >= 0 && column < 6;
+              right = right && pixel(c, v, u) == (inside ? 36 * c + 6 * row + column + 1 : 0);
+            }
+        if (right) return place;
+        y = inner;  // one try for each direction
+        break;
+      }
+  FAIL("no crop of the image");
+  return {};
+}
+
+std::map<Place, int> places(const ImageOptions& options, int inner, int epochs) {
+  const auto provider = cropped(options);
+  std::map<Place, int> counts;
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    const DataBatch batch = seen(*provider, {3, epoch});
+    REQUIRE(batch.images == Grid::images);
+    REQUIRE(batch.matrices[0].size() == static_cast<std::size_t>(Grid::images * 2 * inner * inner));
+    for (std::int64_t i = 0; i < batch.images; ++i)
+      ++counts[place_of(batch.matrices[0].data() + i * 2 * inner * inner, inner)];
+  }
+  return counts;
+}
+
+void check_uniform(const std::map<Place, int>& counts, int first, int last, int total) {
+  const double expected = total / (2.0 * (last - first + 1) * (last - first + 1));
+  CHECK(counts.size() == static_cast<std::size_t>(2 * (last - first + 1) * (last - first + 1)));
+  for (const auto& [place, count] : counts) {
+    CAPTURE(place.y, place.x, place.mirror, count, expected);
+    CHECK(std::min(place.y, place.x) >= first);
+    CHECK(std::max(place.y, place.x) <= last);
+    CHECK(std::abs(count - expected) < 5 * std::sqrt(expected));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("training crops lie anywhere and are mirrored half the time", "[crop]") {
+  // Origins 0 to 2·floor((6 − inner) / 2): with 3 of 6 pixels left over, the last origin is never drawn.
+  check_uniform(places({4, 0, false}, 4, 100), 0, 2, 4000);
+  check_uniform(places({3, 0, false}, 3, 100), 0, 2, 4000);
+  check_uniform(places({6, 0, false}, 6, 10), 0, 0, 400);
+  // Zeros around: origins −pad to pad.
+  check_uniform(places({0, 2, false}, 6, 200), -2, 2, 8000);
+  check_uniform(places({4, 1, false}, 4, 200), -1, 3, 8000);
+}
+
+TEST_CASE("tests take the centre", "[crop]") {
+  for (const int pad : {0, 2}) {
+    const auto provider = cropped({4, pad, false});
+    const DataBatch batch = seen(*provider, {3, 0});
+    for (std::int64_t i = 0; i < batch.images; ++i)
+      CHECK(place_of(batch.matrices[0].data() + i * 32, 4) == Place{1, 1, false});
+  }
+  CHECK(place_of(seen(*cropped({3, 0, false}), {3, 0}).matrices[0].data(), 3) == Place{1, 1, false});
+  CHECK(seen(*cropped({0, 2, false}), {1, 0}).matrices[0] == Grid(DataType::u8).load(1).matrices[0]);
+}
+
+TEST_CASE("a crop depends on seed, epoch, batch and place alone", "[crop]") {
+  const ImageOptions options{4, 1, false};
+  const auto provider = cropped(options);
+  const auto images = [](const Provider& p, const LoadRequest& r) { return seen(p, r).matrices[0]; };
+  const std::vector<std::byte> first = images(*provider, {3, 2});
+  for (const LoadRequest& other :
+       {LoadRequest{3, 1}, LoadRequest{2, 3}, LoadRequest{3, 3}, LoadRequest{2, 2}})
+    CHECK(images(*provider, other) != first);
+  CHECK(images(*provider, {3, 2}) == first);
+  CHECK(images(*cropped(options), {3, 2}) == first);
+  CHECK(images(*cropped(options, DataType::u8, 2), {3, 2}) != first);
+  // Labels stay.
+  CHECK(seen(*provider, {3, 2}).matrices[1] == provider->load(3).matrices[1]);
+}
+
+TEST_CASE("shuffled images are cropped as they come", "[crop]") {
+  const auto provider = cropped({4, 0, false}, DataType::f32);
+  ShuffledBatches shuffled(*provider, {1, 2}, 7);
+  const std::vector<float> images = floats(provider->finish(shuffled.load(1, 2), {2, 1}, {}).matrices[0]);
+  REQUIRE(images.size() == static_cast<std::size_t>(Grid::images * 32));
+  std::set<float> which;
+  for (std::size_t i = 0; i < images.size(); i += 32) which.insert(images[i] - std::floor(images[i]));
+  CHECK(which.size() > 20);
+}
+
+TEST_CASE("the mean image is cut like a test's images", "[crop]") {
+  const auto provider = cropped({4, 0, false});
+  CHECK(provider->matrices()[0].dims == Dims{2, 4, 4});
+  CHECK(provider->matrices()[0].type == DataType::u8);
+  CHECK(provider->matrices()[1].classes == 10);
+  const PixelStatistics statistics = provider->statistics({1, 1});
+  CHECK(statistics.deviations.empty());
+  const DataBatch test = seen(*provider, {1, 0});
+  REQUIRE(statistics.mean.size() == 32);
+  for (std::size_t p = 0; p < 32; ++p)
+    CHECK(statistics.mean[p] == static_cast<float>(std::to_integer<int>(test.matrices[0][p])));
+}
+
+TEST_CASE("pixels are divided by their channel's deviation", "[crop]") {
+  // 1…36 and 37…72: the variance of n equally spaced numbers is (n² − 1) / 12.
+  const auto expected = static_cast<float>(std::sqrt((36 * 36 - 1) / 12.0));
+  for (const DataType type : {DataType::u8, DataType::f32}) {
+    const auto provider = cropped({4, 0, true}, type);
+    CHECK(provider->matrices()[0].type == DataType::f32);
+    const PixelStatistics statistics = provider->statistics({1, 2});
+    REQUIRE(statistics.deviations.size() == 2);
+    CHECK(statistics.deviations[0] == Approx(expected).epsilon(1e-3));
+    CHECK(statistics.deviations[1] == Approx(expected).epsilon(1e-3));
+    const std::vector<float> test = floats(seen(*provider, {1, 0}, {{}, {2, 4}}).matrices[0]);
+    CHECK(test[0] == 8 / 2.0F);
+    CHECK(test[16] == 44 / 4.0F);
+    CHECK(statistics.mean[0] == 8 / statistics.deviations[0]);
+    // Without statistics, as for a benchmark, nothing is divided.
+    CHECK(floats(seen(*provider, {1, 0}).matrices[0])[0] == 8);
+  }
+}
+
+TEST_CASE("options that do not fit the images are refused", "[crop]") {
+  CHECK(message_of<InputError>([] {
+          cropped({7, 0, false});
+        }) == "--inner-size 7: the images are 2x6x6 (channels x height x width)");
+  const auto dummy = [](const ImageOptions& options) {
+    return message_of<InputError>([&] { make_provider("dummy-labeled-5", "", 0, options); });
+  };
+  CHECK(dummy({2, 0, false}) == "--inner-size is for images, but this data is vectors of 5 numbers");
+  CHECK(dummy({0, 2, false}) == "--crop-pad is for images, but this data is vectors of 5 numbers");
+  CHECK(dummy({0, 0, true}) == "--pixel-std is for images, but this data is vectors of 5 numbers");
+  CHECK(make_provider("dummy-3x8x8-10", "", 0, {5, 0, false})->matrices()[0].dims == Dims{3, 5, 5});
+  CHECK(message_of<InputError>([&] { make_provider("cropped-cifar", "", 0); }) ==
+        "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
+}
