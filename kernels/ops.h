@@ -355,9 +355,11 @@ struct ColorTransform {
   bool center = false;
 };
 
-/// Softmax over the second dimension of (N,C). Args: src dst
+/// Softmax over the second dimension of (N,C). Each `views` rows, the views of one image, then all get their
+/// mean: n is a multiple of it. Args: src dst
 struct SoftmaxForward {
   std::int64_t n = 0, c = 0;
+  std::int64_t views = 1;
 };
 /// Args: dst diff_dst diff_src
 struct SoftmaxBackward {

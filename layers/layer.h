@@ -92,6 +92,8 @@ class Lowering {
   virtual std::int64_t images() const = 0;       ///< N of this microbatch
   virtual std::int64_t first_image() const = 0;  ///< its first image's index in the minibatch
   virtual bool training() const = 0;
+  /// Of each image in a test: so many neighbours are views of one, whose probabilities are averaged; else 1.
+  virtual std::int64_t views() const = 0;
   /// Whether masks and noise act: in training, but not while gradients are checked.
   virtual bool random() const = 0;
   /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's

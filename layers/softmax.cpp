@@ -9,7 +9,7 @@ struct SoftmaxParams {};
 class SoftmaxLayer : public Layer {
  public:
   void forward(Lowering& l) const override {
-    l.run(SoftmaxForward{l.images(), output.c}, {l.input(0), l.output()});
+    l.run(SoftmaxForward{l.images(), output.c, l.views()}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
     // Fused with cost.logreg: the cost differentiates both at once.

@@ -99,6 +99,11 @@ class CroppedProvider final : public Provider {
       images = whole_->matrices()[0].type == DataType::f32
                    ? scale<float>(images, statistics.deviations)
                    : scale<std::uint8_t>(images, statistics.deviations);
+    if (const int views = views_of(request); views > 1) {
+      for (std::size_t m = 1; m < stored.matrices.size(); ++m)
+        stored.matrices[m] = repeat(stored.matrices[m], stored.images, views);
+      stored.images *= views;
+    }
     return stored;
   }
 
@@ -113,21 +118,44 @@ class CroppedProvider final : public Provider {
         philox(key_, static_cast<std::uint32_t>(image), static_cast<std::uint32_t>(request.batch),
                static_cast<std::uint32_t>(request.epoch), 0);
     const auto origin = [&](std::int64_t side, std::int64_t inner, std::uint32_t word) {
-      const std::int64_t places = (side + 2 * options_.crop_pad - inner) / 2 * 2 + 1;
-      return static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32) - options_.crop_pad;
+      const std::int64_t pad = options_.crop_pad;
+      const std::int64_t places = (side + 2 * pad - inner) / 2 * 2 + 1;
+      return static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32) - pad;
     };
     return {origin(from_.height, to_.height, random.value[0]),
             origin(from_.width, to_.width, random.value[1]), (random.value[2] & 1) != 0};
   }
 
+  /// View `view` of a test image.
+  Crop view_of(int view) const {
+    const Crop centre = centre_crop(from_, to_);
+    return {view / 3 * centre.y, view % 3 * centre.x, false};
+  }
+
   template <class Item>
   std::vector<std::byte> crop_all(const std::vector<std::byte>& images, std::int64_t count,
                                   const LoadRequest& request) const {
-    std::vector<std::byte> out(static_cast<std::size_t>(count * to_.size()) * sizeof(Item));
+    const int views = views_of(request);
+    std::vector<std::byte> out(static_cast<std::size_t>(count * views * to_.size()) * sizeof(Item));
     const auto* const source = reinterpret_cast<const Item*>(images.data());
-    auto* const into = reinterpret_cast<Item*>(out.data());
+    auto* into = reinterpret_cast<Item*>(out.data());
     for (std::int64_t i = 0; i < count; ++i)
-      cut(from_, to_, crop_of(request, i), source + i * from_.size(), into + i * to_.size());
+      for (int view = 0; view < views; ++view, into += to_.size())
+        cut(from_, to_, views > 1 ? view_of(view) : crop_of(request, i), source + i * from_.size(), into);
+    return out;
+  }
+
+  int views_of(const LoadRequest& request) const {
+    return options_.multiview && request.epoch == 0 ? ImageOptions::view_count : 1;
+  }
+
+  /// A matrix with every image's values `times` times.
+  static std::vector<std::byte> repeat(const std::vector<std::byte>& matrix, std::int64_t images, int times) {
+    std::vector<std::byte> out;
+    out.reserve(matrix.size() * static_cast<std::size_t>(times));
+    const auto bytes = static_cast<std::ptrdiff_t>(matrix.size()) / std::max<std::int64_t>(1, images);
+    for (auto at = matrix.begin(); at != matrix.end(); at += bytes)
+      for (int t = 0; t < times; ++t) out.insert(out.end(), at, at + bytes);
     return out;
   }
 
@@ -140,8 +168,8 @@ class CroppedProvider final : public Provider {
     auto* const into = reinterpret_cast<float*>(out.data());
     const auto plane = static_cast<std::size_t>(to_.height * to_.width),
                channels = static_cast<std::size_t>(to_.channels);
-    for (std::size_t i = 0; i < count; i += plane) {
-      const float deviation = deviations.empty() ? 1 : deviations[i / plane % channels];
+    for (std::size_t i = 0, c = 0; i < count; i += plane, c = c + 1 == channels ? 0 : c + 1) {
+      const float deviation = deviations.empty() ? 1 : deviations[c];
       for (std::size_t j = i; j < i + plane; ++j) into[j] = static_cast<float>(source[j]) / deviation;
     }
     return out;

@@ -58,6 +58,8 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
   if (name == "cropped-cifar" && !images.crops())
     throw InputError(
         "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
+  if (images.multiview && images.inner_size == 0)
+    throw InputError("--multiview-test needs --inner-size, the side of the views");
   auto whole = make_whole_provider(name, path, seed);
   if (!images.crops() && !images.pixel_std) return whole;
   return make_cropped_provider(std::move(whole), images, seed);

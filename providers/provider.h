@@ -56,6 +56,9 @@ struct ImageOptions {
   int crop_pad = 0;        ///< zeros around an image before a random crop
   bool pixel_std = false;  ///< divide by the channels' standard deviations
 
+  bool multiview = false;  ///< tests see view_count crops of each image, one after the other
+  static constexpr int view_count = 9;
+
   bool crops() const { return inner_size > 0 || crop_pad > 0; }
 };
 

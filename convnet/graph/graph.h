@@ -64,8 +64,9 @@ struct Graph {
   std::vector<std::string> rewrites;  ///< one line each, for `convnet plan --verbose`
   bool in_place = true;               ///< layers may write over inputs that nobody else reads
   std::vector<int> replica_counts() const;
-  /// Images of one microbatch of a minibatch: the last ones may have fewer, or none.
-  std::int64_t images_of(std::int64_t images, int microbatch) const;
+  /// Images of one microbatch of a minibatch: the last ones may have fewer, or none. Views of an image are
+  /// not torn apart.
+  std::int64_t images_of(std::int64_t images, int microbatch, std::int64_t views = 1) const;
   const Node* find(std::string_view name) const;
   int gpu_count() const;  ///< 1 + the largest index in any gpu= line
   const WeightSpec& weight(const WeightOwner& w) const {

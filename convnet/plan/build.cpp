@@ -18,6 +18,8 @@ PlanBuilder::PlanBuilder(PlanSet& set, Phase phase, std::int64_t images)
       updated_(set.weights_.size(), 0) {
   plan_.phase = phase;
   plan_.images = images;
+  plan_.views = phase == Phase::test ? set.options_.views : 1;
+  if (images % plan_.views != 0) throw std::logic_error("plan: images that are not whole views");
   plan_.buffers = set.persistent_;
   plan_.costs = set.cost_slots_;
   plan_.inputs.assign(set.matrices_.size(), -1);
@@ -68,9 +70,13 @@ Plan PlanBuilder::build() {
 
 // --- Lowering -----------------------------------------------------------------------------------
 
-std::int64_t PlanBuilder::images() const { return graph_.images_of(plan_.images, at_.microbatch); }
+std::int64_t PlanBuilder::images() const {
+  return graph_.images_of(plan_.images, at_.microbatch, plan_.views);
+}
 
-std::int64_t PlanBuilder::first_image() const { return graph_.images_of(plan_.images, 0) * at_.microbatch; }
+std::int64_t PlanBuilder::first_image() const {
+  return graph_.images_of(plan_.images, 0, plan_.views) * at_.microbatch;
+}
 
 std::uint64_t PlanBuilder::random_key() const { return philox_key(set_.options_.seed, at_.node->whole); }
 
@@ -153,7 +159,7 @@ void PlanBuilder::keep(const std::string& name, Value value) { state(at_.node->i
 std::vector<int> PlanBuilder::microbatches_of_run(const Node& node, int run) const {
   std::vector<int> microbatches;
   for (int m = run * node.replicas(); m < (run + 1) * node.replicas(); ++m) {
-    if (graph_.images_of(plan_.images, m) > 0) microbatches.push_back(m);
+    if (graph_.images_of(plan_.images, m, plan_.views) > 0) microbatches.push_back(m);
   }
   return microbatches;
 }
@@ -172,7 +178,7 @@ std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
 
 std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
   std::vector<std::int64_t> images;
-  for (int m : microbatches_of_this_run()) images.push_back(graph_.images_of(plan_.images, m));
+  for (int m : microbatches_of_this_run()) images.push_back(graph_.images_of(plan_.images, m, plan_.views));
   return images;
 }
 
@@ -291,7 +297,7 @@ void PlanBuilder::update_complete(const Node& node) {
     int& updated = updated_[static_cast<std::size_t>(w)];
     if (updated + window > complete) continue;
     std::int64_t images = 0;
-    for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m);
+    for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m, plan_.views);
     updated += window;
     update(weights, images);
   }

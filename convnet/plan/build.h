@@ -18,6 +18,7 @@ class PlanBuilder : public Lowering {
 
   std::int64_t images() const override;
   std::int64_t first_image() const override;
+  std::int64_t views() const override { return plan_.views; }
   bool training() const override { return plan_.phase != Phase::test; }
   bool random() const override { return plan_.phase == Phase::train; }
   bool fused() const override { return at_.node->fused; }

@@ -132,7 +132,8 @@ struct DeviceMemoryNeeds {
 
 struct Plan {
   Phase phase = Phase::train;
-  std::int64_t images = 0;
+  std::int64_t images = 0;      ///< all views of them
+  std::int64_t views = 1;       ///< neighbours that are views of one image, in the same microbatch
   std::vector<Buffer> buffers;  ///< the persistent ones first, the same in all plans of a PlanSet
   std::vector<Task> tasks;      ///< in program order
   std::vector<int> inputs;      ///< buffer bound to the provider's matrix i, -1 if no data layer reads it
@@ -147,6 +148,7 @@ struct PlanOptions {
   bool learns = true;  ///< increments are kept; false where nothing will be trained
   /// Outputs of cheap layers do not outlive the forward pass: backward computes them again.
   bool conserve_memory = false;
+  int views = 1;  ///< of each image in tests
 };
 
 /// The plans of one net on one backend. They share the persistent buffers, whose layouts the first plan

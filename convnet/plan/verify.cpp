@@ -137,7 +137,7 @@ class Verifier {
 
   std::int64_t microbatches_with_images(int first, int last) const {
     std::int64_t count = 0;
-    for (int m = first; m < last; ++m) count += graph_.images_of(plan_.images, m) > 0 ? 1 : 0;
+    for (int m = first; m < last; ++m) count += graph_.images_of(plan_.images, m, plan_.views) > 0 ? 1 : 0;
     return count;
   }
 

@@ -132,7 +132,7 @@ Net::Net(Graph graph, const Provider& provider, const Options& options, std::vec
       mean_(std::move(mean)),
       backend_(make_backend(options, graph_.gpu_count())),
       plans_(graph_, provider.matrices(), *backend_,
-             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem}),
+             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, options.views()}),
       executor_(plans_, options.gpus(), options.stall_timeout) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
@@ -436,7 +436,8 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   // The same net with no layer fused into another, so that every layer's own output can be seen.
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
-  PlanSet plans(plain, provider_.matrices(), *backend_, {options_.seed_value(), !mean_.empty()});
+  PlanSet plans(plain, provider_.matrices(), *backend_,
+                {options_.seed_value(), !mean_.empty(), true, false, options_.views()});
   const Plan& plan = plans.plan(phase, images);
   Executor executor(plans, options_.gpus());
   executor.reserve(plan);

@@ -48,6 +48,10 @@ std::vector<OptionSpec> make_specs() {
       option("pixel-std", &Options::pixel_std, "tpb",
              {.fallback = "0",
               .doc = "divide pixels by their channel's standard deviation over the training range"}),
+      option("multiview-test", &Options::multiview_test, "t",
+             {.fallback = "0",
+              .doc = "tests average the softmax over nine crops of each image: at the borders and the centre "
+                     "of each axis"}),
       option("train-range", &Options::train_range, "t", {.doc = "training batches, like 1-5"}),
       option("test-range", &Options::test_range, "t", {.doc = "test batches, like 6"}),
       option("save-path", &Options::save_path, "t",

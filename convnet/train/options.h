@@ -27,7 +27,7 @@ struct Options {
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
   bool check_grads = false, conserve_mem = false;
   int inner_size = 0, crop_pad = 0;
-  bool pixel_std = false;
+  bool pixel_std = false, multiview_test = false;
   std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
@@ -37,7 +37,9 @@ struct Options {
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
-  ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std}; }
+  ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std, views() > 1}; }
+  /// Of each image in tests.
+  int views() const { return multiview_test && !check_grads ? ImageOptions::view_count : 1; }
   /// Physical device numbers in the order of --gpu; one may be there several times; "all" is
   /// resolved by with_devices(). Throws InputError.
   std::vector<int> gpus() const;

@@ -81,14 +81,16 @@ bool same_layers(const CostSums& a, const CostSums& b) {
       [](const auto& x, const auto& y) { return x.first == y.first && x.second.size() == y.second.size(); });
 }
 
+/// Views of an image all have the same costs, those of the mean: each image counts once.
 void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs,
                std::int64_t images) {
   if (into.sums.empty()) into = no_costs(plan, graph);
   for (std::size_t i = 0; i < plan.costs.size(); ++i) {
     for (std::size_t v = 0; v < into.sums[i].second.size(); ++v)
-      into.sums[i].second[v] += costs[static_cast<std::size_t>(plan.costs[i].slot) + v];
+      into.sums[i].second[v] +=
+          costs[static_cast<std::size_t>(plan.costs[i].slot) + v] / static_cast<double>(plan.views);
   }
-  into.images += images;
+  into.images += images / plan.views;
 }
 
 void pool(CostSums& into, const CostSums& from) {
@@ -347,13 +349,14 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.test_only),
       prefetcher_(make_loader(provider_, statistics_, options_, train_range_)) {
   // The largest plans first, so that a run that cannot fit is refused now.
-  const auto largest = [&](const BatchRange& range) {
+  const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
     std::int64_t images = 0;
-    for (int b = range.first; b <= range.last; ++b) images = std::max(images, provider_->images_in(b));
-    return std::min<std::int64_t>(options_.mini, images);
+    for (int b = range.first; b <= range.last; ++b)
+      images = std::max(images, provider_->images_in(b) * views);
+    return std::min(minibatch, images);
   };
-  if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_));
-  const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_));
+  if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
+  const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_, test_minibatch(), options_.views()));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
     state_ = std::move(loaded.checkpoint->state);
@@ -392,6 +395,11 @@ Position Trainer::next_batch() const {
 double Trainer::progress(const Position& work) const {
   const double finished = (work.epoch - 1.0) * train_range_.count() + work.batch - train_range_.first;
   return std::min(1.0, finished / (static_cast<double>(options_.epochs) * train_range_.count()));
+}
+
+std::int64_t Trainer::test_minibatch() const {
+  const std::int64_t views = options_.views();
+  return std::max<std::int64_t>(1, options_.mini / views) * views;
 }
 
 bool Trainer::test_follows(const Position& work) const {
@@ -530,7 +538,7 @@ bool Trainer::test_batch(const LoadRequest& request, CostSums& sums) {
   ProgressLine line(fmt::format("test {}...", request.batch));
   for (std::int64_t first = 0; first < data->images;) {
     if (stop_.arrived()) return false;
-    const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images - first);
+    const std::int64_t images = std::min(test_minibatch(), data->images - first);
     step(Phase::test, *data, first, images, 0, sums);
     first += images;
     line.show(first, data->images, first);

@@ -43,6 +43,8 @@ class Trainer {
   Position next_batch() const;
   /// Training progress in [0,1] while `work` is trained.
   double progress(const Position& work) const;
+  /// Images, all views of them, that a test computes at once: no more than --mini, unless one has more views.
+  std::int64_t test_minibatch() const;
   bool test_follows(const Position& work) const;
   LoadRequest test_request(std::int64_t cursor) const;
 

@@ -122,10 +122,12 @@ TEST_CASE("a run keeps the size and the unit of its images") {
   const TensorFile later = read_safetensors(shop / "run/2.1.safetensors");
   for (const char* name : {"mnist.mean", "mnist.deviations"})
     CHECK(later.tensors.at(name).values == saved.tensors.at(name).values);
+  const std::string damaged_file = shop / "damaged/1.1.safetensors";
+  std::filesystem::create_directory(shop / "damaged");
   TensorFile damaged = saved;
   damaged.tensors.erase("mnist.deviations");
-  write_safetensors(shop / "damaged.safetensors", damaged);
-  const Outcome run = run_program({"--load-file", shop / "damaged.safetensors", "--epochs", "2"});
+  write_safetensors(damaged_file, damaged);
+  const Outcome run = run_program({"--load-file", damaged_file, "--epochs", "2"});
   CHECK(run.code == 2);
   CHECK(run.err.find("--pixel-std needs the tensor 'mnist.deviations', a positive number for each channel") !=
         std::string::npos);

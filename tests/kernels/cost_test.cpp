@@ -50,6 +50,28 @@ TEST_CASE("softmax matches the reference", "[softmax]") {
   }
 }
 
+TEST_CASE("softmax averages the views of an image", "[softmax]") {
+  constexpr std::int64_t images = 2, views = 3, c = 4;
+  const auto x = random_values(images * views * c, 1, -3, 3);
+  OpRun single(cpu::prepare(SoftmaxForward{images * views, c}, {}));
+  OpRun averaged(cpu::prepare(SoftmaxForward{images * views, c, views}, {}));
+  for (OpRun* op : {&single, &averaged}) {
+    op->set(0, x);
+    op->run();
+  }
+  const auto rows = single.get(1);
+  reference::Values expected;
+  for (std::int64_t n = 0; n < images * views; ++n)
+    for (std::int64_t i = 0; i < c; ++i) {
+      double mean = 0;
+      for (std::int64_t v = 0; v < views; ++v)
+        mean += double{rows[static_cast<std::size_t>((n / views * views + v) * c + i)]} / views;
+      expected.push_back(mean);
+    }
+  CHECK(worst_difference(averaged.get(1), expected) < 1e-6);
+  CHECK_THROWS_AS(cpu::prepare(SoftmaxForward{4, c, views}, {}), std::logic_error);
+}
+
 TEST_CASE("softmax takes large values and shows NaN in its row alone", "[softmax]") {
   OpRun op(cpu::prepare(SoftmaxForward{3, 2}, {}));
   op.set(0, {1e30F, -1e30F, NAN, 1, 500, 500});

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -346,4 +347,49 @@ TEST_CASE("cifar refuses wrong batches", "[cifar]") {
         at + ": data should be a NumPy array, not a list of 1 values");
   write_file(file, "cos\nsystem\n.");
   CHECK(set.load_error() == file + ": byte 0: it refers to os.system; only data and NumPy arrays are read");
+}
+
+TEST_CASE("make-cifar-from-mnist writes what cifar reads", "[cifar]") {
+  if (std::system("python3 -c '' 2> /dev/null") != 0) {
+    WARN("SKIPPED: there is no python3");
+    return;
+  }
+  const TempFolder folder;
+  const auto write_idx = [&](const std::string& name, const std::vector<int>& dims, const std::string& data) {
+    std::string bytes{0, 0, 8, static_cast<char>(dims.size())};
+    for (int dim : dims) bytes += std::string(3, '\0') + static_cast<char>(dim);
+    write_file(folder / name, bytes + data);
+  };
+  // Images of 2x4.
+  const std::string train = rows(1).substr(0, 24), test = rows(1).substr(24, 16);
+  write_idx("train-images-idx3-ubyte", {3, 2, 4}, train);
+  write_idx("train-labels-idx1-ubyte", {3}, "\4\5\6");
+  write_idx("t10k-images-idx3-ubyte", {2, 2, 4}, test);
+  write_idx("t10k-labels-idx1-ubyte", {2}, "\7\x08");
+  const std::string command = std::string(CONVNET_SOURCE_DIR) + "/scripts/make-cifar-from-mnist " +
+                              (folder / "set") + " " + folder.path() + " > /dev/null";
+  REQUIRE(std::system(command.c_str()) == 0);
+
+  const auto provider = open(folder / "set");
+  CHECK(provider->matrices()[0].dims == Dims{3, 32, 32});
+  CHECK(provider->matrices()[1].classes == 10);
+  const DataBatch batch = provider->load(1);
+  CHECK(labels_of(batch) == std::vector<std::int32_t>{4, 5, 6});
+  CHECK(labels_of(provider->load(2)) == std::vector<std::int32_t>{7, 8});
+  const std::vector<int> pixels = pixels_of(batch);
+  const std::vector<float> mean = provider->mean_image({1, 1});
+  REQUIRE(pixels.size() == 3 * 3072);
+  bool right = true;
+  for (std::size_t p = 0; p < 3072; ++p) {
+    const std::size_t y = p / 32 % 32, x = p % 32;
+    const bool inside = y >= 15 && y < 17 && x >= 14 && x < 18;
+    double sum = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const int expected = inside ? static_cast<unsigned char>(train[i * 8 + (y - 15) * 4 + x - 14]) : 0;
+      right = right && pixels[i * 3072 + p] == expected;
+      sum += expected;
+    }
+    right = right && mean[p] == Approx(sum / 3);
+  }
+  CHECK(right);
 }

@@ -32,7 +32,8 @@ class Grid final : public Provider {
     return mean;
   }
   DataBatch load(int) const override {
-    DataBatch batch{images, {{}, std::vector<std::byte>(static_cast<std::size_t>(images) * 4)}};
+    DataBatch batch{images, {{}, {}}};
+    for (int i = 0; i < images * 4; ++i) batch.matrices[1].push_back(static_cast<std::byte>(i));
     for (int i = 0; i < images; ++i)
       for (int p = 1; p <= 72; ++p) {
         const auto value = static_cast<float>(p) + static_cast<float>(i) / 64;
@@ -142,6 +143,30 @@ TEST_CASE("tests take the centre", "[crop]") {
   }
   CHECK(place_of(seen(*cropped({3, 0, false}), {3, 0}).matrices[0].data(), 3) == Place{1, 1, false});
   CHECK(seen(*cropped({0, 2, false}), {1, 0}).matrices[0] == Grid(DataType::u8).load(1).matrices[0]);
+}
+
+TEST_CASE("multiview tests see nine squares of each image", "[crop]") {
+  const auto provider = cropped({3, 2, false, true});
+  CHECK(provider->images_in(3) == Grid::images);
+  const DataBatch batch = seen(*provider, {3, 0});
+  REQUIRE(batch.images == 9 * Grid::images);
+  REQUIRE(batch.matrices[0].size() == static_cast<std::size_t>(9 * Grid::images * 18));
+  for (std::int64_t i = 0; i < batch.images; ++i) {
+    const auto view = static_cast<int>(i % 9);
+    CHECK(place_of(batch.matrices[0].data() + i * 18, 3) == Place{view / 3, view % 3, false});
+  }
+  const std::vector<float> labels = floats(batch.matrices[1]);
+  const std::vector<float> stored = floats(provider->load(3).matrices[1]);
+  REQUIRE(labels.size() == 9 * stored.size());
+  bool equal = true;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    equal = equal && std::memcmp(&labels[i], &stored[i / 9], 4) == 0;
+  CHECK(equal);
+  // Training goes on with one crop of each.
+  CHECK(seen(*provider, {3, 1}).matrices == seen(*cropped({3, 2, false}), {3, 1}).matrices);
+  CHECK(message_of<InputError>([] {
+          make_provider("dummy-3x8x8-10", "", 0, {0, 0, false, true});
+        }) == "--multiview-test needs --inner-size, the side of the views");
 }
 
 TEST_CASE("a crop depends on seed, epoch, batch and place alone", "[crop]") {
