@@ -1,5 +1,6 @@
 // Softmax: a team for every image.
 #include <cmath>
+#include <stdexcept>
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
@@ -8,9 +9,10 @@ namespace convnet::cuda {
 
 template <>
 Prepared prepare(const SoftmaxForward& op, const LayoutHints&, const Context&) {
+  if (op.views < 1 || op.n % op.views != 0) throw std::logic_error("softmax: rows that are not whole views");
   return std::make_shared<KernelOp>(
       argument_tensors(op),
-      [n = op.n, c = op.c](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      [n = op.n, c = op.c, views = op.views](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         // y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
@@ -28,6 +30,14 @@ Prepared prepare(const SoftmaxForward& op, const LayoutHints&, const Context&) {
           }
           const float inverse = 1 / team.sum(sum);
           for (std::int64_t i = team.rank(); i < c; i += team.size()) y[i] *= inverse;
+        });
+        if (views == 1) return;
+        for_each(stream, n / views * c, [=] CONVNET_DEVICE(std::int64_t i) {
+          const Quotient image = divide(i, c);
+          float* y = dst + image.value * views * c + image.rest;
+          float sum = 0;
+          for (std::int64_t v = 0; v < views; ++v) sum += y[v * c];
+          for (std::int64_t v = 0; v < views; ++v) y[v * c] = sum / static_cast<float>(views);
         });
       });
 }

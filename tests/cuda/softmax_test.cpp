@@ -25,3 +25,9 @@ TEST_CASE("softmax of large values and of none on both backends", "[cuda]") {
     check_on_both({SoftmaxBackward{2, 2}, {{0.5, 0.5, 0.25, 0.75}, {bad, 1, 1, 2}}});
   }
 }
+
+TEST_CASE("softmax averages the views of an image on both backends", "[cuda]") {
+  for (const std::int64_t views : {2, 9}) check_on_both({SoftmaxForward{4 * views, 11, views}});
+  CHECK_THROWS_AS(make_cuda_backend(Precision::fp32)->prepare(SoftmaxForward{5, 3, 2}, LayoutHints(2)),
+                  std::logic_error);
+}
