@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t cifar_pixels = 3072;
 constexpr int train_cuts = 5;  // batches that CIFAR-100's train file makes
 constexpr std::int64_t max_side = 4096;
 
