@@ -9,9 +9,10 @@
 
 namespace convnet {
 
-/// The layout of argument `index` where it is decided already; null (plain) otherwise.
-inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std::size_t index) {
-  return index < hints.size() && hints[index] ? hints[index]->layout : nullptr;
+/// The layout of argument `index`, of type `type`, where it is decided already; null (plain) otherwise.
+inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std::size_t index,
+                                                   DataType type = DataType::f32) {
+  return index < hints.size() && hints[index] ? with_type(*hints[index], type).layout : nullptr;
 }
 
 /// The arguments of `op`: `layout` for those with the first one's dims and type, plain for the others.
@@ -23,6 +24,15 @@ inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
     const bool like_first = arg.dims == args[0].dims && arg.type == args[0].type;
     tensors.push_back({arg.dims, arg.type, like_first ? layout : nullptr});
   }
+  return tensors;
+}
+
+/// The same, where `main` says how the first argument lies and of what type it is.
+inline std::vector<TensorDesc> argument_tensors(const OpDesc& op, const TensorDesc& main) {
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  const TensorDesc first = tensors[0];
+  for (TensorDesc& tensor : tensors)
+    if (tensor.dims == first.dims && tensor.type == first.type) tensor = main;
   return tensors;
 }
 

@@ -104,7 +104,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual std::string name() const = 0;       ///< "cpu", "cuda"
-  virtual std::string precision() const = 0;  ///< of products: "fp32", "tf32"
+  virtual std::string precision() const = 0;  ///< of products: "fp32", "tf32", "bf16"
 
   /// Prepares `op`. `hints` has an entry per argument: how its memory lies now, where that is decided. The
   /// result may want another layout for an argument (the planner then adds a reorder). Throws DeviceError,
@@ -142,17 +142,22 @@ class Backend {
   virtual bool reaches(int device, int other) const = 0;
   /// Copies between device and host memory, and waits for it.
   virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const = 0;
-  /// Copies between two layouts of a tensor, both in the host's memory.
+  /// Copies between two layouts of a tensor, both in the host's memory; bf16 numbers may become f32.
   virtual void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
                      std::byte* dst) const = 0;
 };
 
-/// CPU devices: each uses `threads_per_device` cores.
-std::unique_ptr<Backend> make_cpu_backend(int threads_per_device);
+/// How convolutions and matrix products compute, always with sums in fp32. tf32: fp32 numbers, of whose
+/// factors 10 bits of mantissa count. bf16: factors of type bf16; activations and their gradients are kept as
+/// bf16 where the operations that read them can take it. Weights, their gradients, increments, statistics and
+/// costs stay fp32.
+enum class Precision { fp32, tf32, bf16 };
+const char* to_string(Precision precision);
 
-/// How convolutions and matrix products compute. tf32: fp32 numbers, of whose factors 10 bits of mantissa
-/// count.
-enum class Precision { fp32, tf32 };
+/// CPU devices: each uses `threads_per_device` cores. tf32 computes as fp32 does.
+std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision = Precision::fp32);
+/// Whether this processor multiplies bf16 numbers; where it does not, they are slower than fp32.
+bool cpu_multiplies_bf16();
 
 /// NVIDIA GPUs. Throws DeviceError where there are none, or the program was built without CUDA.
 std::unique_ptr<Backend> make_cuda_backend(Precision precision);

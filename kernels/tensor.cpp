@@ -27,6 +27,7 @@ std::int64_t size_of(DataType type) {
   switch (type) {
     case DataType::f64: return 8;
     case DataType::u8: return 1;
+    case DataType::bf16: return 2;
     case DataType::f32:
     case DataType::s32: break;
   }
@@ -38,9 +39,15 @@ const char* to_string(DataType type) {
     case DataType::f32: return "f32";
     case DataType::f64: return "f64";
     case DataType::s32: return "s32";
+    case DataType::bf16: return "bf16";
     case DataType::u8: break;
   }
   return "u8";
+}
+
+TensorDesc with_type(const TensorDesc& tensor, DataType type) {
+  if (tensor.type == type) return tensor;
+  return {tensor.dims, type, tensor.plain() ? nullptr : tensor.layout->with_type(type)};
 }
 
 bool same_layout(const TensorDesc& a, const TensorDesc& b) {

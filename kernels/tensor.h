@@ -18,7 +18,8 @@ std::int64_t element_count(const Dims& dims);
 /// "128x3x32x32"
 std::string to_string(const Dims& dims);
 
-enum class DataType { f32, f64, s32, u8 };
+/// bf16: the upper half of an f32, rounded to nearest even (kernels/bf16.h).
+enum class DataType { f32, f64, s32, u8, bf16 };
 
 std::int64_t size_of(DataType type);
 const char* to_string(DataType type);
@@ -35,6 +36,8 @@ class Layout {
   /// Bytes of the tensor, padding included.
   virtual std::int64_t bytes() const = 0;
   virtual bool equals(const Layout& other) const = 0;
+  /// The same order of elements of another type; null (plain) where the backend has none.
+  virtual std::shared_ptr<const Layout> with_type(DataType type) const = 0;
 };
 
 /// A tensor's type. `layout` null means dense, row-major: the last dimension is contiguous.
@@ -47,6 +50,9 @@ struct TensorDesc {
   bool plain() const { return layout == nullptr; }
   std::string layout_name() const { return layout ? layout->name() : "plain"; }
 };
+
+/// The tensor of another type, lying alike where the backend can do that, else plain.
+TensorDesc with_type(const TensorDesc& tensor, DataType type);
 
 /// Whether the two tensors have the same bytes for the same elements (dims are not compared).
 bool same_layout(const TensorDesc& a, const TensorDesc& b);

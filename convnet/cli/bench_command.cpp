@@ -241,6 +241,8 @@ void bench_command(const std::vector<std::string>& args) {
                                  ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims))
                                  : 0),
           true);
+  if (const std::string slow = slow_precision(net.plans().backend()); !slow.empty())
+    fmt::print(stderr, "{}\n", slow);
   const Plan& plan = net.prepare(Phase::train, options.mini);
   net.init_weights(options.seed_value());
   StepInputs inputs;

@@ -40,8 +40,8 @@ int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
     if (t.kind != BufferKind::weights)
       throw std::logic_error("plan: '" + t.name + "' is read before it is written");
     const auto id = static_cast<int>(&t - tensors_.data());
-    decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))], want);
-    return t.buffer;
+    decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))],
+                   with_type(want, t.type));
   }
   const auto is_it = [&](int id) {
     return buffer(id).device == device && same_layout(buffer(id).desc, want);
@@ -53,7 +53,10 @@ int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
     if (buffer(copy).device == device && buffer(from).device != device) from = copy;
   }
   std::string name = t.name;
-  if (!same_layout(buffer(t.buffer).desc, want)) name += " (" + want.layout_name() + ")";
+  if (!same_layout(buffer(t.buffer).desc, want)) {
+    const bool converted = want.type != buffer(t.buffer).desc.type;
+    name += " (" + (converted ? std::string(to_string(want.type)) + " " : "") + want.layout_name() + ")";
+  }
   TensorDesc desc = want;
   desc.dims = t.dims;
   const int copy = add_buffer(std::move(name), t.kind == BufferKind::weights ? BufferKind::workspace : t.kind,
@@ -97,7 +100,8 @@ LayoutHints PlanBuilder::hints_for(const std::vector<Argument>& args, const std:
     const PlannedTensor& t = tensor(values[k]);
     const bool viewed = t.kind != BufferKind::step && t.kind != BufferKind::costs && args[k].dims != t.dims;
     if (viewed) {
-      hints[k] = TensorDesc{args[k].dims, args[k].type, nullptr};
+      const DataType type = t.buffer >= 0 ? buffer(t.buffer).desc.type : t.type;
+      hints[k] = TensorDesc{args[k].dims, type, nullptr};
     } else if (t.buffer >= 0) {
       hints[k] = buffer(t.buffer).desc;
     } else if (t.preferred) {
@@ -116,7 +120,7 @@ int PlanBuilder::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, in
       throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
                              to_string(arg.dims));
     // A tensor read as another shape of as many elements must lie dense.
-    want = {t.dims, t.type, nullptr};
+    want = {t.dims, want.type, nullptr};
   }
   if (arg.access == Access::read) return version(t, want, device);
   if (t.device != device) throw std::logic_error("plan: '" + t.name + "' is written from another device");

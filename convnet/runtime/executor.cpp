@@ -412,7 +412,7 @@ std::vector<float> Executor::read(const Plan* plan, int buffer) const {
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   plans_.backend().copy(stored.data(), address(b), b.desc.bytes());
   std::vector<float> values(static_cast<std::size_t>(element_count(b.desc.dims)));
-  plans_.backend().relay(b.desc, stored.data(), {b.desc.dims, b.desc.type, nullptr},
+  plans_.backend().relay(b.desc, stored.data(), {b.desc.dims, DataType::f32, nullptr},
                          reinterpret_cast<std::byte*>(values.data()));
   return values;
 }

@@ -84,9 +84,10 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   if (options.device == "cuda" && gpus == 0)
     throw DeviceError("--device cuda: " + reason + "; use --device cpu");
   if (gpus == 0) {
-    if (options.precision != "fp32" && !options.precision.empty())
-      throw InputError("--precision " + options.precision + " needs a GPU: CPU devices compute in fp32");
-    return make_cpu_backend(std::max(1, thread_count(options) / devices));
+    const Precision precision = options.precision_or(Precision::fp32);
+    if (precision == Precision::tf32)
+      throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
+    return make_cpu_backend(std::max(1, thread_count(options) / devices), precision);
   }
   for (const int id : options.gpus()) {
     if (id >= gpus)
@@ -94,7 +95,13 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
                         std::to_string(gpus) +
                         (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
   }
-  return make_cuda_backend(options.precision == "fp32" ? Precision::fp32 : Precision::tf32);
+  return make_cuda_backend(options.precision_or(Precision::tf32));
+}
+
+std::string slow_precision(const Backend& backend) {
+  if (backend.name() != "cpu" || backend.precision() != "bf16" || cpu_multiplies_bf16()) return "";
+  return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
+         "(avx512_bf16); imitating them is slower than fp32";
 }
 
 std::unique_ptr<Provider> open_provider(const Options& options) {
@@ -451,8 +458,8 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
     if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      if (use.access == Access::read || b.kind != BufferKind::activation || b.desc.type != DataType::f32)
-        continue;
+      const bool real = b.desc.type == DataType::f32 || b.desc.type == DataType::bf16;
+      if (use.access == Access::read || b.kind != BufferKind::activation || !real) continue;
       if (all_finite(executor.read(&plan, use.buffer))) continue;
       const std::lock_guard lock(mutex);
       first_task = std::min(first_task, t);

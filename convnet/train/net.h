@@ -36,6 +36,8 @@ Options with_devices(Options options);
 /// that
 /// --gpu lists, is not there, InputError where it cannot do --precision.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
+/// A warning where the devices of `backend` only imitate its precision; empty otherwise.
+std::string slow_precision(const Backend& backend);
 
 /// The data provider of the options.
 std::unique_ptr<Provider> open_provider(const Options& options);

@@ -153,11 +153,10 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "",
               .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"},
              false),
-      choice(
-          "precision", &Options::precision, {"fp32", "tf32"}, "tb",
-          {.fallback = "",
-           .doc =
-               "arithmetic of convolutions and matrix products; the default is tf32 on GPUs, fp32 on CPUs"}),
+      choice("precision", &Options::precision, {"fp32", "tf32", "bf16"}, "tpb",
+             {.fallback = "",
+              .doc = "arithmetic of convolutions and matrix products; bf16 also keeps activations so; the "
+                     "default is tf32 on GPUs, fp32 on CPUs"}),
       choice("parallel", &Options::parallel, {"cfg", "data"}, "tpb",
              {.fallback = "cfg",
               .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
@@ -208,6 +207,12 @@ void require_options(const OptionTexts& texts, const std::vector<std::string>& k
     if (!texts.contains(key)) missing.push_back("--" + key);
   }
   if (!missing.empty()) throw InputError("missing: " + join(missing) + hint);
+}
+
+Precision Options::precision_or(Precision fallback) const {
+  for (const Precision p : {Precision::fp32, Precision::tf32, Precision::bf16})
+    if (precision == to_string(p)) return p;
+  return fallback;
 }
 
 std::vector<int> Options::gpus() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convnet/config/params.h"
+#include "kernels/backend.h"
 #include "providers/provider.h"
 
 namespace convnet {
@@ -34,6 +35,8 @@ struct Options {
   std::string precision, parallel = "cfg";
   std::string model, trace, profile;
 
+  /// --precision, or `fallback` where it is not given.
+  Precision precision_or(Precision fallback) const;
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }

@@ -377,8 +377,10 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
   // A file that cannot be written is an error now, not after the first steps.
   if (!options_.profile.empty()) trace_.write(options_.profile);
   fmt::print("{}\n", devices_text(net_, options_));
-  if (const std::string unused = unused_devices(net_.graph(), options_); !unused.empty())
-    fmt::print(stderr, "{}\n", unused);
+  for (const std::string& warning :
+       {unused_devices(net_.graph(), options_), slow_precision(net_.plans().backend())}) {
+    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  }
   std::fflush(stdout);
 }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/cpu/prepare.h"
 #include "kernels/error.h"
@@ -42,17 +43,25 @@ class CpuBackend : public Backend {
  public:
   /// Under OMP_THREAD_LIMIT fewer threads run than asked for, and primitives partitioned for more wait for
   /// ever.
-  explicit CpuBackend(int threads) : threads_(std::min(threads, omp_get_thread_limit())) {}
+  CpuBackend(int threads, Precision precision)
+      : threads_(std::min(threads, omp_get_thread_limit())), bf16_(precision == Precision::bf16) {}
 
   std::string name() const override { return "cpu"; }
-  std::string precision() const override { return "fp32"; }
+  std::string precision() const override { return bf16_ ? "bf16" : "fp32"; }
 
   std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
     // oneDNN fixes partitions and scratch sizes for the number of threads at creation.
     const int before = omp_get_max_threads();
     omp_set_num_threads(threads_);
     try {
-      auto prepared = std::visit([&](const auto& desc) { return cpu::prepare(desc, hints); }, op);
+      auto prepared = std::visit(
+          [&](const auto& desc) {
+            if constexpr (requires { cpu::prepare(desc, hints, DataType::f32); })
+              return cpu::prepare(desc, hints, bf16_ ? DataType::bf16 : DataType::f32);
+            else
+              return cpu::prepare(desc, hints);
+          },
+          op);
       omp_set_num_threads(before);
       return prepared;
     } catch (...) {
@@ -93,12 +102,24 @@ class CpuBackend : public Backend {
 
  private:
   int threads_;
+  bool bf16_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int threads_per_device) {
-  return std::make_unique<CpuBackend>(threads_per_device);
+std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision) {
+  return std::make_unique<CpuBackend>(threads_per_device, precision);
+}
+
+bool cpu_multiplies_bf16() { return cpu::multiplies_bf16(); }
+
+const char* to_string(Precision precision) {
+  switch (precision) {
+    case Precision::tf32: return "tf32";
+    case Precision::bf16: return "bf16";
+    case Precision::fp32: break;
+  }
+  return "fp32";
 }
 
 }  // namespace convnet

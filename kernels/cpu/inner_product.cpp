@@ -13,10 +13,10 @@ namespace {
 using Desc = dnnl::memory::desc;
 
 struct Descs {
-  explicit Descs(const InnerProductGeometry& g, bool with_bias)
-      : src(to_dnnl(TensorDesc{g.src(), DataType::f32, nullptr})),
-        dst(to_dnnl(TensorDesc{g.dst(), DataType::f32, nullptr})),
-        weights(any_layout(g.weights())) {
+  Descs(const InnerProductGeometry& g, bool with_bias, DataType type)
+      : src(to_dnnl(TensorDesc{g.src(), type, nullptr})),
+        dst(to_dnnl(TensorDesc{g.dst(), type, nullptr})),
+        weights(any_layout(g.weights(), type)) {
     if (with_bias) bias = to_dnnl(TensorDesc{{g.out}, DataType::f32, nullptr});
   }
   Desc src, dst, weights, bias;  ///< bias of no dimensions: none
@@ -27,13 +27,15 @@ struct Descs {
   }
 };
 
+/// `weights`: they, or their gradient, of type `type`, with an open layout.
 template <class Primitive, class Make>
-Prepared prepare_inner_product(const OpDesc& op, const Descs& descs, const LayoutHints& hints,
+Prepared prepare_inner_product(const OpDesc& op, const Desc& weights, DataType type, const LayoutHints& hints,
                                std::size_t weights_at, std::vector<int> ids, const Make& make) {
   return checked(op, [&]() -> Prepared {
     std::optional<Desc> hinted;
-    if (weights_at < hints.size() && hints[weights_at]) hinted = to_dnnl(*hints[weights_at]);
-    const auto pd = prefer_hinted(make, descs.weights, hinted);
+    if (weights_at < hints.size() && hints[weights_at] && hints[weights_at]->type == type)
+      hinted = to_dnnl(*hints[weights_at]);
+    const auto pd = prefer_hinted(make, weights, hinted);
     return std::make_shared<DnnlOp>(op, pd, Primitive(pd), std::move(ids));
   });
 }
@@ -99,35 +101,35 @@ Prepared prepare_parts(const InnerProductBackwardWeights& op) {
 
 }  // namespace
 
-Prepared prepare(const InnerProductForward& op, const LayoutHints& hints) {
+Prepared prepare(const InnerProductForward& op, const LayoutHints& hints, DataType type) {
   if (op.g.parts > 0) return prepare_parts(op);
-  const Descs descs(op.g, op.bias);
+  const Descs descs(op.g, op.bias, type);
   std::vector<int> ids = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS};
   if (op.bias) ids.push_back(DNNL_ARG_BIAS);
   ids.push_back(DNNL_ARG_DST);
   return prepare_inner_product<dnnl::inner_product_forward>(
-      op, descs, hints, 1, std::move(ids),
+      op, descs.weights, type, hints, 1, std::move(ids),
       [&](const Desc& weights) { return descs.forward(weights, attributes(op.accumulate, op.relu)); });
 }
 
-Prepared prepare(const InnerProductBackwardData& op, const LayoutHints& hints) {
+Prepared prepare(const InnerProductBackwardData& op, const LayoutHints& hints, DataType type) {
   if (op.g.parts > 0) return prepare_parts(op);
-  const Descs descs(op.g, false);
+  const Descs descs(op.g, false, type);
   return prepare_inner_product<dnnl::inner_product_backward_data>(
-      op, descs, hints, 1, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
+      op, descs.weights, type, hints, 1, {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
       [&](const Desc& weights) {
         return backward_pd<dnnl::inner_product_backward_data>(descs.forward(descs.weights, attributes()),
                                                               descs.src, weights, descs.dst);
       });
 }
 
-Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints) {
+Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints, DataType type) {
   if (op.g.parts > 0) return prepare_parts(op);
-  const Descs descs(op.g, op.bias);
+  const Descs descs(op.g, op.bias, type);
   std::vector<int> ids = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
   if (op.bias) ids.push_back(DNNL_ARG_DIFF_BIAS);
   return prepare_inner_product<dnnl::inner_product_backward_weights>(
-      op, descs, hints, 2, std::move(ids), [&](const Desc& weights) {
+      op, any_layout(op.g.weights()), DataType::f32, hints, 2, std::move(ids), [&](const Desc& weights) {
         return backward_pd<dnnl::inner_product_backward_weights>(descs.forward(descs.weights, attributes()),
                                                                  descs.src, weights, descs.bias, descs.dst);
       });

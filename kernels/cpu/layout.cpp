@@ -13,10 +13,26 @@ dnnl::memory::data_type to_dnnl(DataType type) {
   switch (type) {
     case DataType::s32: return dnnl::memory::data_type::s32;
     case DataType::u8: return dnnl::memory::data_type::u8;
+    case DataType::bf16: return dnnl::memory::data_type::bf16;
     case DataType::f64: return dnnl::memory::data_type::undef;  // no operation of oneDNN takes it
     case DataType::f32: break;
   }
   return dnnl::memory::data_type::f32;
+}
+
+/// Of descriptors that to_dnnl() and primitives make.
+DataType type_of(const dnnl::memory::desc& desc) {
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::memory::data_type type = desc.get_data_type();
+#else
+  const dnnl::memory::data_type type = desc.data_type();
+#endif
+  switch (type) {
+    case dnnl::memory::data_type::s32: return DataType::s32;
+    case dnnl::memory::data_type::u8: return DataType::u8;
+    case dnnl::memory::data_type::bf16: return DataType::bf16;
+    default: return DataType::f32;
+  }
 }
 
 Dims row_major_strides(const Dims& dims) {
@@ -108,6 +124,14 @@ bool DnnlLayout::equals(const Layout& other) const {
          loops_of(*a) == loops_of(*b);
 }
 
+std::shared_ptr<const Layout> DnnlLayout::with_type(DataType type) const {
+  const auto blocking = blocking_of(desc_);
+  if (!blocking) return nullptr;
+  const auto view = activation_view({blocking->dims, type_of(desc_), std::make_shared<DnnlLayout>(desc_)});
+  if (!view || view->block == 1) return nullptr;
+  return blocked_activations(blocking->dims, static_cast<int>(view->block), type).layout;
+}
+
 dnnl::memory::desc to_dnnl(const TensorDesc& tensor) {
   if (const auto* layout = dynamic_cast<const DnnlLayout*>(tensor.layout.get())) return layout->desc();
   return {tensor.dims, to_dnnl(tensor.type), row_major_strides(tensor.dims)};
@@ -117,8 +141,8 @@ dnnl::memory::desc any_layout(const Dims& dims, DataType type) {
   return {dims, to_dnnl(type), dnnl::memory::format_tag::any};
 }
 
-TensorDesc from_dnnl(const dnnl::memory::desc& desc, const Dims& dims, DataType type) {
-  return {dims, type, is_row_major(desc) ? nullptr : std::make_shared<DnnlLayout>(desc)};
+TensorDesc from_dnnl(const dnnl::memory::desc& desc, const Dims& dims) {
+  return {dims, type_of(desc), is_row_major(desc) ? nullptr : std::make_shared<DnnlLayout>(desc)};
 }
 
 std::optional<ActivationView> activation_view(const TensorDesc& tensor) {
@@ -139,7 +163,7 @@ std::optional<ActivationView> activation_view(const TensorDesc& tensor) {
 TensorDesc blocked_activations(const Dims& dims, int block, DataType type) {
   using tag = dnnl::memory::format_tag;
   const tag format = block == 16 ? tag::nChw16c : block == 8 ? tag::nChw8c : tag::nChw4c;
-  return from_dnnl({dims, to_dnnl(type), format}, dims, type);
+  return from_dnnl({dims, to_dnnl(type), format}, dims);
 }
 
 }  // namespace convnet::cpu

@@ -15,6 +15,8 @@ class DnnlLayout : public Layout {
   std::string name() const override { return name_; }
   std::int64_t bytes() const override { return bytes_; }
   bool equals(const Layout& other) const override;
+  /// Of activations; null for weights, whose order of elements depends on the type.
+  std::shared_ptr<const Layout> with_type(DataType type) const override;
   const dnnl::memory::desc& desc() const { return desc_; }
 
  private:
@@ -28,7 +30,7 @@ dnnl::memory::desc to_dnnl(const TensorDesc& tensor);
 /// The same with format "any", for primitives that may choose.
 dnnl::memory::desc any_layout(const Dims& dims, DataType type = DataType::f32);
 /// The tensor a descriptor means; layout null when it is dense row-major.
-TensorDesc from_dnnl(const dnnl::memory::desc& desc, const Dims& dims, DataType type = DataType::f32);
+TensorDesc from_dnnl(const dnnl::memory::desc& desc, const Dims& dims);
 
 /// Activations as own kernels walk them: [n][padded_c/block][spatial][block]; block 1 is plain (N,C,H,W) or
 /// (N,C). Lanes of channels >= c hold zeros and must keep them.

@@ -38,6 +38,7 @@ Prepared prepare(const LoadImages& op, const LayoutHints&) {
     case DataType::u8: return prepare_load<std::uint8_t>(op);
     case DataType::f32: return prepare_load<float>(op);
     case DataType::f64:
+    case DataType::bf16:
     case DataType::s32: break;
   }
   throw std::logic_error(std::string("load: images of type ") + to_string(op.source));

@@ -11,6 +11,11 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
+bool multiplies_bf16() {
+  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 #if DNNL_VERSION_MAJOR >= 3
 
 std::optional<Blocking> blocking_of(const dnnl::memory::desc& desc) {
@@ -64,7 +69,7 @@ DnnlOp::DnnlOp(const OpDesc& op, const dnnl::primitive_desc_base& pd, dnnl::prim
   const std::vector<Argument> arguments_of_op = arguments(op);
   for (std::size_t i = 0; i < ids_.size(); ++i) {
     descs_.push_back(pd.query_md(dnnl::query::exec_arg_md, ids_[i]));
-    args_.push_back(from_dnnl(descs_.back(), arguments_of_op[i].dims, arguments_of_op[i].type));
+    args_.push_back(from_dnnl(descs_.back(), arguments_of_op[i].dims));
   }
   finish(pd);
   if (!kind.empty()) algorithm_ = kind + ":" + algorithm_;

@@ -11,12 +11,14 @@ namespace convnet::cpu {
 
 using Prepared = std::shared_ptr<const PreparedOp>;
 
-Prepared prepare(const ConvForward& op, const LayoutHints& hints);
-Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints);
-Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints);
-Prepared prepare(const InnerProductForward& op, const LayoutHints& hints);
-Prepared prepare(const InnerProductBackwardData& op, const LayoutHints& hints);
-Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints);
+// `type`: of the factors, and of the activations that are made.
+Prepared prepare(const ConvForward& op, const LayoutHints& hints, DataType type = DataType::f32);
+Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints, DataType type = DataType::f32);
+Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, DataType type = DataType::f32);
+Prepared prepare(const InnerProductForward& op, const LayoutHints& hints, DataType type = DataType::f32);
+Prepared prepare(const InnerProductBackwardData& op, const LayoutHints& hints, DataType type = DataType::f32);
+Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints,
+                 DataType type = DataType::f32);
 Prepared prepare(const PoolForward& op, const LayoutHints& hints);
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints);
 Prepared prepare(const Reorder& op, const LayoutHints& hints);

@@ -34,6 +34,26 @@ Vector<T, Lanes>* as_vectors(std::byte* memory) {
   return reinterpret_cast<Vector<T, Lanes>*>(memory);
 }
 
+/// Vectors of numbers stored as `T`, read and written as floats.
+template <class T, int Lanes>
+struct Numbers {
+  Vector<T, Lanes>* memory;
+  explicit Numbers(std::byte* at) : memory(as_vectors<T, Lanes>(at)) {}
+  CONVNET_DEVICE Vector<float, Lanes> operator[](std::int64_t i) const {
+    const Vector<T, Lanes> stored = memory[i];
+    Vector<float, Lanes> values;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) values.lane[lane] = to_float(stored.lane[lane]);
+    return values;
+  }
+  CONVNET_DEVICE void set(std::int64_t i, const Vector<float, Lanes>& values) const {
+    Vector<T, Lanes> stored;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) stored.lane[lane] = stored_as<T>(values.lane[lane]);
+    memory[i] = stored;
+  }
+};
+
 /// The activation's view in which neighbouring channels are neighbours in memory where that can be.
 inline View channels_view(const TensorDesc& tensor) {
   View view = view_of(tensor);

@@ -14,7 +14,7 @@ class CudaBackend : public Backend {
   explicit CudaBackend(Precision precision) : precision_(precision), tuning_(cuda::device_name(0)) {}
 
   std::string name() const override { return "cuda"; }
-  std::string precision() const override { return precision_ == Precision::tf32 ? "tf32" : "fp32"; }
+  std::string precision() const override { return to_string(precision_); }
 
   std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
     const cuda::Context context{precision_, &tuning_};
@@ -52,10 +52,21 @@ class CudaBackend : public Backend {
              std::byte* dst) const override {
     const cuda::View source = cuda::view_of(from), target = cuda::view_of(to);
     const auto size = static_cast<std::size_t>(size_of(from.type));
+    const bool widens = from.type == DataType::bf16 && to.type == DataType::f32;
+    if (from.type != to.type && !widens)
+      throw std::logic_error(std::string("cuda: relaying ") + to_string(from.type) + " as " +
+                             to_string(to.type));
     for (std::int64_t i = 0; i < target.size(); ++i) {
       const cuda::View::Place p = target.place(i);
-      std::memcpy(dst + static_cast<std::size_t>(i) * size,
-                  src + static_cast<std::size_t>(source.index(p.n, p.c, p.s)) * size, size);
+      const std::byte* element = src + static_cast<std::size_t>(source.index(p.n, p.c, p.s)) * size;
+      if (widens) {
+        BFloat16 stored;
+        std::memcpy(&stored, element, sizeof stored);
+        const float value = to_float(stored);
+        std::memcpy(dst + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+      } else {
+        std::memcpy(dst + static_cast<std::size_t>(i) * size, element, size);
+      }
     }
   }
 

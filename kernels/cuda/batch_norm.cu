@@ -100,20 +100,21 @@ CONVNET_DEVICE Sums reduce(const Part& part, const Add& add) {
 
 /// Of every part: the sums of x - pivot and its square. The pivot is the mean of the first values, near
 /// enough to that of all for the squares to keep their digits.
+template <class T>
 struct PartMoments {
   Cut cut;
-  const float* src;
+  const T* src;
   float *pivots, *sums, *squares;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Part part = cut.part(cut.place(i));
     const std::int64_t first = part.count < 8 ? part.count : 8;
     float pivot = 0;
-    for (std::int64_t k = 0; k < first; ++k) pivot += src[part.start + k * part.stride];
+    for (std::int64_t k = 0; k < first; ++k) pivot += to_float(src[part.start + k * part.stride]);
     pivot /= static_cast<float>(first);
-    const float* x = src;
+    const T* x = src;
     const Sums total = reduce(part, [=](std::int64_t at, Sums& s) {
-      const float d = x[at] - pivot;
+      const float d = to_float(x[at]) - pivot;
       s.a += d;
       s.b += d * d;
     });
@@ -156,19 +157,21 @@ struct ChannelMoments {
 };
 
 /// Of every part: the sums of dy and of dy * (x - mean).
+template <class T>
 struct PartGradients {
   Cut cut;
-  const float *src, *diff_dst, *mean;
+  const T *src, *diff_dst;
+  const float* mean;
   float *dy, *dy_x;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Cut::Place at_part = cut.place(i);
     const float center = mean[at_part.channel];
-    const float *x = src, *diff = diff_dst;
+    const T *x = src, *diff = diff_dst;
     const Sums total = reduce(cut.part(at_part), [=](std::int64_t at, Sums& s) {
-      const float d = diff[at];
+      const float d = to_float(diff[at]);
       s.a += d;
-      s.b += d * (x[at] - center);
+      s.b += d * (to_float(x[at]) - center);
     });
     dy[i] = total.a;
     dy_x[i] = total.b;
@@ -204,22 +207,25 @@ struct Channels {
   CONVNET_HD std::int64_t step() const { return view.last ? 1 : 0; }
 };
 
-/// Calls launch(width, channels) for vectors that have all elements of one channel, or of different ones.
+/// Calls launch(width, channels, stored) for vectors that have all elements of one channel, or of different
+/// ones; `stored` is a value as `type` is stored.
 template <class Launch>
-void with_vectors(const View& view, const Launch& launch) {
-  if ((view.last ? view.c : view.spatial()) % kLanes == 0)
-    launch(std::integral_constant<int, kLanes>{}, Channels<kLanes>{view});
-  else
-    launch(std::integral_constant<int, 1>{}, Channels<1>{view});
+void with_vectors(const View& view, DataType type, const Launch& launch) {
+  with_stored_type(type, [&](auto stored) {
+    if ((view.last ? view.c : view.spatial()) % kLanes == 0)
+      launch(std::integral_constant<int, kLanes>{}, Channels<kLanes>{view}, stored);
+    else
+      launch(std::integral_constant<int, 1>{}, Channels<1>{view}, stored);
+  });
 }
 
-template <int kWidth>
+template <int kWidth, class T>
 struct Normalise {
   Channels<kWidth> channels;
   bool relu;
-  const Vector<float, kWidth>* src;
+  Numbers<T, kWidth> src;
   const float *mean, *slope, *shift;
-  Vector<float, kWidth>* dst;
+  Numbers<T, kWidth> dst;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     Vector<float, kWidth> x = src[i];
@@ -229,16 +235,16 @@ struct Normalise {
       const float y = (x.lane[k] - mean[c]) * slope[c] + shift[c];
       x.lane[k] = relu ? ReluFunctor{}.forward(y) : y;
     }
-    dst[i] = x;
+    dst.set(i, x);
   }
 };
 
-template <int kWidth>
+template <int kWidth, class T>
 struct NormaliseBackward {
   Channels<kWidth> channels;
-  const Vector<float, kWidth>*src, *diff_dst;
+  Numbers<T, kWidth> src, diff_dst;
   const float *mean, *slope, *offset, *drag;
-  Vector<float, kWidth>* diff_src;
+  Numbers<T, kWidth> diff_src;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Vector<float, kWidth> x = src[i];
@@ -248,7 +254,7 @@ struct NormaliseBackward {
       const std::int64_t c = first + k * channels.step();
       d.lane[k] = slope[c] * d.lane[k] + (offset[c] + drag[c] * (x.lane[k] - mean[c]));
     }
-    diff_src[i] = d;
+    diff_src.set(i, d);
   }
 };
 
@@ -264,7 +270,7 @@ struct MergedParts {
 TensorDesc activations(const Dims& dims, const LayoutHints& hints) {
   if (dims.size() != 2 && dims.size() != 4)
     throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
-  return hinted_or_preferred(dims, hints, 0);
+  return hinted_activation(dims, hints, 0);
 }
 
 std::int64_t bytes_of_floats(std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); }
@@ -276,11 +282,15 @@ Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints, const Con
   const TensorDesc tensor = activations(op.dims, hints);
   const Cut cut = cut_of(channels_view(tensor));
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [cut](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      argument_tensors(op, tensor),
+      [cut, type = tensor.type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         float* pivots = as_floats(workspace);
         float *sums = pivots + cut.size(), *squares = sums + cut.size();
-        for_each(stream, cut.size(), PartMoments{cut, as_floats(args[0]), pivots, sums, squares});
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, cut.size(),
+                   PartMoments<T>{cut, reinterpret_cast<const T*>(args[0]), pivots, sums, squares});
+        });
         for_teams(stream, cut.channels,
                   ChannelMoments{cut, pivots, sums, squares, as_floats(args[1]), as_floats(args[2])});
       },
@@ -320,19 +330,20 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints, const Con
   const TensorDesc tensor = activations(op.dims, hints);
   const View view = channels_view(tensor);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [view, epsilon = op.epsilon, relu = op.relu](Stream stream, std::span<std::byte* const> args,
-                                                   std::byte* workspace) {
+      argument_tensors(op, tensor),
+      [view, type = tensor.type, epsilon = op.epsilon, relu = op.relu](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[1]), *variance = as_floats(args[2]), *scale = as_floats(args[3]),
                     *shift = as_floats(args[4]);
         float* slope = as_floats(workspace);
         for_each(stream, view.c, [=] CONVNET_DEVICE(std::int64_t c) {
           slope[c] = batch_norm_slope(scale[c], variance[c], epsilon);
         });
-        with_vectors(view, [&](auto width, const auto& channels) {
+        with_vectors(view, type, [&](auto width, const auto& channels, auto stored) {
+          using Values = Numbers<decltype(stored), width()>;
           for_each(stream, view.size() / width(),
-                   Normalise<width()>{channels, relu, as_vectors<float, width()>(args[0]), mean, slope, shift,
-                                      as_vectors<float, width()>(args[5])});
+                   Normalise<width(), decltype(stored)>{channels, relu, Values(args[0]), mean, slope, shift,
+                                                        Values(args[5])});
         });
       },
       bytes_of_floats(view.c));
@@ -360,11 +371,16 @@ Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints, c
   const TensorDesc tensor = activations(op.dims, hints);
   const Cut cut = cut_of(channels_view(tensor));
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [cut, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      argument_tensors(op, tensor),
+      [cut, type = tensor.type, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
+                                                      std::byte* workspace) {
         float *dy = as_floats(workspace), *dy_x = dy + cut.size();
-        for_each(stream, cut.size(),
-                 PartGradients{cut, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]), dy, dy_x});
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, cut.size(),
+                   PartGradients<T>{cut, reinterpret_cast<const T*>(args[0]),
+                                    reinterpret_cast<const T*>(args[1]), as_floats(args[2]), dy, dy_x});
+        });
         for_teams(stream, cut.channels,
                   ChannelGradients{cut, dy, dy_x, as_floats(args[3]), epsilon, as_floats(args[4]),
                                    as_floats(args[5])});
@@ -378,9 +394,9 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints, cons
   const View view = channels_view(tensor);
   const auto values = static_cast<double>(op.values > 1 ? op.values : 1);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [view, values, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
-                                           std::byte* workspace) {
+      argument_tensors(op, tensor),
+      [view, type = tensor.type, values, epsilon = op.epsilon](
+          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
                     *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
         float* slope = as_floats(workspace);
@@ -392,11 +408,11 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints, cons
           offset[c] = g.offset;
           drag[c] = g.drag;
         });
-        with_vectors(view, [&](auto width, const auto& channels) {
+        with_vectors(view, type, [&](auto width, const auto& channels, auto stored) {
+          using Values = Numbers<decltype(stored), width()>;
           for_each(stream, view.size() / width(),
-                   NormaliseBackward<width()>{channels, as_vectors<float, width()>(args[0]),
-                                              as_vectors<float, width()>(args[1]), mean, slope, offset, drag,
-                                              as_vectors<float, width()>(args[7])});
+                   NormaliseBackward<width(), decltype(stored)>{channels, Values(args[0]), Values(args[1]),
+                                                                mean, slope, offset, drag, Values(args[7])});
         });
       },
       bytes_of_floats(3 * view.c));

@@ -51,10 +51,12 @@ class Descriptor {
 // Names of the tensors of a graph.
 constexpr std::int64_t kImages = 1, kWeights = 2, kOutput = 3, kBias = 4, kConvolved = 5, kBiased = 6;
 
-/// Dims (N,C,H,W), stored (N,H,W,C) unless `plain`.
-Descriptor tensor(std::int64_t id, const Dims& d, bool is_virtual = false, bool plain = false) {
+/// Dims (N,C,H,W), stored (N,H,W,C) unless `plain`. What is virtual exists within the graph alone, as f32.
+Descriptor tensor(std::int64_t id, DataType type, const Dims& d, bool is_virtual = false,
+                  bool plain = false) {
   Descriptor t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
+  const bool bf16 = type == DataType::bf16 && !is_virtual;
+  t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT);
   t.set(CUDNN_ATTR_TENSOR_DIMENSIONS, d);
   t.set(CUDNN_ATTR_TENSOR_STRIDES, plain ? Dims{d[1] * d[2] * d[3], d[2] * d[3], d[3], 1}
                                          : Dims{d[1] * d[2] * d[3], 1, d[3] * d[1], d[1]});
@@ -72,7 +74,10 @@ enum class Pass { forward, backward_data, backward_weights };
 struct Variant {
   bool fused = false;   ///< bias and relu are part of the graph
   bool padded = false;  ///< borders are copied around the images before (or cut off after)
-  std::string name() const { return std::string(fused ? "fused" : "plain") + (padded ? "+padded" : ""); }
+  bool narrow = false;  ///< the weights' gradient is made as bf16, and widened after
+  std::string name() const {
+    return std::string(fused ? "fused" : "plain") + (padded ? "+padded" : "") + (narrow ? "+narrow" : "");
+  }
 };
 
 struct Problem {
@@ -82,6 +87,8 @@ struct Problem {
   bool plain_images = false;  ///< a flat vector that is read as maps lies plain
   Precision precision = Precision::tf32;
 
+  /// Of the activations, and of the weights.
+  DataType type() const { return precision == Precision::bf16 ? DataType::bf16 : DataType::f32; }
   /// Rows that the last window hangs over the far border.
   std::int64_t after(std::int64_t out, std::int64_t in) const {
     return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
@@ -96,20 +103,21 @@ struct Problem {
     return std::string("conv.") + kPasses.at(static_cast<std::size_t>(pass)) + " " + to_string(g.src()) +
            " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
            std::to_string(g.stride) + " pad " + std::to_string(g.pad) + (bias ? " bias" : "") +
-           (relu ? " relu" : "") + (accumulate ? " accumulate" : "") +
-           (precision == Precision::tf32 ? " tf32" : " fp32");
+           (relu ? " relu" : "") + (accumulate ? " accumulate" : "") + " " + to_string(precision);
   }
 };
 
 /// The graph of a variant. The descriptors that it is made of need not outlive it.
 Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t handle) {
   const ConvGeometry& g = p.g;
-  const Descriptor images =
-      variant.padded ? tensor(kImages, p.padded_images()) : tensor(kImages, g.src(), false, p.plain_images);
-  const Descriptor weights = tensor(kWeights, g.weights());
+  const DataType type = p.type();
+  const Descriptor images = variant.padded ? tensor(kImages, type, p.padded_images())
+                                           : tensor(kImages, type, g.src(), false, p.plain_images);
+  const bool wide = p.pass == Pass::backward_weights && !variant.narrow;
+  const Descriptor weights = tensor(kWeights, wide ? DataType::f32 : type, g.weights());
   const bool adds_bias = variant.fused && p.bias, applies_relu = variant.fused && p.relu;
   const bool more = adds_bias || applies_relu;
-  const Descriptor convolved = tensor(more ? kConvolved : kOutput, g.dst(), more);
+  const Descriptor convolved = tensor(more ? kConvolved : kOutput, type, g.dst(), more);
 
   Descriptor conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   conv.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
@@ -171,11 +179,11 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
   };
   std::optional<Descriptor> biased;
   if (adds_bias) {
-    biased = tensor(applies_relu ? kBiased : kOutput, g.dst(), applies_relu);
+    biased = tensor(applies_relu ? kBiased : kOutput, type, g.dst(), applies_relu);
     const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_ADD));
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, convolved);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(kBias, {1, g.k, 1, 1}));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(kBias, DataType::f32, {1, g.k, 1, 1}));
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, *biased);
     op.finalize();
   }
@@ -183,7 +191,7 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
     const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_RELU_FWD));
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, biased ? *biased : convolved);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(kOutput, g.dst()));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(kOutput, type, g.dst()));
     op.finalize();
   }
 
@@ -235,7 +243,7 @@ bool acceptable(const Descriptor& config, Precision precision) {
   };
   if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
   const bool rounds = has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
-  return precision == Precision::tf32 || !rounds;
+  return precision != Precision::fp32 || !rounds;
 }
 
 /// An engine with its settings, ready to run.
@@ -258,7 +266,7 @@ std::optional<Plan> finalized(const Descriptor& config, cudnnHandle_t handle) {
 }
 
 struct Pointers {
-  const float *images = nullptr, *weights = nullptr, *output = nullptr, *bias = nullptr;
+  const std::byte *images = nullptr, *weights = nullptr, *output = nullptr, *bias = nullptr;
 };
 
 void execute(const Plan& plan, Queue* queue, const Pointers& p, std::byte* workspace,
@@ -286,17 +294,14 @@ class ConvOp : public PreparedOp {
  public:
   ConvOp(const OpDesc& op, Problem problem, const Context& context) : problem_(std::move(problem)) {
     args_ = argument_tensors(op);
-    for (TensorDesc& arg : args_) arg = channels_last(arg.dims);
+    for (TensorDesc& arg : args_)
+      arg = channels_last(arg.dims, arg.dims.size() == 4 ? problem_.type() : DataType::f32);
+    if (problem_.pass == Pass::backward_weights) args_.at(2) = channels_last(args_.at(2).dims);
     if (problem_.plain_images) images_argument().layout = nullptr;
     if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning);
     algorithm_ = variant_.name() + ":" + std::to_string(index_);
-    const View images = view_of(channels_last(problem_.padded_images()));
-    padded_bytes_ = variant_.padded ? aligned(images.size() * size_of(DataType::f32)) : 0;
-    const std::int64_t library = plan_ ? aligned(plan_->workspace) : 0;
-    sums_at_ = padded_bytes_ + library;
-    workspace_bytes_ = sums_at_;
-    if (problem_.pass == Pass::backward_weights && problem_.bias)
-      workspace_bytes_ += bias_gradient_workspace(rows(), problem_.g.k);
+    workspace_bytes_ = Room(problem_, variant_, plan_ ? plan_->workspace : 0).bytes;
+    workspace_bytes_ += sums_bytes();
   }
 
   void run(std::span<std::byte* const> p, std::byte* workspace, Queue* queue) const override {
@@ -309,49 +314,58 @@ class ConvOp : public PreparedOp {
   const TensorDesc& images_argument() const { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
-  /// `workspace` has room for the padded images, then for the plan, then for the sums of the bias.
+  /// Where things are in the workspace: padded images, a narrow gradient, the library's own; behind them the
+  /// sums of the bias.
+  struct Room {
+    Room(const Problem& p, const Variant& variant, std::int64_t library_bytes) {
+      narrow = variant.padded ? aligned(element_count(p.padded_images()) * size_of(p.type())) : 0;
+      library = narrow + (variant.narrow ? aligned(element_count(p.g.weights()) * size_of(p.type())) : 0);
+      bytes = library + aligned(library_bytes);
+    }
+    std::int64_t narrow, library, bytes;
+  };
+
   void run_with(const Plan* plan, const Variant& variant, std::span<std::byte* const> p, std::byte* workspace,
                 Queue* queue) const {
     const Stream stream = stream_of(queue);
     const ConvGeometry& g = problem_.g;
+    const DataType type = problem_.type();
     const View images = view_of(images_argument());
-    const View padded = view_of(channels_last(problem_.padded_images()));
-    float* room = as_floats(workspace);
-    std::byte* rest = workspace + (variant.padded ? aligned(padded.size() * size_of(DataType::f32)) : 0);
-    Pointers pointers;
+    const View padded = view_of(channels_last(problem_.padded_images(), type));
+    const Room room(problem_, variant, plan != nullptr ? plan->workspace : 0);
+    std::byte* const rest = workspace + room.library;
+    const auto pad = [&](const std::byte* whole) {
+      if (variant.padded) pad_images(stream, type, images, whole, padded, g.pad, workspace);
+      return variant.padded ? workspace : whole;
+    };
     switch (problem_.pass) {
       case Pass::forward: {
-        const float* bias = problem_.bias ? as_floats(p[2]) : nullptr;
-        float* output = as_floats(p.back());
-        pointers = {as_floats(p[0]), as_floats(p[1]), output, variant.fused ? bias : nullptr};
-        if (variant.padded) {
-          pad_images(stream, images, pointers.images, padded, g.pad, room);
-          pointers.images = room;
-        }
+        const std::byte* bias = problem_.bias ? p[2] : nullptr;
+        const Pointers pointers{pad(p[0]), p[1], p.back(), variant.fused ? bias : nullptr};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
         if (!variant.fused && (problem_.bias || problem_.relu))
-          add_bias_relu(stream, rows(), g.k, bias, problem_.relu, output);
+          add_bias_relu(stream, rows(), g.k, reinterpret_cast<const float*>(bias), problem_.relu, type,
+                        p.back());
         break;
       }
       case Pass::backward_data: {
-        float* diff_src = as_floats(p[2]);
-        pointers = {variant.padded ? room : diff_src, as_floats(p[1]), as_floats(p[0]), nullptr};
+        const Pointers pointers{variant.padded ? workspace : p[2], p[1], p[0], nullptr};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
-        if (variant.padded) crop_images(stream, padded, room, g.pad, images, diff_src);
+        if (variant.padded) crop_images(stream, type, padded, workspace, g.pad, images, p[2]);
         break;
       }
       case Pass::backward_weights: {
-        pointers = {as_floats(p[0]), as_floats(p[2]), as_floats(p[1]), nullptr};
-        if (variant.padded) {
-          pad_images(stream, images, pointers.images, padded, g.pad, room);
-          pointers.images = room;
-        }
+        std::byte* const gradient = variant.narrow ? workspace + room.narrow : p[2];
+        const Pointers pointers{pad(p[0]), gradient, p[1], nullptr};
         if (plan != nullptr)
           execute(*plan, queue, pointers, rest, problem_.name());
         else
           add_zeros(stream, as_floats(p[2]));
+        if (plan != nullptr && variant.narrow)
+          widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(gradient),
+                as_floats(p[2]));
         if (problem_.bias)
-          bias_gradient(stream, rows(), g.k, as_floats(p[1]), workspace + sums_at_, as_floats(p[3]));
+          bias_gradient(stream, rows(), g.k, type, p[1], workspace + room.bytes, as_floats(p[3]));
         break;
       }
     }
@@ -371,8 +385,10 @@ class ConvOp : public PreparedOp {
     std::vector<Variant> all;
     for (const bool padded : {false, true}) {
       if (padded && problem_.symmetric()) continue;
-      if (can_fuse) all.push_back({true, padded});
-      all.push_back({false, padded});
+      if (can_fuse) all.push_back({true, padded, false});
+      all.push_back({false, padded, false});
+      if (problem_.pass == Pass::backward_weights && problem_.type() == DataType::bf16)
+        all.push_back({false, padded, true});
     }
     return all;
   }
@@ -437,16 +453,14 @@ class ConvOp : public PreparedOp {
       std::vector<std::byte*> pointers;
       for (const TensorDesc& arg : args_) {
         memory.push_back(allocate_memory(0, arg.bytes()));
-        // Zeros would be faster than numbers are: all bytes 0x3c make floats of 0.0115.
+        // Zeros would be faster than numbers are: all bytes 0x3c make numbers of 0.0115, f32 or bf16.
         check(cudaMemsetAsync(memory.back()->data(), 0x3c, static_cast<std::size_t>(arg.bytes()),
                               stream_of(&queue).handle),
               "filling memory");
         pointers.push_back(memory.back()->data());
       }
-      std::int64_t bytes = aligned(plan.workspace);
-      if (variant.padded) bytes += aligned(element_count(problem_.padded_images()) * size_of(DataType::f32));
       // The bias is summed by our own kernel, the same for all plans.
-      const auto workspace = allocate_memory(0, bytes + sums_bytes());
+      const auto workspace = allocate_memory(0, Room(problem_, variant, plan.workspace).bytes + sums_bytes());
       double least = 0;
       for (int run = 0; run < 4; ++run) {
         const auto begin = queue.mark();
@@ -471,7 +485,6 @@ class ConvOp : public PreparedOp {
   Variant variant_;
   std::size_t index_ = 0;     ///< of the candidate among the acceptable ones
   std::optional<Plan> plan_;  ///< none for no images
-  std::int64_t padded_bytes_ = 0, sums_at_ = 0;
 };
 
 }  // namespace

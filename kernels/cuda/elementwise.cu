@@ -1,53 +1,94 @@
 // Neurons, scaling, sums and copies: flat over the memory, whatever its layout.
+#include <type_traits>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/error.h"
 
 namespace convnet::cuda {
 namespace {
 
-// A class and not a lambda: nvcc takes no device lambdas in generic ones.
-template <class Functor>
+// Classes and not lambdas: nvcc takes no device lambdas in generic ones.
+template <class Functor, class T>
 struct ApplyForward {
   Functor f;
-  const float* src;
-  float* dst;
-  CONVNET_DEVICE void operator()(std::int64_t i) const { dst[i] = f.forward(src[i]); }
+  const T* src;
+  T* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const { dst[i] = stored_as<T>(f.forward(to_float(src[i]))); }
 };
-template <class Functor>
+template <class Functor, class T>
 struct ApplyBackward {
   Functor f;
-  const float *saved, *diff_dst;
-  float* diff_src;
-  CONVNET_DEVICE void operator()(std::int64_t i) const { diff_src[i] = f.backward(saved[i], diff_dst[i]); }
+  const T *saved, *diff_dst;
+  T* diff_src;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    diff_src[i] = stored_as<T>(f.backward(to_float(saved[i]), to_float(diff_dst[i])));
+  }
 };
+
+template <class T>
+struct AddTo {
+  const T* src;
+  T* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    dst[i] = stored_as<T>(to_float(dst[i]) + to_float(src[i]));
+  }
+};
+
+/// Element by element from one layout, and type, to another.
+template <class From, class To>
+struct Relay {
+  View from, to;
+  const From* src;
+  To* dst;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place p = to.place(i);
+    const From v = src[from.index(p.n, p.c, p.s)];
+    if constexpr (std::is_same_v<From, To>)
+      dst[i] = v;
+    else
+      dst[i] = stored_as<To>(to_float(v));
+  }
+};
+template <class From, class To>
+void relay(Stream stream, const View& from, const View& to, std::span<std::byte* const> args) {
+  for_each(stream, to.size(),
+           Relay<From, To>{from, to, reinterpret_cast<const From*>(args[0]), reinterpret_cast<To*>(args[1])});
+}
 
 }  // namespace
 
 template <>
 Prepared prepare(const NeuronForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [f = op.f, count = element_count(op.dims)](
-                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        visit_neuron(f, [&](auto functor) {
-          for_each(stream, count, ApplyForward<decltype(functor)>{functor, src, dst});
+      argument_tensors(op, tensor), [f = op.f, type = tensor.type, count = element_count(op.dims)](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          visit_neuron(f, [&](auto functor) {
+            for_each(stream, count,
+                     ApplyForward<decltype(functor), T>{functor, reinterpret_cast<const T*>(args[0]),
+                                                        reinterpret_cast<T*>(args[1])});
+          });
         });
       });
 }
 
 template <>
 Prepared prepare(const NeuronBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [f = op.f, count = element_count(op.dims)](
-                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* saved = as_floats(args[0]);
-        const float* diff_dst = as_floats(args[1]);
-        float* diff_src = as_floats(args[2]);
-        visit_neuron(f, [&](auto functor) {
-          for_each(stream, count, ApplyBackward<decltype(functor)>{functor, saved, diff_dst, diff_src});
+      argument_tensors(op, tensor), [f = op.f, type = tensor.type, count = element_count(op.dims)](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          visit_neuron(f, [&](auto functor) {
+            for_each(stream, count,
+                     ApplyBackward<decltype(functor), T>{functor, reinterpret_cast<const T*>(args[0]),
+                                                         reinterpret_cast<const T*>(args[1]),
+                                                         reinterpret_cast<T*>(args[2])});
+          });
         });
       });
 }
@@ -66,14 +107,17 @@ Prepared prepare(const Scale& op, const LayoutHints& hints, const Context&) {
 
 template <>
 Prepared prepare(const Accumulate& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 1);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [count = element_count(op.dims)](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] += src[i]; });
-      });
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 1);
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor), [type = tensor.type,
+                                                                   count = element_count(op.dims)](
+                                                                      Stream stream,
+                                                                      std::span<std::byte* const> args,
+                                                                      std::byte*) {
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      for_each(stream, count, AddTo<T>{reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1])});
+    });
+  });
 }
 
 template <>
@@ -107,26 +151,20 @@ Prepared prepare(const FillZero& op, const LayoutHints&, const Context&) {
 template <>
 Prepared prepare(const Reorder& op, const LayoutHints&, const Context&) {
   const View from = view_of(op.from), to = view_of(op.to);
-  const std::int64_t size = size_of(op.from.type);
+  const DataType source = op.from.type, target = op.to.type;
+  const bool converts = source != target;
+  if (converts && !(source == DataType::f32 && target == DataType::bf16) &&
+      !(source == DataType::bf16 && target == DataType::f32))
+    throw DeviceError(std::string("reorder: from ") + to_string(source) + " to " + to_string(target));
   return std::make_shared<KernelOp>(
       std::vector<TensorDesc>{op.from, op.to},
-      [from, to, size](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        if (size == 1) {
-          const std::byte* src = args[0];
-          std::byte* dst = args[1];
-          for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-            const View::Place p = to.place(i);
-            dst[i] = src[from.index(p.n, p.c, p.s)];
-          });
-          return;
-        }
+      [=, size = size_of(source)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        if (converts && source == DataType::f32) return relay<float, BFloat16>(stream, from, to, args);
+        if (converts) return relay<BFloat16, float>(stream, from, to, args);
+        if (size == 1) return relay<std::uint8_t, std::uint8_t>(stream, from, to, args);
+        if (size == 2) return relay<std::uint16_t, std::uint16_t>(stream, from, to, args);
         // Values of four bytes; of eight there are only costs, which never change their layout.
-        const auto* src = reinterpret_cast<const std::uint32_t*>(args[0]);
-        auto* dst = reinterpret_cast<std::uint32_t*>(args[1]);
-        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place p = to.place(i);
-          dst[i] = src[from.index(p.n, p.c, p.s)];
-        });
+        relay<std::uint32_t, std::uint32_t>(stream, from, to, args);
       });
 }
 

@@ -11,19 +11,21 @@ namespace {
 
 /// All arguments lie alike: channels last, or plain where one is hinted plain. That may be a flat vector that
 /// is read as maps, and cannot lie otherwise.
-std::vector<TensorDesc> alike(const OpDesc& op, const Dims& dims, const LayoutHints& hints) {
-  std::shared_ptr<const Layout> layout = channels_last(dims).layout;
+std::vector<TensorDesc> alike(const OpDesc& op, const Dims& dims, const LayoutHints& hints,
+                              DataType type = DataType::f32) {
+  TensorDesc tensor = channels_last(dims, type);
   for (const std::optional<TensorDesc>& hint : hints)
-    if (hint && hint->plain()) layout = nullptr;
-  return argument_tensors(op, layout);
+    if (hint && hint->plain()) tensor.layout = nullptr;
+  return argument_tensors(op, tensor);
 }
 
 void check_inputs(const OpDesc& op, std::int64_t inputs) {
   if (inputs == 0) throw std::logic_error(op_name(op) + ": no inputs");
 }
 
-Sources<float> sources_of(std::span<std::byte* const> args) {
-  Sources<float> sources;
+template <class T = float>
+Sources<T> sources_of(std::span<std::byte* const> args) {
+  Sources<T> sources;
   for (std::byte* arg : args) sources.add(arg);
   return sources;
 }
@@ -36,9 +38,17 @@ std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   return static_cast<std::size_t>(inputs);
 }
 
-struct Terms {
-  Sources<float> sources;
+template <class T>
+struct SumTerms {
+  Sources<T> sources;
   float coeffs[kMostSources];
+  T* dst;
+  bool adds;  ///< to what is there
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    float sum = adds ? to_float(dst[i]) : 0.0F;
+    for (int k = 0; k < sources.count; ++k) sum += coeffs[k] * to_float(sources.from[k][i]);
+    dst[i] = stored_as<T>(sum);
+  }
 };
 
 }  // namespace
@@ -46,21 +56,20 @@ struct Terms {
 template <>
 Prepared prepare(const EltwiseSum& op, const LayoutHints& hints, const Context&) {
   check_inputs(op, std::ssize(op.coeffs));
+  const DataType type = hinted_type(hints, 0);
   return std::make_shared<KernelOp>(
-      alike(op, op.dims, hints), [coeffs = op.coeffs, count = element_count(op.dims)](
-                                     Stream stream, std::span<std::byte* const> args, std::byte*) {
-        float* dst = as_floats(args.back());
-        for (std::size_t first = 0; first < coeffs.size(); first += kMostSources) {
-          const std::size_t inputs = std::min<std::size_t>(coeffs.size() - first, kMostSources);
-          Terms terms{sources_of(args.subspan(first, inputs)), {}};
-          std::copy_n(&coeffs[first], inputs, terms.coeffs);
-          const bool adds = first > 0;
-          for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-            float sum = adds ? dst[i] : 0.0F;
-            for (int k = 0; k < terms.sources.count; ++k) sum += terms.coeffs[k] * terms.sources.from[k][i];
-            dst[i] = sum;
-          });
-        }
+      alike(op, op.dims, hints, type), [type, coeffs = op.coeffs, count = element_count(op.dims)](
+                                           Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for (std::size_t first = 0; first < coeffs.size(); first += kMostSources) {
+            const std::size_t inputs = std::min<std::size_t>(coeffs.size() - first, kMostSources);
+            SumTerms<T> terms{
+                sources_of<T>(args.subspan(first, inputs)), {}, reinterpret_cast<T*>(args.back()), first > 0};
+            std::copy_n(&coeffs[first], inputs, terms.coeffs);
+            for_each(stream, count, terms);
+          }
+        });
       });
 }
 

@@ -23,12 +23,12 @@ void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t attribute, const
   check(cublasLtMatmulDescSetAttribute(desc.get(), attribute, &value, sizeof value), "describing a product");
 }
 
-/// A matrix with rows of `columns` floats that are `ld` apart; cuBLAS sees it as its transpose.
-MatrixLayout matrix(std::int64_t rows, std::int64_t columns, std::int64_t ld, std::int64_t batch,
-                    std::int64_t step) {
+/// A matrix with rows of `columns` numbers that are `ld` apart; cuBLAS sees it as its transpose.
+MatrixLayout matrix(DataType type, std::int64_t rows, std::int64_t columns, std::int64_t ld,
+                    std::int64_t batch, std::int64_t step) {
   MatrixLayout layout;
-  check(cublasLtMatrixLayoutCreate(layout.put(), CUDA_R_32F, static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows), ld),
+  check(cublasLtMatrixLayoutCreate(layout.put(), type == DataType::bf16 ? CUDA_R_16BF : CUDA_R_32F,
+                                   static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), ld),
         "describing a matrix");
   if (batch == 1) return layout;
   const auto count = static_cast<std::int32_t>(batch);
@@ -46,13 +46,15 @@ class LtGemm : public PreparedGemm {
  public:
   LtGemm(const Gemm& g, Precision precision)
       : g_(g),
-        a_(g.trans_a ? matrix(g.k, g.m, g.lda, g.batch, g.a_step)
-                     : matrix(g.m, g.k, g.lda, g.batch, g.a_step)),
-        b_(g.trans_b ? matrix(g.n, g.k, g.ldb, g.batch, g.b_step)
-                     : matrix(g.k, g.n, g.ldb, g.batch, g.b_step)),
-        c_(matrix(g.m, g.n, g.ldc, g.batch, g.c_step)) {
-    const cublasComputeType_t compute =
-        precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F_PEDANTIC;
+        a_(g.trans_a ? matrix(g.factors, g.k, g.m, g.lda, g.batch, g.a_step)
+                     : matrix(g.factors, g.m, g.k, g.lda, g.batch, g.a_step)),
+        b_(g.trans_b ? matrix(g.factors, g.n, g.k, g.ldb, g.batch, g.b_step)
+                     : matrix(g.factors, g.k, g.n, g.ldb, g.batch, g.b_step)),
+        c_(matrix(g.result, g.m, g.n, g.ldc, g.batch, g.c_step)) {
+    // What stays f32 in a bf16 run is multiplied as tf32.
+    const cublasComputeType_t compute = g.factors == DataType::bf16    ? CUBLAS_COMPUTE_32F
+                                        : precision == Precision::fp32 ? CUBLAS_COMPUTE_32F_PEDANTIC
+                                                                       : CUBLAS_COMPUTE_32F_FAST_TF32;
     check(cublasLtMatmulDescCreate(product_.put(), compute, CUDA_R_32F), "describing a product");
     set(product_, CUBLASLT_MATMUL_DESC_TRANSA, g.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(product_, CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -65,7 +67,7 @@ class LtGemm : public PreparedGemm {
   }
   std::int64_t workspace_bytes() const override { return static_cast<std::int64_t>(chosen_.workspaceSize); }
 
-  void run(Queue* queue, const float* a, const float* b, const float* bias, float* c,
+  void run(Queue* queue, const std::byte* a, const std::byte* b, const float* bias, std::byte* c,
            std::byte* workspace) const override {
     // The bias is part of the description, which is shared by threads: each call has its own.
     MatmulDesc with_bias;
@@ -133,11 +135,13 @@ class EmptyGemm : public PreparedGemm {
       throw DeviceError("a " + describe(g) + " with a bias");
   }
   std::int64_t workspace_bytes() const override { return 0; }
-  void run(Queue* queue, const float*, const float*, const float*, float* c, std::byte*) const override {
+  void run(Queue* queue, const std::byte*, const std::byte*, const float*, std::byte* c,
+           std::byte*) const override {
     if (g_.accumulate || g_.m * g_.n == 0) return;
+    const auto size = static_cast<std::size_t>(size_of(g_.result));
     for (std::int64_t i = 0; i < g_.batch; ++i)
-      check(cudaMemset2DAsync(c + i * g_.c_step, static_cast<std::size_t>(g_.ldc) * sizeof(float), 0,
-                              static_cast<std::size_t>(g_.n) * sizeof(float), static_cast<std::size_t>(g_.m),
+      check(cudaMemset2DAsync(c + i * g_.c_step * size_of(g_.result), static_cast<std::size_t>(g_.ldc) * size,
+                              0, static_cast<std::size_t>(g_.n) * size, static_cast<std::size_t>(g_.m),
                               stream_of(queue).handle),
             "zeroing an empty product");
   }

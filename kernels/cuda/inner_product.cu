@@ -18,7 +18,10 @@ struct Sizes {
 template <>
 Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Context& context) {
   const InnerProductGeometry& g = op.g;
-  if (g.n == 0) return prepare_empty(op, argument_tensors(op));
+  const DataType type = product_type(context);
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  tensors[0].type = tensors[1].type = tensors.back().type = type;
+  if (g.n == 0) return prepare_empty(op, tensors);
   const Sizes s(g);
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
@@ -27,44 +30,50 @@ Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Contex
   gemm.lda = s.in, gemm.ldb = g.in, gemm.ldc = s.out;
   gemm.batch = s.batch, gemm.a_step = g.in, gemm.b_step = s.weights, gemm.c_step = g.out;
   gemm.accumulate = op.accumulate;
-  const bool one = s.batch == 1;
-  gemm.bias = op.bias && one;
-  gemm.relu = op.relu && one;
+  gemm.factors = gemm.result = type;
+  const bool fuse = s.batch == 1 && type == DataType::f32;
+  gemm.bias = op.bias && fuse;
+  gemm.relu = op.relu && fuse;
   const auto product = prepare_gemm(gemm, context);
-  return std::make_shared<ProductOp>(argument_tensors(op), product->workspace_bytes(),
-                                     [=, images = g.n, has_bias = op.bias, relu = op.relu](
-                                         Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-                                       const float* bias = has_bias ? as_floats(p[2]) : nullptr;
-                                       float* dst = as_floats(p.back());
-                                       product->run(queue, as_floats(p[0]), as_floats(p[1]),
-                                                    one ? bias : nullptr, dst, workspace);
-                                       if (!one)
-                                         finish_columns(stream_of(queue), images, s.out, bias, relu, dst);
-                                     });
+  return std::make_shared<ProductOp>(
+      std::move(tensors), product->workspace_bytes(),
+      [=, images = g.n, has_bias = op.bias, relu = op.relu](Queue* queue, std::span<std::byte* const> p,
+                                                            std::byte* workspace) {
+        const float* bias = has_bias ? as_floats(p[2]) : nullptr;
+        product->run(queue, p[0], p[1], fuse ? bias : nullptr, p.back(), workspace);
+        if (!fuse) finish_columns(stream_of(queue), images, s.out, bias, relu, type, p.back());
+      });
 }
 
 template <>
 Prepared prepare(const InnerProductBackwardData& op, const LayoutHints&, const Context& context) {
   const InnerProductGeometry& g = op.g;
-  if (g.n == 0) return prepare_empty(op, argument_tensors(op));
+  const DataType type = product_type(context);
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  for (TensorDesc& tensor : tensors) tensor.type = type;
+  if (g.n == 0) return prepare_empty(op, tensors);
   const Sizes s(g);
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
   gemm.m = g.n, gemm.n = g.in, gemm.k = g.out;
   gemm.lda = s.out, gemm.ldb = g.in, gemm.ldc = s.in;
   gemm.batch = s.batch, gemm.a_step = g.out, gemm.b_step = s.weights, gemm.c_step = g.in;
+  gemm.factors = gemm.result = type;
   const auto product = prepare_gemm(gemm, context);
   return std::make_shared<ProductOp>(
-      argument_tensors(op), product->workspace_bytes(),
+      std::move(tensors), product->workspace_bytes(),
       [product](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-        product->run(queue, as_floats(p[0]), as_floats(p[1]), nullptr, as_floats(p[2]), workspace);
+        product->run(queue, p[0], p[1], nullptr, p[2], workspace);
       });
 }
 
 template <>
 Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints&, const Context& context) {
   const InnerProductGeometry& g = op.g;
-  if (g.n == 0) return prepare_empty(op, argument_tensors(op));
+  const DataType type = product_type(context);
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  tensors[0].type = tensors[1].type = type;
+  if (g.n == 0) return prepare_empty(op, tensors);
   const Sizes s(g);
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
@@ -72,17 +81,17 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints&, cons
   gemm.m = g.out, gemm.n = g.in, gemm.k = g.n;
   gemm.lda = s.out, gemm.ldb = s.in, gemm.ldc = g.in;
   gemm.batch = s.batch, gemm.a_step = g.out, gemm.b_step = g.in, gemm.c_step = s.weights;
+  gemm.factors = type;
   const auto product = prepare_gemm(gemm, context);
   const SumRows bias_sums(g.n, s.out);
   Areas areas;
   const std::int64_t product_area = areas.add(product->workspace_bytes());
   const std::int64_t sums_area = areas.add(op.bias ? bias_sums.workspace_bytes() : 0);
   return std::make_shared<ProductOp>(
-      argument_tensors(op), areas.bytes(),
+      std::move(tensors), areas.bytes(),
       [=, bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-        product->run(queue, as_floats(p[1]), as_floats(p[0]), nullptr, as_floats(p[2]),
-                     workspace + product_area);
-        if (bias) bias_sums.run(stream_of(queue), as_floats(p[1]), workspace + sums_area, as_floats(p[3]));
+        product->run(queue, p[1], p[0], nullptr, p[2], workspace + product_area);
+        if (bias) bias_sums.run(stream_of(queue), type, p[1], workspace + sums_area, as_floats(p[3]));
       });
 }
 

@@ -8,7 +8,7 @@ TensorDesc channels_last(const Dims& dims, DataType type) {
   TensorDesc tensor{dims, type, nullptr};
   // With one channel, or one pixel, both are the same bytes: plain needs no reorder.
   if (dims.size() == 4 && dims[1] != 1 && dims[2] * dims[3] != 1)
-    tensor.layout = std::make_shared<ChannelsLast>(element_count(dims) * size_of(type));
+    tensor.layout = std::make_shared<ChannelsLast>(element_count(dims), type);
   return tensor;
 }
 

@@ -12,15 +12,19 @@ namespace convnet::cuda {
 /// The second dimension of four is the innermost in memory.
 class ChannelsLast : public Layout {
  public:
-  explicit ChannelsLast(std::int64_t bytes) : bytes_(bytes) {}
+  ChannelsLast(std::int64_t elements, DataType type) : elements_(elements), type_(type) {}
   std::string name() const override { return "channels last"; }
-  std::int64_t bytes() const override { return bytes_; }
+  std::int64_t bytes() const override { return elements_ * size_of(type_); }
   bool equals(const Layout& other) const override {
     return dynamic_cast<const ChannelsLast*>(&other) != nullptr;
   }
+  std::shared_ptr<const Layout> with_type(DataType type) const override {
+    return std::make_shared<ChannelsLast>(elements_, type);
+  }
 
  private:
-  std::int64_t bytes_;
+  std::int64_t elements_;
+  DataType type_;
 };
 
 /// How this backend wants `dims` to lie: channels last for four dimensions, plain for others.

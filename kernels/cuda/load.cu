@@ -39,6 +39,7 @@ Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context&)
     case DataType::u8: return prepare_load<std::uint8_t>(op, std::move(args));
     case DataType::f32: return prepare_load<float>(op, std::move(args));
     case DataType::f64:
+    case DataType::bf16:
     case DataType::s32: break;
   }
   throw std::logic_error(std::string("load: images of type ") + to_string(op.source));

@@ -39,7 +39,9 @@ double measure_peak_flops(int device, Precision precision) {
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
   gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = kSide;
-  const auto product = prepare_gemm(gemm, {precision, nullptr});
+  const Context context{precision, nullptr};
+  gemm.factors = gemm.result = product_type(context);
+  const auto product = prepare_gemm(gemm, context);
   const auto workspace = allocate_memory(device, product->workspace_bytes());
   const double seconds =
       seconds_of(*queue, [&] { product->run(queue.get(), a, b, nullptr, c, workspace->data()); });

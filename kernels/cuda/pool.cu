@@ -75,12 +75,11 @@ struct Plane {
 
 /// The first of equal values wins; a NaN beats every number, so that it is not lost. A window without pixels
 /// gives 0.
-template <PoolKind Kind, int Size, int Lanes, class Position>
+template <PoolKind Kind, int Size, int Lanes, class Position, class T>
 struct MaxForward {
   Geometry g;
   View src_view, dst_view;
-  const Vector<float, Lanes>* src;
-  Vector<float, Lanes>* dst;
+  Numbers<T, Lanes> src, dst;
   Vector<Position, Lanes>* positions;  ///< null: not kept
 
   CONVNET_DEVICE static float rank(float v) { return Kind == PoolKind::max_abs ? std::fabs(v) : v; }
@@ -110,7 +109,7 @@ struct MaxForward {
         where.lane[lane] = better ? here : where.lane[lane];
       }
     });
-    dst[i] = best;
+    dst.set(i, best);
     if (positions == nullptr) return;
     Vector<Position, Lanes> kept;
     CONVNET_UNROLL
@@ -119,12 +118,11 @@ struct MaxForward {
   }
 };
 
-template <int Size, int Lanes>
+template <int Size, int Lanes, class T>
 struct AverageForward {
   Geometry g;
   View src_view, dst_view;
-  const Vector<float, Lanes>* src;
-  Vector<float, Lanes>* dst;
+  Numbers<T, Lanes> src, dst;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = dst_view.place(i);
@@ -139,17 +137,17 @@ struct AverageForward {
     const float divisor = g.divisor(o.y, o.x);
     CONVNET_UNROLL
     for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] /= divisor;
-    dst[i] = sum;
+    dst.set(i, sum);
   }
 };
 
-template <int Most, int Lanes, class Position>
+template <int Most, int Lanes, class Position, class T>
 struct MaxBackward {
   Geometry g;
   View src_view, dst_view;
-  const Vector<float, Lanes>* diff_dst;
+  Numbers<T, Lanes> diff_dst;
   const Vector<Position, Lanes>* positions;
-  Vector<float, Lanes>* diff_src;
+  Numbers<T, Lanes> diff_src;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = src_view.place(i);
@@ -165,16 +163,15 @@ struct MaxBackward {
       for (int lane = 0; lane < Lanes; ++lane)
         sum.lane[lane] += where.lane[lane] == here ? diff.lane[lane] : 0.0F;
     });
-    diff_src[i] = sum;
+    diff_src.set(i, sum);
   }
 };
 
-template <int Most, int Lanes>
+template <int Most, int Lanes, class T>
 struct AverageBackward {
   Geometry g;
   View src_view, dst_view;
-  const Vector<float, Lanes>* diff_dst;
-  Vector<float, Lanes>* diff_src;
+  Numbers<T, Lanes> diff_dst, diff_src;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = src_view.place(i);
@@ -187,24 +184,26 @@ struct AverageBackward {
       CONVNET_UNROLL
       for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += diff.lane[lane] / divisor;
     });
-    diff_src[i] = sum;
+    diff_src.set(i, sum);
   }
 };
 
 template <int Value>
 using Constant = std::integral_constant<int, Value>;
 
-/// Calls f(lanes, number, position) with what the kernels know when they are compiled: `number` where it is 2
-/// or 3, else 0; `position` is a value of the workspace's type.
+/// Calls f(lanes, number, position, stored) with what the kernels know when they are compiled: `number` where
+/// it is 2 or 3, else 0; `position` is a value of the workspace's type, `stored` one as `type` is stored.
 template <class F>
-void dispatch(const PoolGeometry& g, int lanes, std::int64_t number, const F& f) {
+void dispatch(const PoolGeometry& g, int lanes, std::int64_t number, DataType type, const F& f) {
   const auto with_lanes = [&](auto constant) {
-    if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{});
-    switch (number) {
-      case 2: return f(constant, Constant<2>{}, std::uint8_t{});
-      case 3: return f(constant, Constant<3>{}, std::uint8_t{});
-      default: return f(constant, Constant<0>{}, std::uint8_t{});
-    }
+    with_stored_type(type, [&](auto stored) {
+      if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{}, stored);
+      switch (number) {
+        case 2: return f(constant, Constant<2>{}, std::uint8_t{}, stored);
+        case 3: return f(constant, Constant<3>{}, std::uint8_t{}, stored);
+        default: return f(constant, Constant<0>{}, std::uint8_t{}, stored);
+      }
+    });
   };
   if (lanes == kLanes)
     with_lanes(Constant<kLanes>{});
@@ -229,31 +228,31 @@ struct Views {
 template <>
 Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&) {
   const PoolGeometry g = op.g;
-  const TensorDesc src = hinted_or_preferred(g.src(), hints, 0), dst = matching(src, g.dst());
+  const TensorDesc src = hinted_activation(g.src(), hints, 0), dst = matching(src, g.dst(), src.type);
   std::vector<TensorDesc> tensors = {src, dst};
   if (op.keep_workspace) tensors.push_back(matching(src, g.dst(), g.workspace_type()));
   return std::make_shared<KernelOp>(
-      std::move(tensors), [g, keep = op.keep_workspace, views = Views(src, dst)](
+      std::move(tensors), [g, keep = op.keep_workspace, type = src.type, views = Views(src, dst)](
                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        dispatch(g, views.lanes, g.size, [&](auto lanes, auto size, auto position) {
+        dispatch(g, views.lanes, g.size, type, [&](auto lanes, auto size, auto position, auto stored) {
           using Position = decltype(position);
+          using T = decltype(stored);
           constexpr int kSize = size(), kWidth = lanes();
-          const auto* from = as_vectors<float, kWidth>(args[0]);
-          auto* to = as_vectors<float, kWidth>(args[1]);
+          const Numbers<T, kWidth> from(args[0]), to(args[1]);
           auto* positions = keep ? as_vectors<Position, kWidth>(args[2]) : nullptr;
           const Geometry geometry(g);
           switch (g.kind) {
             case PoolKind::max:
               return for_each(stream, views.dst.size(),
-                              MaxForward<PoolKind::max, kSize, kWidth, Position>{
+                              MaxForward<PoolKind::max, kSize, kWidth, Position, T>{
                                   geometry, views.src, views.dst, from, to, positions});
             case PoolKind::max_abs:
               return for_each(stream, views.dst.size(),
-                              MaxForward<PoolKind::max_abs, kSize, kWidth, Position>{
+                              MaxForward<PoolKind::max_abs, kSize, kWidth, Position, T>{
                                   geometry, views.src, views.dst, from, to, positions});
             case PoolKind::average:
               return for_each(stream, views.dst.size(),
-                              AverageForward<kSize, kWidth>{geometry, views.src, views.dst, from, to});
+                              AverageForward<kSize, kWidth, T>{geometry, views.src, views.dst, from, to});
           }
         });
       });
@@ -262,27 +261,27 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&
 template <>
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints, const Context&) {
   const PoolGeometry g = op.g;
-  const TensorDesc dst = hinted_or_preferred(g.dst(), hints, 0), src = matching(dst, g.src());
+  const TensorDesc dst = hinted_activation(g.dst(), hints, 0), src = matching(dst, g.src(), dst.type);
   std::vector<TensorDesc> tensors = {dst};
   if (g.keeps_workspace()) tensors.push_back(matching(dst, g.dst(), g.workspace_type()));
   tensors.push_back(src);
   return std::make_shared<KernelOp>(
-      std::move(tensors),
-      [g, views = Views(src, dst)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      std::move(tensors), [g, type = dst.type, views = Views(src, dst)](
+                              Stream stream, std::span<std::byte* const> args, std::byte*) {
         const std::int64_t most_covering = (g.size + g.stride - 1) / g.stride;
-        dispatch(g, views.lanes, most_covering, [&](auto lanes, auto most, auto position) {
+        dispatch(g, views.lanes, most_covering, type, [&](auto lanes, auto most, auto position, auto stored) {
           using Position = decltype(position);
+          using T = decltype(stored);
           constexpr int kMost = most(), kWidth = lanes();
-          const auto* from = as_vectors<float, kWidth>(args[0]);
-          auto* to = as_vectors<float, kWidth>(args.back());
+          const Numbers<T, kWidth> from(args[0]), to(args.back());
           // Of an absolute value's maximum only its position counts.
           if (g.keeps_workspace())
             for_each(stream, views.src.size(),
-                     MaxBackward<kMost, kWidth, Position>{Geometry(g), views.src, views.dst, from,
-                                                          as_vectors<Position, kWidth>(args[1]), to});
+                     MaxBackward<kMost, kWidth, Position, T>{Geometry(g), views.src, views.dst, from,
+                                                             as_vectors<Position, kWidth>(args[1]), to});
           else
             for_each(stream, views.src.size(),
-                     AverageBackward<kMost, kWidth>{Geometry(g), views.src, views.dst, from, to});
+                     AverageBackward<kMost, kWidth, T>{Geometry(g), views.src, views.dst, from, to});
         });
       });
 }

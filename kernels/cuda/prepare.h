@@ -8,6 +8,7 @@
 
 #include "kernels/arguments.h"
 #include "kernels/backend.h"
+#include "kernels/bf16.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/runtime.h"
 
@@ -44,10 +45,36 @@ class KernelOp : public PreparedOp {
   Kernel kernel_;
 };
 
-/// Argument `index` as it lies now where that is decided, else as this backend likes it.
-inline TensorDesc hinted_or_preferred(const Dims& dims, const LayoutHints& hints, std::size_t index) {
-  if (index < hints.size() && hints[index]) return {dims, DataType::f32, hints[index]->layout};
-  return channels_last(dims);
+/// Argument `index`, of type `type`, as it lies now where that is decided, else as this backend likes it.
+inline TensorDesc hinted_or_preferred(const Dims& dims, const LayoutHints& hints, std::size_t index,
+                                      DataType type = DataType::f32) {
+  if (index < hints.size() && hints[index]) return {dims, type, hinted_layout(hints, index, type)};
+  return channels_last(dims, type);
+}
+
+/// The type of argument `index` where it is one that activations are stored as, else f32: what operations
+/// that read either follow.
+inline DataType hinted_type(const LayoutHints& hints, std::size_t index) {
+  const bool bf16 = index < hints.size() && hints[index] && hints[index]->type == DataType::bf16;
+  return bf16 ? DataType::bf16 : DataType::f32;
+}
+/// As it lies, and is stored, now.
+inline TensorDesc hinted_activation(const Dims& dims, const LayoutHints& hints, std::size_t index) {
+  return hinted_or_preferred(dims, hints, index, hinted_type(hints, index));
+}
+
+/// Calls f with a value of the C++ type that `type` (f32 or bf16) is stored as.
+template <class F>
+void with_stored_type(DataType type, const F& f) {
+  if (type == DataType::bf16)
+    f(BFloat16{});
+  else
+    f(0.0F);
+}
+
+/// Of factors and activations where products compute in `precision`.
+inline DataType product_type(const Context& context) {
+  return context.precision == Precision::bf16 ? DataType::bf16 : DataType::f32;
 }
 
 }  // namespace convnet::cuda

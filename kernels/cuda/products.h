@@ -41,39 +41,43 @@ class Areas {
 };
 
 struct Zeros {
-  float* memory;
-  CONVNET_DEVICE void operator()(std::int64_t i) const { memory[i] = 0; }
+  std::byte* memory;
+  CONVNET_DEVICE void operator()(std::int64_t i) const { memory[i] = std::byte{0}; }
 };
 
 /// An operation on no images: what sums over them is zero, all else that it writes has no elements.
-inline Prepared prepare_empty(const OpDesc& op, std::vector<TensorDesc> tensors) {
+inline Prepared prepare_empty(const OpDesc& op, const std::vector<TensorDesc>& tensors) {
   return std::make_shared<KernelOp>(
-      std::move(tensors), [args = arguments(op)](Stream stream, std::span<std::byte* const> p, std::byte*) {
+      tensors, [args = arguments(op), tensors](Stream stream, std::span<std::byte* const> p, std::byte*) {
         for (std::size_t i = 0; i < args.size(); ++i)
-          if (args[i].access == Access::write)
-            for_each(stream, element_count(args[i].dims), Zeros{as_floats(p[i])});
+          if (args[i].access == Access::write) for_each(stream, tensors[i].bytes(), Zeros{p[i]});
       });
 }
 
 /// See finish_columns().
+template <class T>
 struct FinishColumns {
   const float* bias;
   std::int64_t columns;
   bool relu;
-  float* matrix;
+  T* matrix;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    float v = matrix[i];
+    float v = to_float(matrix[i]);
     if (bias != nullptr) v += bias[divide(i, columns).rest];
-    matrix[i] = relu ? ReluFunctor{}.forward(v) : v;
+    matrix[i] = stored_as<T>(relu ? ReluFunctor{}.forward(v) : v);
   }
 };
 
 /// matrix += bias, a number for every column, unless it is null; then max(0,x) if `relu`. For batched
-/// products, whose matrices would all get the same bias.
+/// products, whose matrices would all get the same bias, and for bf16, to which the library adds none of
+/// fp32.
 inline void finish_columns(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias,
-                           bool relu, float* matrix) {
+                           bool relu, DataType type, std::byte* matrix) {
   if (bias == nullptr && !relu) return;
-  for_each(stream, rows * columns, FinishColumns{bias, columns, relu, matrix});
+  with_stored_type(type, [&](auto stored) {
+    using T = decltype(stored);
+    for_each(stream, rows * columns, FinishColumns<T>{bias, columns, relu, reinterpret_cast<T*>(matrix)});
+  });
 }
 
 }  // namespace convnet::cuda

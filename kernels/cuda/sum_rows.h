@@ -2,19 +2,20 @@
 #pragma once
 
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/layout.h"
+#include "kernels/cuda/prepare.h"
 
 namespace convnet::cuda {
 
 /// sums[i] = sum of every `step`-th element from i on. With `step` a number of rows, neighbouring threads
 /// read neighbouring memory however few the columns.
+template <class T>
 struct SumEvery {
-  const float* elements;
+  const T* elements;
   std::int64_t step, count;
   float* sums;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     float sum = 0;
-    for (std::int64_t at = i; at < count; at += step) sum += elements[at];
+    for (std::int64_t at = i; at < count; at += step) sum += to_float(elements[at]);
     sums[i] = sum;
   }
 };
@@ -47,12 +48,17 @@ class SumRows {
   std::int64_t workspace_bytes() const {
     return pieces_ == 1 ? 0 : pieces_ * columns_ * size_of(DataType::f32);
   }
-  void run(Stream stream, const float* matrix, std::byte* workspace, float* sums) const {
-    if (pieces_ == 1) return for_each(stream, columns_, SumEvery{matrix, columns_, elements_, sums});
-    auto* pieces = reinterpret_cast<float*>(workspace);
-    const std::int64_t step = pieces_ * columns_;
-    for_each(stream, step, SumEvery{matrix, step, elements_, pieces});
-    for_teams(stream, columns_, SumPieces{pieces, pieces_, columns_, sums});
+  /// `matrix` is of f32 or bf16 numbers.
+  void run(Stream stream, DataType type, const std::byte* matrix, std::byte* workspace, float* sums) const {
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      const auto* elements = reinterpret_cast<const T*>(matrix);
+      if (pieces_ == 1) return for_each(stream, columns_, SumEvery<T>{elements, columns_, elements_, sums});
+      auto* pieces = reinterpret_cast<float*>(workspace);
+      const std::int64_t step = pieces_ * columns_;
+      for_each(stream, step, SumEvery<T>{elements, step, elements_, pieces});
+      for_teams(stream, columns_, SumPieces{pieces, pieces_, columns_, sums});
+    });
   }
 
  private:

@@ -57,11 +57,13 @@ Bytes results_on(const Backend& backend, const OpCase& c, const LayoutHints& hin
     const TensorDesc& tensor = prepared->args()[i];
     INFO(op_name(c.op) << " argument " << args[i].name);
     REQUIRE(tensor.dims == args[i].dims);
-    REQUIRE(tensor.type == args[i].type);
+    REQUIRE(may_be_stored_as(args[i].type, tensor.type));
     memory.emplace_back(backend,
                         sized(tensor) ? tensor.bytes() : static_cast<std::int64_t>(inputs[i].size()));
     if (args[i].access != Access::write)
-      memory.back().set(sized(tensor) ? relaid(backend, inputs[i], plain_of(tensor), tensor) : inputs[i]);
+      memory.back().set(sized(tensor) ? relaid(backend, converted(inputs[i], args[i].type, tensor.type),
+                                               plain_of(tensor), tensor)
+                                      : inputs[i]);
     pointers.push_back(memory.back().data());
   }
   if (c.in_place) {
@@ -84,8 +86,11 @@ Bytes results_on(const Backend& backend, const OpCase& c, const LayoutHints& hin
     const TensorDesc& tensor = prepared->args()[i];
     const bool shared = c.in_place && i + 1 == args.size();
     const std::vector<std::byte> bytes = memory[shared ? *c.in_place : i].get();
-    results.push_back(sized(tensor) ? relaid(backend, bytes, tensor, plain_of(tensor)) : bytes);
-    if (args[i].access == Access::read && !(c.in_place && i == *c.in_place)) CHECK(results[i] == inputs[i]);
+    results.push_back(
+        sized(tensor) ? converted(relaid(backend, bytes, tensor, plain_of(tensor)), tensor.type, args[i].type)
+                      : bytes);
+    if (args[i].access == Access::read && tensor.type == args[i].type && !(c.in_place && i == *c.in_place))
+      CHECK(results[i] == inputs[i]);
   }
   return results;
 }
@@ -107,7 +112,7 @@ std::vector<std::byte> doubles(const std::vector<double>& values) { return packe
 
 void check_on_both(const OpCase& c) {
   const auto cpu = make_cpu_backend(1);
-  const auto cuda = make_cuda_backend(Precision::fp32);
+  const auto cuda = make_cuda_backend(c.bf16 ? Precision::bf16 : Precision::fp32);
   const std::vector<Argument> args = arguments(c.op);
   Bytes inputs;
   for (std::size_t i = 0; i < args.size(); ++i) {
@@ -119,14 +124,19 @@ void check_on_both(const OpCase& c) {
     else
       inputs.push_back(packed(
           given ? c.inputs[i] : test_values(args[i].dims, static_cast<std::uint32_t>(i + 1)), args[i].type));
+    // Both compute with what bf16 can hold.
+    if (c.bf16 && args[i].type == DataType::f32 && !inputs.back().empty())
+      inputs.back() =
+          converted(converted(inputs.back(), DataType::f32, DataType::bf16), DataType::bf16, DataType::f32);
   }
   const Bytes expected = results_on(*cpu, c, LayoutHints(args.size()), inputs, false);
   for (const bool last : {false, true}) {
     LayoutHints hints(args.size());
     for (std::size_t i = 0; i < args.size(); ++i)
-      if (args[i].dims.size() == 4)
-        hints[i] = last ? cuda::channels_last(args[i].dims, args[i].type)
-                        : TensorDesc{args[i].dims, args[i].type, nullptr};
+      if (args[i].dims.size() == 4) {
+        const DataType type = c.bf16 && args[i].type == DataType::f32 ? DataType::bf16 : args[i].type;
+        hints[i] = last ? cuda::channels_last(args[i].dims, type) : TensorDesc{args[i].dims, type, nullptr};
+      }
     for (const LayoutHints& given : {hints, LayoutHints(args.size())}) {
       const Bytes actual = results_on(*cuda, c, given, inputs, true);
       for (std::size_t i = 0; i < args.size(); ++i) {

@@ -15,6 +15,7 @@ struct OpCase {
       {};  ///< by argument: the bytes of those that the operation does not size
   std::optional<std::size_t> in_place = {};  ///< the last argument is this one's memory
   double tolerance = 1e-5;                   ///< relative to the largest value of an argument
+  bool bf16 = false;  ///< the CUDA backend's precision; its four-dimensional arguments come as bf16
 };
 
 /// A step block: the header, then `rates`.

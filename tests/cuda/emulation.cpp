@@ -60,28 +60,41 @@ class LoopGemm : public PreparedGemm {
  public:
   explicit LoopGemm(const Gemm& gemm) : g_(gemm) {}
   std::int64_t workspace_bytes() const override { return 0; }
-  void run(Queue*, const float* a, const float* b, const float* bias, float* c, std::byte*) const override {
+  using PreparedGemm::run;
+  void run(Queue*, const std::byte* a, const std::byte* b, const float* bias, std::byte* c,
+           std::byte*) const override {
+    with_stored_type(g_.factors, [&](auto factor) {
+      with_stored_type(g_.result, [&](auto result) {
+        multiply(reinterpret_cast<const decltype(factor)*>(a), reinterpret_cast<const decltype(factor)*>(b),
+                 bias, reinterpret_cast<decltype(result)*>(c));
+      });
+    });
+  }
+
+ private:
+  template <class Factor, class Result>
+  void multiply(const Factor* a, const Factor* b, const float* bias, Result* c) const {
+    const auto number = [](auto v) { return static_cast<double>(to_float(v)); };
     std::vector<double> row(static_cast<std::size_t>(g_.n));
     for (std::int64_t batch = 0; batch < g_.batch; ++batch, a += g_.a_step, b += g_.b_step, c += g_.c_step) {
       for (std::int64_t m = 0; m < g_.m; ++m) {
         std::fill(row.begin(), row.end(), 0.0);
         for (std::int64_t k = 0; k < g_.k; ++k) {
-          const auto left = static_cast<double>(g_.trans_a ? a[k * g_.lda + m] : a[m * g_.lda + k]);
+          const double left = number(g_.trans_a ? a[k * g_.lda + m] : a[m * g_.lda + k]);
           for (std::int64_t n = 0; n < g_.n; ++n)
             row[static_cast<std::size_t>(n)] +=
-                left * static_cast<double>(g_.trans_b ? b[n * g_.ldb + k] : b[k * g_.ldb + n]);
+                left * number(g_.trans_b ? b[n * g_.ldb + k] : b[k * g_.ldb + n]);
         }
         for (std::int64_t n = 0; n < g_.n; ++n) {
-          float& out = c[m * g_.ldc + n];
-          double value = row[static_cast<std::size_t>(n)] + (g_.accumulate ? static_cast<double>(out) : 0);
+          Result& out = c[m * g_.ldc + n];
+          double value = row[static_cast<std::size_t>(n)] + (g_.accumulate ? number(out) : 0);
           if (g_.bias) value += static_cast<double>(bias[n]);
-          out = static_cast<float>(g_.relu && value < 0 ? 0 : value);
+          out = stored_as<Result>(static_cast<float>(g_.relu && value < 0 ? 0 : value));
         }
       }
     }
   }
 
- private:
   Gemm g_;
 };
 

@@ -16,8 +16,8 @@ struct Config {
 };
 
 /// Costs per image of each step: some minibatches in turn, so that the net learns them.
-std::vector<double> costs_of(const Config& config, const std::string& device, std::int64_t images,
-                             int steps) {
+std::vector<double> costs_of(const Config& config, const std::string& device, const std::string& precision,
+                             std::int64_t images, int steps) {
   const std::string path = source_dir() + "/configs/" + config.name;
   const ShapeOnlyProvider provider(config.image, 10);
   Diagnostics diagnostics;
@@ -26,7 +26,7 @@ std::vector<double> costs_of(const Config& config, const std::string& device, st
   diagnostics.throw_if_errors();
   Options options;
   options.device = device;
-  options.precision = "fp32";
+  options.precision = precision;
   options.mini = static_cast<int>(images);
   Net net(std::move(graph), provider, options, {}, true);
   const Plan& plan = net.prepare(Phase::train, images);
@@ -51,14 +51,16 @@ std::vector<double> costs_of(const Config& config, const std::string& device, st
   return costs;
 }
 
-void check_agreement(const Config& config, std::int64_t images, int steps) {
-  const std::vector<double> cpu = costs_of(config, "cpu", images, steps);
-  const std::vector<double> cuda = costs_of(config, "cuda", images, steps);
+/// In fp32 on the CPU, and on the GPU in `precision`.
+void check_agreement(const Config& config, std::int64_t images, int steps,
+                     const std::string& precision = "fp32", double tolerance = 1e-3) {
+  const std::vector<double> cpu = costs_of(config, "cpu", "fp32", images, steps);
+  const std::vector<double> cuda = costs_of(config, "cuda", precision, images, steps);
   for (std::size_t step = 0; step < cpu.size(); ++step) {
     INFO(config.name << ", step " << step << ": " << cpu[step] << " on the CPU, " << cuda[step]
                      << " on the GPU");
     REQUIRE(std::isfinite(cuda[step]));
-    CHECK(std::abs(cuda[step] - cpu[step]) <= 1e-3 * std::abs(cpu[step]));
+    CHECK(std::abs(cuda[step] - cpu[step]) <= tolerance * std::abs(cpu[step]));
   }
 }
 
@@ -68,8 +70,13 @@ TEST_CASE("some steps of lenet cost the same on the GPU and on the CPU") {
   check_agreement({"lenet", {1, 28, 28}}, 3, 9);
 }
 
+TEST_CASE("some steps cost nearly the same in bf16") {
+  check_agreement({"lenet", {1, 28, 28}}, 3, 9, "bf16", 2e-2);
+}
+
 TEST_CASE("50 steps cost the same on the GPU and on the CPU", "[.][gpu]") {
   check_agreement({"lenet", {1, 28, 28}}, 64, 50);
   check_agreement({"cifar-quick", {3, 32, 32}}, 64, 50);
   check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 50);
+  check_agreement({"lenet", {1, 28, 28}}, 64, 50, "bf16", 5e-2);
 }

@@ -12,6 +12,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/bf16.h"
 #include "kernels/cpu/prepare.h"
 
 namespace convnet::test {
@@ -86,6 +87,12 @@ Values unpacked_as(const std::vector<std::byte>& bytes) {
 }
 inline std::vector<std::byte> packed(const Values& values, DataType type) {
   switch (type) {
+    case DataType::bf16: {
+      std::vector<BFloat16> stored;
+      for (double v : values) stored.push_back(to_bf16(static_cast<float>(v)));
+      const auto* p = reinterpret_cast<const std::byte*>(stored.data());
+      return {p, p + stored.size() * sizeof(BFloat16)};
+    }
     case DataType::f64: return packed_as<double>(values);
     case DataType::s32: return packed_as<std::int32_t>(values);
     case DataType::u8: return packed_as<std::uint8_t>(values);
@@ -95,12 +102,28 @@ inline std::vector<std::byte> packed(const Values& values, DataType type) {
 }
 inline Values unpacked(const std::vector<std::byte>& bytes, DataType type) {
   switch (type) {
+    case DataType::bf16: {
+      std::vector<BFloat16> stored(bytes.size() / sizeof(BFloat16));
+      std::memcpy(stored.data(), bytes.data(), stored.size() * sizeof(BFloat16));
+      Values values;
+      for (BFloat16 v : stored) values.push_back(static_cast<double>(to_float(v)));
+      return values;
+    }
     case DataType::f64: return unpacked_as<double>(bytes);
     case DataType::s32: return unpacked_as<std::int32_t>(bytes);
     case DataType::u8: return unpacked_as<std::uint8_t>(bytes);
     case DataType::f32: break;
   }
   return unpacked_as<float>(bytes);
+}
+
+/// Plain numbers of another type.
+inline std::vector<std::byte> converted(const std::vector<std::byte>& bytes, DataType from, DataType to) {
+  return from == to ? bytes : packed(unpacked(bytes, from), to);
+}
+/// Whether an operation may store an argument of type `logical` so: activations may be bf16.
+inline bool may_be_stored_as(DataType logical, DataType stored) {
+  return stored == logical || (logical == DataType::f32 && stored == DataType::bf16);
 }
 
 inline TensorDesc plain_of(const TensorDesc& tensor) { return {tensor.dims, tensor.type, nullptr}; }
@@ -122,7 +145,7 @@ inline Results run_plain(const OpDesc& op, const PreparedOp& prepared, const std
   for (std::size_t i = 0; i < args.size(); ++i) {
     INFO(op_name(op) << " argument " << arguments_of_op[i].name);
     REQUIRE(args[i].dims == arguments_of_op[i].dims);
-    REQUIRE(args[i].type == arguments_of_op[i].type);
+    REQUIRE(may_be_stored_as(arguments_of_op[i].type, args[i].type));
     auto bytes = packed(inputs[i], args[i].type);
     if (sized(args[i]) && !bytes.empty()) bytes = reordered(bytes, plain_of(args[i]), args[i]);
     REQUIRE(bytes.empty() == (arguments_of_op[i].access == Access::write));

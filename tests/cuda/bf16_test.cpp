@@ -1,0 +1,84 @@
+// Operations whose activations are stored as bf16, beside the CPU's in fp32 on the same (rounded) numbers.
+#include "tests/catch.h"
+#include "tests/cuda/both_backends.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// A rounding of the results, or of what they are sums of.
+constexpr double kTolerance = 6e-3;
+
+void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t> in_place = {}) {
+  OpCase c{std::move(op), std::move(inputs), {}, in_place, kTolerance};
+  c.bf16 = true;
+  check_on_both(c);
+}
+
+ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t k, std::int64_t filter, std::int64_t stride,
+                  std::int64_t pad, std::int64_t groups = 1) {
+  ConvGeometry g;
+  g.n = n, g.c = c, g.h = 7, g.w = 6, g.k = k;
+  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
+  const auto side = [&](std::int64_t in) { return (2 * pad + in - filter + stride - 1) / stride + 1; };
+  g.oh = side(g.h), g.ow = side(g.w);
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions of bf16 numbers", "[cuda]") {
+  for (const ConvGeometry& g : {conv(3, 3, 16, 3, 1, 1), conv(2, 16, 20, 5, 2, 2), conv(2, 8, 4, 1, 1, 0),
+                                conv(2, 6, 4, 3, 1, 1, 2), conv(0, 3, 8, 3, 1, 1)}) {
+    for (const bool relu : {false, true}) check(ConvForward{g, true, false, relu});
+    check(ConvForward{g, false, true, false});
+    check(ConvBackwardData{g});
+    for (const bool bias : {false, true}) check(ConvBackwardWeights{g, bias});
+  }
+}
+
+TEST_CASE("inner products of bf16 numbers", "[cuda]") {
+  for (const InnerProductGeometry& g :
+       {InnerProductGeometry{5, 130, 67}, {128, 20, 10}, {4, 5, 3, 6}, {0, 5, 7}}) {
+    for (const bool relu : {false, true}) check(InnerProductForward{g, true, false, relu});
+    check(InnerProductForward{g, false, true, false});
+    check(InnerProductBackwardData{g});
+    for (const bool bias : {false, true}) check(InnerProductBackwardWeights{g, bias});
+  }
+}
+
+TEST_CASE("element-wise operations, pooling and batch norm keep bf16 numbers", "[cuda]") {
+  const auto cuda = make_cuda_backend(Precision::bf16);
+  for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{2, 8, 7, 5}}) {
+    check(NeuronForward{{NeuronKind::tanh, 1.5F, 0.7F}, dims});
+    check(NeuronForward{{NeuronKind::relu}, dims}, {}, 0);
+    check(NeuronBackward{{NeuronKind::relu}, dims}, {}, 1);
+    check(Accumulate{dims});
+    check(EltwiseSum{dims, {1, -0.5F, 2}});
+    const Values variance(static_cast<std::size_t>(dims[1]), 0.7);
+    check(BatchNormMoments{dims});
+    check(BatchNormForward{dims, 1e-3F, true}, {{}, {}, variance});
+    check(BatchNormBackwardWeights{dims, 1e-3F}, {{}, {}, {}, variance});
+    check(BatchNormBackwardData{dims, element_count(dims) / dims[1], 1e-3F}, {{}, {}, {}, variance});
+    for (const PoolKind kind : {PoolKind::max, PoolKind::average, PoolKind::max_abs}) {
+      PoolGeometry g;
+      g.kind = kind;
+      g.n = dims[0], g.c = dims[1], g.h = dims[2], g.w = dims[3];
+      g.size = 3, g.stride = 2;
+      g.oh = (g.h - 3 + 1) / 2 + 1, g.ow = (g.w - 3 + 1) / 2 + 1;
+      check(PoolForward{g, g.keeps_workspace()});
+      std::vector<Values> inputs = {{}};
+      if (g.keeps_workspace())
+        inputs.emplace_back(static_cast<std::size_t>(element_count(g.dst())), 4.0);  // the window's centre
+      check(PoolBackward{g}, inputs);
+    }
+    // They follow what they are given.
+    for (const DataType type : {DataType::f32, DataType::bf16}) {
+      const LayoutHints hints(2, TensorDesc{dims, type, nullptr});
+      const auto relu = cuda->prepare(NeuronForward{{NeuronKind::relu}, dims}, hints);
+      CHECK(relu->args()[0].type == type);
+      CHECK(relu->args()[1].type == type);
+    }
+  }
+}
