@@ -97,7 +97,27 @@ TEST_CASE("a device that is not there is an error of the environment") {
 TEST_CASE("a precision of GPUs is refused on the CPU") {
   const Workshop shop;
   check_refused(shop.dummy() + Args{"--save-file", shop / "out", "--device", "cpu", "--precision", "tf32"},
-                "--precision tf32 needs a GPU: CPU devices compute in fp32");
+                "--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
+}
+
+TEST_CASE("a run in bf16 trains, tests and is the same every time") {
+  const Workshop shop;
+  const auto run = [&](const std::string& folder) {
+    return run_program(shop.dummy() + Args{"--save-file", shop / folder, "--epochs", "1", "--device", "cpu",
+                                           "--precision", "bf16"});
+  };
+  const Outcome first = run("a");
+  INFO(first.out << first.err);
+  if (first.code == 3) {
+    CHECK(first.err.find("oneDNN cannot do this") != std::string::npos);
+    return;
+  }
+  REQUIRE(first.code == 0);
+  CHECK(first.out.find("Averages") != std::string::npos);
+  const auto weights = [&](const std::string& text) { return text.substr(text.find("Averages")); };
+  const Outcome again = run("b");
+  const std::string a = weights(first.out), b = weights(again.out);
+  CHECK(a.substr(0, a.find("Saved")) == b.substr(0, b.find("Saved")));
 }
 
 TEST_CASE("all devices of the machine can be asked for") {
