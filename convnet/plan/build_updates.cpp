@@ -107,6 +107,8 @@ void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
     }
     if (!others.empty()) publish(w.weights, r, others);
   }
+  // Copies in other layouts or types are those of the old weights.
+  for (int id : w.weights) tensor(Value{id}).copies.clear();
   at_ = user;
 }
 

@@ -16,6 +16,7 @@ class Verifier {
     collect_uses();
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_task(t);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) check_buffer(b);
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_copy(t);
     check_memory();
     check_results();
   }
@@ -115,6 +116,23 @@ class Verifier {
       if (use.version >= 0 && writes_before != use.version)
         fail(task_name(use.task) + " uses '" + buffer.name + "' after " + std::to_string(writes_before) +
              " writes, not after " + std::to_string(use.version));
+    }
+  }
+
+  /// A copy of weights, in another layout or type, is not read any more once an update has changed them.
+  void check_copy(std::size_t t) const {
+    const Task& task = plan_.tasks[t];
+    if (!std::holds_alternative<Reorder>(task.op)) return;
+    const auto from = static_cast<std::size_t>(task.uses[0].buffer),
+               to = static_cast<std::size_t>(task.uses[1].buffer);
+    if (plan_.buffers[from].kind != BufferKind::weights) return;
+    for (const Use& change : uses_[from]) {
+      if (!change.writes || !is_before(t, change.task)) continue;
+      for (const Use& read : uses_[to]) {
+        if (read.reads && is_before(change.task, read.task))
+          fail(task_name(read.task) + " reads a copy of '" + plan_.buffers[from].name +
+               "' that is older than its update");
+      }
     }
   }
 

@@ -36,12 +36,13 @@ inline const std::map<std::string, ConfigData>& config_data() {
 struct PlannedNet {
   std::vector<MatrixInfo> matrices;
   Graph graph;
-  std::unique_ptr<Backend> backend = make_cpu_backend(1);
+  std::unique_ptr<Backend> backend;
   std::unique_ptr<PlanSet> plans;
 
   /// `data_parallel`: that many devices with every layer on all of them; 0: as the file says.
   explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false,
-                      int data_parallel = 0) {
+                      int data_parallel = 0, Precision precision = Precision::fp32)
+      : backend(make_cpu_backend(1, precision)) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
     const std::string path = CONVNET_SOURCE_DIR "/configs/" + config;
