@@ -8,20 +8,11 @@
 #include "convnet/train/checkpoint.h"
 #include "convnet/train/net.h"
 #include "convnet/train/options.h"
+#include "convnet/train/report.h"
 #include "convnet/train/stop_signal.h"
 #include "providers/prefetch.h"
 
 namespace convnet {
-
-/// Where the time of a batch went, in seconds; of work, the mean over the devices.
-struct TimeUse {
-  double compute = 0, communication = 0, data = 0;
-  double steps = 0;  ///< wall clock of all minibatches
-
-  void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
-  /// "time: 91.0% compute, …" of a batch that took `wall` seconds.
-  std::string text(double wall) const;
-};
 
 class Trainer {
  public:
@@ -62,7 +53,6 @@ class Trainer {
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
                   double progress, CostSums& sums);
-  void print_weights() const;
 
   Options options_;
   OptionTexts saved_options_;
