@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "convnet/train/output_file.h"
 #include "kernels/error.h"
 
 namespace convnet {
