@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "convnet/train/output_file.h"
 #include "kernels/error.h"
 
 namespace convnet {

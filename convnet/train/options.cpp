@@ -84,6 +84,33 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"}),
       option("test-only", &Options::test_only, "t",
              {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}, false),
+      option(
+          "write-features", &Options::write_features, "t",
+          {.fallback = "",
+           .doc = "layer whose outputs on the test range to write to --feature-path, a data_batch_N.npy and "
+                  "labels_N.npy for each batch; then quit, like --test-only"},
+          false),
+      option("feature-path", &Options::feature_path, "t",
+             {.fallback = "", .doc = "folder for the files of --write-features"}, false),
+      option("test-out", &Options::test_out, "t",
+             {.fallback = "",
+              .doc = "folder for the class probabilities on the test range, a probabilities_N.npy and "
+                     "labels_N.npy for each batch; then quit, like --test-only"},
+             false),
+      option("logreg-name", &Options::logreg_name, "t",
+             {.fallback = "",
+              .doc = "cost.logreg layer of --test-out, --confusion and the errors by class that --test-only "
+                     "prints; needed where there are several"},
+             false),
+      option("confusion", &Options::confusion, "t",
+             {.fallback = "",
+              .doc = "CSV file for the confusion matrix on the test range, true classes by predictions; then "
+                     "quit, like --test-only"},
+             false),
+      option("tensorboard", &Options::tensorboard, "t",
+             {.fallback = "",
+              .doc = "folder for TensorBoard's event files: costs and rates after each batch, first filters "
+                     "after each test"}),
       option("check-grads", &Options::check_grads, "t",
              {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"},
              false),
@@ -246,6 +273,10 @@ Options parse_options(const OptionTexts& texts) {
   } catch (const InputError& e) {
     wrong.emplace_back(e.what());
   }
+  if (options.write_features.empty() != options.feature_path.empty())
+    wrong.emplace_back("--write-features LAYER and --feature-path FOLDER need each other");
+  if (!options.logreg_name.empty() && !options.only_tests())
+    wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   return options;
 }

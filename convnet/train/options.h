@@ -28,6 +28,8 @@ struct Options {
   bool check_grads = false, conserve_mem = false;
   int inner_size = 0, crop_pad = 0;
   bool pixel_std = false, multiview_test = false;
+  std::string write_features, feature_path, test_out, logreg_name, confusion;
+  std::string tensorboard;
   std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
@@ -42,6 +44,10 @@ struct Options {
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
   ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std, views() > 1}; }
+  /// Whether this run tests a finished net and does nothing else.
+  bool only_tests() const {
+    return test_only || !write_features.empty() || !test_out.empty() || !confusion.empty();
+  }
   /// Of each image in tests.
   int views() const { return multiview_test && !check_grads ? ImageOptions::view_count : 1; }
   /// Physical device numbers in the order of --gpu; one may be there several times; "all" is

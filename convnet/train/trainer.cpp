@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,25 +11,12 @@
 #include <filesystem>
 
 #include "convnet/train/convert.h"
+#include "convnet/train/output_file.h"
 #include "kernels/error.h"
 #include "providers/shuffle.h"
 
 namespace convnet {
 namespace {
-
-/// Throws InputError if no folder can be made or written at `path`: training would fail when it first saves.
-void check_writable(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  for (fs::path at = path; !at.empty(); at = at.parent_path()) {
-    if (!fs::exists(at, ignored)) continue;
-    if (!fs::is_directory(at, ignored))
-      throw InputError(at.string() + ": is not a folder; checkpoints are to be saved in " + path);
-    if (access(at.c_str(), W_OK) != 0)
-      throw InputError(at.string() + ": cannot be written; checkpoints are to be saved in " + path);
-    return;
-  }
-}
 
 /// The definition is the checkpoint's; another --layer-def must be the same logical net.
 void check_same_net(const IniFile& saved, const IniFile& given, const std::string& checkpoint) {
@@ -118,8 +104,12 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   if (!resume_from.empty()) {
     l.checkpoint = read_checkpoint(resume_from);
     texts = l.checkpoint->options;
-  } else if (first.test_only) {
-    throw InputError("--test-only tests a trained net: --load-file must name its checkpoint");
+  } else if (first.only_tests()) {
+    const std::string option = first.test_only                 ? "--test-only"
+                               : !first.write_features.empty() ? "--write-features"
+                               : !first.test_out.empty()       ? "--test-out"
+                                                               : "--confusion";
+    throw InputError(option + " tests a trained net: --load-file must name its checkpoint");
   }
   for (const auto& [key, text] : given) texts[key] = text;
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider", "train-range",
@@ -144,7 +134,8 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
                    .string();
   }
   if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
-  if (!l.options.test_only && !l.options.check_grads) check_writable(l.folder);
+  if (!l.options.only_tests() && !l.options.check_grads)
+    check_folder_writable(l.folder, "checkpoints are to be saved in");
   if (l.checkpoint && !first.init_from.empty())
     throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
                      " is there to resume from; use one of them");
@@ -200,7 +191,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       statistics_(std::move(loaded.statistics)),
       stop_(stop),
       folder_(std::move(loaded.folder)),
-      net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.test_only),
+      net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.only_tests()),
       prefetcher_(make_loader(provider_, statistics_, options_, train_range_)) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
@@ -209,7 +200,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       images = std::max(images, provider_->images_in(b) * views);
     return std::min(minibatch, images);
   };
-  if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
+  if (!options_.only_tests()) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
   const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_, test_minibatch(), options_.views()));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
@@ -267,7 +258,7 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 }
 
 void Trainer::run() {
-  if (options_.test_only) return test_only();
+  if (options_.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   if (state_.test_due) {
     const bool finished = test();
@@ -351,14 +342,15 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double 
 }
 
 StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                         double progress, CostSums& sums) {
+                         double progress, CostSums& sums, TestOutputs* outputs) {
   const Plan& plan = net_.prepare(phase, images);
   StepInputs inputs = inputs_of(data, first, progress);
   if (first + 2 * images <= data.images) inputs.next = inputs_of(data, first + images, progress).matrices;
   const auto start = Clock::now();
   std::vector<TaskTime> times;
   const bool look = options_.verbose || !options_.profile.empty() || !net_.executor().times_cost();
-  StepResult result = net_.run(plan, inputs, look ? &times : nullptr);
+  StepResult result =
+      net_.run(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (look) time_use_.add(plan, times, seconds_since(start));
   if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (!result.finite()) {
@@ -375,6 +367,7 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
                     first + images - 1, where.empty() ? "" : "; " + where,
                     last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
+  if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
 }
@@ -387,13 +380,13 @@ void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
   trace_.write(options_.profile);
 }
 
-bool Trainer::test_batch(const LoadRequest& request, CostSums& sums) {
+bool Trainer::test_batch(const LoadRequest& request, CostSums& sums, TestOutputs* outputs) {
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(request);
   ProgressLine line(fmt::format("test {}...", request.batch));
   for (std::int64_t first = 0; first < data->images;) {
     if (stop_.arrived()) return false;
     const std::int64_t images = std::min(test_minibatch(), data->images - first);
-    step(Phase::test, *data, first, images, 0, sums);
+    step(Phase::test, *data, first, images, 0, sums, outputs);
     first += images;
     line.show(first, data->images, first);
   }
@@ -433,11 +426,14 @@ bool Trainer::test() {
 }
 
 void Trainer::test_only() {
+  TestOutputs outputs(net_, provider_->matrices(), options_);
   fmt::print("======================Test output======================\n");
   CostSums pooled;
   for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
     CostSums sums;
-    if (!test_batch({batch, 0}, sums)) return;
+    outputs.begin_batch(batch, provider_->images_in(batch));
+    if (!test_batch({batch, 0}, sums, &outputs)) return;
+    outputs.end_batch();
     if (batch < test_range_.last) prefetcher_.start({batch + 1, 0});
     fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
@@ -445,6 +441,7 @@ void Trainer::test_only() {
   }
   fmt::print("----------------------Averages-------------------------\n{}\n",
              cost_text(pooled, net_.graph()));
+  fmt::print("{}", outputs.finish());
 }
 
 void Trainer::check_gradients() {

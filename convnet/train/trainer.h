@@ -10,6 +10,7 @@
 #include "convnet/train/options.h"
 #include "convnet/train/report.h"
 #include "convnet/train/stop_signal.h"
+#include "convnet/train/test_outputs.h"
 #include "providers/prefetch.h"
 
 namespace convnet {
@@ -47,7 +48,7 @@ class Trainer {
   /// These return false if the stop signal cut them short.
   bool train_batch(const Position& work);
   bool test();
-  bool test_batch(const LoadRequest& request, CostSums& sums);
+  bool test_batch(const LoadRequest& request, CostSums& sums, TestOutputs* outputs = nullptr);
 
   void save();
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
@@ -56,7 +57,7 @@ class Trainer {
   void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                  double progress, CostSums& sums);
+                  double progress, CostSums& sums, TestOutputs* outputs = nullptr);
 
   Options options_;
   OptionTexts saved_options_;
