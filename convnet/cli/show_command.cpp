@@ -85,6 +85,10 @@ void show_command(const std::vector<std::string>& args) {
     throw InputError(fmt::format("--out names one picture, but {} are asked for", pictures));
   const auto picture_name = [&](const char* usual) { return asked.out.empty() ? usual : asked.out; };
 
+  // A file that cannot be written is an error now, not after the work.
+  for (const std::string& path : {asked.out, asked.save_preds, asked.html}) {
+    if (!path.empty()) OutputFile{path};
+  }
   const Run run = open_run(given);
   if (!asked.show_cost.empty()) write_curves(run, picture_name("cost.png"));
   if (!asked.show_filters.empty()) write_filters(run, picture_name("filters.png"));
@@ -98,6 +102,7 @@ void show_command(const std::vector<std::string>& args) {
     } catch (const std::runtime_error& e) {
       if (demanded) throw;
       tested.missing = e.what();
+      fmt::print(stderr, "warning: no predictions: {}\n", tested.missing);
     }
   }
   if (!asked.show_preds.empty()) write_predictions(run, *tested.predictions, picture_name("preds.png"));

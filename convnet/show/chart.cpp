@@ -54,8 +54,8 @@ Axis make_axis(double low, double high, int ticks, bool tight) {
   Axis axis;
   if (low >= 0 && low <= 0.6 * high) low = 0;
   if (high <= 0 && high >= 0.6 * low) high = 0;
-  if (high <= low) {
-    // One value: it stands in the middle.
+  if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) {
+    // One value, as far as an axis can tell: it stands in the middle.
     const double around = low == 0 ? 1 : std::abs(low);
     low -= around;
     high += around;

@@ -62,7 +62,7 @@ double value_of(const CostSums& costs, const Graph& graph, const CurveRequest& r
 
 /// Epochs trained when a batch was finished.
 double epochs_done(const HistoryEntry& entry, const BatchRange& range) {
-  const double batches = entry.batch - range.first + 1.0;
+  const double batches = static_cast<double>(entry.batch) - range.first + 1;
   return entry.epoch - 1.0 + std::clamp(batches / range.count(), 0.0, 1.0);
 }
 

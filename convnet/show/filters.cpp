@@ -11,7 +11,7 @@
 namespace convnet {
 namespace {
 
-constexpr int kUsualPixels = 512;  // that small filters are enlarged to
+constexpr int kUsualPixels = 640;  // that small filters are enlarged to
 constexpr int kMostEnlarged = 16;  // times
 constexpr int kGap = 1;            // between filters, in weights
 
@@ -44,7 +44,7 @@ std::pair<std::int64_t, std::int64_t> maps_of(std::int64_t inputs, int channels)
     if (inputs % c == 0 && square_side(inputs / c) > 1)
       fitting += (fitting.empty() ? "" : ", ") + std::to_string(c);
   }
-  throw InputError("a filter has " + std::to_string(inputs) + " weights, which are no square maps of " +
+  throw InputError("has filters of " + std::to_string(inputs) + " weights, which are no square maps of " +
                    (channels > 0 ? std::to_string(channels) : "3 or 1") + " channels; --channels may be " +
                    (fitting.empty() ? std::to_string(inputs) : fitting));
 }

@@ -64,13 +64,6 @@ PixelStatistics statistics_of(const Run& run) {
   return saved_statistics(run.checkpoint, run.options, run.provider->matrices()[0].dims);
 }
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 Color mixed(Color a, Color b, double share) {
   const auto mix = [&](std::uint8_t from, std::uint8_t to) {
     return static_cast<std::uint8_t>(std::lround(from + (to - from) * std::clamp(share, 0.0, 1.0)));

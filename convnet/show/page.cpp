@@ -36,7 +36,7 @@ svg image, .filters { image-rendering: pixelated; }
 .scripted .pointing { display: block; }
 table { border-collapse: collapse; }
 td, th { text-align: left; padding: 3px 16px 3px 0; font-weight: normal; vertical-align: middle; overflow-wrap: anywhere; }
-th { color: #6b7280; }
+th { color: #6b7280; white-space: nowrap; vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .bar { height: 8px; border-radius: 2px; margin: 2px 0; }
 pre { overflow-x: auto; background: #f6f7f9; padding: 12px; font: 12px/1.45 "DejaVu Sans Mono", Consolas, monospace; }
@@ -191,10 +191,14 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                                 "label and the five best classes."
                               : "Test images at random, with their true label and the five best "
                                 "classes; that of the label is green.");
-  const Size size = predictions_size(chosen.size());
-  SvgCanvas canvas(size.width, size.height);
-  draw_predictions(canvas, p, chosen, pictures_of(run, p, chosen));
-  body += canvas.str();
+  if (chosen.empty()) {
+    body = note("No test image's best class is wrong.");
+  } else {
+    const Size size = predictions_size(chosen.size());
+    SvgCanvas canvas(size.width, size.height);
+    draw_predictions(canvas, p, chosen, pictures_of(run, p, chosen));
+    body += canvas.str();
+  }
   std::string html = section("Predictions", body);
 
   const Confusion confusion = p.confusion();
@@ -209,7 +213,7 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
   draw_confusion(drawing, confusion, p.classes);
   return html + section("Confusion matrix",
                         note(fmt::format(
-                            "{} images of test batches {}. Rows are true classes; the shade is the share "
+                            "{} images of the test range, {}. Rows are true classes; the shade is the share "
                             "of the row.",
                             confusion.images(), run.options.test_range)) +
                             drawing.str() + mistakes(confusion, p.classes));
