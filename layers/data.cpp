@@ -35,9 +35,12 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   if (!parse_params(type, source, p)) return nullptr;
   const auto index = static_cast<std::size_t>(p.data_idx);
   if (index >= source.matrices.size()) {
-    source.error("dataIdx", "dataIdx=" + std::to_string(p.data_idx) +
-                                ", but the data provider has matrices 0-" +
-                                std::to_string(source.matrices.size() - 1) + " (0 images, 1 labels)");
+    std::vector<std::string> matrices;
+    for (const SourceMatrix& m : source.matrices)
+      matrices.push_back(std::to_string(matrices.size()) + " '" + m.name + "' (" +
+                         (m.classes > 0 ? std::to_string(m.classes) + " classes" : m.shape.str()) + ")");
+    source.error("dataIdx",
+                 "dataIdx=" + std::to_string(p.data_idx) + ", but the data provider has " + join(matrices));
     return nullptr;
   }
   const SourceMatrix& matrix = source.matrices[index];

@@ -198,6 +198,7 @@ class Layer {
 
 /// A matrix of the data provider: 0 images, 1 labels, others as the provider says.
 struct SourceMatrix {
+  std::string name;
   FeatureShape shape;
   DataType type = DataType::u8;
   std::int64_t classes = 0;  ///< labels lie in [0, classes); 0: not labels

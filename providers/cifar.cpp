@@ -48,6 +48,7 @@ struct BatchSource {
 struct LabelInfo {
   std::string matrix, key;
   std::int64_t classes;
+  std::vector<std::string> names = {};  ///< of the classes; empty: not known
 };
 
 struct DataSet {
@@ -137,18 +138,42 @@ PickleValue require_key(const PickleValue& dict, const std::string& key) {
                 keys.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(keys.size(), 20)), ", ")));
 }
 
-std::int64_t class_count(const PickleValue& meta, const std::string& key) {
+std::vector<std::string> class_names(const PickleValue& meta, const std::string& key) {
   const PickleValue names = require_key(meta, key);
   const bool listed = names.kind() == PickleKind::list || names.kind() == PickleKind::tuple;
   if (!listed || names.size() == 0)
     names.fail(fmt::format("{} should be a list of names, not {}", key, names.describe()));
-  return static_cast<std::int64_t>(names.size());
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < names.size(); ++i) texts.emplace_back(names[i].string("a name in " + key));
+  return texts;
+}
+
+void set_names(LabelInfo& info, std::vector<std::string> names) {
+  info.classes = static_cast<std::int64_t>(names.size());
+  info.names = std::move(names);
+}
+
+/// The names beside binary batches, a line each; none if the file is not there.
+std::vector<std::string> listed_names(const fs::path& path, std::int64_t classes) {
+  if (!is_file(path)) return {};
+  std::ifstream file(path);
+  std::vector<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) names.push_back(line);
+    if (static_cast<std::int64_t>(names.size()) > classes) break;
+  }
+  if (static_cast<std::int64_t>(names.size()) != classes)
+    throw InputError(fmt::format(
+        "{}: should name {} classes, one a line, but names {}", path.string(), classes,
+        static_cast<std::int64_t>(names.size()) > classes ? "more" : std::to_string(names.size())));
+  return names;
 }
 
 /// batches.meta: of the original, with a mean image, or of CIFAR-10 for Python.
 void read_batches_meta(DataSet& set, const std::string& path) {
   const PickleValue meta = read_pickle(path);
-  set.labels = {{"labels", "labels", class_count(meta, "label_names")}};
+  set_names(set.labels[0], class_names(meta, "label_names"));
   const auto mean = meta.find("data_mean");
   std::vector<double> values;
   if (mean) values = mean->numbers("data_mean");
@@ -196,8 +221,16 @@ DataSet find_data_set(const std::string& folder) {
         fmt::format("{}: there are several data sets, beginning with {} and {}; each needs its own folder",
                     folder, found[0].batches.begin()->second.path, found[1].batches.begin()->second.path));
   DataSet set = std::move(found[0]);
-  if (set.format == Format::binary) return set;
   const bool numbered = set.labels.size() == 1;
+  if (set.format == Format::binary) {
+    for (LabelInfo& info : set.labels) {
+      const std::string file = numbered                    ? "batches.meta.txt"
+                               : info.key == "fine_labels" ? "fine_label_names.txt"
+                                                           : "coarse_label_names.txt";
+      info.names = listed_names(fs::path(folder) / file, info.classes);
+    }
+    return set;
+  }
   const std::string meta = (fs::path(folder) / (numbered ? "batches.meta" : "meta")).string();
   if (!is_file(meta))
     throw InputError(fmt::format("{}: missing, beside {}", meta, set.batches.begin()->second.path));
@@ -205,8 +238,8 @@ DataSet find_data_set(const std::string& folder) {
     read_batches_meta(set, meta);
   } else {
     const PickleValue names = read_pickle(meta);
-    set.labels[0].classes = class_count(names, "fine_label_names");
-    set.labels[1].classes = class_count(names, "coarse_label_names");
+    set_names(set.labels[0], class_names(names, "fine_label_names"));
+    set_names(set.labels[1], class_names(names, "coarse_label_names"));
   }
   return set;
 }
@@ -341,7 +374,7 @@ class CifarProvider final : public Provider {
   explicit CifarProvider(DataSet set) : set_(std::move(set)) {
     matrices_ = {{"data", set_.dims, DataType::u8, 0}};
     for (const LabelInfo& info : set_.labels)
-      matrices_.push_back({info.matrix, {1}, DataType::s32, info.classes});
+      matrices_.push_back({info.matrix, {1}, DataType::s32, info.classes, info.names});
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -19,6 +20,18 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t images_per_batch = 10'000;
 constexpr int classes = 10;
+
+/// What the classes are called: the files do not say, so it is the folder's name that tells Fashion-MNIST.
+/// None for digits, whose numbers are their names.
+std::vector<std::string> names_of_classes(const std::string& folder) {
+  std::error_code ignored;
+  std::string path = fs::weakly_canonical(folder, ignored).string();
+  std::transform(path.begin(), path.end(), path.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (fs::path(path).filename().string().find("fashion") == std::string::npos) return {};
+  return {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+          "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+}
 
 /// The file called `stem`-`kind` or `stem`.`kind`, plain or .gz; nothing if none is there.
 std::optional<std::string> find_file(const fs::path& folder, const std::string& stem,
@@ -122,7 +135,8 @@ class MnistProvider final : public Provider {
       throw InputError(fmt::format("{} holds images of {}, but {} of {} (channels x height x width)",
                                    train_.image_path(), to_string(train_.image_dims()), test_.image_path(),
                                    to_string(test_.image_dims())));
-    matrices_ = {{"data", train_.image_dims(), DataType::u8, 0}, {"labels", {1}, DataType::s32, classes}};
+    matrices_ = {{"data", train_.image_dims(), DataType::u8, 0},
+                 {"labels", {1}, DataType::s32, classes, names_of_classes(folder)}};
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }

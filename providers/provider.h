@@ -17,6 +17,8 @@ struct MatrixInfo {
   Dims dims;                     ///< of one image: (C,H,W), or (1) for labels
   DataType type = DataType::u8;  ///< u8 or f32 for images, s32 for labels
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
+  /// Of labels: what the data set calls the classes, as many as there are, or none. From outside: any bytes.
+  std::vector<std::string> class_names = {};
 };
 
 /// One loaded batch: a matrix per MatrixInfo, images outermost, row-major.

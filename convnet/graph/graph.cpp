@@ -24,7 +24,7 @@ class Builder {
   Builder(const IniFile& definition, const IniFile& parameters, const std::vector<MatrixInfo>& matrices,
           const GraphOptions& options, Diagnostics& diagnostics)
       : definition_(definition), parameters_(parameters), options_(options), diagnostics_(diagnostics) {
-    for (const MatrixInfo& m : matrices) matrices_.push_back({shape_of(m), m.type, m.classes});
+    for (const MatrixInfo& m : matrices) matrices_.push_back({m.name, shape_of(m), m.type, m.classes});
   }
 
   Graph build() {

@@ -29,11 +29,17 @@ struct Options {
   bool check_grads = false, conserve_mem = false;
   int inner_size = 0, crop_pad = 0;
   bool pixel_std = false, multiview_test = false;
+  std::string write_features, feature_path, test_out, logreg_name, confusion;
+  std::string tensorboard;
   std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
   std::string precision, parallel = "cfg";
   std::string model, trace, profile;
+  std::string show_cost, show_filters, show_preds, save_preds, html, out;
+  int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
+  bool smooth_test_errors = true, no_rgb = false, norm_filters = false, yuv_to_rgb = false,
+       only_errors = false;
 
   /// --precision, or `fallback` where it is not given.
   Precision precision_or(Precision fallback) const;
@@ -41,6 +47,10 @@ struct Options {
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
   ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std, views() > 1}; }
+  /// Whether this run tests a finished net and does nothing else.
+  bool only_tests() const {
+    return test_only || !write_features.empty() || !test_out.empty() || !confusion.empty();
+  }
   /// Of each image in tests.
   int views() const { return multiview_test && !check_grads ? ImageOptions::view_count : 1; }
   /// Physical device numbers in the order of --gpu; one may be there several times; "all" is
@@ -51,7 +61,7 @@ struct Options {
 /// One option of the command line: "--mini".
 struct OptionSpec {
   ParamSpec param;       ///< key without the dashes
-  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench)
+  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how)
   bool saved = true;     ///< stored in checkpoints: part of the run, not of one invocation
 };
 const std::vector<OptionSpec>& option_specs();

@@ -2,165 +2,21 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <map>
-#include <numeric>
 
-#include "convnet/plan/simulate.h"
 #include "convnet/train/convert.h"
+#include "convnet/train/output_file.h"
 #include "kernels/error.h"
 #include "providers/shuffle.h"
 
 namespace convnet {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// "1:02:03" or "2:03".
-std::string duration(double seconds) {
-  const auto s = static_cast<long>(seconds);
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
-                   : fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
-/// A line on a terminal that shows how far a batch is; nothing in a pipe.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::string title)
-      : title_(std::move(title)), terminal_(isatty(STDOUT_FILENO) == 1) {}
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine() {
-    if (shown_) fmt::print("\r\033[K");
-    std::fflush(stdout);
-  }
-
-  void show(std::int64_t done, std::int64_t total, std::int64_t since_start) {
-    if (!terminal_ || seconds_since(last_) < 0.1) return;
-    last_ = Clock::now();
-    const double rate = static_cast<double>(since_start) / std::max(1e-9, seconds_since(start_));
-    const int width = 20;
-    const auto filled = static_cast<std::size_t>(width * done / std::max<std::int64_t>(1, total));
-    fmt::print("\r\033[K{} [{}{}] {:.0f} images/s, {} left", title_, std::string(filled, '#'),
-               std::string(width - filled, '.'), rate,
-               duration(static_cast<double>(total - done) / std::max(1e-9, rate)));
-    std::fflush(stdout);
-    shown_ = true;
-  }
-
- private:
-  std::string title_;
-  bool terminal_, shown_ = false;
-  Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
-};
-
-/// Zeros for every cost of a plan.
-CostSums no_costs(const Plan& plan, const Graph& graph) {
-  CostSums costs;
-  for (const CostSlot& c : plan.costs)
-    costs.sums.emplace_back(graph.nodes[static_cast<std::size_t>(c.node)].name,
-                            std::vector<double>(static_cast<std::size_t>(c.values), 0.0));
-  return costs;
-}
-
-bool same_layers(const CostSums& a, const CostSums& b) {
-  return std::equal(
-      a.sums.begin(), a.sums.end(), b.sums.begin(), b.sums.end(),
-      [](const auto& x, const auto& y) { return x.first == y.first && x.second.size() == y.second.size(); });
-}
-
-/// Views of an image all have the same costs, those of the mean: each image counts once.
-void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs,
-               std::int64_t images) {
-  if (into.sums.empty()) into = no_costs(plan, graph);
-  for (std::size_t i = 0; i < plan.costs.size(); ++i) {
-    for (std::size_t v = 0; v < into.sums[i].second.size(); ++v)
-      into.sums[i].second[v] +=
-          costs[static_cast<std::size_t>(plan.costs[i].slot) + v] / static_cast<double>(plan.views);
-  }
-  into.images += images / plan.views;
-}
-
-void pool(CostSums& into, const CostSums& from) {
-  if (into.sums.empty()) {
-    into = from;
-    return;
-  }
-  into.images += from.images;
-  for (std::size_t i = 0; i < std::min(into.sums.size(), from.sums.size()); ++i) {
-    for (std::size_t v = 0; v < std::min(into.sums[i].second.size(), from.sums[i].second.size()); ++v)
-      into.sums[i].second[v] += from.sums[i].second[v];
-  }
-}
-
-/// "logprob:  7.156030, 1.000000, 0.995768": what each cost layer reports, its children added, these left
-/// out.
-std::string cost_text(const CostSums& costs, const Graph& graph) {
-  std::map<std::string_view, const std::vector<double>*> by_name;
-  for (const auto& [name, sums] : costs.sums) by_name[name] = &sums;
-  std::vector<std::string> texts;
-  for (const auto& [name, sums] : costs.sums) {
-    const Node& node = *graph.find(name);
-    if (node.is_child) continue;
-    std::vector<double> total = sums;
-    for (int child : node.children) {
-      const std::vector<double>& part = *by_name.at(graph.nodes[static_cast<std::size_t>(child)].name);
-      for (std::size_t v = 0; v < total.size(); ++v) total[v] += part[v];
-    }
-    std::vector<std::string> values;
-    for (double v :
-         node.layer->cost_report(total, static_cast<double>(std::max<std::int64_t>(1, costs.images))))
-      values.push_back(fmt::format("{:.6f}", v));
-    texts.push_back(name + ":  " + join(values));
-  }
-  return join(texts, " ");
-}
-
-/// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
-/// where, and how a minibatch is cut.
-std::string devices_text(const Net& net, const Options& options) {
-  const Graph& graph = net.graph();
-  const int devices = net.plans().devices();
-  std::vector<std::string> physical;
-  for (int d = 0; d < devices; ++d)
-    physical.push_back(std::to_string(options.gpus()[static_cast<std::size_t>(d)]));
-  std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().backend().name(),
-                                 join(physical, ","), std::max(1, thread_count(options) / devices));
-  if (devices > 1) text += " each";
-  text += fmt::format("; minibatches of {} images", options.mini);
-  if (graph.microbatches > 1)
-    text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(options.mini, 0),
-                        graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
-  if (std::string reason; options.device == "auto" && cuda_devices(reason) == 0)
-    text += "; no GPU: " + reason;
-  return text;
-}
-
-/// Throws InputError if no folder can be made or written at `path`: training would fail when it first saves.
-void check_writable(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  for (fs::path at = path; !at.empty(); at = at.parent_path()) {
-    if (!fs::exists(at, ignored)) continue;
-    if (!fs::is_directory(at, ignored))
-      throw InputError(at.string() + ": is not a folder; checkpoints are to be saved in " + path);
-    if (access(at.c_str(), W_OK) != 0)
-      throw InputError(at.string() + ": cannot be written; checkpoints are to be saved in " + path);
-    return;
-  }
-}
 
 /// The definition is the checkpoint's; another --layer-def must be the same logical net.
 void check_same_net(const IniFile& saved, const IniFile& given, const std::string& checkpoint) {
@@ -188,7 +44,8 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
   };
 }
 
-/// The mean image and the deviations of a run that goes on.
+}  // namespace
+
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image) {
   PixelStatistics statistics;
   const auto& tensors = checkpoint.tensors.tensors;
@@ -209,6 +66,8 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& op
   return statistics;
 }
 
+namespace {
+
 /// What images look like stays as it was when the run began: the weights fit no others.
 void check_same_images(const Options& now, const Checkpoint& checkpoint) {
   const Options then = parse_options(checkpoint.options);
@@ -222,25 +81,6 @@ void check_same_images(const Options& now, const Checkpoint& checkpoint) {
 }
 
 }  // namespace
-
-void TimeUse::add(const Plan& plan, const std::vector<TaskTime>& times, double wall) {
-  const std::vector<DeviceShare> shares = device_shares(plan, times);
-  for (const DeviceShare& share : shares) {
-    compute += share.compute / static_cast<double>(shares.size());
-    communication += share.communication / static_cast<double>(shares.size());
-  }
-  steps += wall;
-}
-
-std::string TimeUse::text(double wall) const {
-  const double percent = 100 / std::max(wall, 1e-9);
-  return fmt::format(
-      "time: {:.1f}% compute, {:.1f}% communication, {:.1f}% devices waiting for each other, {:.1f}% waiting "
-      "for "
-      "data, {:.1f}% other",
-      percent * compute, percent * communication, percent * std::max(0.0, steps - compute - communication),
-      percent * data, percent * std::max(0.0, wall - steps - data));
-}
 
 struct Trainer::Loaded {
   Options options;
@@ -264,8 +104,12 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   if (!resume_from.empty()) {
     l.checkpoint = read_checkpoint(resume_from);
     texts = l.checkpoint->options;
-  } else if (first.test_only) {
-    throw InputError("--test-only tests a trained net: --load-file must name its checkpoint");
+  } else if (first.only_tests()) {
+    const std::string option = first.test_only                 ? "--test-only"
+                               : !first.write_features.empty() ? "--write-features"
+                               : !first.test_out.empty()       ? "--test-out"
+                                                               : "--confusion";
+    throw InputError(option + " tests a trained net: --load-file must name its checkpoint");
   }
   for (const auto& [key, text] : given) texts[key] = text;
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider", "train-range",
@@ -290,7 +134,11 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
                    .string();
   }
   if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
-  if (!l.options.test_only && !l.options.check_grads) check_writable(l.folder);
+  if (!l.options.only_tests() && !l.options.check_grads) {
+    check_folder_writable(l.folder, "checkpoints are to be saved in");
+    if (!l.options.tensorboard.empty())
+      check_folder_writable(l.options.tensorboard, "event files are to be written to");
+  }
   if (l.checkpoint && !first.init_from.empty())
     throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
                      " is there to resume from; use one of them");
@@ -346,7 +194,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       statistics_(std::move(loaded.statistics)),
       stop_(stop),
       folder_(std::move(loaded.folder)),
-      net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.test_only),
+      net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.only_tests()),
       prefetcher_(make_loader(provider_, statistics_, options_, train_range_)) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
@@ -355,7 +203,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       images = std::max(images, provider_->images_in(b) * views);
     return std::min(minibatch, images);
   };
-  if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
+  if (!options_.only_tests()) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
   const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_, test_minibatch(), options_.views()));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
@@ -415,8 +263,11 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 }
 
 void Trainer::run() {
-  if (options_.test_only) return test_only();
+  if (options_.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
+  const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
+  if (work_left && !options_.tensorboard.empty())
+    board_.emplace(options_.tensorboard, net_, files_, state_.iteration);
   if (state_.test_due) {
     const bool finished = test();
     save();
@@ -481,6 +332,7 @@ bool Trainer::train_batch(const Position& work) {
              state_.partial_seconds + seconds_since(start));
   if (options_.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
   std::fflush(stdout);
+  if (board_) board_->trained(state_.iteration, state_.partial, done);
   state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
   state_.partial_seconds = 0;
   return true;
@@ -499,14 +351,15 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double 
 }
 
 StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                         double progress, CostSums& sums) {
+                         double progress, CostSums& sums, TestOutputs* outputs) {
   const Plan& plan = net_.prepare(phase, images);
   StepInputs inputs = inputs_of(data, first, progress);
   if (first + 2 * images <= data.images) inputs.next = inputs_of(data, first + images, progress).matrices;
   const auto start = Clock::now();
   std::vector<TaskTime> times;
   const bool look = options_.verbose || !options_.profile.empty() || !net_.executor().times_cost();
-  StepResult result = net_.run(plan, inputs, look ? &times : nullptr);
+  StepResult result =
+      net_.run(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (look) time_use_.add(plan, times, seconds_since(start));
   if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (!result.finite()) {
@@ -523,6 +376,7 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
                     first + images - 1, where.empty() ? "" : "; " + where,
                     last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
+  if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
 }
@@ -535,13 +389,13 @@ void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
   trace_.write(options_.profile);
 }
 
-bool Trainer::test_batch(const LoadRequest& request, CostSums& sums) {
+bool Trainer::test_batch(const LoadRequest& request, CostSums& sums, TestOutputs* outputs) {
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(request);
   ProgressLine line(fmt::format("test {}...", request.batch));
   for (std::int64_t first = 0; first < data->images;) {
     if (stop_.arrived()) return false;
     const std::int64_t images = std::min(test_minibatch(), data->images - first);
-    step(Phase::test, *data, first, images, 0, sums);
+    step(Phase::test, *data, first, images, 0, sums, outputs);
     first += images;
     line.show(first, data->images, first);
   }
@@ -562,6 +416,7 @@ bool Trainer::test() {
     prefetcher_.start({next.batch, next.epoch});
   fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
              cost_text(sums, net_.graph()), seconds_since(start));
+  if (board_) board_->tested(state_.iteration, sums);
   state_.history.push_back({state_.position.epoch, state_.position.batch, request.batch, std::move(sums)});
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;
@@ -575,17 +430,20 @@ bool Trainer::test() {
   }
   fmt::print("----------------------Averages-------------------------\n{}\n",
              cost_text(pooled, net_.graph()));
-  print_weights();
+  print_weights(net_);
   std::fflush(stdout);
   return true;
 }
 
 void Trainer::test_only() {
+  TestOutputs outputs(net_, provider_->matrices(), options_);
   fmt::print("======================Test output======================\n");
   CostSums pooled;
   for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
     CostSums sums;
-    if (!test_batch({batch, 0}, sums)) return;
+    outputs.begin_batch(batch, provider_->images_in(batch));
+    if (!test_batch({batch, 0}, sums, &outputs)) return;
+    outputs.end_batch();
     if (batch < test_range_.last) prefetcher_.start({batch + 1, 0});
     fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
@@ -593,6 +451,7 @@ void Trainer::test_only() {
   }
   fmt::print("----------------------Averages-------------------------\n{}\n",
              cost_text(pooled, net_.graph()));
+  fmt::print("{}", outputs.finish());
 }
 
 void Trainer::check_gradients() {
@@ -617,40 +476,6 @@ void Trainer::check_gradients() {
   }
 }
 
-void Trainer::print_weights() const {
-  // Parts of a matrix on several devices count as one.
-  struct Sums {
-    double weights = 0, increments = 0, count = 0;
-  };
-  std::map<std::string, Sums> sums;
-  const auto magnitude = [](const std::vector<float>& values) {
-    return std::accumulate(values.begin(), values.end(), 0.0,
-                           [](double sum, float v) { return sum + std::abs(static_cast<double>(v)); });
-  };
-  for (const WeightBuffers& w : net_.plans().weights()) {
-    Sums& s = sums[w.name];
-    const std::vector<float> values = net_.executor().read_weights(w);
-    s.weights += magnitude(values);
-    s.count += static_cast<double>(values.size());
-    if (!w.shards.empty()) s.increments += magnitude(net_.increment(w));
-  }
-  for (const WeightBuffers& w : net_.plans().weights()) {
-    const Node& node = net_.graph().nodes[static_cast<std::size_t>(w.node)];
-    const WeightSpec& spec = net_.graph().weight({w.node, w.index});
-    if (spec.first_output > 0) continue;
-    const double count = std::max(1.0, sums[w.name].count);
-    const double weights = sums[w.name].weights / count, increments = sums[w.name].increments / count;
-    if (w.shards.empty()) {
-      fmt::print("Layer '{}' {}: {:e}\n", node.whole, spec.name, weights);
-    } else if (spec.name == "biases" || spec.name == "shift") {
-      fmt::print("Layer '{}' biases: {:e} [{:e}]\n", node.whole, weights, increments);
-    } else {
-      fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.whole, w.index, weights, increments,
-                 weights > 0 ? increments / weights : 0.0);
-    }
-  }
-}
-
 void Trainer::save() {
   Checkpoint c;
   net_.store(c.tensors);
@@ -667,6 +492,7 @@ void Trainer::save() {
   c.parameters_path = files_.parameters.path;
   c.parameters_text = files_.parameters.text;
   c.algorithms = net_.plans().algorithms();
+  c.matrices = provider_->matrices();
   write_checkpoint(folder_, c, options_.keep);
   last_checkpoint_ = c.file;
   fmt::print("Saved checkpoint to {}\n", folder_);

@@ -8,20 +8,17 @@
 #include "convnet/train/checkpoint.h"
 #include "convnet/train/net.h"
 #include "convnet/train/options.h"
+#include "convnet/train/report.h"
 #include "convnet/train/stop_signal.h"
+#include "convnet/train/tensorboard.h"
+#include "convnet/train/test_outputs.h"
 #include "providers/prefetch.h"
 
 namespace convnet {
 
-/// Where the time of a batch went, in seconds; of work, the mean over the devices.
-struct TimeUse {
-  double compute = 0, communication = 0, data = 0;
-  double steps = 0;  ///< wall clock of all minibatches
-
-  void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
-  /// "time: 91.0% compute, …" of a batch that took `wall` seconds.
-  std::string text(double wall) const;
-};
+/// The mean image and the deviations in a checkpoint, for images of these dimensions. Throws InputError where
+/// they do not fit, or what --pixel-std needs is missing.
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image);
 
 class Trainer {
  public:
@@ -52,7 +49,7 @@ class Trainer {
   /// These return false if the stop signal cut them short.
   bool train_batch(const Position& work);
   bool test();
-  bool test_batch(const LoadRequest& request, CostSums& sums);
+  bool test_batch(const LoadRequest& request, CostSums& sums, TestOutputs* outputs = nullptr);
 
   void save();
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
@@ -61,8 +58,7 @@ class Trainer {
   void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                  double progress, CostSums& sums);
-  void print_weights() const;
+                  double progress, CostSums& sums, TestOutputs* outputs = nullptr);
 
   Options options_;
   OptionTexts saved_options_;
@@ -78,6 +74,7 @@ class Trainer {
   std::string folder_;
   std::string last_checkpoint_;  ///< file; "" if none was read or written
   Net net_;
+  std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   Prefetcher prefetcher_;
 };
 

@@ -105,6 +105,7 @@ class Workshop {
 
   std::string definition_path() const { return folder_ / "net.cfg"; }
   std::string parameters_path() const { return folder_ / "params.cfg"; }
+  std::string path() const { return folder_.path(); }
   std::string data_path() const { return folder_ / "set"; }
   std::string operator/(const std::string& name) const { return folder_ / name; }
 

@@ -37,6 +37,20 @@ inline void check_against(SmallNet& net, const reference::NetReference& referenc
   }
 }
 
+/// What OutputReader says of every layer, as its users see it.
+inline void check_outputs_read(const std::map<std::string, std::vector<float>>& outputs,
+                               const reference::NetReference& reference, const Graph& graph) {
+  for (const auto& [layer, values] : outputs) {
+    INFO("read output of " << layer);
+    std::string top = layer;
+    for (const char* suffix : {"_dropout", "_neuron"}) {
+      if (const Node* node = graph.find(layer + suffix); node != nullptr && node->section == layer)
+        top = node->name;
+    }
+    CHECK(relative_difference(values, reference.output(top)) < kTolerance);
+  }
+}
+
 /// A test, three training steps on different images with a look after each, and a test of other images.
 inline void train_like_reference(const Case& c) {
   INFO(c.name);
@@ -56,6 +70,7 @@ inline void train_like_reference(const Case& c) {
       reference.update();
     }
     check_against(net, reference, outcome);
+    if (phase == Phase::test) check_outputs_read(net.read_outputs(batch), reference, net.graph());
     ++iteration;
   }
 }

@@ -1,8 +1,10 @@
 #include "tests/layers/small_net.h"
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
+#include "convnet/train/outputs.h"
 #include "kernels/philox.h"
 
 namespace convnet::test {
@@ -109,8 +111,7 @@ const Plan& SmallNet::prepare(Phase phase, std::int64_t images) {
   return plan;
 }
 
-StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look) {
-  const Plan& plan = prepare(phase, batch.images());
+StepInputs SmallNet::inputs_of(const Minibatch& batch, std::uint64_t iteration) const {
   StepInputs inputs;
   inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
                      reinterpret_cast<const std::byte*>(batch.labels.data())};
@@ -118,6 +119,27 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
     inputs.matrices.push_back(reinterpret_cast<const std::byte*>(matrix.data()));
   inputs.iteration = iteration;
   inputs.rates = net_->rates(0);
+  return inputs;
+}
+
+std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch& batch) {
+  std::vector<std::string> layers;
+  for (const Node& node : graph().nodes) {
+    const bool features = !node.is_cost() && node.layer->label_classes == 0;
+    if (features && std::find(layers.begin(), layers.end(), node.section) == layers.end())
+      layers.push_back(node.section);
+  }
+  const Plan& plan = prepare(Phase::test, batch.images());
+  OutputReader reader(*net_, layers);
+  net_->run(plan, inputs_of(batch, 0), nullptr, reader.reading(plan));
+  std::map<std::string, std::vector<float>> outputs;
+  for (std::size_t i = 0; i < layers.size(); ++i) outputs[layers[i]] = reader.values(i);
+  return outputs;
+}
+
+StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look) {
+  const Plan& plan = prepare(phase, batch.images());
+  const StepInputs inputs = inputs_of(batch, iteration);
   StepOutcome outcome;
   std::mutex mutex;  // devices work at the same time
   const auto after_task = [&](std::size_t t) {

@@ -98,6 +98,8 @@ class SmallNet {
   const Plan& prepare(Phase phase, std::int64_t images);
   /// One minibatch; training updates the weights. `look`: collect outputs and gradients too.
   StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);
+  /// A test, and what OutputReader says of every layer of the file that has features.
+  std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch);
   Net& net() { return *net_; }
   const Graph& graph() const { return net_->graph(); }
   /// Weights and increments by checkpoint name.
@@ -107,6 +109,8 @@ class SmallNet {
   reference::NetReference reference() const;
 
  private:
+  StepInputs inputs_of(const Minibatch& batch, std::uint64_t iteration) const;
+
   std::uint64_t seed_;
   IniFile definition_, parameters_;
   ShapeOnlyProvider provider_;

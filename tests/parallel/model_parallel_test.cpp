@@ -32,6 +32,7 @@ void check_like_plain_layer(const PlacedNet& net) {
   Trained actual;
   REQUIRE_NOTHROW(actual = train(net.placed, net.options, kSizes));
   check_same_answer(actual, train(net.plain, {}, kSizes));
+  check_same_outputs(net);
 }
 
 NetTexts one_layer(int outputs, const std::string& above, const std::string& top) {

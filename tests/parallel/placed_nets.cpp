@@ -502,4 +502,17 @@ void check_same_bits(const Trained& actual, const Trained& expected) {
   }
 }
 
+void check_same_outputs(const PlacedNet& net) {
+  SmallNet plain(net.plain, kImage, kClasses), placed(net.placed, kImage, kClasses, net.options);
+  for (const std::int64_t images : {8, 3, 1}) {
+    const Minibatch batch = random_minibatch(kImage, images, kClasses, static_cast<std::uint64_t>(images));
+    const auto expected = plain.read_outputs(batch), actual = placed.read_outputs(batch);
+    REQUIRE(actual.size() == expected.size());
+    for (const auto& [layer, values] : expected) {
+      INFO("output of " << layer << " for " << images << " images");
+      CHECK(distance(actual.at(layer), values) < 1e-5);
+    }
+  }
+}
+
 }  // namespace convnet::test

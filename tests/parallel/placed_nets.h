@@ -60,6 +60,8 @@ Trained train(const NetTexts& texts, const NetOptions& options, const std::vecto
 
 /// ||a - b|| / ||b||; infinity where sizes differ or a number is not finite.
 double distance(const std::vector<float>& a, const std::vector<float>& b);
+/// What OutputReader says of the layers of both nets, with the same weights, is the same.
+void check_same_outputs(const PlacedNet& net);
 /// The largest distance of a tensor.
 double distance(const Trained& a, const Trained& b);
 /// The answer of several devices is that of one, to the order of sums.

@@ -133,6 +133,7 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
     write_file(folder / "batches.meta", whole(dict({{"num_vis", integer(3072)}, {"label_names", names}})));
     const auto provider = open(folder.path());
     CHECK(provider->matrices()[0].dims == Dims{3, 32, 32});
+    CHECK(provider->matrices()[1].class_names == std::vector<std::string>{"cat", "dog", "owl"});
     CHECK(holds(provider->load(3), 0, 70));
     CHECK(labels_of(provider->load(1000))[1] == 1001 % 3);
     CHECK(message_of<InputError>([&] {
@@ -176,9 +177,19 @@ TEST_CASE("cifar reads CIFAR-10 in every form", "[cifar]") {
         records += static_cast<char>(i + 6) + rows(4).substr(static_cast<std::size_t>(i) * 3072, 3072);
       write_file(folder / name, records);
     }
-    write_file(folder / "batches.meta.txt", "airplane\n");
+    CHECK(open(folder.path())->matrices()[1].class_names.empty());
+    write_file(folder / "batches.meta.txt", "a\nb\r\nc\n\nd\ne\nf\ng\nh\ni\nj");
     const auto provider = open(folder.path());
     CHECK(provider->matrices()[1].classes == 10);
+    CHECK(provider->matrices()[1].class_names ==
+          std::vector<std::string>{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"});
+    write_file(folder / "batches.meta.txt", "airplane\n");
+    CHECK(message_of<InputError>([&] { open(folder.path()); }) ==
+          folder / "batches.meta.txt" + ": should name 10 classes, one a line, but names 1");
+    write_file(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\n");
+    CHECK(message_of<InputError>([&] { open(folder.path()); }) ==
+          folder / "batches.meta.txt" + ": should name 10 classes, one a line, but names more");
+    fs::remove(folder / "batches.meta.txt");
     CHECK(provider->images_in(3) == 4);
     CHECK(holds(provider->load(3), 0, 4));
     CHECK(labels_of(provider->load(1)) == std::vector<std::int32_t>{6, 7, 8, 9});
@@ -300,6 +311,8 @@ TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
   CHECK(error({{"label_names", names}}) == meta + ": there is no 'num_vis'; the keys are label_names");
   CHECK(error({{"num_vis", integer(3072)}, {"label_names", integer(10)}}) ==
         meta + ": label_names should be a list of names, not the integer 10");
+  CHECK(error({{"num_vis", integer(3072)}, {"label_names", list({str("cat"), integer(10)})}})
+            .ends_with("a name in label_names should be text, not the integer 10"));
   for (const char* size : {"1024", "-3", "0", "3071"})
     CHECK(error({{"num_vis", integer(std::stoi(size))}, {"label_names", names}}) ==
           meta + ": images of " + size + " numbers (num_vis) are not square with three channels");

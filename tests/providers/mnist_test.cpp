@@ -106,6 +106,7 @@ TEST_CASE("mnist numbers training batches first, then test batches", "[providers
   CHECK(provider->matrices()[1].dims == Dims{1});
   CHECK(provider->matrices()[1].type == DataType::s32);
   CHECK(provider->matrices()[1].classes == 10);
+  CHECK(provider->matrices()[1].class_names.empty());
   check_batch(*provider, 1, 0, 10'000);
   check_batch(*provider, 2, 10'000, 10'000);
   check_batch(*provider, 3, 20'000, 3);
@@ -326,6 +327,8 @@ TEST_CASE("mnist reads Fashion-MNIST", "[providers]") {
   }
   const auto provider = make_provider("mnist", fashion_mnist, 0);
   CHECK(provider->matrices()[0].dims == Dims{1, 28, 28});
+  REQUIRE(provider->matrices()[1].class_names.size() == 10);
+  CHECK(provider->matrices()[1].class_names[9] == "Ankle boot");
   CHECK_NOTHROW(provider->check_range({1, 7}, "--train-range"));
   CHECK(message_of<InputError>([&] {
           provider->check_range({1, 9}, "--train-range");

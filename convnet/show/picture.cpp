@@ -1,0 +1,66 @@
+#include "convnet/show/picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#define STB_IMAGE_WRITE_STATIC
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#define STBI_WRITE_NO_STDIO
+#include <stb/stb_image_write.h>
+
+#include "kernels/error.h"
+
+namespace convnet {
+
+Picture::Picture(int width, int height, Color background) : width_(width), height_(height) {
+  constexpr std::int64_t kMostPixels = std::int64_t{1} << 28;
+  if (width < 1 || height < 1 || std::int64_t{width} * height > kMostPixels)
+    throw std::invalid_argument("a picture cannot have " + std::to_string(width) + "x" +
+                                std::to_string(height) + " pixels");
+  rgb_.reserve(index(0, height));
+  while (rgb_.size() < index(0, height)) rgb_.insert(rgb_.end(), {background.r, background.g, background.b});
+}
+
+Color Picture::at(int x, int y) const {
+  const std::size_t i = index(x, y);
+  return {rgb_.at(i), rgb_.at(i + 1), rgb_.at(i + 2)};
+}
+
+void Picture::set(int x, int y, Color color) {
+  const std::size_t i = index(x, y);
+  rgb_.at(i) = color.r;
+  rgb_.at(i + 1) = color.g;
+  rgb_.at(i + 2) = color.b;
+}
+
+void Picture::blend(int x, int y, Color color, double coverage) {
+  if (x < 0 || y < 0 || x >= width_ || y >= height_ || coverage <= 0) return;
+  const double share = std::min(1.0, coverage);
+  const Color below = at(x, y);
+  const auto mix = [&](std::uint8_t a, std::uint8_t b) {
+    return static_cast<std::uint8_t>(std::lround(a + (b - a) * share));
+  };
+  set(x, y, {mix(below.r, color.r), mix(below.g, color.g), mix(below.b, color.b)});
+}
+
+Picture Picture::enlarged(int factor) const {
+  Picture large(width_ * factor, height_ * factor);
+  for (int y = 0; y < large.height_; ++y) {
+    for (int x = 0; x < large.width_; ++x) large.set(x, y, at(x / factor, y / factor));
+  }
+  return large;
+}
+
+std::string Picture::png() const {
+  std::string bytes;
+  const auto append = [](void* to, void* data, int size) {
+    static_cast<std::string*>(to)->append(static_cast<const char*>(data), static_cast<std::size_t>(size));
+  };
+  if (stbi_write_png_to_func(append, &bytes, width_, height_, 3, rgb_.data(), width_ * 3) == 0)
+    throw RunError("a picture of " + std::to_string(width_) + "x" + std::to_string(height_) +
+                   " pixels cannot be made a PNG");
+  return bytes;
+}
+
+}  // namespace convnet

@@ -1,0 +1,46 @@
+// A picture in memory: RGB pixels, and their PNG file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace convnet {
+
+struct Color {
+  std::uint8_t r = 0, g = 0, b = 0;
+  bool operator==(const Color&) const = default;
+};
+
+constexpr Color kWhite = {255, 255, 255};
+
+/// Pixel (0,0) is at the top left.
+class Picture {
+ public:
+  /// Both sides at least 1; a picture has at most 2^28 pixels.
+  Picture(int width, int height, Color background = kWhite);
+
+  int width() const { return width_; }
+  int height() const { return height_; }
+  /// The pixel must lie inside.
+  Color at(int x, int y) const;
+  void set(int x, int y, Color color);
+  /// Mixes a colour in by its share of the pixel, 0 to 1. Pixels outside are left alone.
+  void blend(int x, int y, Color color, double coverage);
+  /// Each pixel as a square of side `factor`.
+  Picture enlarged(int factor) const;
+
+  const std::vector<std::uint8_t>& rgb() const { return rgb_; }  ///< (height, width, 3)
+  /// The bytes of a PNG file.
+  std::string png() const;
+
+ private:
+  std::size_t index(int x, int y) const {
+    return (static_cast<std::size_t>(y) * static_cast<std::size_t>(width_) + static_cast<std::size_t>(x)) * 3;
+  }
+
+  int width_, height_;
+  std::vector<std::uint8_t> rgb_;
+};
+
+}  // namespace convnet

@@ -1,0 +1,33 @@
+// NumPy's .npy files (format 1.0), written row by row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "convnet/train/output_file.h"
+#include "kernels/tensor.h"
+
+namespace convnet {
+
+/// An array of float32 or int32 in C order. The file appears when finish() has seen all rows. Everything
+/// throws RunError for I/O errors.
+class NpyWriter {
+ public:
+  /// `dims`: of the whole array; rows are what the first dimension counts. `type`: f32 or s32.
+  NpyWriter(const std::string& path, const Dims& dims, DataType type);
+
+  /// Whole rows, of the array's type.
+  void append(std::span<const float> values) { append(values.data(), values.size(), DataType::f32); }
+  void append(std::span<const std::int32_t> values) { append(values.data(), values.size(), DataType::s32); }
+  void finish();
+
+ private:
+  void append(const void* values, std::size_t count, DataType type);
+
+  OutputFile file_;
+  DataType type_;
+  std::int64_t left_;  ///< numbers still to come
+};
+
+}  // namespace convnet

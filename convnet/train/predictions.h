@@ -1,0 +1,63 @@
+// What a net takes images for: the classes of a cost.logreg, and how they are mistaken for each other.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+/// What a cost.logreg compares.
+struct Classifier {
+  std::string cost;                      ///< layer name
+  std::string softmax;                   ///< layer whose outputs are the probabilities
+  std::size_t labels = 0;                ///< the provider's matrix
+  std::int64_t outputs = 0;              ///< of the softmax: at least as many as classes
+  std::vector<std::string> class_names;  ///< by output, printable; its number where the data set has no name
+};
+
+/// The names of all cost.logreg layers.
+std::vector<std::string> logreg_costs(const Graph& graph);
+/// That of the cost.logreg layer `name`, or if empty of the only one. Throws InputError, with those there
+/// are, if there is none, or if `name` is empty and there are several.
+Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                           const std::string& name);
+
+/// The most probable output; the first of equal ones.
+std::int64_t best_output(std::span<const float> probabilities);
+
+/// A field of a CSV file: in quotes where it must be (RFC 4180).
+std::string csv_field(const std::string& text);
+
+/// How often images of each class are taken for each.
+class Confusion {
+ public:
+  /// Names of the classes, by number.
+  explicit Confusion(std::vector<std::string> names);
+
+  /// An image of class `label` is taken for `predicted`. A label that is no class is not counted.
+  void add(std::int64_t label, std::int64_t predicted);
+
+  std::int64_t images() const { return images_; }
+  /// Images of `label` taken for `predicted`.
+  std::int64_t count(std::int64_t label, std::int64_t predicted) const;
+
+  /// A line for each class that has images, the one with most errors first, `most` lines at most: error,
+  /// images, and what it is most often mistaken for.
+  std::string table(std::size_t most) const;
+  /// Rows are true classes, columns predictions; a header of names (RFC 4180).
+  std::string csv() const;
+
+ private:
+  std::vector<std::string> names_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> counts_;  ///< by label and prediction
+  std::int64_t images_ = 0;
+};
+
+}  // namespace convnet

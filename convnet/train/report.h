@@ -1,0 +1,73 @@
+// What training and tests say on the terminal: costs, progress, devices, time and weights.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convnet/plan/timeline.h"
+#include "convnet/train/checkpoint.h"
+#include "convnet/train/net.h"
+
+namespace convnet {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start);
+
+/// A line on a terminal that shows how far a batch is; nothing in a pipe. The destructor removes it.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string title);
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine();
+
+  /// Images: done, of how many, and how many since the line began, which tells the speed.
+  void show(std::int64_t done, std::int64_t total, std::int64_t since_start);
+
+ private:
+  std::string title_;
+  bool terminal_, shown_ = false;
+  Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
+};
+
+/// Where the time of a batch went, in seconds; of work, the mean over the devices.
+struct TimeUse {
+  double compute = 0, communication = 0, data = 0;
+  double steps = 0;  ///< wall clock of all minibatches
+
+  void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
+  /// "time: 91.0% compute, …" of a batch that took `wall` seconds.
+  std::string text(double wall) const;
+};
+
+/// Zeros for every cost of a plan.
+CostSums no_costs(const Plan& plan, const Graph& graph);
+bool same_layers(const CostSums& a, const CostSums& b);
+/// Adds a step's costs. Views of an image all have the same costs, those of the mean: each image counts once.
+void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs,
+               std::int64_t images);
+void pool(CostSums& into, const CostSums& from);
+
+/// What a cost layer reports of a batch or a test, per image.
+struct CostReport {
+  const Node* node = nullptr;
+  std::vector<double> values;  ///< as printed; the children's are added
+};
+/// One for each cost layer that is no other's child, in order of the file.
+std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
+/// What the values that a cost layer prints are called: "-log p", "top-1 error", "top-5 error". `parameters`
+/// is the file with its topk.
+std::vector<std::string> value_names(const Node& cost, const IniFile& parameters);
+/// "logprob:  7.156030, 1.000000, 0.995768".
+std::string cost_text(const CostSums& costs, const Graph& graph);
+
+/// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
+/// where, and how a minibatch is cut.
+std::string devices_text(const Net& net, const Options& options);
+
+/// Prints the mean magnitude of every matrix and of its increments.
+void print_weights(const Net& net);
+
+}  // namespace convnet

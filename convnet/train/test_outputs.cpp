@@ -1,0 +1,139 @@
+#include "convnet/train/test_outputs.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "convnet/train/output_file.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Nets that do not classify, or in several ways of which none is named, are tested without it, unless an
+/// option needs it.
+std::optional<Classifier> choose_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                                            const Options& options) {
+  const bool needed = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
+  if (!needed && logreg_costs(graph).size() != 1) return std::nullopt;
+  return find_classifier(graph, matrices, options.logreg_name);
+}
+
+/// The matrix to write beside features: that of the classifier, else the first of labels.
+std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices,
+                                         const std::optional<Classifier>& classifier) {
+  if (classifier) return classifier->labels;
+  for (std::size_t m = 0; m < matrices.size(); ++m) {
+    if (matrices[m].classes > 0) return m;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> layers_to_read(const Options& options, const std::optional<Classifier>& classifier) {
+  std::vector<std::string> layers;
+  if (!options.write_features.empty()) layers.push_back(options.write_features);
+  if (classifier) layers.push_back(classifier->softmax);
+  return layers;
+}
+
+void close(std::optional<NpyWriter>& file) {
+  if (file) file->finish();
+  file.reset();
+}
+
+}  // namespace
+
+TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const Options& options)
+    : options_(options),
+      graph_(net.graph()),
+      classifier_(choose_classifier(graph_, matrices, options)),
+      labels_(choose_labels(matrices, classifier_)),
+      reader_(net, layers_to_read(options, classifier_)) {
+  if (classifier_) confusion_.emplace(classifier_->class_names);
+  if (!options.write_features.empty())
+    check_folder_writable(options.feature_path, "features are to be written to");
+  if (!options.test_out.empty())
+    check_folder_writable(options.test_out, "probabilities are to be written to");
+  if (!options.confusion.empty()) {
+    if (fs::is_directory(options.confusion))
+      throw InputError("--confusion " + options.confusion + ": is a folder, not a file");
+    check_folder_writable(fs::path(options.confusion).parent_path().string(),
+                          "the confusion matrix is to be written to");
+  }
+}
+
+void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::string& stem,
+                       std::size_t layer, int number, std::int64_t images) {
+  make_folders(folder);
+  const auto path = [&](const std::string& name) {
+    return (fs::path(folder) / fmt::format("{}_{}.npy", name, number)).string();
+  };
+  files.values.emplace(path(stem), reader_.shape(layer).dims(images), DataType::f32);
+  // Features and probabilities may lie in one folder, with the same labels.
+  std::error_code ignored;
+  const bool there =
+      &files == &probabilities_ && features_.labels && fs::equivalent(folder, options_.feature_path, ignored);
+  if (labels_ && !there) files.labels.emplace(path("labels"), Dims{images}, DataType::s32);
+}
+
+void TestOutputs::begin_batch(int number, std::int64_t images) {
+  std::size_t layer = 0;
+  if (!options_.write_features.empty())
+    open(features_, options_.feature_path, "data_batch", layer++, number, images);
+  if (!options_.test_out.empty())
+    open(probabilities_, options_.test_out, "probabilities", layer, number, images);
+}
+
+void TestOutputs::add_step(const Plan& plan, const std::vector<const std::byte*>& inputs) {
+  const auto images = static_cast<std::size_t>(plan.images / plan.views);
+  std::vector<std::int32_t> labels(labels_ ? images : 0);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::size_t row = i * static_cast<std::size_t>(plan.views);
+    std::memcpy(&labels[i], inputs[*labels_] + row * sizeof(std::int32_t), sizeof(std::int32_t));
+  }
+  const auto write = [&](BatchFiles& files, const std::vector<float>& values) {
+    if (files.values) files.values->append(values);
+    if (files.labels) files.labels->append(labels);
+  };
+  std::size_t layer = 0;
+  if (!options_.write_features.empty()) {
+    write(features_, mean_of_views(reader_.values(layer), reader_.shape(layer).size(), plan.views));
+    ++layer;
+  }
+  if (!classifier_) return;
+  const auto outputs = static_cast<std::size_t>(classifier_->outputs);
+  const std::vector<float> probabilities =
+      mean_of_views(reader_.values(layer), classifier_->outputs, plan.views);
+  write(probabilities_, probabilities);
+  for (std::size_t i = 0; i < images; ++i)
+    confusion_->add(labels[i], best_output(std::span(probabilities).subspan(i * outputs, outputs)));
+}
+
+void TestOutputs::end_batch() {
+  for (BatchFiles* files : {&features_, &probabilities_}) {
+    close(files->values);
+    close(files->labels);
+  }
+}
+
+std::string TestOutputs::finish() {
+  constexpr std::size_t kMostClasses = 20;
+  if (!options_.confusion.empty()) {
+    make_folders(fs::path(options_.confusion).parent_path().string());
+    OutputFile file(options_.confusion);
+    file.write(confusion_->csv());
+    file.publish();
+  }
+  if (classifier_)
+    return fmt::format("Errors by class ('{}', worst first):\n{}", classifier_->cost,
+                       confusion_->table(kMostClasses));
+  const std::vector<std::string> costs = logreg_costs(graph_);
+  return costs.empty() ? "" : "Errors by class: --logreg-name says of which cost: " + join(costs) + "\n";
+}
+
+}  // namespace convnet

@@ -1,0 +1,55 @@
+// What tests of a finished net give besides the costs: features, probabilities, errors by class.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convnet/train/npy.h"
+#include "convnet/train/options.h"
+#include "convnet/train/outputs.h"
+#include "convnet/train/predictions.h"
+
+namespace convnet {
+
+/// Collects the outputs of the test batches one after the other, and writes the files that options ask for:
+/// --write-features, --test-out, --confusion. Views of an image count as one, their mean.
+class TestOutputs {
+ public:
+  /// Throws InputError where an option asks for what the net does not have, or a file's folder cannot be
+  /// written. References are kept.
+  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const Options& options);
+
+  /// The steps of batch `number`, of `images` images, follow.
+  void begin_batch(int number, std::int64_t images);
+  /// For the batch's next step, by `plan`: what the executor shall do after each task.
+  std::function<void(std::size_t task)> reading(const Plan& plan) { return reader_.reading(plan); }
+  /// The step is done. `inputs`: its matrices as in StepInputs, all views of the images.
+  void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
+  /// Gives the batch's files their names. Throws RunError.
+  void end_batch();
+
+  /// Writes --confusion; the errors by class as text for the terminal, "" for nets that do not classify.
+  std::string finish();
+
+ private:
+  /// The files of the current batch for one of the reader's layers.
+  struct BatchFiles {
+    std::optional<NpyWriter> values, labels;
+  };
+
+  void open(BatchFiles& files, const std::string& folder, const std::string& stem, std::size_t layer,
+            int number, std::int64_t images);
+
+  const Options& options_;
+  const Graph& graph_;
+  std::optional<Classifier> classifier_;
+  std::optional<Confusion> confusion_;
+  std::optional<std::size_t> labels_;  ///< matrix
+  OutputReader reader_;                ///< of the layer of --write-features, then the classifier's
+  BatchFiles features_, probabilities_;
+};
+
+}  // namespace convnet

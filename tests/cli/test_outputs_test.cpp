@@ -1,0 +1,223 @@
+// What tests of a checkpoint write: features, probabilities, errors by class.
+#include <cstring>
+#include <filesystem>
+
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A .npy file's shape, as written, and its numbers.
+template <class T>
+struct Array {
+  std::string shape;
+  std::vector<T> values;
+};
+
+template <class T>
+Array<T> read_array(const std::string& path) {
+  const std::string bytes = read_file(path);
+  INFO(path);
+  REQUIRE(bytes.size() >= 64);
+  const std::size_t at =
+      10 + static_cast<unsigned char>(bytes[8]) + 256U * static_cast<unsigned char>(bytes[9]);
+  const std::string header = bytes.substr(0, at);
+  REQUIRE(header.find(std::is_same_v<T, float> ? "'<f4'" : "'<i4'") != std::string::npos);
+  const std::size_t open = header.find('('), close = header.find(')');
+  Array<T> array{header.substr(open, close + 1 - open), {}};
+  array.values.resize((bytes.size() - at) / sizeof(T));
+  std::memcpy(array.values.data(), bytes.data() + at, array.values.size() * sizeof(T));
+  return array;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return largest;
+}
+
+/// Runs well; what it printed.
+std::string done(const Args& args) {
+  const Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run.out;
+}
+
+Outcome refused(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  CHECK(run.code == 2);
+  return run;
+}
+
+std::vector<std::int32_t> labels_of_test() {
+  std::vector<std::int32_t> labels;
+  for (int i = 0; i < 20; ++i) labels.push_back(i * 7 % 10);
+  return labels;
+}
+
+}  // namespace
+
+TEST_CASE("features, probabilities and errors by class, however the net is placed") {
+  const Workshop shop;
+  shop.write_data();
+  done(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "2", "--test-freq", "1"});
+  const Args test = {"--load-file", shop / "run"};
+
+  // conv1 is 2x6x6 after its relu, fc10 what the softmax reads.
+  done(test + Args{"--write-features", "conv1", "--feature-path", shop / "f/conv1"});
+  const Array<float> conv = read_array<float>(shop / "f/conv1/data_batch_2.npy");
+  CHECK(conv.shape == "(20, 2, 6, 6)");
+  CHECK(*std::min_element(conv.values.begin(), conv.values.end()) == 0);
+  CHECK(*std::max_element(conv.values.begin(), conv.values.end()) > 0);
+  const Array<std::int32_t> labels = read_array<std::int32_t>(shop / "f/conv1/labels_2.npy");
+  CHECK(labels.shape == "(20,)");
+  CHECK(labels.values == labels_of_test());
+  CHECK(std::distance(fs::directory_iterator(shop / "f/conv1"), {}) == 2);
+
+  // Both at once, with the confusion matrix.
+  const std::string out = done(test + Args{"--write-features", "fc10", "--feature-path", shop / "f",
+                                           "--test-out", shop / "p", "--confusion", shop / "c/m.csv"});
+  const Array<float> probabilities = read_array<float>(shop / "p/probabilities_2.npy");
+  const Array<float> scores = read_array<float>(shop / "f/data_batch_2.npy");
+  CHECK(probabilities.shape == "(20, 10)");
+  CHECK(scores.shape == "(20, 10)");
+  CHECK(read_array<std::int32_t>(shop / "p/labels_2.npy").values == labels_of_test());
+  double cost = 0;
+  std::vector<std::vector<int>> confusion(10, std::vector<int>(10));
+  for (std::size_t i = 0; i < 20; ++i) {
+    const auto row = probabilities.values.begin() + static_cast<std::ptrdiff_t>(i) * 10;
+    const auto label = static_cast<std::size_t>(labels.values[i]);
+    double sum = 0, softmax = 0;
+    for (std::size_t c = 0; c < 10; ++c) {
+      sum += static_cast<double>(row[static_cast<std::ptrdiff_t>(c)]);
+      softmax += std::exp(static_cast<double>(scores.values[i * 10 + c]));
+    }
+    CHECK(sum == Approx(1).margin(1e-5));
+    CHECK(std::exp(static_cast<double>(scores.values[i * 10 + label])) / softmax ==
+          Approx(row[static_cast<std::ptrdiff_t>(label)]).margin(1e-5));
+    cost -= std::log(static_cast<double>(row[static_cast<std::ptrdiff_t>(label)])) / 20;
+    ++confusion[label][static_cast<std::size_t>(std::max_element(row, row + 10) - row)];
+  }
+  const std::size_t printed = out.rfind("logprob:  ");
+  REQUIRE(printed != std::string::npos);
+  CHECK(std::stod(out.substr(printed + 10)) == Approx(cost).margin(2e-6));
+  std::string csv = "true class,0,1,2,3,4,5,6,7,8,9\r\n";
+  for (std::size_t c = 0; c < 10; ++c) {
+    csv += std::to_string(c);
+    for (const int count : confusion[c]) csv += "," + std::to_string(count);
+    csv += "\r\n";
+  }
+  CHECK(read_file(shop / "c/m.csv") == csv);
+  const std::size_t table = out.find("Errors by class ('logprob', worst first):\n");
+  REQUIRE(table != std::string::npos);
+  CHECK(std::count(out.begin() + static_cast<std::ptrdiff_t>(table), out.end(), '\n') == 11);
+
+  // The same from minibatches of another size, and from several devices.
+  for (const Args& more :
+       {Args{"--mini", "7"}, Args{"--parallel", "data", "--gpu", "0,1,2", "--mini", "11"}}) {
+    done(test + more +
+         Args{"--write-features", "conv1", "--feature-path", shop / "g", "--test-out", shop / "g"});
+    CHECK(largest_difference(read_array<float>(shop / "g/data_batch_2.npy").values, conv.values) < 1e-4);
+    CHECK(largest_difference(read_array<float>(shop / "g/probabilities_2.npy").values, probabilities.values) <
+          1e-5);
+    CHECK(read_array<std::int32_t>(shop / "g/labels_2.npy").values == labels_of_test());
+  }
+}
+
+TEST_CASE("features and probabilities of a multiview test are means over the views") {
+  const Workshop shop;
+  shop.write_data();
+  done(shop.mnist() +
+       Args{"--save-file", shop / "run", "--epochs", "2", "--test-freq", "1", "--inner-size", "6"});
+  const Args test = {"--load-file",    shop / "run", "--write-features", "fc10",
+                     "--feature-path", shop / "f",   "--test-out",       shop / "f"};
+  done(test);
+  const Array<float> centre = read_array<float>(shop / "f/probabilities_2.npy");
+  const std::string out = done(test + Args{"--multiview-test", "1"});
+  const Array<float> views = read_array<float>(shop / "f/probabilities_2.npy");
+  CHECK(views.shape == "(20, 10)");
+  CHECK(read_array<float>(shop / "f/data_batch_2.npy").shape == "(20, 10)");
+  CHECK(read_array<std::int32_t>(shop / "f/labels_2.npy").values == labels_of_test());
+  CHECK(largest_difference(views.values, centre.values) > 1e-6);
+  double cost = 0;
+  for (std::size_t i = 0; i < 20; ++i)
+    cost -=
+        std::log(static_cast<double>(views.values[i * 10 + static_cast<std::size_t>(labels_of_test()[i])])) /
+        20;
+  CHECK(std::stod(out.substr(out.rfind("logprob:  ") + 10)) == Approx(cost).margin(2e-6));
+  const std::vector<float> features = read_array<float>(shop / "f/data_batch_2.npy").values;
+  done(test + Args{"--multiview-test", "1", "--mini", "9"});
+  CHECK(largest_difference(read_array<float>(shop / "f/data_batch_2.npy").values, features) < 1e-4);
+}
+
+TEST_CASE("options of test outputs that do not fit are refused") {
+  const Workshop shop;
+  shop.write_data();
+  done(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"});
+  const Args test = {"--load-file", shop / "run"};
+  const auto says = [&](const Args& more, const std::string& text) {
+    const Outcome run = refused(test + more);
+    INFO(run.err);
+    CHECK(run.err.find(text) != std::string::npos);
+  };
+  says({"--write-features", "conv2", "--feature-path", shop / "f"},
+       "the net has no layer 'conv2'; did you mean 'conv1'?");
+  says({"--write-features", "labels", "--feature-path", shop / "f"}, "it has no features");
+  says({"--write-features", "conv1"}, "--write-features LAYER and --feature-path FOLDER need each other");
+  says({"--feature-path", shop / "f"}, "--write-features LAYER and --feature-path FOLDER need each other");
+  says({"--logreg-name", "logprob"}, "--logreg-name is for --test-out, --confusion and --test-only");
+  says({"--test-out", shop / "f", "--logreg-name", "logprop"}, "did you mean 'logprob'?");
+  says({"--test-out", shop.definition_path()}, "is not a folder; probabilities are to be written to");
+  says({"--confusion", shop.path()}, "is a folder, not a file");
+  CHECK_FALSE(fs::exists(shop / "f"));
+  const Outcome fresh = refused(shop.mnist() + Args{"--save-file", shop / "new", "--test-out", shop / "f"});
+  CHECK(fresh.err.find("--test-out tests a trained net: --load-file must name its checkpoint") !=
+        std::string::npos);
+}
+
+TEST_CASE("a net that does not classify has no errors by class") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string definition =
+      replaced(kDefinition, "type=cost.logreg\ninputs=labels,probs", "type=cost.sum2\ninputs=probs");
+  shop.write(replaced(definition, "[labels]\ntype=data\ndataIdx=1\n", ""),
+             replaced(kParameters, "topk=2\n", ""));
+  const Args run = shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"};
+  const Outcome trained = run_program(run);
+  INFO(trained.err);
+  REQUIRE(trained.code == 0);
+  const Args test = {"--load-file", shop / "run", "--test-only", "1"};
+  CHECK(done(test).find("Errors by class") == std::string::npos);
+  CHECK(refused(test + Args{"--confusion", shop / "m.csv"}).err.find("the net has no cost.logreg layer") !=
+        std::string::npos);
+  done(test + Args{"--write-features", "fc10", "--feature-path", shop / "f"});
+  CHECK(read_array<std::int32_t>(shop / "f/labels_2.npy").values == labels_of_test());
+}
+
+TEST_CASE("of several costs one is named") {
+  const Workshop shop;
+  shop.write_data();
+  shop.write(
+      kDefinition + "[half]\ntype=softmax\ninputs=pool1\n[aux]\ntype=cost.logreg\ninputs=labels,half\n",
+      kParameters + "[aux]\ncoeff=0\n");
+  done(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"});
+  const Args test = {"--load-file", shop / "run", "--test-only", "1"};
+  CHECK(done(test).find("Errors by class: --logreg-name says of which cost: logprob, aux\n") !=
+        std::string::npos);
+  CHECK(done(test + Args{"--logreg-name", "aux"}).find("Errors by class ('aux', worst first):\n") !=
+        std::string::npos);
+  CHECK(
+      refused(test + Args{"--test-out", shop / "p"}).err.find("--logreg-name must be one of logprob, aux") !=
+      std::string::npos);
+  done(test + Args{"--logreg-name", "aux", "--test-out", shop / "p"});
+  CHECK(read_array<float>(shop / "p/probabilities_2.npy").shape == "(20, 18)");
+}
+
+}  // namespace convnet

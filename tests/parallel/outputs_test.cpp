@@ -1,0 +1,48 @@
+// Outputs of layers are read whole and in the order of the images, wherever the replicas are.
+#include "convnet/train/outputs.h"
+
+#include "kernels/error.h"
+#include "tests/parallel/placed_nets.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+TEST_CASE("outputs of layers on several devices are those of one") {
+  for (const auto& nets : {data_parallel_nets(), one_layer_per_device_nets(), column_per_device_nets(),
+                           two_tower_nets(), replicated_trunk_nets(), replicated_head_nets()}) {
+    for (const PlacedNet& net : nets) {
+      INFO(net.name);
+      check_same_outputs(net);
+    }
+  }
+}
+
+TEST_CASE("steps whose outputs are read do the same as others, before and after") {
+  SmallNet net(column_net(Normalised::trunk), kImage, kClasses);
+  const Minibatch a = random_minibatch(kImage, 8, kClasses, 1), b = random_minibatch(kImage, 8, kClasses, 2);
+  const std::vector<double> costs = net.step(Phase::test, a, 0).costs;
+  const auto outputs = net.read_outputs(a);
+  CHECK(net.step(Phase::test, a, 0).costs == costs);
+  CHECK(net.read_outputs(b) != outputs);
+  CHECK(net.read_outputs(a) == outputs);
+  CHECK(net.step(Phase::test, a, 0).costs == costs);
+}
+
+TEST_CASE("layers without outputs are refused by name") {
+  SmallNet small(between_data_and_cost(fc("fc1", "inputs=data outputs=6 neuron=relu"), "fc1", kClasses),
+                 kImage, kClasses);
+  const auto error = [&](const std::string& layer) {
+    return message_of<InputError>([&] { OutputReader(small.net(), {layer}); });
+  };
+  CHECK(error("fc2") == "the net has no layer 'fc2'; did you mean 'fc1'?");
+  CHECK(error("fc1_neuron") == "the net has no layer 'fc1_neuron'; its layers are data, fc1, top, probs");
+  CHECK(error("labels") == "layer 'labels' is of type 'data' and holds labels: it has no features");
+  CHECK(error("logprob") == "layer 'logprob' is of type 'cost.logreg': it has no features");
+}
+
+TEST_CASE("the mean of views is that of neighbours") {
+  const std::vector<float> rows = {1, 2, 3, 4, 5, 9, 0, 0, 1, -1, 2, 4};
+  CHECK(mean_of_views(rows, 2, 1) == rows);
+  CHECK(mean_of_views(rows, 2, 3) == std::vector<float>{3, 5, 1, 1});
+}

@@ -1,0 +1,130 @@
+// .npy files, predictions and the confusion matrix.
+#include "convnet/train/predictions.h"
+
+#include <cstring>
+#include <filesystem>
+
+#include "convnet/train/npy.h"
+#include "kernels/error.h"
+#include "tests/catch.h"
+#include "tests/layers/small_net.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// Bytes of float32 or int32 numbers.
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  std::string bytes(values.size() * sizeof(T), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+std::string padded(std::string dict) {
+  const std::size_t length = (10 + dict.size() + 1 + 63) / 64 * 64 - 10;
+  dict.resize(length - 1, ' ');
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(length) + '\0' + dict + '\n';
+}
+
+}  // namespace
+
+TEST_CASE(".npy files hold what was appended, and appear when they are whole") {
+  const TempFolder folder;
+  const std::string path = folder / "a.npy";
+  {
+    NpyWriter file(path, {3, 2}, DataType::f32);
+    file.append(std::vector<float>{1, 2});
+    file.append(std::vector<float>{3, 4, 5, 6.5F});
+    CHECK_FALSE(std::filesystem::exists(path));
+    file.finish();
+  }
+  CHECK(read_file(path) == padded("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }") +
+                               bytes_of<float>({1, 2, 3, 4, 5, 6.5F}));
+  CHECK(read_file(path).size() == 128 + 6 * 4);
+  {
+    NpyWriter file(path, {2}, DataType::s32);
+    file.append(std::vector<std::int32_t>{-1, 7});
+    file.finish();
+  }
+  CHECK(read_file(path) == padded("{'descr': '<i4', 'fortran_order': False, 'shape': (2,), }") +
+                               bytes_of<std::int32_t>({-1, 7}));
+  const std::string before = read_file(path);
+  {
+    NpyWriter file(path, {2}, DataType::s32);
+    file.append(std::vector<std::int32_t>{9});
+    CHECK_THROWS_AS(file.finish(), std::logic_error);
+    CHECK_THROWS_AS(file.append(std::vector<float>{1}), std::logic_error);
+    CHECK_THROWS_AS(file.append(std::vector<std::int32_t>{1, 2}), std::logic_error);
+  }
+  CHECK(read_file(path) == before);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+  CHECK(message_of<RunError>([&] { NpyWriter(folder / "none/a.npy", {1}, DataType::f32); }) ==
+        folder / "none/a.npy" + ": cannot be written: No such file or directory");
+}
+
+TEST_CASE("the first of the most probable outputs is the prediction") {
+  CHECK(best_output(std::vector<float>{0.2F, 0.4F, 0.4F}) == 1);
+  CHECK(best_output(std::vector<float>{0.25F, 0.25F, 0.25F, 0.25F}) == 0);
+}
+
+TEST_CASE("a confusion matrix as table and CSV") {
+  Confusion confusion({"a", "b, \"c\"", "long name", "unseen"});
+  const auto add = [&](std::int64_t label, std::int64_t predicted, int times) {
+    for (int i = 0; i < times; ++i) confusion.add(label, predicted);
+  };
+  add(0, 0, 3);
+  add(0, 1, 1);
+  add(1, 0, 2);
+  add(1, 2, 2);
+  add(2, 2, 5);
+  add(-1, 2, 1);  // no class
+  add(4, 2, 1);
+  CHECK(confusion.images() == 13);
+  CHECK(confusion.count(1, 2) == 2);
+  // Of equally frequent mistakes the first; a class without images has no line.
+  CHECK(confusion.table(20) ==
+        "  b, \"c\"     1.0000       4 of      4  2 taken for a\n"
+        "  a          0.2500       1 of      4  1 taken for b, \"c\"\n"
+        "  long name  0.0000       0 of      5\n");
+  CHECK(confusion.table(1) ==
+        "  b, \"c\"  1.0000       4 of      4  2 taken for a\n"
+        "  and 2 more classes; --confusion FILE.csv has all\n");
+  CHECK(confusion.csv() ==
+        "true class,a,\"b, \"\"c\"\"\",long name,unseen\r\n"
+        "a,3,1,0,0\r\n"
+        "\"b, \"\"c\"\"\",2,0,2,0\r\n"
+        "long name,0,0,5,0\r\n"
+        "unseen,0,0,0,0\r\n");
+}
+
+TEST_CASE("a classifier is a cost.logreg") {
+  const NetTexts one = between_data_and_cost(
+      "[fc1]\ntype=fc\ninputs=data\noutputs=3\n[p2]\ntype=softmax\ninputs=fc1\n", "fc1", 3);
+  SmallNet single(
+      {one.definition + "[free]\ntype=cost.sum2\ninputs=p2\n", one.parameters + "[free]\ncoeff=1\n"},
+      {1, 2, 2}, 3);
+  std::vector<MatrixInfo> matrices = {{"data", {1, 2, 2}, DataType::f32, 0},
+                                      {"labels", {1}, DataType::s32, 3}};
+  CHECK(find_classifier(single.graph(), matrices, "").class_names == std::vector<std::string>{"0", "1", "2"});
+  matrices[1].class_names = {"cat", "d\x1bog\n", "owl"};
+  const Classifier classifier = find_classifier(single.graph(), matrices, "");
+  CHECK(classifier.cost == "logprob");
+  CHECK(classifier.softmax == "probs");
+  CHECK(classifier.labels == 1);
+  CHECK(classifier.outputs == 3);
+  CHECK(classifier.class_names == std::vector<std::string>{"cat", "d?og?", "owl"});
+  CHECK(message_of<InputError>([&] { find_classifier(single.graph(), matrices, "logprop"); }) ==
+        "--logreg-name logprop: the net has no such cost.logreg layer; did you mean 'logprob'?");
+  CHECK(message_of<InputError>([&] { find_classifier(single.graph(), matrices, "free"); }) ==
+        "--logreg-name free: the net has no such cost.logreg layer; there is logprob");
+
+  SmallNet both({one.definition + "[second]\ntype=cost.logreg\ninputs=labels,p2\n",
+                 one.parameters + "[second]\ncoeff=1\n"},
+                {1, 2, 2}, 3);
+  CHECK(find_classifier(both.graph(), matrices, "second").softmax == "p2");
+  CHECK(message_of<InputError>([&] { find_classifier(both.graph(), matrices, ""); }) ==
+        "the net has several cost.logreg layers: --logreg-name must be one of logprob, second");
+}
