@@ -57,6 +57,9 @@ struct CostReport {
 };
 /// One for each cost layer that is no other's child, in order of the file.
 std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
+/// What the values that a cost layer prints are called: "-log p", "top-1 error", "top-5 error". `parameters`
+/// is the file with its topk.
+std::vector<std::string> value_names(const Node& cost, const IniFile& parameters);
 /// "logprob:  7.156030, 1.000000, 0.995768".
 std::string cost_text(const CostSums& costs, const Graph& graph);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <span>
+#include <system_error>
 
 #include "convnet/train/output_file.h"
 #include "kernels/error.h"
@@ -73,7 +74,11 @@ void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::
     return (fs::path(folder) / fmt::format("{}_{}.npy", name, number)).string();
   };
   files.values.emplace(path(stem), reader_.shape(layer).dims(images), DataType::f32);
-  if (labels_) files.labels.emplace(path("labels"), Dims{images}, DataType::s32);
+  // Features and probabilities may lie in one folder, with the same labels.
+  std::error_code ignored;
+  const bool there =
+      &files == &probabilities_ && features_.labels && fs::equivalent(folder, options_.feature_path, ignored);
+  if (labels_ && !there) files.labels.emplace(path("labels"), Dims{images}, DataType::s32);
 }
 
 void TestOutputs::begin_batch(int number, std::int64_t images) {

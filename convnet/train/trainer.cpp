@@ -131,8 +131,11 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
                    .string();
   }
   if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
-  if (!l.options.only_tests() && !l.options.check_grads)
+  if (!l.options.only_tests() && !l.options.check_grads) {
     check_folder_writable(l.folder, "checkpoints are to be saved in");
+    if (!l.options.tensorboard.empty())
+      check_folder_writable(l.options.tensorboard, "event files are to be written to");
+  }
   if (l.checkpoint && !first.init_from.empty())
     throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
                      " is there to resume from; use one of them");
@@ -257,6 +260,9 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 void Trainer::run() {
   if (options_.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
+  const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
+  if (work_left && !options_.tensorboard.empty())
+    board_.emplace(options_.tensorboard, net_, files_, state_.iteration);
   if (state_.test_due) {
     const bool finished = test();
     save();
@@ -321,6 +327,7 @@ bool Trainer::train_batch(const Position& work) {
              state_.partial_seconds + seconds_since(start));
   if (options_.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
   std::fflush(stdout);
+  if (board_) board_->trained(state_.iteration, state_.partial, done);
   state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
   state_.partial_seconds = 0;
   return true;
@@ -404,6 +411,7 @@ bool Trainer::test() {
     prefetcher_.start({next.batch, next.epoch});
   fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
              cost_text(sums, net_.graph()), seconds_since(start));
+  if (board_) board_->tested(state_.iteration, sums);
   state_.history.push_back({state_.position.epoch, state_.position.batch, request.batch, std::move(sums)});
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;

@@ -10,6 +10,7 @@
 #include "convnet/train/options.h"
 #include "convnet/train/report.h"
 #include "convnet/train/stop_signal.h"
+#include "convnet/train/tensorboard.h"
 #include "convnet/train/test_outputs.h"
 #include "providers/prefetch.h"
 
@@ -69,6 +70,7 @@ class Trainer {
   std::string folder_;
   std::string last_checkpoint_;  ///< file; "" if none was read or written
   Net net_;
+  std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   Prefetcher prefetcher_;
 };
 

@@ -185,7 +185,9 @@ TEST_CASE("options of test outputs that do not fit are refused") {
 TEST_CASE("a net that does not classify has no errors by class") {
   const Workshop shop;
   shop.write_data();
-  shop.write(replaced(kDefinition, "type=cost.logreg\ninputs=labels,probs", "type=cost.sum2\ninputs=probs"),
+  const std::string definition =
+      replaced(kDefinition, "type=cost.logreg\ninputs=labels,probs", "type=cost.sum2\ninputs=probs");
+  shop.write(replaced(definition, "[labels]\ntype=data\ndataIdx=1\n", ""),
              replaced(kParameters, "topk=2\n", ""));
   const Args run = shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"};
   const Outcome trained = run_program(run);

@@ -1,0 +1,163 @@
+#include "convnet/train/event_file.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "convnet/train/output_file.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStem = "events.out.tfevents.";
+
+// --- Records: the length, its checksum, the bytes, their checksum -------------------------------
+
+template <class T>
+std::string little_endian(T value) {
+  static_assert(std::endian::native == std::endian::little);
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+/// Checksums of checksums are weak, so records hold them rotated and shifted.
+std::string masked_crc(std::string_view bytes) {
+  const std::uint32_t crc = crc32c(bytes);
+  return little_endian(std::rotr(crc, 15) + std::uint32_t{0xA282EAD8});
+}
+
+std::string record(std::string_view message) {
+  const std::string length = little_endian(static_cast<std::uint64_t>(message.size()));
+  return length + masked_crc(length) + std::string(message) + masked_crc(message);
+}
+
+// --- Protocol buffers: fields of a number, a wire type and a value ------------------------------
+
+std::string varint(std::uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
+  return bytes + static_cast<char>(value);
+}
+
+std::string key(int field, unsigned wire_type) {
+  return varint(static_cast<std::uint64_t>(field) << 3U | wire_type);
+}
+std::string number(int field, std::int64_t value) {
+  return key(field, 0) + varint(static_cast<std::uint64_t>(value));
+}
+std::string real64(int field, double value) { return key(field, 1) + little_endian(value); }
+std::string real32(int field, float value) { return key(field, 5) + little_endian(value); }
+/// A string, or a message.
+std::string bytes(int field, std::string_view value) {
+  return key(field, 2) + varint(value.size()) + std::string(value);
+}
+
+// Field numbers of the messages Event, Summary, Summary.Value, Summary.Image, TensorProto, ....
+namespace event_field {
+constexpr int wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7;
+}
+namespace value_field {
+constexpr int tag = 1, simple_value = 2, image = 4, tensor = 8, metadata = 9;
+}
+namespace image_field {
+constexpr int height = 1, width = 2, colorspace = 3, encoded = 4;
+}
+
+/// The summary of one value of a series.
+std::string summary(const std::string& tag, const std::string& value) {
+  return bytes(event_field::summary, bytes(1, bytes(value_field::tag, tag) + value));
+}
+
+/// The files' names hold a second; they are read in order of names.
+std::int64_t next_number(const std::string& folder) {
+  using std::chrono::system_clock;
+  std::int64_t next =
+      std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count();
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with(kStem)) continue;
+    std::int64_t number = 0;
+    const char* const first = name.data() + kStem.size();
+    const auto [stop, wrong] = std::from_chars(first, name.data() + name.size(), number);
+    if (wrong == std::errc() && number >= next && number < 9'999'999'999) next = number + 1;
+  }
+  return next;
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static const std::array<std::uint32_t, 256> table = [] {
+    std::array<std::uint32_t, 256> t{};
+    for (std::uint32_t i = 0; i < 256; ++i) {
+      std::uint32_t crc = i;
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0x82F63B78U : 0U);
+      t.at(i) = crc;
+    }
+    return t;
+  }();
+  std::uint32_t crc = 0xFFFFFFFFU;
+  for (const char c : bytes) crc = crc >> 8U ^ table.at((crc ^ static_cast<unsigned char>(c)) & 0xFFU);
+  return ~crc;
+}
+
+EventFile::EventFile(const std::string& folder, std::int64_t first_step) {
+  make_folders(folder);
+  path_ = (fs::path(folder) / fmt::format("{}{:010}.convnet", kStem, next_number(folder))).string();
+  file_.open(path_, std::ios::binary | std::ios::app);
+  event(0, bytes(event_field::file_version, "brain.Event:2"));
+  constexpr int kStatus = 1, kStart = 1;
+  event(first_step, bytes(event_field::session_log, number(kStatus, kStart)));
+  flush();
+}
+
+void EventFile::scalar(const std::string& tag, std::int64_t step, double value) {
+  event(step, summary(tag, real32(value_field::simple_value, static_cast<float>(value))));
+}
+
+void EventFile::text(const std::string& tag, std::int64_t step, const std::string& text) {
+  constexpr int kDtype = 1, kShape = 2, kStrings = 8, kString = 7, kDim = 2, kSize = 1;
+  const std::string tensor =
+      number(kDtype, kString) + bytes(kShape, bytes(kDim, number(kSize, 1))) + bytes(kStrings, text);
+  constexpr int kPluginData = 1, kPluginName = 1;
+  const std::string metadata = bytes(kPluginData, bytes(kPluginName, "text"));
+  event(step, summary(tag, bytes(value_field::tensor, tensor) + bytes(value_field::metadata, metadata)));
+}
+
+void EventFile::image(const std::string& tag, std::int64_t step, int width, int height,
+                      const std::string& png) {
+  constexpr int kRgb = 3;
+  const std::string image = number(image_field::height, height) + number(image_field::width, width) +
+                            number(image_field::colorspace, kRgb) + bytes(image_field::encoded, png);
+  event(step, summary(tag, bytes(value_field::image, image)));
+}
+
+void EventFile::event(std::int64_t step, std::string_view fields) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  const std::string message =
+      real64(event_field::wall_time, now.count()) + number(event_field::step, step) + std::string(fields);
+  file_ << record(message);
+}
+
+void EventFile::flush() {
+  errno = 0;
+  file_.flush();
+  if (file_) return;
+  const int code = errno;
+  throw RunError(path_ + ": cannot be written" +
+                 (code == 0 ? "" : ": " + std::generic_category().message(code)));
+}
+
+}  // namespace convnet

@@ -1,0 +1,37 @@
+// Event files, which TensorBoard reads: records (TFRecord) of protocol buffer messages.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace convnet {
+
+/// CRC-32C (Castagnoli) of bytes.
+std::uint32_t crc32c(std::string_view bytes);
+
+/// One file of a run, open for what is still to come. Names of series (tags) are UTF-8.
+class EventFile {
+ public:
+  /// A new file in `folder`, which is made, named so that it is read after those that are there. TensorBoard
+  /// drops what these say of `first_step` and later ones. Throws RunError.
+  EventFile(const std::string& folder, std::int64_t first_step);
+
+  void scalar(const std::string& tag, std::int64_t step, double value);
+  /// Shown as Markdown.
+  void text(const std::string& tag, std::int64_t step, const std::string& text);
+  void image(const std::string& tag, std::int64_t step, int width, int height, const std::string& png);
+  /// Everything so far is in the file then. Throws RunError.
+  void flush();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void event(std::int64_t step, std::string_view fields);
+
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace convnet

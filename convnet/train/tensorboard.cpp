@@ -1,0 +1,99 @@
+#include "convnet/train/tensorboard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "convnet/show/filters.h"
+#include "convnet/train/report.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+/// Markdown shows indented lines as they are.
+std::string verbatim(const std::string& text) {
+  std::string indented = "    ";
+  for (const char c : text) {
+    indented += c;
+    if (c == '\n') indented += "    ";
+  }
+  return indented;
+}
+
+FilterPicture picture_of(const WeightBuffers& w, const Net& net) {
+  return draw_filters({net.graph().weight({w.node, w.index}).dims, net.executor().read_weights(w)});
+}
+
+/// The filters of convolutions that have no weights below them: those that see images.
+std::vector<const WeightBuffers*> first_filters(const Net& net) {
+  std::vector<const WeightBuffers*> found;
+  const std::vector<Node>& nodes = net.graph().nodes;
+  for (const WeightBuffers& w : net.plans().weights()) {
+    const Node& node = nodes[static_cast<std::size_t>(w.node)];
+    const auto input = static_cast<std::size_t>(w.index);
+    if ((node.type != "conv" && node.type != "local") || input >= node.inputs.size()) continue;
+    if (nodes[static_cast<std::size_t>(node.inputs[input])].weights_below) continue;
+    try {
+      picture_of(w, net);
+      found.push_back(&w);
+    } catch (const InputError& wrong) {
+      fmt::print(stderr, "warning: --tensorboard shows no picture of '{}': it {}\n", w.name, wrong.what());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+TensorBoard::TensorBoard(const std::string& folder, const Net& net, const NetFiles& files, std::uint64_t done)
+    : net_(net),
+      parameters_(files.parameters),
+      filters_(first_filters(net)),
+      events_(folder, static_cast<std::int64_t>(done) + 1) {
+  // Of the step to come: where the run goes on from the same checkpoint again, it is dropped like the rest.
+  const auto next = static_cast<std::int64_t>(done) + 1;
+  for (const IniFile* file : {&files.definition, &files.parameters}) {
+    const char* name = file == &files.definition ? "layer definition" : "layer parameters";
+    events_.text(name, next, verbatim(file->text));
+  }
+  events_.flush();
+}
+
+void TensorBoard::trained(std::uint64_t done, const CostSums& costs, double progress) {
+  const auto step = static_cast<std::int64_t>(done);
+  add_costs(step, costs, "train");
+  const std::vector<Rates> rates = net_.rates(progress);
+  for (const WeightBuffers& w : net_.plans().weights()) {
+    const WeightSpec& spec = net_.graph().weight({w.node, w.index});
+    if (spec.learned() && spec.first_output == 0)
+      events_.scalar("learning rate/" + w.name, step,
+                     static_cast<double>(rates[static_cast<std::size_t>(w.rate_index)].epsilon));
+  }
+  events_.flush();
+}
+
+void TensorBoard::tested(std::uint64_t done, const CostSums& costs) {
+  const auto step = static_cast<std::int64_t>(done);
+  add_costs(step, costs, "test");
+  for (const WeightBuffers* w : filters_) {
+    const Picture picture = picture_of(*w, net_).picture;
+    events_.image("filters/" + w->name, step, picture.width(), picture.height(), picture.png());
+  }
+  events_.flush();
+}
+
+void TensorBoard::add_costs(std::int64_t step, const CostSums& costs, const std::string& kind) {
+  for (const CostReport& report : cost_reports(costs, net_.graph())) {
+    const std::vector<std::string> names = value_names(*report.node, parameters_);
+    for (std::size_t v = 0; v < report.values.size(); ++v) {
+      // With topk=1 the top-k error is the top-1 error once more.
+      const auto same = names.begin() + static_cast<std::ptrdiff_t>(v);
+      if (std::find(names.begin(), same, names.at(v)) != same) continue;
+      events_.scalar(fmt::format("{}/{} ({})", report.node->name, names[v], kind), step, report.values[v]);
+    }
+  }
+}
+
+}  // namespace convnet

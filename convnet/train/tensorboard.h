@@ -1,0 +1,36 @@
+// What --tensorboard shows of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convnet/train/checkpoint.h"
+#include "convnet/train/event_file.h"
+#include "convnet/train/net.h"
+
+namespace convnet {
+
+/// Steps are minibatches since the start of training, as checkpoints count them: a run that goes on from a
+/// checkpoint goes on in the same curves, and what was written after that checkpoint is dropped.
+class TensorBoard {
+ public:
+  /// A new event file in `folder`, with both files' text. `done`: minibatches trained so far. Layers whose
+  /// filters make no picture are named on stderr. Throws RunError. Keeps a reference to `net`.
+  TensorBoard(const std::string& folder, const Net& net, const NetFiles& files, std::uint64_t done);
+
+  /// A batch was trained, at `progress` of the run in [0,1]: costs and learning rates.
+  void trained(std::uint64_t done, const CostSums& costs, double progress);
+  /// A test: costs and pictures of the first layers' filters.
+  void tested(std::uint64_t done, const CostSums& costs);
+
+ private:
+  void add_costs(std::int64_t step, const CostSums& costs, const std::string& kind);
+
+  const Net& net_;
+  IniFile parameters_;
+  std::vector<const WeightBuffers*> filters_;  ///< matrices of the first layers
+  EventFile events_;
+};
+
+}  // namespace convnet
