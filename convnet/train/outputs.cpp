@@ -31,6 +31,18 @@ std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
                    (close.empty() ? "its layers are " + join(names) : "did you mean '" + close + "'?"));
 }
 
+/// Throws InputError where a layer has no features.
+std::vector<int> nodes_with_features(const Graph& graph, const std::string& layer) {
+  std::vector<int> nodes = nodes_of(graph, layer);
+  const Node& first = graph.nodes[static_cast<std::size_t>(nodes[0])];
+  if (first.is_cost() || first.layer->label_classes > 0)
+    throw InputError("layer '" + layer + "' is of type '" + first.type + "'" +
+                     (first.is_cost() ? "" : " and holds labels") + ": it has no features");
+  return nodes;
+}
+
+bool applies_relu_above(const Node& node) { return node.fused && node.layer->applies_relu; }
+
 struct Place {
   std::size_t task = 0;
   int buffer = 0;
@@ -56,15 +68,23 @@ Place find_output(const Plan& plan, const Graph& graph, int id, int microbatch) 
 
 }  // namespace
 
+void keep_output(Graph& graph, const std::string& layer) {
+  for (const int id : nodes_with_features(graph, layer)) {
+    Node& node = graph.nodes[static_cast<std::size_t>(id)];
+    if (!applies_relu_above(node)) continue;
+    node.fused = false;
+    graph.nodes[static_cast<std::size_t>(node.users[0])].fused = false;
+  }
+}
+
 OutputReader::OutputReader(const Net& net, const std::vector<std::string>& layers) : net_(net) {
   const Graph& graph = net.graph();
   for (const std::string& layer : layers) {
     Wanted wanted;
-    wanted.nodes = nodes_of(graph, layer);
+    wanted.nodes = nodes_with_features(graph, layer);
     const Node& first = graph.nodes[static_cast<std::size_t>(wanted.nodes[0])];
-    if (first.is_cost() || first.layer->label_classes > 0)
-      throw InputError("layer '" + layer + "' is of type '" + first.type + "'" +
-                       (first.is_cost() ? "" : " and holds labels") + ": it has no features");
+    if (applies_relu_above(first))
+      throw std::logic_error("outputs: '" + layer + "' applies the relu above it; keep_output() comes first");
     wanted.shape = first.layer->output;
     if (wanted.nodes.size() > 1) {
       const Node& last = graph.nodes[static_cast<std::size_t>(wanted.nodes.back())];

@@ -11,12 +11,17 @@
 
 namespace convnet {
 
+/// Prepares a graph for reading the output of `layer`: where a rewrite lets it apply the relu of the layer
+/// above too, it does not any more. Throws InputError as OutputReader does.
+void keep_output(Graph& graph, const std::string& layer);
+
 /// Reads layers' outputs while test steps run, wherever their replicas and parts are. Nothing is kept longer
 /// or made otherwise for it: a value is copied right after the task that makes it.
 class OutputReader {
  public:
   /// `layers`: names of the definition file. Throws InputError where there is none of that name, with the
-  /// nearest, or where it has no features (costs, labels). Keeps a reference to `net`.
+  /// nearest, or where it has no features (costs, labels). A layer that the layer above may be fused into
+  /// needs keep_output() before the net is made; softmax layers do not. Keeps a reference to `net`.
   OutputReader(const Net& net, const std::vector<std::string>& layers);
 
   /// For the next run of `plan`, a test's: what Executor::run shall do after each task. Valid until the next

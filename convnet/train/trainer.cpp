@@ -171,6 +171,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   l.provider->check_range(l.test_range, "--test-range");
   l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (!l.options.write_features.empty()) keep_output(l.graph, l.options.write_features);
   if (converted) {
     Diagnostics reported;
     const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(), {}, reported);
@@ -449,9 +450,9 @@ void Trainer::test_only() {
     std::fflush(stdout);
     pool(pooled, sums);
   }
+  fmt::print("{}", outputs.finish());
   fmt::print("----------------------Averages-------------------------\n{}\n",
              cost_text(pooled, net_.graph()));
-  fmt::print("{}", outputs.finish());
 }
 
 void Trainer::check_gradients() {

@@ -95,6 +95,7 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
       {true, options.rewrites, static_cast<int>(split_list(options.gpu).size()), options.data_parallel},
       diagnostics);
   diagnostics.throw_if_errors();
+  if (!options.read.empty()) keep_output(graph, options.read);
   convnet::Options of_run;
   of_run.gpu = on_this_machine(options.gpu);
   of_run.device = "auto";  // GPUs where the test program has them
@@ -126,7 +127,9 @@ std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch
   std::vector<std::string> layers;
   for (const Node& node : graph().nodes) {
     const bool features = !node.is_cost() && node.layer->label_classes == 0;
-    if (features && std::find(layers.begin(), layers.end(), node.section) == layers.end())
+    const bool hidden = node.fused && node.layer->applies_relu &&
+                        graph().nodes[static_cast<std::size_t>(node.users[0])].section != node.section;
+    if (features && !hidden && std::find(layers.begin(), layers.end(), node.section) == layers.end())
       layers.push_back(node.section);
   }
   const Plan& plan = prepare(Phase::test, batch.images());

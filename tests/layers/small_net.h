@@ -84,6 +84,7 @@ struct NetOptions {
   std::string gpu = "0";
   bool data_parallel = false;
   std::vector<ExtraMatrix> extra = {};
+  std::string read = {};  ///< a layer whose output will be read whatever could be fused with it
 };
 
 /// "conv1.weightsInc.data" of "conv1.weights.data".
@@ -98,7 +99,8 @@ class SmallNet {
   const Plan& prepare(Phase phase, std::int64_t images);
   /// One minibatch; training updates the weights. `look`: collect outputs and gradients too.
   StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);
-  /// A test, and what OutputReader says of every layer of the file that has features.
+  /// A test, and what OutputReader says of every layer of the file that has features of its own: those that
+  /// apply the relu of the layer above are left out.
   std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch);
   Net& net() { return *net_; }
   const Graph& graph() const { return net_->graph(); }

@@ -1,6 +1,9 @@
 // Outputs of layers are read whole and in the order of the images, wherever the replicas are.
 #include "convnet/train/outputs.h"
 
+#include <algorithm>
+#include <stdexcept>
+
 #include "kernels/error.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/temp_folder.h"
@@ -27,6 +30,35 @@ TEST_CASE("steps whose outputs are read do the same as others, before and after"
   CHECK(net.read_outputs(b) != outputs);
   CHECK(net.read_outputs(a) == outputs);
   CHECK(net.step(Phase::test, a, 0).costs == costs);
+}
+
+TEST_CASE("the output of a layer below a relu of its own layer is what the relu reads") {
+  const NetTexts texts = between_data_and_cost(
+      conv("conv1", "inputs=data channels=3 filters=4 filterSize=3") +
+          section("relu1", "neuron", "inputs=conv1 neuron=relu") + fc("fc1", "inputs=relu1 outputs=6") +
+          section("relu2", "neuron", "inputs=fc1 neuron=relu"),
+      "relu2", kClasses);
+  const Minibatch batch = random_minibatch(kImage, 7, kClasses, 1);
+  NetOptions plain;
+  plain.rewrites = false;
+  const auto expected = SmallNet(texts, kImage, kClasses, plain).read_outputs(batch);
+  SmallNet fused(texts, kImage, kClasses);
+  CHECK_FALSE(fused.read_outputs(batch).contains("conv1"));
+  CHECK_THROWS_AS(OutputReader(fused.net(), {"conv1"}), std::logic_error);
+  for (const char* layer : {"conv1", "fc1"}) {
+    for (const bool parallel : {false, true}) {
+      NetOptions options;
+      options.read = layer;
+      if (parallel) {
+        options.gpu = "0,1";
+        options.data_parallel = true;
+      }
+      const auto actual = SmallNet(texts, kImage, kClasses, options).read_outputs(batch);
+      CHECK(distance(actual.at(layer), expected.at(layer)) < 1e-5);
+      CHECK(*std::min_element(actual.at(layer).begin(), actual.at(layer).end()) < 0);
+      for (const auto& [other, values] : actual) CHECK(distance(values, expected.at(other)) < 1e-5);
+    }
+  }
 }
 
 TEST_CASE("layers without outputs are refused by name") {
