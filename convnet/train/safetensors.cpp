@@ -1,13 +1,9 @@
 #include "convnet/train/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -16,11 +12,11 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "kernels/error.h"
+#include "providers/temporary_file.h"
 
 namespace convnet {
 namespace {
@@ -263,90 +259,7 @@ std::string make_header(const std::string& path, const TensorFile& contents) {
   return bytes + text;
 }
 
-/// Repeats a system call that a signal interrupted.
-template <class Call>
-auto retry(const Call& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() { close(); }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-  /// Linux has closed it even if it says EINTR.
-  int close() { return valid() ? ::close(std::exchange(fd_, -1)) : 0; }
-
- private:
-  int fd_;
-};
-
-/// A file under a temporary name, removed again unless publish() gave it its own.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& path)
-      : path_(path), temporary_(fmt::format("{}.tmp-{}", path, ::getpid())), fd_(retry([this] {
-          return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-        })) {
-    if (!fd_.valid()) fail();
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    fd_.close();
-    if (!published_) ::unlink(temporary_.c_str());
-  }
-
-  void write(const void* bytes, std::size_t count) {
-    const char* from = static_cast<const char*>(bytes);
-    while (count > 0) {
-      const ssize_t done = retry([&] { return ::write(fd_.get(), from, count); });
-      if (done < 0) fail();
-      from += done;
-      count -= static_cast<std::size_t>(done);
-    }
-  }
-
-  void publish() {
-    if (retry([this] { return ::fsync(fd_.get()); }) != 0) fail();
-    if (fd_.close() != 0 && errno != EINTR) fail();
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    published_ = true;
-    sync_parent_folder(path_);
-  }
-
- private:
-  /// Must be called while errno is that of the failure; the destructor tidies up.
-  [[noreturn]] void fail() const {
-    const int code = errno;
-    throw RunError(fmt::format("{}: cannot be written: {}", path_, std::generic_category().message(code)));
-  }
-
-  std::string path_, temporary_;
-  FileDescriptor fd_;
-  bool published_ = false;
-};
-
 }  // namespace
-
-void sync_parent_folder(const std::string& path) {
-  const auto fail = [&] {
-    const int code = errno;
-    throw RunError(fmt::format("{}: cannot be written: {}", path, std::generic_category().message(code)));
-  };
-  const fs::path parent = fs::path(path).parent_path();
-  const std::string name = parent.empty() ? "." : parent.string();
-  const FileDescriptor folder(
-      retry([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
-  if (!folder.valid()) fail();
-  // EINVAL: this file system cannot, and does not need to.
-  if (retry([&] { return ::fsync(folder.get()); }) != 0 && errno != EINVAL) fail();
-}
 
 void write_safetensors(const std::string& path, const TensorFile& contents) {
   const std::string header = make_header(path, contents);

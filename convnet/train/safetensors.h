@@ -22,13 +22,9 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;
 };
 
-/// Writes atomically and durably: to `path`.tmp-<process id>, fsync, rename, fsync of the folder. An existing
-/// file of that name stays whole until the rename. Names and metadata must be UTF-8. Throws RunError naming
-/// file and cause; the temporary is removed then (a killed process leaves it).
+/// Writes atomically and durably (TemporaryFile). Names and metadata must be UTF-8. Throws RunError naming
+/// file and cause.
 void write_safetensors(const std::string& path, const TensorFile& contents);
-
-/// Makes the name of a file or folder just renamed to `path` survive a power cut. Throws RunError.
-void sync_parent_folder(const std::string& path);
 
 /// Reads and checks everything: the header's JSON, types (F32 only), shapes against offsets, offsets that
 /// overlap, leave holes or reach beyond the file, names given twice. Throws InputError naming the file and
