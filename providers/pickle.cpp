@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <system_error>
 #include <unordered_map>
 
 #include "kernels/error.h"
+#include "providers/file.h"
 
 namespace convnet {
 namespace {
@@ -42,19 +39,6 @@ constexpr std::array<KnownGlobal, 9> known_globals = {{
     {"numpy", "ndarray", Known::ndarray},
     {"numpy", "dtype", Known::dtype},
 }};
-
-/// Bytes of the file for a message: at most 60, what is not printable as \xHH.
-std::string printable(std::string_view text) {
-  constexpr std::size_t most = 60;
-  std::string out;
-  for (char c : text.substr(0, most)) {
-    if (c >= ' ' && c <= '~')
-      out += c;
-    else
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return out + (text.size() > most ? "…" : "");
-}
 
 void append_utf8(std::string& out, std::uint32_t code) {
   const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (code >> shift & 0x3f)); };
@@ -902,18 +886,6 @@ PickleValue parse_pickle(std::string bytes, std::string name) {
   return {std::move(contents), root};
 }
 
-PickleValue read_pickle(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) throw InputError(path + ": no such file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file)
-    throw RunError(fmt::format("{}: cannot be opened: {}", path, std::generic_category().message(errno)));
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(size));
-  if (file.bad()) throw RunError(path + ": cannot be read");
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_pickle(std::move(bytes), path);
-}
+PickleValue read_pickle(const std::string& path) { return parse_pickle(read_whole_file(path), path); }
 
 }  // namespace convnet
