@@ -3,26 +3,10 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 #include "providers/pickle_parser.h"
 
 namespace convnet {
-
-std::string printable(std::string_view text) {
-  constexpr std::size_t most = 60;
-  std::string out;
-  for (char c : text.substr(0, most)) {
-    if (c >= ' ' && c <= '~')
-      out += c;
-    else
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return out + (text.size() > most ? "…" : "");
-}
 
 namespace {
 
@@ -167,18 +151,6 @@ PickleValue parse_pickle(std::string bytes, std::string name) {
   return {std::move(contents), root};
 }
 
-PickleValue read_pickle(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) throw InputError(path + ": no such file");
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  std::ifstream file(path, std::ios::binary);
-  if (error || !file)
-    throw RunError(fmt::format("{}: cannot be opened: {}", path, std::generic_category().message(errno)));
-  std::string bytes(static_cast<std::size_t>(size), '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(size));
-  if (file.bad()) throw RunError(path + ": cannot be read");
-  bytes.resize(static_cast<std::size_t>(file.gcount()));
-  return parse_pickle(std::move(bytes), path);
-}
+PickleValue read_pickle(const std::string& path) { return parse_pickle(read_whole_file(path), path); }
 
 }  // namespace convnet

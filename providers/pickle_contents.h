@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/error.h"
+#include "providers/file.h"
 #include "providers/pickle.h"
 
 namespace convnet {
@@ -63,9 +64,6 @@ struct PickleValue::Contents {
   }
   std::string describe(const Node& node) const;
 };
-
-/// Bytes of the file for a message: at most 60, what is not printable as \xHH.
-std::string printable(std::string_view text);
 
 // NumPy arrays (pickle_array.cpp).
 
