@@ -23,6 +23,8 @@ constexpr const char* kUsage =
     "                                            shapes, memory and work of a net, without running it\n"
     "  convnet bench --layer-def F --layer-params F --data-provider dummy-CxHxW-K [options]\n"
     "                                            speed of a training step, by layer\n"
+    "  convnet make-data --src DIR --dst DIR [options]\n"
+    "                                            the original's batches of JPEGs from images\n"
     "  convnet layers [TYPE]                     the layer types and their keys\n"
     "  convnet --version\n\n"
     "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is "
@@ -36,7 +38,8 @@ int dispatch(std::vector<std::string> args) {
     return 2;
   }
   const std::string command = args[0];
-  const bool named = command == "plan" || command == "bench" || command == "layers" || command == "train";
+  const bool named = command == "plan" || command == "bench" || command == "layers" || command == "train" ||
+                     command == "make-data";
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
     for (const std::string& arg : args) {
@@ -49,7 +52,10 @@ int dispatch(std::vector<std::string> args) {
     return 0;
   }
   if (asked("--help") || asked("-h")) {
-    const char letter = command == "plan" ? 'p' : command == "bench" ? 'b' : 't';
+    const char letter = command == "plan"        ? 'p'
+                        : command == "bench"     ? 'b'
+                        : command == "make-data" ? 'd'
+                                                 : 't';
     if (command == "layers") {
       fmt::print("usage: convnet layers [TYPE | --markdown]\n");
     } else {
@@ -61,12 +67,15 @@ int dispatch(std::vector<std::string> args) {
     convnet::plan_command(args);
   } else if (command == "bench") {
     convnet::bench_command(args);
+  } else if (command == "make-data") {
+    convnet::make_data_command(args);
   } else if (command == "layers") {
     convnet::layers_command(args);
   } else if (named || command.starts_with("-")) {
     convnet::train_command(args);
   } else {
-    throw convnet::InputError("unknown command '" + command + "'; there are train, plan, bench and layers");
+    throw convnet::InputError("unknown command '" + command +
+                              "'; there are train, plan, bench, make-data and layers");
   }
   return 0;
 }

@@ -31,12 +31,19 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
-InputFile::~InputFile() { close(descriptor_); }
+InputFile::InputFile(std::string name, std::string contents)
+    : path_(std::move(name)), contents_(std::move(contents)), size_(contents_.size()) {}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
 
 std::string InputFile::read(std::uint64_t offset, std::uint64_t bytes) const {
   if (offset > size_ || bytes > size_ - offset)
     throw InputError(
         fmt::format("{}: bytes {} to {} are beyond its end at {}", path_, offset, offset + bytes, size_));
+  if (descriptor_ < 0)
+    return contents_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
   std::string out(static_cast<std::size_t>(bytes), '\0');
   for (std::size_t done = 0; done < out.size();) {
     const ssize_t got =

@@ -12,6 +12,8 @@ class InputFile {
  public:
   /// Throws InputError if `path` is not there or not a regular file, RunError if it cannot be opened.
   explicit InputFile(std::string path);
+  /// Bytes that are in memory already; `name` stands for them in messages.
+  InputFile(std::string name, std::string contents);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
@@ -23,7 +25,8 @@ class InputFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  int descriptor_ = -1;  // -1: contents_ it is
+  std::string contents_;
   std::uint64_t size_ = 0;
 };
 

@@ -12,8 +12,8 @@
 
 namespace convnet {
 
-/// Options of training, testing, planning and benchmarks; each command takes some of them. Names and defaults
-/// are declared once, in option_specs().
+/// Options of training, testing, planning, benchmarks and making data sets; each command takes some of them.
+/// Names and defaults are declared once, in option_specs().
 struct Options {
   std::string layer_def, layer_params, layer_path;
   std::string data_provider, data_path;
@@ -33,6 +33,9 @@ struct Options {
   int steps = 0;
   std::string precision, parallel = "cfg";
   std::string model, trace, profile;
+  std::string src, dst;
+  int size = 256, batch_size = 3072;
+  bool crop_to_square = true, skip_bad_images = false;
 
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
@@ -48,7 +51,7 @@ struct Options {
 /// One option of the command line: "--mini".
 struct OptionSpec {
   ParamSpec param;       ///< key without the dashes
-  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench)
+  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench) d(ata to make)
   bool saved = true;     ///< stored in checkpoints: part of the run, not of one invocation
 };
 const std::vector<OptionSpec>& option_specs();

@@ -2,7 +2,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +15,7 @@
 
 #include "convnet/plan/simulate.h"
 #include "convnet/train/convert.h"
+#include "convnet/train/progress_line.h"
 #include "kernels/error.h"
 #include "providers/shuffle.h"
 
@@ -27,44 +27,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-/// "1:02:03" or "2:03".
-std::string duration(double seconds) {
-  const auto s = static_cast<long>(seconds);
-  return s >= 3600 ? fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)
-                   : fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
-/// A line on a terminal that shows how far a batch is; nothing in a pipe.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::string title)
-      : title_(std::move(title)), terminal_(isatty(STDOUT_FILENO) == 1) {}
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine() {
-    if (shown_) fmt::print("\r\033[K");
-    std::fflush(stdout);
-  }
-
-  void show(std::int64_t done, std::int64_t total, std::int64_t since_start) {
-    if (!terminal_ || seconds_since(last_) < 0.1) return;
-    last_ = Clock::now();
-    const double rate = static_cast<double>(since_start) / std::max(1e-9, seconds_since(start_));
-    const int width = 20;
-    const auto filled = static_cast<std::size_t>(width * done / std::max<std::int64_t>(1, total));
-    fmt::print("\r\033[K{} [{}{}] {:.0f} images/s, {} left", title_, std::string(filled, '#'),
-               std::string(width - filled, '.'), rate,
-               duration(static_cast<double>(total - done) / std::max(1e-9, rate)));
-    std::fflush(stdout);
-    shown_ = true;
-  }
-
- private:
-  std::string title_;
-  bool terminal_, shown_ = false;
-  Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
-};
 
 /// Zeros for every cost of a plan.
 CostSums no_costs(const Plan& plan, const Graph& graph) {
