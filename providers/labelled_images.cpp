@@ -90,7 +90,7 @@ class Finder {
   /// `part` of the data set's folder, "" or "train": class folders or shards. Training comes first: it
   /// decides what the classes are.
   void find(const std::string& part, std::vector<LabelledImage>& images) {
-    const fs::path folder = fs::path(found_.folder) / part;
+    const fs::path root(found_.folder), folder = part.empty() ? root : root / part;
     const Contents contents = contents_of(folder);
     if (!contents.folders.empty() && !contents.shards.empty())
       throw InputError(

@@ -265,6 +265,7 @@ class Maker {
  private:
   std::string path(const std::string& name) const { return (fs::path(options_.folder) / name).string(); }
   State open_folder();
+  void check_files(std::size_t parts) const;
   void remove_leftovers() const;
   void make_part(const Part& part, State& state);
   void write_meta(const State& state) const;
@@ -284,11 +285,7 @@ State Maker::open_folder() {
   if (fs::exists(path(state_name))) {
     State state = read_state(options_.folder, read_pickle(path(state_name)), options_, identity_);
     remove_leftovers();
-    for (std::size_t i = 0; i < state.parts; ++i)
-      if (i >= plan_.parts.size() || !fs::exists(path(plan_.parts[i].file())))
-        throw InputError(
-            fmt::format("{}: a file that was finished is gone: remove the folder and start again",
-                        i < plan_.parts.size() ? path(plan_.parts[i].file()) : path(state_name)));
+    check_files(state.parts);
     if (!state.bad_images.empty() && !options_.skip_bad_images)
       throw InputError(
           fmt::format("{}: bad images were left out of it before: {}; go on with --skip-bad-images 1, or in "
@@ -308,6 +305,15 @@ State Maker::open_folder() {
   State state(options_.size);
   write_whole_file(path(state_name), pickled(state, identity_));
   return state;
+}
+
+/// The first `parts` files must be there.
+void Maker::check_files(std::size_t parts) const {
+  if (parts > plan_.parts.size())
+    throw InputError(path(state_name) + ": is damaged: remove the folder and start again");
+  for (std::size_t i = 0; i < parts; ++i)
+    if (const std::string file = path(plan_.parts[i].file()); !fs::exists(file))
+      throw InputError(file + ": was made and is gone: remove the folder and start again");
 }
 
 /// Of a run that was killed.
@@ -390,6 +396,7 @@ MakeDataResult Maker::result() const {
     throw InputError(
         fmt::format("{}: holds another data set: its {} is not from make-data", options_.folder, meta_name));
   check_identity(options_.folder, *made_with, identity_);
+  check_files(plan_.parts.size());
   MakeDataResult result;
   result.bad_images = texts_of(entry_of(meta, "bad_images"), "a bad image");
   result.training_images = entry_of(meta, "training_images").integer("training_images");

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -29,9 +30,10 @@ namespace convnet {
 namespace {
 
 constexpr std::size_t max_synsets = 100'000;
+constexpr std::size_t max_letters = 4096;
 constexpr std::size_t max_answer_bytes = std::size_t{64} << 20;
 constexpr rlim_t max_child_bytes = rlim_t{1} << 30;
-constexpr rlim_t max_child_seconds = 20;
+constexpr rlim_t max_child_seconds = 5;
 
 [[noreturn]] void system_failed(const char* what) {
   throw RunError(fmt::format("{} failed: {}", what, std::generic_category().message(errno)));
@@ -110,7 +112,7 @@ int id_of(const matvar_t& field, std::size_t index) {
 
 std::string text_of(const matvar_t& field, const char* name, std::size_t index) {
   const std::size_t letters = values_of(field);
-  if (field.class_type == MAT_C_CHAR && letters <= 4096) {
+  if (field.class_type == MAT_C_CHAR && letters <= max_letters) {
     if ((field.data_type == MAT_T_UINT8 || field.data_type == MAT_T_UTF8 || field.data_type == MAT_T_INT8) &&
         field.nbytes >= letters)
       return {static_cast<const char*>(field.data), letters};
@@ -124,7 +126,7 @@ std::string text_of(const matvar_t& field, const char* name, std::size_t index) 
       return text;
     }
   }
-  throw Wrong(fmt::format("synset {}: {} is no text", index + 1, name));
+  throw Wrong(fmt::format("synset {}: {} is no text of at most {} letters", index + 1, name, max_letters));
 }
 
 /// A pickle: a list of (id, wnid, words), or the text of what is wrong.
@@ -151,7 +153,10 @@ std::string answer_of(const std::string& path) {
   }
 }
 
-void lower_limits() {
+/// A crash ends the child and nothing else: no handlers of this process, no core file; memory and time are
+/// bounded.
+void prepare_to_crash() {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) std::signal(signal, SIG_DFL);
   const auto limit = [](auto resource, rlim_t value) {
     const rlimit both = {value, value};
     setrlimit(resource, &both);
@@ -174,7 +179,7 @@ std::optional<std::string> ask_child(const std::string& path) {
   const pid_t child = fork();
   if (child < 0) system_failed("fork");
   if (child == 0) {
-    lower_limits();
+    prepare_to_crash();
     bool done = false;
     try {
       done = write_all(writing.get(), answer_of(path));
