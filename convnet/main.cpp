@@ -26,6 +26,8 @@ constexpr const char* kUsage =
     "  convnet show CHECKPOINT [--show-cost NAME | --show-filters LAYER | --show-preds SOFTMAX | --html "
     "FILE]\n"
     "                                            curves, filters and predictions as pictures or a page\n"
+    "  convnet make-data --src DIR --dst DIR [options]\n"
+    "                                            the original's batches of JPEGs from images\n"
     "  convnet layers [TYPE]                     the layer types and their keys\n"
     "  convnet --version\n\n"
     "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is "
@@ -39,8 +41,8 @@ int dispatch(std::vector<std::string> args) {
     return 2;
   }
   const std::string command = args[0];
-  const bool named = command == "plan" || command == "bench" || command == "show" || command == "layers" ||
-                     command == "train";
+  const bool named = command == "plan" || command == "bench" || command == "show" || command == "make-data" ||
+                     command == "layers" || command == "train";
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
     for (const std::string& arg : args) {
@@ -53,7 +55,11 @@ int dispatch(std::vector<std::string> args) {
     return 0;
   }
   if (asked("--help") || asked("-h")) {
-    const char letter = command == "plan" ? 'p' : command == "bench" ? 'b' : command == "show" ? 's' : 't';
+    const char letter = command == "plan"        ? 'p'
+                        : command == "bench"     ? 'b'
+                        : command == "show"      ? 's'
+                        : command == "make-data" ? 'd'
+                                                 : 't';
     if (command == "layers") {
       fmt::print("usage: convnet layers [TYPE | --markdown]\n");
     } else {
@@ -67,13 +73,15 @@ int dispatch(std::vector<std::string> args) {
     convnet::bench_command(args);
   } else if (command == "show") {
     convnet::show_command(args);
+  } else if (command == "make-data") {
+    convnet::make_data_command(args);
   } else if (command == "layers") {
     convnet::layers_command(args);
   } else if (named || command.starts_with("-")) {
     convnet::train_command(args);
   } else {
     throw convnet::InputError("unknown command '" + command +
-                              "'; there are train, plan, bench, show and layers");
+                              "'; there are train, plan, bench, show, make-data and layers");
   }
   return 0;
 }

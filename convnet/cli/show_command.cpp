@@ -9,7 +9,7 @@
 #include "convnet/show/filters.h"
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
-#include "convnet/train/output_file.h"
+#include "providers/output_file.h"
 #include "kernels/error.h"
 
 namespace convnet {

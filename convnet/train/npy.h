@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "convnet/train/output_file.h"
+#include "providers/output_file.h"
 #include "kernels/tensor.h"
 
 namespace convnet {

@@ -13,8 +13,8 @@
 
 namespace convnet {
 
-/// Options of training, testing, planning and benchmarks; each command takes some of them. Names and defaults
-/// are declared once, in option_specs().
+/// Options of training, testing, planning, benchmarks and making data sets; each command takes some of them.
+/// Names and defaults are declared once, in option_specs().
 struct Options {
   std::string layer_def, layer_params, layer_path;
   std::string data_provider, data_path;
@@ -40,6 +40,9 @@ struct Options {
   int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
   bool smooth_test_errors = true, no_rgb = false, norm_filters = false, yuv_to_rgb = false,
        only_errors = false;
+  std::string src, dst;
+  int size = 256, batch_size = 3072;
+  bool crop_to_square = true, skip_bad_images = false;
 
   /// --precision, or `fallback` where it is not given.
   Precision precision_or(Precision fallback) const;
@@ -61,7 +64,7 @@ struct Options {
 /// One option of the command line: "--mini".
 struct OptionSpec {
   ParamSpec param;       ///< key without the dashes
-  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how)
+  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how) d(ata to make)
   bool saved = true;     ///< stored in checkpoints: part of the run, not of one invocation
 };
 const std::vector<OptionSpec>& option_specs();

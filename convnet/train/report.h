@@ -15,23 +15,6 @@ namespace convnet {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start);
 
-/// A line on a terminal that shows how far a batch is; nothing in a pipe. The destructor removes it.
-class ProgressLine {
- public:
-  explicit ProgressLine(std::string title);
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-  ~ProgressLine();
-
-  /// Images: done, of how many, and how many since the line began, which tells the speed.
-  void show(std::int64_t done, std::int64_t total, std::int64_t since_start);
-
- private:
-  std::string title_;
-  bool terminal_, shown_ = false;
-  Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
-};
-
 /// Where the time of a batch went, in seconds; of work, the mean over the devices.
 struct TimeUse {
   double compute = 0, communication = 0, data = 0;

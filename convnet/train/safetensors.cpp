@@ -12,11 +12,10 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
-#include "convnet/train/output_file.h"
+#include "providers/output_file.h"
 #include "kernels/error.h"
 
 namespace convnet {

@@ -7,7 +7,7 @@
 #include <span>
 #include <system_error>
 
-#include "convnet/train/output_file.h"
+#include "providers/output_file.h"
 #include "kernels/error.h"
 
 namespace convnet {

@@ -1,4 +1,4 @@
-#include "convnet/train/output_file.h"
+#include "providers/output_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,8 @@ namespace convnet {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporaryMark = ".tmp-";
 
 /// Repeats a system call that a signal interrupted.
 template <class Call>
@@ -38,7 +41,7 @@ int close_once(int& descriptor) { return descriptor < 0 ? 0 : ::close(std::excha
 
 OutputFile::OutputFile(std::string path)
     : path_(std::move(path)),
-      temporary_(fmt::format("{}.tmp-{}", path_, ::getpid())),
+      temporary_(fmt::format("{}{}{}", path_, kTemporaryMark, ::getpid())),
       descriptor_(retry([this] {
         return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
       })) {
@@ -69,6 +72,22 @@ void OutputFile::publish() {
 }
 
 void OutputFile::fail() const { fail_to_write(path_); }
+
+void write_whole_file(const std::string& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.publish();
+}
+
+std::optional<TemporaryName> parse_temporary_name(const std::string& name) {
+  const std::size_t at = name.rfind(kTemporaryMark);
+  if (at == std::string::npos) return std::nullopt;
+  TemporaryName parsed{name.substr(0, at)};
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + at + kTemporaryMark.size(), end, parsed.process);
+  if (error != std::errc() || stop != end || parsed.process <= 0) return std::nullopt;
+  return parsed;
+}
 
 void sync_parent_folder(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();

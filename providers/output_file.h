@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +30,17 @@ class OutputFile {
   int descriptor_ = -1;
   bool published_ = false;
 };
+
+/// A whole file through an OutputFile.
+void write_whole_file(const std::string& path, std::string_view bytes);
+
+/// What the name of the temporary file of an OutputFile says.
+struct TemporaryName {
+  std::string target;  ///< the name it was to get
+  long process = 0;    ///< that wrote it
+};
+/// Nothing for names of other files.
+std::optional<TemporaryName> parse_temporary_name(const std::string& name);
 
 /// Makes the name of a file or folder just renamed to `path` survive a power cut. Throws RunError.
 void sync_parent_folder(const std::string& path);

@@ -1,0 +1,118 @@
+// `convnet make-data`: the original's batches of JPEGs from folders and tars of images.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/data/ilsvrc.h"
+#include "convnet/data/make_data.h"
+#include "convnet/train/progress_line.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* ilsvrc_training = "ILSVRC2012_img_train.tar";
+constexpr const char* ilsvrc_validation = "ILSVRC2012_img_val.tar";
+constexpr const char* ilsvrc_devkit = "ILSVRC2012_devkit_t12.tar.gz";
+
+/// ILSVRC-2012, if one of its tars is in the list; then all three must be.
+std::optional<LabelledImages> find_ilsvrc(const std::vector<std::string>& tars) {
+  std::map<std::string, std::string> by_name;
+  for (const std::string& tar : tars) by_name[fs::path(tar).filename().string()] = tar;
+  const std::array<const char*, 3> names = {ilsvrc_training, ilsvrc_validation, ilsvrc_devkit};
+  const auto missing = [&](const char* name) { return !by_name.contains(name); };
+  if (std::all_of(names.begin(), names.end(), missing)) return std::nullopt;
+  if (std::any_of(names.begin(), names.end(), missing) || tars.size() != names.size())
+    throw InputError(fmt::format("--src: ILSVRC-2012 is {}, {} and {}, all three and nothing else", names[0],
+                                 names[1], names[2]));
+  return find_ilsvrc_images({by_name[ilsvrc_training], by_name[ilsvrc_validation], by_name[ilsvrc_devkit]});
+}
+
+/// What --src names: a folder, or a comma list of tars.
+LabelledImages find_images(const std::string& src) {
+  std::error_code ignored;
+  std::vector<std::string> tars;
+  if (fs::is_directory(src, ignored)) {
+    for (const char* name : {ilsvrc_training, ilsvrc_validation, ilsvrc_devkit})
+      if (fs::exists(fs::path(src) / name, ignored)) tars.push_back((fs::path(src) / name).string());
+    if (auto ilsvrc = find_ilsvrc(tars)) return std::move(*ilsvrc);
+    return find_labelled_images(src);
+  }
+  tars = fs::exists(src, ignored) ? std::vector<std::string>{src} : split_list(src);
+  if (auto ilsvrc = find_ilsvrc(tars)) return std::move(*ilsvrc);
+  return find_labelled_images(tars);
+}
+
+/// Otherwise the data set would be found among its own images the next time.
+void refuse_inside(const std::string& dst, const std::string& src) {
+  std::error_code ignored;
+  if (!fs::is_directory(src, ignored)) return;
+  const fs::path inside = fs::weakly_canonical(dst).lexically_relative(fs::weakly_canonical(src));
+  if (!inside.empty() && *inside.begin() != "..")
+    throw InputError(fmt::format("--dst {}: lies in --src; choose a folder outside", dst));
+}
+
+std::string range_text(int first, int count) {
+  return count == 1 ? std::to_string(first) : fmt::format("{}-{}", first, first + count - 1);
+}
+
+}  // namespace
+
+void make_data_command(const std::vector<std::string>& args) {
+  const OptionTexts texts = parse_command_line('d', args);
+  const Options options = parse_options(texts);
+  require_options(texts, {"src", "dst"}, "");
+  refuse_inside(options.dst, options.src);
+  const LabelledImages images = find_images(options.src);
+  fmt::print("{}: {} training images, {} validation images, {} classes\n", options.src,
+             images.training.size(), images.validation.size(), images.class_names.size());
+  std::fflush(stdout);
+
+  MakeDataOptions make;
+  make.folder = options.dst;
+  make.size = options.size;
+  make.crop_to_square = options.crop_to_square;
+  make.batch_size = options.batch_size;
+  make.seed = options.seed_value();
+  make.threads = options.threads > 0 ? options.threads
+                                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  make.skip_bad_images = options.skip_bad_images;
+  MakeDataResult made;
+  {
+    ProgressLine line("make-data");
+    bool first = true;
+    made = make_data(images, make, [&](const MakeDataProgress& progress) {
+      if (first && progress.before > 0) fmt::print("{} images are done already\n", progress.before);
+      first = false;
+      if (!progress.finished.empty()) {
+        line.clear();
+        fmt::print("{}: {} of {} images are done\n", progress.finished, progress.done, progress.total);
+        std::fflush(stdout);
+      }
+      line.show(progress.done, progress.total, progress.done - progress.before);
+    });
+  }
+
+  fmt::print("{}: {} training images (--train-range {})", options.dst, made.training_images,
+             range_text(0, made.training_batches));
+  if (made.validation_batches > 0)
+    fmt::print(", {} validation images (--test-range {})", made.validation_images,
+               range_text(made.first_validation_batch, made.validation_batches));
+  fmt::print("\n");
+  std::fflush(stdout);
+  if (made.bad_images.empty()) return;
+  fmt::print(stderr, "{} images were left out:\n", made.bad_images.size());
+  for (const std::string& image : made.bad_images) fmt::print(stderr, "  {}\n", image);
+}
+
+}  // namespace convnet

@@ -1,0 +1,21 @@
+// ILSVRC-2012 as it is distributed: three tars, read where they are.
+#pragma once
+
+#include <string>
+
+#include "providers/labelled_images.h"
+
+namespace convnet {
+
+struct IlsvrcTars {
+  std::string training;    ///< ILSVRC2012_img_train.tar: a tar of images for each class, named after its WNID
+  std::string validation;  ///< ILSVRC2012_img_val.tar
+  std::string devkit;      ///< ILSVRC2012_devkit_t12.tar.gz, with data/meta.mat and the validation's classes
+};
+
+/// Class k is the synset of ILSVRC2012_ID k + 1, named by its words; validation images take their classes, in
+/// order of their names, from the lines of ILSVRC2012_validation_ground_truth.txt. Throws InputError naming
+/// the tar, the member or line and what is wrong; RunError for I/O errors.
+LabelledImages find_ilsvrc_images(const IlsvrcTars& tars);
+
+}  // namespace convnet

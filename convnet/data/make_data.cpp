@@ -1,0 +1,471 @@
+#include "convnet/data/make_data.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "convnet/data/pixel_sums.h"
+#include "kernels/error.h"
+#include "kernels/philox.h"
+#include "providers/decode.h"
+#include "providers/pickle.h"
+#include "providers/pickle_write.h"
+#include "providers/output_file.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t part_images = 1024;
+constexpr int validation_step = 1000;  // validation begins at a multiple of it
+constexpr int jpeg_quality = 95;
+constexpr int max_jpeg_side = 65500;
+constexpr const char* meta_name = "batches.meta";
+constexpr const char* state_name = "make-data.state";
+
+/// What decides the data set's bytes, by option.
+using Identity = std::vector<std::pair<std::string, std::string>>;
+
+/// FNV-1a over names, sizes and classes.
+std::string fingerprint(const LabelledImages& images) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](std::string_view bytes) {
+    for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    hash = (hash ^ 0xff) * 0x100000001b3;
+  };
+  for (const std::string& name : images.class_names) add(name);
+  for (const auto* part : {&images.training, &images.validation}) {
+    for (const LabelledImage& image : *part) {
+      add(image.name);
+      add(fmt::format("{} {}", image.at.size, image.label));
+    }
+    add("");
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+Identity identity_of(const LabelledImages& images, const MakeDataOptions& options) {
+  return {{"size", std::to_string(options.size)},
+          {"crop-to-square", options.crop_to_square ? "1" : "0"},
+          {"batch-size", std::to_string(options.batch_size)},
+          {"seed", std::to_string(options.seed)},
+          {"images", fingerprint(images)}};
+}
+
+/// Throws InputError saying what is other in a data set made before.
+void check_identity(const std::string& folder, const PickleValue& made_with, const Identity& wanted) {
+  std::string differences;
+  for (const auto& [option, value] : wanted) {
+    const auto found = made_with.find(option);
+    const std::string before = found ? std::string(found->string(option)) : "another";
+    if (before == value) continue;
+    differences += differences.empty() ? "" : ", ";
+    differences += option == "images" ? "other images"
+                                      : fmt::format("--{} {} (now {})", option, printable(before), value);
+  }
+  if (!differences.empty())
+    throw InputError(fmt::format("{}: holds a data set made with {}; make this one in another folder", folder,
+                                 differences));
+}
+
+std::string pickled(const Identity& identity) {
+  std::vector<std::pair<std::string, std::string>> entries;
+  for (const auto& [option, value] : identity) entries.emplace_back(option, pickles::str(value));
+  return pickles::dict(entries);
+}
+
+std::string pickled(const std::vector<std::string>& texts) {
+  std::vector<std::string> items;
+  for (const std::string& text : texts) items.push_back(pickles::str(text));
+  return pickles::list(items);
+}
+
+/// An entry that this program has written.
+PickleValue entry_of(const PickleValue& dict, const char* key) {
+  const auto found = dict.find(key);
+  if (!found) dict.fail(fmt::format("'{}' is missing", key));
+  return *found;
+}
+
+std::vector<std::string> texts_of(const PickleValue& list, const char* what) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < list.size(); ++i) texts.emplace_back(list[i].string(what));
+  return texts;
+}
+
+/// What is done so far.
+struct State {
+  explicit State(int size) : sums(size) {}
+
+  std::size_t parts = 0;  ///< finished ones, in the order of Plan::parts
+  PixelSums sums;         ///< of their training images
+  std::vector<std::string> bad_images;
+};
+
+std::string pickled(const State& state, const Identity& identity) {
+  const auto number = [](std::uint64_t value) { return pickles::integer(static_cast<std::int64_t>(value)); };
+  const std::vector<std::uint64_t> products(state.sums.products.begin(), state.sums.products.end());
+  return pickles::whole(
+      pickles::dict({{"made_with", pickled(identity)},
+                     {"parts", number(state.parts)},
+                     {"images", number(state.sums.images)},
+                     {"pixels", pickles::array({state.sums.size, state.sums.size, 3}, state.sums.pixels)},
+                     {"products", pickles::array({6}, products)},
+                     {"bad_images", pickled(state.bad_images)}}));
+}
+
+State read_state(const std::string& folder, const PickleValue& value, const MakeDataOptions& options,
+                 const Identity& identity) {
+  check_identity(folder, entry_of(value, "made_with"), identity);
+  State state(options.size);
+  state.parts = static_cast<std::size_t>(entry_of(value, "parts").integer("parts"));
+  state.sums.images = static_cast<std::uint64_t>(entry_of(value, "images").integer("images"));
+  const auto take = [&](const char* key, auto& into) {
+    const PickleValue array = entry_of(value, key);
+    const std::vector<std::int64_t> items = array.integers(key);
+    if (items.size() != into.size()) array.fail(fmt::format("'{}' has {} values", key, items.size()));
+    std::transform(items.begin(), items.end(), into.begin(),
+                   [](std::int64_t item) { return static_cast<std::uint64_t>(item); });
+  };
+  take("pixels", state.sums.pixels);
+  take("products", state.sums.products);
+  state.bad_images = texts_of(entry_of(value, "bad_images"), "a bad image");
+  return state;
+}
+
+/// Images of one file, data_batch_N/data_batch_N.K.
+struct Part {
+  int batch = 0, index = 0;
+  bool training = true;
+  bool ends_batch = false;
+  std::span<const LabelledImage* const> images;
+
+  std::string folder() const { return fmt::format("data_batch_{}", batch); }
+  std::string file() const { return fmt::format("{}/{}.{}", folder(), folder(), index); }
+};
+
+/// The images in the order in which they are written, cut into files.
+struct Plan {
+  Plan(const LabelledImages& images, const MakeDataOptions& options);
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  std::vector<const LabelledImage*> order;
+  std::vector<Part> parts;
+  int training_batches = 0, first_validation_batch = 0, validation_batches = 0;
+
+ private:
+  /// Returns the number of batches.
+  int cut(std::span<const LabelledImage* const> images, std::size_t batch_size, int first_batch,
+          bool training);
+};
+
+Plan::Plan(const LabelledImages& images, const MakeDataOptions& options) {
+  for (const LabelledImage& image : images.training) order.push_back(&image);
+  const std::uint64_t key = philox_key(options.seed, "make-data");
+  for (std::size_t i = order.size(); i > 1; --i) {
+    const auto random = philox(key, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i >> 32), 0, 0);
+    const std::uint64_t word = std::uint64_t{random.value[0]} << 32 | random.value[1];
+    std::swap(order[i - 1], order[static_cast<std::size_t>(word % i)]);
+  }
+  for (const LabelledImage& image : images.validation) order.push_back(&image);
+  const std::span<const LabelledImage* const> all(order);
+  const auto batch_size = static_cast<std::size_t>(options.batch_size);
+  training_batches = cut(all.first(images.training.size()), batch_size, 0, true);
+  first_validation_batch = (training_batches + validation_step - 1) / validation_step * validation_step;
+  validation_batches = cut(all.subspan(images.training.size()), batch_size, first_validation_batch, false);
+}
+
+int Plan::cut(std::span<const LabelledImage* const> images, std::size_t batch_size, int first_batch,
+              bool training) {
+  int batches = 0;
+  for (std::size_t begin = 0; begin < images.size(); begin += batch_size, ++batches) {
+    const auto batch = images.subspan(begin, std::min(batch_size, images.size() - begin));
+    for (std::size_t at = 0; at < batch.size(); at += part_images) {
+      const std::size_t count = std::min(part_images, batch.size() - at);
+      parts.push_back({first_batch + batches, static_cast<int>(at / part_images), training,
+                       at + count == batch.size(), batch.subspan(at, count)});
+    }
+  }
+  return batches;
+}
+
+/// Calls work(i, thread) for each i below `count`, on some threads, this one among them. After an exception
+/// no other i begins; that of the lowest i is thrown: the same with any number of threads.
+template <class Work>
+void for_each_index(std::size_t count, std::size_t threads, const Work& work) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t failed = count;
+  std::exception_ptr error;
+  const auto run = [&](std::size_t thread) {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        work(i, thread);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (i < failed) {
+          failed = i;
+          error = std::current_exception();
+        }
+        next = count;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t thread = 1; thread < std::min(threads, count); ++thread)
+      others.emplace_back(run, thread);
+    run(0);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+/// The image as it is written, before compression.
+DecodedImage scaled_image(const std::string& bytes, const LabelledImage& image,
+                          const MakeDataOptions& options) {
+  const DecodedImage decoded = decode_image(bytes, image.name, options.size);
+  const ImageSize scaled = scaled_to_shorter_side({decoded.height, decoded.width}, options.size);
+  ImageWindow window = {0, 0, scaled.height, scaled.width};
+  if (options.crop_to_square)
+    window = {(scaled.height - options.size) / 2, (scaled.width - options.size) / 2, options.size,
+              options.size};
+  if (std::max(window.height, window.width) > max_jpeg_side)
+    throw InputError(fmt::format("{}: is too narrow: with a shorter side of {} it would have {}x{} pixels",
+                                 image.name, options.size, window.width, window.height));
+  return resize_image(decoded, scaled, window);
+}
+
+class Maker {
+ public:
+  Maker(const LabelledImages& images, const MakeDataOptions& options,
+        const std::function<void(const MakeDataProgress&)>& report)
+      : images_(images),
+        options_(options),
+        report_(report),
+        plan_(images, options),
+        identity_(identity_of(images, options)) {}
+
+  MakeDataResult make();
+
+ private:
+  std::string path(const std::string& name) const { return (fs::path(options_.folder) / name).string(); }
+  State open_folder();
+  void check_files(std::size_t parts) const;
+  void remove_leftovers() const;
+  void make_part(const Part& part, State& state);
+  void write_meta(const State& state) const;
+  MakeDataResult result() const;
+
+  const LabelledImages& images_;
+  const MakeDataOptions& options_;
+  const std::function<void(const MakeDataProgress&)>& report_;
+  const Plan plan_;
+  const Identity identity_;
+  std::mutex progress_mutex_;
+  MakeDataProgress progress_;  // under the mutex
+};
+
+/// The folder, made or checked; what was done in it before.
+State Maker::open_folder() {
+  if (fs::exists(path(state_name))) {
+    State state = read_state(options_.folder, read_pickle(path(state_name)), options_, identity_);
+    remove_leftovers();
+    check_files(state.parts);
+    if (!state.bad_images.empty() && !options_.skip_bad_images)
+      throw InputError(
+          fmt::format("{}: bad images were left out of it before: {}; go on with --skip-bad-images 1, or in "
+                      "another folder",
+                      options_.folder, state.bad_images[0]));
+    return state;
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
+    const std::string name = entry.path().filename().string();
+    const auto temporary = parse_temporary_name(name);
+    if (!temporary || temporary->target != state_name)
+      throw InputError(
+          fmt::format("{}: is not empty ({} is there), and not a data set that make-data has begun",
+                      options_.folder, name));
+  }
+  remove_leftovers();
+  State state(options_.size);
+  write_whole_file(path(state_name), pickled(state, identity_));
+  return state;
+}
+
+/// The first `parts` files must be there.
+void Maker::check_files(std::size_t parts) const {
+  if (parts > plan_.parts.size())
+    throw InputError(path(state_name) + ": is damaged: remove the folder and start again");
+  for (std::size_t i = 0; i < parts; ++i)
+    if (const std::string file = path(plan_.parts[i].file()); !fs::exists(file))
+      throw InputError(file + ": was made and is gone: remove the folder and start again");
+}
+
+/// Of a run that was killed.
+void Maker::remove_leftovers() const {
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(options_.folder))
+    if (parse_temporary_name(entry.path().filename().string())) leftovers.push_back(entry.path());
+  for (const fs::path& leftover : leftovers) fs::remove(leftover);
+}
+
+void Maker::make_part(const Part& part, State& state) {
+  const std::size_t count = part.images.size();
+  const auto threads = static_cast<std::size_t>(std::max(1, options_.threads));
+  std::vector<std::string> jpegs(count), wrong(count);
+  std::vector<PixelSums> sums(part.training ? std::min(threads, count) : 0, PixelSums(options_.size));
+  for_each_index(count, threads, [&](std::size_t i, std::size_t thread) {
+    const LabelledImage& image = *part.images[i];
+    const std::string bytes = images_.read(image);
+    try {
+      const DecodedImage scaled = scaled_image(bytes, image, options_);
+      jpegs[i] = encode_jpeg(scaled, jpeg_quality);
+      if (part.training) {
+        const auto row_bytes = static_cast<std::size_t>(scaled.width) * 3;
+        const auto top = static_cast<std::size_t>((scaled.height - options_.size) / 2);
+        const auto left = static_cast<std::size_t>((scaled.width - options_.size) / 2);
+        sums[thread].add(scaled.pixels.data() + top * row_bytes + left * 3, row_bytes);
+      }
+    } catch (const InputError& e) {
+      if (!options_.skip_bad_images)
+        throw InputError(std::string(e.what()) + "; --skip-bad-images 1 leaves such images out");
+      wrong[i] = e.what();
+    }
+    const std::lock_guard lock(progress_mutex_);
+    ++progress_.done;
+    report_(progress_);
+  });
+  std::vector<std::string> data, labels;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!wrong[i].empty()) {
+      state.bad_images.push_back(wrong[i]);
+      continue;
+    }
+    data.push_back(pickles::str(jpegs[i]));
+    labels.push_back(pickles::integers({part.images[i]->label}));
+  }
+  for (const PixelSums& some : sums) state.sums.add(some);
+  fs::create_directory(path(part.folder()));
+  sync_parent_folder(path(part.folder()));
+  write_whole_file(
+      path(part.file()),
+      pickles::whole(pickles::dict({{"data", pickles::list(data)}, {"labels", pickles::list(labels)}})));
+}
+
+void Maker::write_meta(const State& state) const {
+  const int size = options_.size;
+  const ColorPca pca = state.sums.color_pca();
+  std::vector<double> vectors;
+  for (const auto& row : pca.vectors) vectors.insert(vectors.end(), row.begin(), row.end());
+  const std::vector<double> deviations(pca.deviations.begin(), pca.deviations.end());
+  write_whole_file(
+      path(meta_name),
+      pickles::whole(pickles::dict(
+          {{"batch_size", pickles::integer(options_.batch_size)},
+           {"num_vis", pickles::integer(3 * size * size)},
+           {"img_size", pickles::integer(size)},
+           {"label_names", pickled(images_.class_names)},
+           {"label_offset", pickles::integer(0)},
+           {"data_mean", pickles::array({3 * size * size, 1}, state.sums.mean_image())},
+           {"color_pca", pickles::tuple({pickles::array({3}, deviations), pickles::array({3, 3}, vectors)})},
+           {"made_with", pickled(identity_)},
+           {"training_images", pickles::integer(static_cast<std::int64_t>(state.sums.images))},
+           {"bad_images", pickled(state.bad_images)}})));
+}
+
+/// Of the finished data set.
+MakeDataResult Maker::result() const {
+  const PickleValue meta = read_pickle(path(meta_name));
+  const auto made_with = meta.find("made_with");
+  if (!made_with)
+    throw InputError(
+        fmt::format("{}: holds another data set: its {} is not from make-data", options_.folder, meta_name));
+  check_identity(options_.folder, *made_with, identity_);
+  check_files(plan_.parts.size());
+  MakeDataResult result;
+  result.bad_images = texts_of(entry_of(meta, "bad_images"), "a bad image");
+  result.training_images = entry_of(meta, "training_images").integer("training_images");
+  result.validation_images =
+      static_cast<std::int64_t>(plan_.order.size() - result.bad_images.size()) - result.training_images;
+  result.training_batches = plan_.training_batches;
+  result.first_validation_batch = plan_.first_validation_batch;
+  result.validation_batches = plan_.validation_batches;
+  return result;
+}
+
+MakeDataResult Maker::make() {
+  progress_.total = static_cast<std::int64_t>(plan_.order.size());
+  if (!fs::exists(path(meta_name))) {
+    State state = open_folder();
+    for (std::size_t i = 0; i < state.parts; ++i)
+      progress_.before += static_cast<std::int64_t>(plan_.parts[i].images.size());
+    progress_.done = progress_.before;
+    while (state.parts < plan_.parts.size()) {
+      const Part& part = plan_.parts[state.parts];
+      make_part(part, state);
+      ++state.parts;
+      write_whole_file(path(state_name), pickled(state, identity_));
+      if (!part.ends_batch) continue;
+      const std::lock_guard lock(progress_mutex_);
+      progress_.finished = part.folder();
+      report_(progress_);
+      progress_.finished.clear();
+    }
+    if (state.sums.images == 0) throw InputError(options_.folder + ": no training image could be decoded");
+    write_meta(state);
+  }
+  MakeDataResult made = result();
+  remove_leftovers();
+  if (fs::remove(path(state_name))) sync_parent_folder(path(state_name));
+  return made;
+}
+
+/// Keeps a second process out of the folder as long as it lives.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder)
+      : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (descriptor_ < 0)
+      throw RunError(fmt::format("{}: cannot be opened: {}", folder, std::generic_category().message(errno)));
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return;  // some file systems have none
+    ::close(descriptor_);
+    throw InputError(folder + ": another make-data is at work in it");
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() { ::close(descriptor_); }
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace
+
+MakeDataResult make_data(const LabelledImages& images, const MakeDataOptions& options,
+                         const std::function<void(const MakeDataProgress&)>& report) {
+  try {
+    fs::create_directories(options.folder);
+    const FolderLock lock(options.folder);
+    return Maker(images, options, report).make();
+  } catch (const fs::filesystem_error& e) {
+    throw RunError(fmt::format("{}: {}", e.path1().string(), e.code().message()));
+  }
+}
+
+}  // namespace convnet

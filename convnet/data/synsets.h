@@ -1,0 +1,21 @@
+// The classes of ILSVRC-2012, from its devkit's meta.mat.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convnet {
+
+struct Synset {
+  int id = 0;         ///< ILSVRC2012_ID, from 1
+  std::string wnid;   ///< "n01440764", the name of its tar of images
+  std::string words;  ///< "tench, Tinca tinca"
+};
+
+/// The struct array `synsets` of a MATLAB 5 file, in its order. `name` stands for the file in messages.
+/// Throws InputError for anything else. MATLAB's format is read by a library that damaged files can crash or
+/// keep busy forever: it runs in a child process of bounded memory and time.
+std::vector<Synset> read_synsets(std::string_view mat_file, const std::string& name);
+
+}  // namespace convnet

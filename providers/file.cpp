@@ -1,0 +1,76 @@
+#include "providers/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  struct stat status = {};
+  // Before it is opened: opening a pipe would wait for a writer.
+  if (stat(path_.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) throw InputError(path_ + ": no such file");
+    throw RunError(fmt::format("{}: cannot be read: {}", path_, reason(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) throw InputError(path_ + ": no such file");
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0) throw RunError(fmt::format("{}: cannot be opened: {}", path_, reason(errno)));
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::InputFile(std::string name, std::string contents)
+    : path_(std::move(name)), contents_(std::move(contents)), size_(contents_.size()) {}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::string InputFile::read(std::uint64_t offset, std::uint64_t bytes) const {
+  if (offset > size_ || bytes > size_ - offset)
+    throw InputError(
+        fmt::format("{}: bytes {} to {} are beyond its end at {}", path_, offset, offset + bytes, size_));
+  if (descriptor_ < 0)
+    return contents_.substr(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
+  std::string out(static_cast<std::size_t>(bytes), '\0');
+  for (std::size_t done = 0; done < out.size();) {
+    const ssize_t got =
+        pread(descriptor_, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    if (got == 0) throw InputError(path_ + ": the file was changed while it was in use");
+    if (got < 0 && errno != EINTR)
+      throw RunError(fmt::format("{}: cannot be read: {}", path_, reason(errno)));
+    if (got > 0) done += static_cast<std::size_t>(got);
+  }
+  return out;
+}
+
+std::string read_whole_file(const std::string& path) {
+  const InputFile file(path);
+  return file.read(0, file.size());
+}
+
+std::string printable(std::string_view text) {
+  constexpr std::size_t most = 60;
+  std::string out;
+  for (char c : text.substr(0, most)) {
+    if (c >= ' ' && c <= '~')
+      out += c;
+    else
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return out + (text.size() > most ? "…" : "");
+}
+
+}  // namespace convnet

@@ -1,0 +1,203 @@
+#include "providers/jpeg.h"
+
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h needs it
+#include <cstdlib>
+#include <stdexcept>
+
+extern "C" {
+#include <jerror.h>
+#include <jpeglib.h>
+}
+
+#include <fmt/format.h>
+
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+/// The library reports an error by a call that must not return: it jumps back to where setjmp() was. Between
+/// the two lie only the library's C functions, so no destructor is missed.
+struct Errors {
+  jpeg_error_mgr manager;  // first: the library knows the address of this one only
+  std::jmp_buf back;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void report(j_common_ptr info) {
+  auto* const errors = reinterpret_cast<Errors*>(info->err);
+  errors->manager.format_message(info, errors->message);
+  std::longjmp(errors->back, 1);
+}
+
+/// The library goes on after data that it finds damaged. Here only what leaves the pixels as they were meant
+/// is let pass.
+void warn(j_common_ptr info, int level) {
+  if (level >= 0) return;
+  switch (info->err->msg_code) {
+    case JWRN_EXTRANEOUS_DATA:  // between two markers
+    case JWRN_ADOBE_XFORM:
+    case JWRN_JFIF_MAJOR:
+    case JWRN_BOGUS_PROGRESSION: return;
+    default: report(info);
+  }
+}
+
+void drop(j_common_ptr) {}
+
+jpeg_error_mgr* prepare(Errors& errors) {
+  jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = report;
+  errors.manager.emit_message = warn;
+  errors.manager.output_message = drop;
+  return &errors.manager;
+}
+
+/// One image at a time. The functions return false if the library reported an error: message().
+class Decompressor {
+ public:
+  Decompressor() {
+    info_.err = prepare(errors_);
+    if (setjmp(errors_.back) != 0) throw std::bad_alloc();
+    jpeg_create_decompress(&info_);
+  }
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+  ~Decompressor() { jpeg_destroy_decompress(&info_); }
+
+  bool read_header(std::string_view bytes) {
+    if (setjmp(errors_.back) != 0) return false;
+    jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
+                 static_cast<unsigned long>(bytes.size()));
+    jpeg_read_header(&info_, TRUE);
+    return true;
+  }
+
+  /// The output's size is known from here on.
+  bool start(unsigned int eighths) {
+    if (setjmp(errors_.back) != 0) return false;
+    info_.scale_num = eighths;
+    info_.scale_denom = 8;
+    info_.out_color_space = is_cmyk() ? JCS_CMYK : JCS_RGB;
+    return jpeg_start_decompress(&info_) != 0;
+  }
+
+  /// All rows, of row_bytes() each.
+  bool read_rows(std::uint8_t* pixels) {
+    if (setjmp(errors_.back) != 0) return false;
+    while (info_.output_scanline < info_.output_height) {
+      JSAMPROW row = pixels + info_.output_scanline * row_bytes();
+      jpeg_read_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_decompress(&info_);
+    return true;
+  }
+
+  const jpeg_decompress_struct& info() const { return info_; }
+  bool is_cmyk() const { return info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK; }
+  std::size_t row_bytes() const { return std::size_t{info_.output_width} * (is_cmyk() ? 4U : 3U); }
+  const char* message() const { return errors_.message; }
+
+ private:
+  Errors errors_ = {};
+  jpeg_decompress_struct info_ = {};
+};
+
+/// Ink to light. Adobe's programs, which write nearly all such files, store the inks inverted.
+void convert_cmyk(const std::vector<std::uint8_t>& from, bool inverted, std::vector<std::uint8_t>& to) {
+  for (std::size_t i = 0, o = 0; i < from.size(); i += 4)
+    for (std::size_t c = 0; c < 3; ++c, ++o) {
+      const int light = inverted ? from[i + c] : 255 - from[i + c];
+      const int paper = inverted ? from[i + 3] : 255 - from[i + 3];
+      to[o] = static_cast<std::uint8_t>((light * paper + 127) / 255);
+    }
+}
+
+/// 8, 4, 2 or 1: the library is fast for these.
+unsigned int eighths_for(const jpeg_decompress_struct& info, int wanted_side) {
+  if (wanted_side <= 0) return 8;
+  const std::uint64_t side = std::min(info.image_width, info.image_height);
+  for (const unsigned int eighths : {1U, 2U, 4U})
+    if ((side * eighths + 7) / 8 >= static_cast<std::uint64_t>(wanted_side)) return eighths;
+  return 8;
+}
+
+class Compressor {
+ public:
+  Compressor() {
+    info_.err = prepare(errors_);
+    if (setjmp(errors_.back) != 0) throw std::bad_alloc();
+    jpeg_create_compress(&info_);
+  }
+  Compressor(const Compressor&) = delete;
+  Compressor& operator=(const Compressor&) = delete;
+  ~Compressor() {
+    jpeg_destroy_compress(&info_);
+    std::free(bytes_);
+  }
+
+  bool write(const DecodedImage& image, int quality) {
+    if (setjmp(errors_.back) != 0) return false;
+    jpeg_mem_dest(&info_, &bytes_, &size_);
+    info_.image_width = static_cast<JDIMENSION>(image.width);
+    info_.image_height = static_cast<JDIMENSION>(image.height);
+    info_.input_components = 3;
+    info_.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&info_);
+    jpeg_set_quality(&info_, quality, TRUE);
+    jpeg_start_compress(&info_, TRUE);
+    while (info_.next_scanline < info_.image_height) {
+      // The library does not write to it.
+      JSAMPROW row = const_cast<std::uint8_t*>(image.pixels.data()) +
+                     std::size_t{info_.next_scanline} * info_.image_width * 3;
+      jpeg_write_scanlines(&info_, &row, 1);
+    }
+    jpeg_finish_compress(&info_);
+    return true;
+  }
+
+  std::string bytes() const { return {reinterpret_cast<const char*>(bytes_), size_}; }
+  const char* message() const { return errors_.message; }
+
+ private:
+  Errors errors_ = {};
+  jpeg_compress_struct info_ = {};
+  unsigned char* bytes_ = nullptr;  // the library allocates it
+  unsigned long size_ = 0;
+};
+
+}  // namespace
+
+DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side) {
+  Decompressor jpeg;
+  const auto fail = [&](const std::string& what) { throw InputError(name + ": " + what); };
+  const auto check = [&](bool fine) {
+    if (!fine) fail(fmt::format("a damaged JPEG: {}", jpeg.message()));
+  };
+  check(jpeg.read_header(bytes));
+  const std::int64_t width = jpeg.info().image_width, height = jpeg.info().image_height;
+  if (width * height > max_image_pixels)
+    fail(fmt::format("{} x {} pixels; {} are allowed", width, height, max_image_pixels));
+  check(jpeg.start(eighths_for(jpeg.info(), wanted_side)));
+  DecodedImage image;
+  image.height = static_cast<int>(jpeg.info().output_height);
+  image.width = static_cast<int>(jpeg.info().output_width);
+  image.pixels.resize(std::size_t{jpeg.info().output_height} * jpeg.info().output_width * 3);
+  if (jpeg.is_cmyk()) {
+    std::vector<std::uint8_t> inks(image.pixels.size() / 3 * 4);
+    check(jpeg.read_rows(inks.data()));
+    convert_cmyk(inks, jpeg.info().saw_Adobe_marker != 0, image.pixels);
+  } else {
+    check(jpeg.read_rows(image.pixels.data()));
+  }
+  return image;
+}
+
+std::string encode_jpeg(const DecodedImage& image, int quality) {
+  Compressor jpeg;
+  if (!jpeg.write(image, quality)) throw RunError(fmt::format("a JPEG cannot be made: {}", jpeg.message()));
+  return jpeg.bytes();
+}
+
+}  // namespace convnet

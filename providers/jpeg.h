@@ -1,0 +1,14 @@
+// JPEG by libjpeg-turbo; for decode.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "providers/decode.h"
+
+namespace convnet {
+
+/// As decode_image(), of bytes that begin like a JPEG.
+DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side);
+
+}  // namespace convnet

@@ -1,0 +1,156 @@
+#include "providers/labelled_images.h"
+
+#include <filesystem>
+
+#include "kernels/error.h"
+#include "tests/catch.h"
+#include "tests/providers/tar_writer.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of files whose bytes are their own names.
+struct Folder {
+  explicit Folder(const std::vector<std::string>& names) {
+    for (const std::string& name : names) add(name, name);
+  }
+  void add(const std::string& name, const std::string& bytes) const {
+    fs::create_directories(fs::path(folder / name).parent_path());
+    write_file(folder / name, bytes);
+  }
+  LabelledImages find() const { return find_labelled_images(folder.path()); }
+  std::string error() const {
+    return message_of<InputError>([&] { find(); });
+  }
+  TempFolder folder;
+};
+
+/// "NAME=LABEL" of each; checks that the bytes are the name.
+std::vector<std::string> texts(const LabelledImages& found, const std::vector<LabelledImage>& images) {
+  std::vector<std::string> out;
+  for (const LabelledImage& image : images) {
+    const std::string bytes = found.read(image);
+    CHECK(image.name.ends_with(bytes));
+    CHECK(image.at.size == bytes.size());
+    out.push_back(image.name + "=" + std::to_string(image.label));
+  }
+  return out;
+}
+
+using Texts = std::vector<std::string>;
+
+/// Images whose bytes are their names, with classes.
+std::string shard(const std::vector<std::pair<std::string, std::string>>& images) {
+  std::string tar;
+  for (const auto& [name, label] : images) {
+    tar += tars::member(name, name);
+    tar += tars::member(name.substr(0, name.rfind('.')) + ".cls", label);
+  }
+  return tar + tars::end();
+}
+
+}  // namespace
+
+TEST_CASE("folders of classes are numbered by name", "[labelled_images]") {
+  const Folder folder({"dog/b.png", "dog/a.JPG", "cat/10.jpeg", "cat/2.jpeg", "cat/more/1.bmp",
+                       "dog/notes.txt", "dog/.hidden.png", ".cache/x.png", "readme.md"});
+  const LabelledImages found = folder.find();
+  CHECK(found.class_names == Texts{"cat", "dog"});
+  CHECK(texts(found, found.training) ==
+        Texts{"cat/10.jpeg=0", "cat/2.jpeg=0", "cat/more/1.bmp=0", "dog/a.JPG=1", "dog/b.png=1"});
+  CHECK(found.validation.empty());
+}
+
+TEST_CASE("train and val have the same classes", "[labelled_images]") {
+  Folder folder(
+      {"train/cat/1.png", "train/dog/2.png", "train/train/3.png", "test/cat/5.png", "val/dog/4.png"});
+  const LabelledImages found = folder.find();
+  CHECK(found.class_names == Texts{"cat", "dog", "train"});
+  CHECK(texts(found, found.training) ==
+        Texts{"train/cat/1.png=0", "train/dog/2.png=1", "train/train/3.png=2"});
+  CHECK(texts(found, found.validation) == Texts{"val/dog/4.png=1"});
+  folder.add("val/fox/1.png", "x");
+  CHECK(folder.error() == folder.folder / "val/fox: training has no class 'fox'");
+  fs::remove_all(folder.folder / "val");
+  CHECK(texts(folder.find(), folder.find().validation) == Texts{"test/cat/5.png=0"});
+}
+
+TEST_CASE("a class may be called train", "[labelled_images]") {
+  const LabelledImages found = Folder({"bus/1.png", "train/2.png"}).find();
+  CHECK(found.class_names == Texts{"bus", "train"});
+}
+
+TEST_CASE("shards come in natural order, their classes are numbers or lines", "[labelled_images]") {
+  Folder folder({});
+  folder.add("s-10.tar", shard({{"x.png", "0"}}));
+  folder.add("s-2.tar", shard({{"sub.dir/b.png", "3\n"}, {"a.jpg", "0"}}));
+  folder.add("s-1.tar", shard({{"a.jpg", "1"}}));
+  const LabelledImages found = folder.find();
+  CHECK(found.class_names == Texts{"0", "1", "2", "3"});
+  CHECK(texts(found, found.training) ==
+        Texts{"s-1.tar: a.jpg=1", "s-2.tar: sub.dir/b.png=3", "s-2.tar: a.jpg=0", "s-10.tar: x.png=0"});
+  folder.add("classes.txt", "cat\r\ndog\nowl\nfox\nelk\n");
+  CHECK(folder.find().class_names == Texts{"cat", "dog", "owl", "fox", "elk"});
+  folder.add("classes.txt", "cat\ndog\n");
+  CHECK(folder.error() == folder.folder / "classes.txt: names 2 classes, but there are images of class 3");
+
+  const LabelledImages listed = find_labelled_images({folder.folder / "s-10.tar", folder.folder / "s-1.tar"});
+  CHECK(texts(listed, listed.training) == Texts{"s-10.tar: x.png=0", "s-1.tar: a.jpg=1"});
+  CHECK(listed.class_names == Texts{"0", "1"});
+}
+
+TEST_CASE("shards in train and val", "[labelled_images]") {
+  Folder folder({});
+  folder.add("train/0.tar", shard({{"a.png", "0"}}));
+  folder.add("train/classes.txt", "cat\ndog\n");
+  folder.add("val/0.tar", shard({{"b.png", "1"}}));
+  const LabelledImages found = folder.find();
+  CHECK(found.class_names == Texts{"cat", "dog"});
+  CHECK(texts(found, found.validation) == Texts{"0.tar: b.png=1"});
+  folder.add("val/dog/1.png", "x");
+  CHECK(folder.error() ==
+        folder.folder /
+            "val: holds folders (dog, …) and tar shards (0.tar, …): it should be one or the other");
+  fs::remove(folder.folder / "val/0.tar");
+  CHECK(folder.error() ==
+        folder.folder / "val/dog: a folder of a class, where training has shards with numbers of classes");
+  const Folder other({"train/cat/1.png"});
+  other.add("val/0.tar", shard({{"b.png", "1"}}));
+  CHECK(other.error() ==
+        other.folder / "val/0.tar: a shard with numbers of classes, where training has folders with names");
+}
+
+TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
+  Folder folder({});
+  const std::string& path = folder.folder.path();
+  CHECK(message_of<InputError>([&] { find_labelled_images(path + "/none"); }) ==
+        path + "/none: no such folder");
+  CHECK(folder.error().starts_with(path + ": holds no images: folders CLASS/*.jpg"));
+  folder.add("cat/notes.txt", "x");
+  CHECK(folder.error() == path + "/cat: holds no image (jpg, jpeg, png, bmp), though it stands for a class");
+  fs::remove_all(path + "/cat");
+
+  const auto shard_error = [&](const std::string& bytes) {
+    folder.add("s.tar", bytes);
+    const std::string error = folder.error();
+    return error.starts_with(path + "/s.tar: ") ? error.substr(path.size() + 8) : error;
+  };
+  using tars::member;
+  CHECK(shard_error(member("a.png", "x") + tars::end()) == "a.png: there is no a.cls with its class");
+  CHECK(shard_error(shard({{"a.png", "cat"}})) == "a.cls: 'cat' is no number of a class, 0 to 999999");
+  CHECK(shard_error(shard({{"a.png", "-1"}})) == "a.cls: '-1' is no number of a class, 0 to 999999");
+  CHECK(shard_error(shard({{"a.png", ""}})) == "a.cls: '' is no number of a class, 0 to 999999");
+  CHECK(shard_error(shard({{"a.png", "1000000"}})) ==
+        "a.cls: '1000000' is no number of a class, 0 to 999999");
+  CHECK(shard_error(shard({{"a.png", std::string(40, '1')}})) ==
+        "a.cls: has 40 bytes instead of the number of a class");
+  CHECK(shard_error(shard({{"a.png", "1"}, {"a.jpg", "1"}})) == "a.cls: its key has two classes");
+  CHECK(shard_error(member("a.cls", "1") + member("a.png", "x") + member("a.jpg", "x") + tars::end()) ==
+        "a.jpg: its key has two images");
+  CHECK(shard_error(tars::end()) == path + ": there are no training images");
+  CHECK(shard_error("not a tar").starts_with("byte 0: "));
+}

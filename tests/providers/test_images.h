@@ -1,0 +1,22 @@
+// Pictures drawn for tests, and files of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "providers/decode.h"
+
+namespace convnet::test_images {
+
+/// Smooth coloured waves, others for each `kind`.
+DecodedImage waves(int height, int width, int kind);
+
+// Files of stb_image_write and, for the last, libjpeg-turbo. `values` are (H,W,channels).
+std::string png(const DecodedImage& image);
+std::string png(int height, int width, int channels, const std::vector<std::uint8_t>& values);
+std::string bmp(const DecodedImage& image);
+/// Of one channel (grey) or four (CMYK as it is, with Adobe's marker).
+std::string jpeg(int height, int width, int channels, const std::vector<std::uint8_t>& values);
+
+}  // namespace convnet::test_images
