@@ -11,7 +11,8 @@
 #include "convnet/show/font.h"
 #include "convnet/train/outputs.h"
 #include "convnet/train/report.h"
-#include "convnet/train/trainer.h"
+#include "convnet/train/input_data.h"
+#include "convnet/train/progress_line.h"
 #include "kernels/error.h"
 
 namespace convnet {
@@ -57,7 +58,7 @@ Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
 
 /// As tests see it.
 DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int batch) {
-  return run.provider->finish(run.provider->load(batch), {batch, 0}, statistics);
+  return run.provider->read({batch, 0}, statistics);
 }
 
 PixelStatistics statistics_of(const Run& run) {

@@ -27,8 +27,9 @@ struct Options {
   double seed = 1;
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
   bool check_grads = false, conserve_mem = false;
-  int inner_size = 0, crop_pad = 0;
-  bool pixel_std = false, multiview_test = false;
+  int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
+  double color_noise = 0, scalar_mean = -1;
+  bool pixel_std = false, multiview_test = false, skip_bad_images = false;
   std::string write_features, feature_path, test_out, logreg_name, confusion;
   std::string tensorboard;
   std::string conv_to_local, unshare_weights;
@@ -42,20 +43,22 @@ struct Options {
        only_errors = false;
   std::string src, dst;
   int size = 256, batch_size = 3072;
-  bool crop_to_square = true, skip_bad_images = false;
+  bool crop_to_square = true;
 
   /// --precision, or `fallback` where it is not given.
   Precision precision_or(Precision fallback) const;
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
-  ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std, views() > 1}; }
+  ImageOptions image_options() const {
+    return {inner_size,    crop_pad,   pixel_std,   multiview_test && !check_grads,
+            scalar_mean,   image_size, color_noise, skip_bad_images,
+            decode_threads};
+  }
   /// Whether this run tests a finished net and does nothing else.
   bool only_tests() const {
     return test_only || !write_features.empty() || !test_out.empty() || !confusion.empty();
   }
-  /// Of each image in tests.
-  int views() const { return multiview_test && !check_grads ? ImageOptions::view_count : 1; }
   /// Physical device numbers in the order of --gpu; one may be there several times; "all" is
   /// resolved by with_devices(). Throws InputError.
   std::vector<int> gpus() const;

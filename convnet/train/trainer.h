@@ -16,10 +16,6 @@
 
 namespace convnet {
 
-/// The mean image and the deviations in a checkpoint, for images of these dimensions. Throws InputError where
-/// they do not fit, or what --pixel-std needs is missing.
-PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image);
-
 class Trainer {
  public:
   /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they
@@ -43,13 +39,18 @@ class Trainer {
   /// Images, all views of them, that a test computes at once: no more than --mini, unless one has more views.
   std::int64_t test_minibatch() const;
   bool test_follows(const Position& work) const;
+  /// The minibatch from image `first` on, of a provider that streams; else the whole batch.
+  LoadRequest request(int batch, int epoch, std::int64_t first = 0) const;
   LoadRequest test_request(std::int64_t cursor) const;
+  /// From the prefetcher; the time is counted as waiting for data.
+  std::shared_ptr<const DataBatch> take(const LoadRequest& wanted);
 
+  void run_all();
   void test_only();
   /// These return false if the stop signal cut them short.
   bool train_batch(const Position& work);
   bool test();
-  bool test_batch(const LoadRequest& request, CostSums& sums, TestOutputs* outputs = nullptr);
+  bool test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs = nullptr);
 
   void save();
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
@@ -57,8 +58,9 @@ class Trainer {
   /// Adds one of the first steps to the trace of --profile.
   void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
-  StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                  double progress, CostSums& sums, TestOutputs* outputs = nullptr);
+  /// Images [first, first + images) of `data`, which is what `piece` asked for.
+  StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
+                  std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs = nullptr);
 
   Options options_;
   OptionTexts saved_options_;
