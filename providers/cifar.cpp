@@ -60,18 +60,12 @@ struct DataSet {
   std::vector<float> mean;  // of the meta, if it holds one
 
   std::int64_t pixels() const { return element_count(dims); }
-};
-
-/// "1-5, 7"
-std::string numbers_text(const std::map<int, BatchSource>& batches) {
-  std::string text;
-  for (auto at = batches.begin(); at != batches.end();) {
-    BatchRange run{at->first, at->first};
-    for (++at; at != batches.end() && at->first == run.last + 1; ++at) run.last = at->first;
-    text += (text.empty() ? "" : ", ") + run.str();
+  std::vector<int> numbers() const {
+    std::vector<int> all;
+    for (const auto& [number, source] : batches) all.push_back(number);
+    return all;
   }
-  return text;
-}
+};
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -125,20 +119,8 @@ std::map<int, BatchSource> train_and_test(const std::string& folder, const std::
   return batches;
 }
 
-PickleValue require_key(const PickleValue& dict, const std::string& key) {
-  if (dict.kind() != PickleKind::dict)
-    dict.fail(fmt::format("a dict should be here, not {}", dict.describe()));
-  auto found = dict.find(key);
-  if (found) return *found;
-  const std::vector<std::string> keys = dict.keys();
-  dict.fail(fmt::format(
-      "there is no '{}'; the keys are {}", key,
-      fmt::join(keys.begin(),
-                keys.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(keys.size(), 20)), ", ")));
-}
-
 std::int64_t class_count(const PickleValue& meta, const std::string& key) {
-  const PickleValue names = require_key(meta, key);
+  const PickleValue names = meta.at(key);
   const bool listed = names.kind() == PickleKind::list || names.kind() == PickleKind::tuple;
   if (!listed || names.size() == 0)
     names.fail(fmt::format("{} should be a list of names, not {}", key, names.describe()));
@@ -153,8 +135,8 @@ void read_batches_meta(DataSet& set, const std::string& path) {
   std::vector<double> values;
   if (mean) values = mean->numbers("data_mean");
   const auto num_vis = meta.find("num_vis");
-  const std::int64_t pixels = num_vis || !mean ? require_key(meta, "num_vis").integer("num_vis")
-                                               : static_cast<std::int64_t>(values.size());
+  const std::int64_t pixels =
+      num_vis || !mean ? meta.at("num_vis").integer("num_vis") : static_cast<std::int64_t>(values.size());
   const auto side = static_cast<std::int64_t>(
       std::lround(std::sqrt(std::clamp<double>(static_cast<double>(pixels) / 3, 0, 1e12))));
   if (side < 1 || side > max_side || 3 * side * side != pixels)
@@ -226,7 +208,7 @@ struct ImageTable {
 };
 
 ImageTable image_table(const DataSet& set, const PickleValue& batch) {
-  const PickleValue value = require_key(batch, "data");
+  const PickleValue value = batch.at("data");
   const PickleArray& array = value.array("data");
   const std::int64_t pixels = set.pixels();
   // Where an array could be both, the original's, with a mean image, is meant to have columns.
@@ -276,7 +258,7 @@ DataBatch load_pickle(const DataSet& set, const BatchSource& source) {
   loaded.images = end - begin;
   loaded.matrices.push_back(copy_images(table, set.pixels(), begin, end));
   for (const LabelInfo& info : set.labels) {
-    const PickleValue value = require_key(batch, info.key);
+    const PickleValue value = batch.at(info.key);
     const std::vector<std::int64_t> labels = value.integers(info.key);
     if (static_cast<std::int64_t>(labels.size()) != table.images)
       value.fail(fmt::format("there are {} {} for {} images", labels.size(), info.key, table.images));
@@ -336,7 +318,7 @@ DataBatch load_binary(const DataSet& set, const BatchSource& source) {
   return loaded;
 }
 
-class CifarProvider final : public Provider {
+class CifarProvider final : public StoredProvider {
  public:
   explicit CifarProvider(DataSet set) : set_(std::move(set)) {
     matrices_ = {{"data", set_.dims, DataType::u8, 0}};
@@ -350,7 +332,7 @@ class CifarProvider final : public Provider {
     for (int batch = range.first; batch <= range.last; ++batch)
       if (!set_.batches.contains(batch))
         throw InputError(fmt::format("{} {}: batch {} is not in {}; it has {}", option, range.str(), batch,
-                                     set_.folder, numbers_text(set_.batches)));
+                                     set_.folder, batches_text(set_.numbers())));
   }
 
   std::int64_t images_in(int batch) const override {
@@ -394,8 +376,8 @@ class CifarProvider final : public Provider {
   const BatchSource& source_of(int batch) const {
     const auto found = set_.batches.find(batch);
     if (found == set_.batches.end())
-      throw InputError(
-          fmt::format("{}: there is no batch {}; it has {}", set_.folder, batch, numbers_text(set_.batches)));
+      throw InputError(fmt::format("{}: there is no batch {}; it has {}", set_.folder, batch,
+                                   batches_text(set_.numbers())));
     return found->second;
   }
 
@@ -407,7 +389,7 @@ class CifarProvider final : public Provider {
 
 }  // namespace
 
-std::unique_ptr<Provider> make_cifar_provider(const std::string& path) {
+std::unique_ptr<StoredProvider> make_cifar_provider(const std::string& path) {
   return std::make_unique<CifarProvider>(find_data_set(path));
 }
 

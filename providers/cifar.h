@@ -15,6 +15,6 @@ namespace convnet {
 /// A batch has the number of its file, a test file the number after the last. CIFAR-100 has a third matrix,
 /// the coarse labels. The mean image is that of batches.meta where there is one. Reads only the meta here;
 /// later one file at a time, keeping none. Throws InputError, RunError.
-std::unique_ptr<Provider> make_cifar_provider(const std::string& path);
+std::unique_ptr<StoredProvider> make_cifar_provider(const std::string& path);
 
 }  // namespace convnet

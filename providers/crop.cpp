@@ -45,9 +45,9 @@ void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const I
     }
 }
 
-class CroppedProvider final : public Provider {
+class CroppedProvider final : public StoredProvider {
  public:
-  CroppedProvider(std::unique_ptr<Provider> whole, const ImageOptions& options, std::uint64_t seed)
+  CroppedProvider(std::unique_ptr<StoredProvider> whole, const ImageOptions& options, std::uint64_t seed)
       : whole_(std::move(whole)),
         options_(options),
         key_(philox_key(seed, "crop")),
@@ -72,14 +72,18 @@ class CroppedProvider final : public Provider {
   }
   std::int64_t images_in(int batch) const override { return whole_->images_in(batch); }
   DataBatch load(int batch) const override { return whole_->load(batch); }
-  bool subtracts_mean() const override { return whole_->subtracts_mean(); }
+  bool subtracts_mean() const override { return options_.scalar_mean >= 0 || whole_->subtracts_mean(); }
+  int views() const override { return options_.multiview ? 9 : 1; }
 
   std::vector<float> mean_image(const BatchRange& range) const override {
+    if (options_.scalar_mean >= 0)
+      return std::vector<float>(static_cast<std::size_t>(to_.size()),
+                                static_cast<float>(options_.scalar_mean));
     return crop_mean(whole_->mean_image(range));
   }
 
   PixelStatistics statistics(const BatchRange& range) const override {
-    PixelStatistics statistics{mean_image(range), {}};
+    PixelStatistics statistics{mean_image(range), {}, {}};
     if (!options_.pixel_std) return statistics;
     statistics.deviations = deviations(range);
     const std::int64_t plane = to_.height * to_.width;
@@ -109,7 +113,10 @@ class CroppedProvider final : public Provider {
 
  private:
   const char* option_name() const {
-    return options_.inner_size > 0 ? "--inner-size" : options_.crop_pad > 0 ? "--crop-pad" : "--pixel-std";
+    return options_.inner_size > 0 ? "--inner-size"
+           : options_.crop_pad > 0 ? "--crop-pad"
+           : options_.pixel_std    ? "--pixel-std"
+                                   : "--scalar-mean";
   }
 
   Crop crop_of(const LoadRequest& request, std::int64_t image) const {
@@ -145,9 +152,7 @@ class CroppedProvider final : public Provider {
     return out;
   }
 
-  int views_of(const LoadRequest& request) const {
-    return options_.multiview && request.epoch == 0 ? ImageOptions::view_count : 1;
-  }
+  int views_of(const LoadRequest& request) const { return request.epoch == 0 ? views() : 1; }
 
   /// A matrix with every image's values `times` times.
   static std::vector<std::byte> repeat(const std::vector<std::byte>& matrix, std::int64_t images, int times) {
@@ -218,7 +223,7 @@ class CroppedProvider final : public Provider {
     return out;
   }
 
-  const std::unique_ptr<Provider> whole_;
+  const std::unique_ptr<StoredProvider> whole_;
   const ImageOptions options_;
   const std::uint64_t key_;
   std::vector<MatrixInfo> matrices_;
@@ -227,8 +232,8 @@ class CroppedProvider final : public Provider {
 
 }  // namespace
 
-std::unique_ptr<Provider> make_cropped_provider(std::unique_ptr<Provider> whole, const ImageOptions& options,
-                                                std::uint64_t seed) {
+std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
+                                                      const ImageOptions& options, std::uint64_t seed) {
   return std::make_unique<CroppedProvider>(std::move(whole), options, seed);
 }
 

@@ -15,7 +15,7 @@ namespace convnet {
 /// origins at 0, b and 2b on each axis, b the centre's, row by row, and every other matrix has its values
 /// nine times as well. What is drawn for an image depends on the seed, its epoch, batch and place in the
 /// batch alone. Throws InputError naming the option that does not fit the images.
-std::unique_ptr<Provider> make_cropped_provider(std::unique_ptr<Provider> whole, const ImageOptions& options,
-                                                std::uint64_t seed);
+std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
+                                                      const ImageOptions& options, std::uint64_t seed);
 
 }  // namespace convnet

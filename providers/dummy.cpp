@@ -82,7 +82,7 @@ DummySpec parse_name(const std::string& name) {
   return *spec;
 }
 
-class DummyProvider final : public Provider {
+class DummyProvider final : public StoredProvider {
  public:
   DummyProvider(const DummySpec& spec, std::uint64_t seed)
       : data_key_(philox_key(seed, "dummy.data")), label_key_(philox_key(seed, "dummy.labels")) {
@@ -155,7 +155,7 @@ class DummyProvider final : public Provider {
 
 }  // namespace
 
-std::unique_ptr<Provider> make_dummy_provider(const std::string& name, std::uint64_t seed) {
+std::unique_ptr<StoredProvider> make_dummy_provider(const std::string& name, std::uint64_t seed) {
   return std::make_unique<DummyProvider>(parse_name(name), seed);
 }
 

@@ -12,6 +12,6 @@ namespace convnet {
 /// `name` is dummy-CxHxW-K (images, K classes), dummy-n (vectors without labels), dummy-labeled-n or
 /// dummy-lr-n (vectors, ten classes). A batch, any number from 0, has 1,000 images uniform in [0,1) and
 /// uniform labels. Every value is a function of seed, batch, image and position alone. Throws InputError.
-std::unique_ptr<Provider> make_dummy_provider(const std::string& name, std::uint64_t seed);
+std::unique_ptr<StoredProvider> make_dummy_provider(const std::string& name, std::uint64_t seed);
 
 }  // namespace convnet

@@ -61,6 +61,30 @@ std::string read_whole_file(const std::string& path) {
   return file.read(0, file.size());
 }
 
+bool natural_less(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits = [&](std::string_view text, std::size_t& at) {
+    while (at < text.size() && text[at] == '0') ++at;
+    const std::size_t begin = at;
+    while (at < text.size() && is_digit(text[at])) ++at;
+    return text.substr(begin, at - begin);
+  };
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (is_digit(a[i]) && is_digit(b[j])) {
+      const std::string_view x = digits(a, i), y = digits(b, j);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+    } else {
+      if (a[i] != b[j]) return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[j]);
+      ++i;
+      ++j;
+    }
+  }
+  if (a.size() - i != b.size() - j) return a.size() - i < b.size() - j;
+  return a < b;  // as 01 and 1
+}
+
 std::string printable(std::string_view text) {
   constexpr std::size_t most = 60;
   std::string out;

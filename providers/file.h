@@ -33,6 +33,9 @@ class InputFile {
 /// All of a file. Throws like InputFile.
 std::string read_whole_file(const std::string& path);
 
+/// Whether `a` comes before `b` where numbers in names count by their value: data_2 before data_10.
+bool natural_less(std::string_view a, std::string_view b);
+
 /// A name or a piece of a file for a message: at most 60 bytes, what is not printable as \xHH.
 std::string printable(std::string_view text);
 

@@ -112,7 +112,7 @@ FilePaths find_files(const std::string& folder) {
   return paths;
 }
 
-class MnistProvider final : public Provider {
+class MnistProvider final : public StoredProvider {
  public:
   MnistProvider(const std::string& folder, const FilePaths& paths)
       : folder_(folder),
@@ -194,7 +194,7 @@ class MnistProvider final : public Provider {
 
 }  // namespace
 
-std::unique_ptr<Provider> make_mnist_provider(const std::string& path) {
+std::unique_ptr<StoredProvider> make_mnist_provider(const std::string& path) {
   return std::make_unique<MnistProvider>(path, find_files(path));
 }
 

@@ -71,6 +71,14 @@ std::optional<PickleValue> PickleValue::find(std::string_view key) const {
   return std::nullopt;
 }
 
+PickleValue PickleValue::at(std::string_view key) const {
+  if (kind() != PickleKind::dict) fail(fmt::format("a dict should be here, not {}", describe()));
+  if (const auto found = find(key)) return *found;
+  std::vector<std::string> known = keys();
+  known.resize(std::min<std::size_t>(known.size(), 20));
+  fail(fmt::format("there is no '{}'; the keys are {}", key, fmt::join(known, ", ")));
+}
+
 std::vector<std::string> PickleValue::keys() const {
   std::vector<std::string> keys;
   if (kind() != PickleKind::dict) return keys;

@@ -64,6 +64,8 @@ class PickleValue {
   PickleValue operator[](std::size_t i) const;
   /// A dict's value of a key that is this text, or these bytes; nothing in other values.
   std::optional<PickleValue> find(std::string_view key) const;
+  /// The same; fails if it is not there, or this is no dict.
+  PickleValue at(std::string_view key) const;
   /// The keys of a dict that are text or bytes, for messages.
   std::vector<std::string> keys() const;
 

@@ -8,12 +8,24 @@
 #include "providers/cifar.h"
 #include "providers/crop.h"
 #include "providers/dummy.h"
+#include "providers/image.h"
 #include "providers/mnist.h"
+#include "providers/shuffle.h"
 
 namespace convnet {
 
 std::string BatchRange::str() const {
   return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+}
+
+std::string batches_text(const std::vector<int>& batches) {
+  std::string text;
+  for (auto at = batches.begin(); at != batches.end();) {
+    BatchRange run{*at, *at};
+    for (++at; at != batches.end() && *at == run.last + 1; ++at) run.last = *at;
+    text += (text.empty() ? "" : ", ") + run.str();
+  }
+  return text;
 }
 
 BatchRange BatchRange::parse(const std::string& text) {
@@ -42,8 +54,8 @@ BatchRange BatchRange::parse(const std::string& text) {
 
 namespace {
 
-std::unique_ptr<Provider> make_whole_provider(const std::string& name, const std::string& path,
-                                              std::uint64_t seed) {
+std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, const std::string& path,
+                                                     std::uint64_t seed) {
   if (name == "mnist") return make_mnist_provider(path);
   if (name == "cifar" || name == "cropped-cifar") return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
@@ -51,22 +63,43 @@ std::unique_ptr<Provider> make_whole_provider(const std::string& name, const std
                                fmt::join(provider_names(), ", ")));
 }
 
+/// Options that would do nothing.
+void check_stored_options(const std::string& name, const ImageOptions& images) {
+  const char* const option = images.image_size > 0    ? "--image-size"
+                             : images.color_noise > 0 ? "--color-noise"
+                             : images.skip_bad_images ? "--skip-bad-images"
+                                                      : nullptr;
+  if (option) throw InputError(fmt::format("{} is for data provider 'image', not for '{}'", option, name));
+}
+
 }  // namespace
 
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
-                                        const ImageOptions& images) {
+                                        const ImageOptions& images,
+                                        const std::optional<BatchRange>& shuffled) {
   if (name == "cropped-cifar" && !images.crops())
     throw InputError(
         "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
   if (images.multiview && images.inner_size == 0)
     throw InputError("--multiview-test needs --inner-size, the side of the views");
-  auto whole = make_whole_provider(name, path, seed);
-  if (!images.crops() && !images.pixel_std) return whole;
-  return make_cropped_provider(std::move(whole), images, seed);
+  if (name == "image") {
+    if (shuffled)
+      throw InputError(
+          "--shuffle holds all images in memory, which provider 'image' does not; its batches are mixed when "
+          "they are made");
+    return make_image_provider(path, images, seed);
+  }
+  auto stored = make_stored_provider(name, path, seed);
+  check_stored_options(name, images);
+  if (images.crops() || images.pixel_std || images.scalar_mean >= 0)
+    stored = make_cropped_provider(std::move(stored), images, seed);
+  if (shuffled) return make_shuffled_provider(std::move(stored), *shuffled, seed);
+  return stored;
 }
 
 std::vector<std::string> provider_names() {
-  return {"mnist", "cifar", "cropped-cifar", "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
+  return {"image",         "mnist",   "cifar",           "cropped-cifar",
+          "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 
 }  // namespace convnet

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +20,12 @@ struct MatrixInfo {
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
 };
 
-/// One loaded batch: a matrix per MatrixInfo, images outermost, row-major.
+/// A batch or a piece of one: a matrix per MatrixInfo, images outermost, row-major.
 struct DataBatch {
   std::int64_t images = 0;
   std::vector<std::vector<std::byte>> matrices;
+  std::int64_t first = 0;  ///< place in the batch of the first image
+  bool last = true;        ///< the batch ends with this piece
 };
 
 /// Inclusive range of batch numbers.
@@ -35,10 +38,15 @@ struct BatchRange {
   static BatchRange parse(const std::string& text);
 };
 
-/// What to load.
+/// "1-5, 7" of sorted batch numbers.
+std::string batches_text(const std::vector<int>& batches);
+
+/// What to read.
 struct LoadRequest {
+  static constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   int batch = 0;
   int epoch = 0;  ///< of training, 1 and up: decides a shuffled order and random crops; 0: a test
+  std::int64_t first = 0, count = all;  ///< the piece [first, first + count), as far as there are images
   bool operator==(const LoadRequest&) const = default;
 };
 
@@ -46,8 +54,11 @@ struct LoadRequest {
 /// image.
 struct PixelStatistics {
   std::vector<float>
-      mean;  ///< (C,H,W) of what finish() makes, to be subtracted from it; empty: nothing to subtract
-  std::vector<float> deviations;  ///< of the channels, by which finish() divides; empty: it does not
+      mean;  ///< (C,H,W) of what read() makes, to be subtracted from it; empty: nothing to subtract
+  std::vector<float> deviations;  ///< of the channels, by which read() divides; empty: it does not
+  /// (4,3) for colour noise: the standard deviations of the colours' principal components, then these, a
+  /// column each; empty: no noise.
+  std::vector<float> color_pca;
 };
 
 /// Options of every provider of images (crop.h).
@@ -56,14 +67,20 @@ struct ImageOptions {
   int crop_pad = 0;        ///< zeros around an image before a random crop
   bool pixel_std = false;  ///< divide by the channels' standard deviations
 
-  bool multiview = false;  ///< tests see view_count crops of each image, one after the other
-  static constexpr int view_count = 9;
+  bool multiview = false;   ///< tests see Provider::views() crops of each image, one after the other
+  double scalar_mean = -1;  ///< to be subtracted instead of the mean image; negative: the mean image
+
+  // Of provider "image" alone.
+  int image_size = 0;            ///< shorter side to scale images to; 0: as image.h says
+  double color_noise = 0;        ///< its scale, in standard deviations; 0: none
+  bool skip_bad_images = false;  ///< the next readable one takes an unreadable image's place
+  int decode_threads = 0;        ///< 0: as many as there are cores
 
   bool crops() const { return inner_size > 0 || crop_pad > 0; }
 };
 
-/// Access by batch number; the same number gives the same images every time. load() may be called from
-/// another thread than the other functions, one call at a time.
+/// Access by (epoch, batch, image): the same request gives the same images every time. read() may be called
+/// from another thread than the other functions, one call at a time.
 class Provider {
  public:
   Provider() = default;
@@ -71,34 +88,55 @@ class Provider {
   Provider& operator=(const Provider&) = delete;
   virtual ~Provider() = default;
 
-  /// What a net gets: what finish() makes of a loaded batch.
+  /// What a net gets: what read() makes.
   virtual const std::vector<MatrixInfo>& matrices() const = 0;
   /// Throws InputError naming option and available numbers if a batch of `range` is not there.
   virtual void check_range(const BatchRange& range, const std::string& option) const = 0;
-  /// Images in a batch; reads no image data.
+  /// Images in a batch; reads no image data. Where only reading tells, it is at most so many until all of the
+  /// batch was read.
   virtual std::int64_t images_in(int batch) const = 0;
-  /// The images as they are stored. Throws InputError (bad data, naming file and record) or RunError (I/O).
-  virtual DataBatch load(int batch) const = 0;
-  /// Whether mean_image() gives an image to subtract; reads no data.
+  /// Whether statistics() give an image to subtract; reads no data.
   virtual bool subtracts_mean() const = 0;
+  /// Measured over the batches of `range`, or what the data set says.
+  virtual PixelStatistics statistics(const BatchRange& range) const = 0;
+  /// Rows that a test image has in what read() makes: its views.
+  virtual int views() const { return 1; }
+  /// Whether images are made as they are asked for, so that a few minibatches at a time are best; else read()
+  /// takes requests for whole batches only.
+  virtual bool streams() const { return false; }
+  /// What a net gets of a batch: for training (epoch > 0) shuffled and cropped at random, by seed, epoch,
+  /// batch and place in the batch. Throws InputError (bad data, naming file and record) or RunError (I/O).
+  virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
+  /// Unreadable images that were left out so far, by name; thread-safe.
+  virtual std::vector<std::string> skipped_images() const { return {}; }
+};
+
+/// A provider whose images have one size, as bytes or numbers that are there to be copied.
+class StoredProvider : public Provider {
+ public:
+  /// The images of a batch as they are stored. Throws like read().
+  virtual DataBatch load(int batch) const = 0;
   /// Mean image (C,H,W) over the batches of `range`, to be subtracted from every image. Empty: nothing to
   /// subtract.
   virtual std::vector<float> mean_image(const BatchRange& range) const = 0;
-
-  /// Over the batches of `range`.
-  virtual PixelStatistics statistics(const BatchRange& range) const { return {mean_image(range), {}}; }
-  /// Makes of a loaded batch, shuffled or not, what a net gets: random crops, if there are any, by epoch,
-  /// batch and place in the batch. Where nothing is cropped or divided, it is the batch itself.
+  PixelStatistics statistics(const BatchRange& range) const override { return {mean_image(range), {}, {}}; }
+  /// Makes of a loaded batch, shuffled or not, what read() gives. Where nothing is cropped or divided, it is
+  /// the batch itself.
   virtual DataBatch finish(DataBatch stored, const LoadRequest&, const PixelStatistics&) const {
     return stored;
   }
+  DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
+    return finish(load(request.batch), request, statistics);
+  }
 };
 
-/// Makes a provider: "mnist", "cifar" and "cropped-cifar" (read `path`), "dummy-CxHxW-K", "dummy-n",
-/// "dummy-labeled-n", "dummy-lr-n" (no path). Throws InputError with the known names for another one. `seed`
-/// decides the dummy data.
+/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar" and "cropped-cifar" (read `path`),
+/// "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training sees the
+/// images of that range in another order each epoch (shuffle.h). Throws InputError with the known names for
+/// another one. `seed` decides everything random.
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
-                                        const ImageOptions& images = {});
+                                        const ImageOptions& images = {},
+                                        const std::optional<BatchRange>& shuffled = {});
 
 /// The known provider names, for help and errors.
 std::vector<std::string> provider_names();

@@ -32,7 +32,7 @@ std::vector<std::vector<std::byte>> one_minibatch(const Provider& provider, std:
   std::int64_t have = 0;
   for (int batch = 1; have < images; ++batch) {
     provider.check_range({batch, batch}, "--mini " + std::to_string(images));
-    const DataBatch data = provider.finish(provider.load(batch), {batch, 1}, {});
+    const DataBatch data = provider.read({batch, 1, 0, images}, {});
     const std::int64_t take = std::min(images - have, data.images);
     for (std::size_t m = 0; m < matrices.size(); ++m) {
       const auto bytes = static_cast<std::ptrdiff_t>(element_count(provider.matrices()[m].dims) *

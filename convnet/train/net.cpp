@@ -98,8 +98,10 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
 }
 
 std::unique_ptr<Provider> open_provider(const Options& options) {
+  std::optional<BatchRange> shuffled;
+  if (options.shuffle) shuffled = options.train_batches();
   return make_provider(options.data_provider, options.data_path, options.seed_value(),
-                       options.image_options());
+                       options.image_options(), shuffled);
 }
 
 PlanOptions plan_options(const Options& options, const Provider& provider) {
@@ -132,7 +134,7 @@ Net::Net(Graph graph, const Provider& provider, const Options& options, std::vec
       mean_(std::move(mean)),
       backend_(make_backend(options, graph_.gpu_count())),
       plans_(graph_, provider.matrices(), *backend_,
-             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, options.views()}),
+             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, provider.views()}),
       executor_(plans_, options.gpus(), options.stall_timeout) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
@@ -437,7 +439,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
   PlanSet plans(plain, provider_.matrices(), *backend_,
-                {options_.seed_value(), !mean_.empty(), true, false, options_.views()});
+                {options_.seed_value(), !mean_.empty(), true, false, provider_.views()});
   const Plan& plan = plans.plan(phase, images);
   Executor executor(plans, options_.gpus());
   executor.reserve(plan);

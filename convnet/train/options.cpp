@@ -27,9 +27,9 @@ std::vector<OptionSpec> make_specs() {
       option("layer-params", &Options::layer_params, "tpb", {.doc = "the layer parameter file"}),
       option("layer-path", &Options::layer_path, "tpb",
              {.fallback = "", .doc = "folder put before both files' names"}),
-      option(
-          "data-provider", &Options::data_provider, "tpb",
-          {.doc = "mnist, cifar, cropped-cifar, or dummy-CxHxW-K and other dummy-… forms for random data"}),
+      option("data-provider", &Options::data_provider, "tpb",
+             {.doc = "mnist, cifar, cropped-cifar, image, or dummy-CxHxW-K and other dummy-… forms for "
+                     "random data"}),
       option("data-path", &Options::data_path, "tpb", {.fallback = "", .doc = "folder of the data set"}),
       option("inner-size", &Options::inner_size, "tpb",
              {.fallback = "0",
@@ -50,8 +50,39 @@ std::vector<OptionSpec> make_specs() {
               .doc = "divide pixels by their channel's standard deviation over the training range"}),
       option("multiview-test", &Options::multiview_test, "t",
              {.fallback = "0",
-              .doc = "tests average the softmax over nine crops of each image: at the borders and the centre "
-                     "of each axis"}),
+              .doc = "tests average the softmax over several crops of each image, at the borders and the "
+                     "centre: nine, or ten of provider image, with mirror images"}),
+      option("image-size", &Options::image_size, "tpb",
+             {.fallback = "0",
+              .min = 0,
+              .max = 4096,
+              .unit = "pixels",
+              .doc = "provider image scales the shorter side of its images to this; 0: 8/7 of --inner-size, "
+                     "or 256"}),
+      option("color-noise", &Options::color_noise, "t",
+             {.fallback = "0",
+              .min = 0,
+              .max = 100,
+              .doc = "provider image adds so many standard deviations of random colour to training images, "
+                     "along the principal components of the colours"}),
+      option("scalar-mean", &Options::scalar_mean, "t",
+             {.fallback = "-1",
+              .min = -1,
+              .max = 255,
+              .doc = "subtracted from every pixel instead of the mean image; negative: the mean image"}),
+      option(
+          "skip-bad-images", &Options::skip_bad_images, "td",
+          {.fallback = "0",
+           .doc = "training: provider image takes the next readable image for an unreadable one; make-data: "
+                  "it is left out; both name these at the end, instead of stopping"},
+          false),
+      option("decode-threads", &Options::decode_threads, "tb",
+             {.fallback = "0",
+              .min = 0,
+              .max = 1024,
+              .unit = "threads",
+              .doc = "threads of provider image that decode ahead of training; 0: one for each core"},
+             false),
       option("train-range", &Options::train_range, "t", {.doc = "training batches, like 1-5"}),
       option("test-range", &Options::test_range, "t", {.doc = "test batches, like 6"}),
       option("save-path", &Options::save_path, "t",
@@ -179,9 +210,6 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "1", .doc = "keep the square in the middle; 0: the whole image"}, false),
       option("batch-size", &Options::batch_size, "d",
              {.fallback = "3072", .min = 1, .max = 1 << 24, .unit = "images", .doc = "images of a batch"},
-             false),
-      option("skip-bad-images", &Options::skip_bad_images, "d",
-             {.fallback = "0", .doc = "leave out images that cannot be read, and list them at the end"},
              false),
   };
 }

@@ -26,8 +26,9 @@ struct Options {
   double seed = 1;
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
   bool check_grads = false, conserve_mem = false;
-  int inner_size = 0, crop_pad = 0;
-  bool pixel_std = false, multiview_test = false;
+  int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
+  double color_noise = 0, scalar_mean = -1;
+  bool pixel_std = false, multiview_test = false, skip_bad_images = false;
   std::string conv_to_local, unshare_weights;
   bool verbose = false, json = false;
   int steps = 0;
@@ -35,14 +36,16 @@ struct Options {
   std::string model, trace, profile;
   std::string src, dst;
   int size = 256, batch_size = 3072;
-  bool crop_to_square = true, skip_bad_images = false;
+  bool crop_to_square = true;
 
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
   BatchRange test_batches() const { return BatchRange::parse(test_range); }
-  ImageOptions image_options() const { return {inner_size, crop_pad, pixel_std, views() > 1}; }
-  /// Of each image in tests.
-  int views() const { return multiview_test && !check_grads ? ImageOptions::view_count : 1; }
+  ImageOptions image_options() const {
+    return {inner_size,    crop_pad,   pixel_std,   multiview_test && !check_grads,
+            scalar_mean,   image_size, color_noise, skip_bad_images,
+            decode_threads};
+  }
   /// Physical device numbers in the order of --gpu; one may be there several times; "all" is
   /// resolved by with_devices(). Throws InputError.
   std::vector<int> gpus() const;

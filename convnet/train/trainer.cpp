@@ -15,9 +15,9 @@
 
 #include "convnet/plan/simulate.h"
 #include "convnet/train/convert.h"
+#include "convnet/train/input_data.h"
 #include "convnet/train/progress_line.h"
 #include "kernels/error.h"
-#include "providers/shuffle.h"
 
 namespace convnet {
 namespace {
@@ -137,50 +137,6 @@ void check_same_net(const IniFile& saved, const IniFile& given, const std::strin
   }
   throw InputError(given.path + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
                    "\n  A resumed run keeps its net; --init-from starts a new one from the weights that fit");
-}
-
-std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
-    const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics,
-    const Options& options, BatchRange train) {
-  std::shared_ptr<ShuffledBatches> shuffled;
-  if (options.shuffle) shuffled = std::make_shared<ShuffledBatches>(*provider, train, options.seed_value());
-  return [provider, statistics, shuffled](const LoadRequest& r) {
-    DataBatch stored = shuffled && r.epoch > 0 ? shuffled->load(r.epoch, r.batch) : provider->load(r.batch);
-    return std::make_shared<const DataBatch>(provider->finish(std::move(stored), r, statistics));
-  };
-}
-
-/// The mean image and the deviations of a run that goes on.
-PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image) {
-  PixelStatistics statistics;
-  const auto& tensors = checkpoint.tensors.tensors;
-  if (const auto mean = tensors.find(options.data_provider + ".mean"); mean != tensors.end())
-    statistics.mean = mean->second.values;
-  if (!statistics.mean.empty() && static_cast<std::int64_t>(statistics.mean.size()) != element_count(image))
-    throw InputError(checkpoint.file + ": its mean image has " + std::to_string(statistics.mean.size()) +
-                     " values, but the data's images have " + std::to_string(element_count(image)));
-  if (!options.pixel_std) return statistics;
-  const auto deviations = tensors.find(options.data_provider + ".deviations");
-  if (deviations == tensors.end() ||
-      static_cast<std::int64_t>(deviations->second.values.size()) != image[0] ||
-      !std::all_of(deviations->second.values.begin(), deviations->second.values.end(),
-                   [](float v) { return std::isfinite(v) && v > 0; }))
-    throw InputError(checkpoint.file + ": --pixel-std needs the tensor '" + options.data_provider +
-                     ".deviations', a positive number for each channel");
-  statistics.deviations = deviations->second.values;
-  return statistics;
-}
-
-/// What images look like stays as it was when the run began: the weights fit no others.
-void check_same_images(const Options& now, const Checkpoint& checkpoint) {
-  const Options then = parse_options(checkpoint.options);
-  const auto differs = [&](const char* option, int before, int given) {
-    if (before != given)
-      throw InputError(fmt::format("{}: this run has --{} {}, for all of its life; --{} {} is for a new run",
-                                   checkpoint.file, option, before, option, given));
-  };
-  differs("inner-size", then.inner_size, now.inner_size);
-  differs("pixel-std", then.pixel_std ? 1 : 0, now.pixel_std ? 1 : 0);
 }
 
 }  // namespace
@@ -309,7 +265,8 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       stop_(stop),
       folder_(std::move(loaded.folder)),
       net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.test_only),
-      prefetcher_(make_loader(provider_, statistics_, options_, train_range_)) {
+      prefetcher_(make_loader(provider_, statistics_, net_.graph()),
+                  provider_->streams() ? pieces_ahead : 1) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
     std::int64_t images = 0;
@@ -318,7 +275,8 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
     return std::min(minibatch, images);
   };
   if (!options_.test_only) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
-  const Plan& test_plan = net_.prepare(Phase::test, largest(test_range_, test_minibatch(), options_.views()));
+  const Plan& test_plan =
+      net_.prepare(Phase::test, largest(test_range_, test_minibatch(), provider_->views()));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
     state_ = std::move(loaded.checkpoint->state);
@@ -360,7 +318,7 @@ double Trainer::progress(const Position& work) const {
 }
 
 std::int64_t Trainer::test_minibatch() const {
-  const std::int64_t views = options_.views();
+  const std::int64_t views = provider_->views();
   return std::max<std::int64_t>(1, options_.mini / views) * views;
 }
 
@@ -370,11 +328,32 @@ bool Trainer::test_follows(const Position& work) const {
   return done % options_.test_freq == 0 || (work.epoch == options_.epochs && work.batch == train_range_.last);
 }
 
+LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
+  if (!provider_->streams()) return {batch, epoch};
+  return {batch, epoch, first, epoch > 0 ? options_.mini : test_minibatch() / provider_->views()};
+}
+
 LoadRequest Trainer::test_request(std::int64_t cursor) const {
-  return {test_range_.first + static_cast<int>(cursor % test_range_.count()), 0};
+  return request(test_range_.first + static_cast<int>(cursor % test_range_.count()), 0);
+}
+
+std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
+  const auto start = Clock::now();
+  std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
+  time_use_.data += seconds_since(start);
+  return data;
 }
 
 void Trainer::run() {
+  run_all();
+  const std::vector<std::string> skipped = provider_->skipped_images();
+  if (skipped.empty()) return;
+  fmt::print(stderr, "warning: {} image(s) could not be read, and others took their places:\n",
+             skipped.size());
+  for (const std::string& name : skipped) fmt::print(stderr, "  {}\n", name);
+}
+
+void Trainer::run_all() {
   if (options_.test_only) return test_only();
   if (options_.check_grads) return check_gradients();
   if (state_.test_due) {
@@ -403,13 +382,13 @@ void Trainer::run() {
 bool Trainer::train_batch(const Position& work) {
   const auto start = Clock::now();
   time_use_ = {};
-  const std::shared_ptr<const DataBatch> data = prefetcher_.take({work.batch, work.epoch});
-  time_use_.data += seconds_since(start);
+  LoadRequest wanted = request(work.batch, work.epoch, work.images);
+  std::shared_ptr<const DataBatch> data = take(wanted);
   if (test_follows(work)) {
     prefetcher_.start(test_request(options_.test_one ? state_.test_cursor : 0));
   } else {
     const int batch = work.batch < train_range_.last ? work.batch + 1 : train_range_.first;
-    prefetcher_.start({batch, batch == train_range_.first ? work.epoch + 1 : work.epoch});
+    prefetcher_.start(request(batch, batch == train_range_.first ? work.epoch + 1 : work.epoch));
   }
   if (work.minibatches == 0) {
     state_.partial = {};
@@ -418,22 +397,27 @@ bool Trainer::train_batch(const Position& work) {
   const double done = progress(work);
   const std::string title = fmt::format("{}.{} ({:.2f}%)...", work.epoch, work.batch, 100 * done);
   std::int64_t minibatches = work.minibatches;
-  std::int64_t first = std::min(work.images, data->images);
+  std::int64_t first = std::min(work.images, data->first + data->images);
   const std::int64_t resumed_at = first;
   {
     ProgressLine line(title);
-    while (first < data->images) {
+    while (true) {
+      if (first == data->first + data->images) {
+        if (data->last) break;
+        wanted.first += wanted.count;
+        data = take(wanted);
+      }
       // A whole minibatch is done, or none of this batch: what is saved then is a place to resume from.
       if (stop_.arrived()) {
         state_.partial_seconds += seconds_since(start);
         return false;
       }
-      const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images - first);
-      step(Phase::train, *data, first, images, done, state_.partial);
+      const std::int64_t images = std::min<std::int64_t>(options_.mini, data->first + data->images - first);
+      step(Phase::train, wanted, *data, first - data->first, images, done, state_.partial);
       ++state_.iteration;
       first += images;
       state_.position = {work.epoch, work.batch, ++minibatches, first};
-      line.show(first, data->images, first - resumed_at);
+      line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at);
     }
   }
   state_.position = {work.epoch, work.batch};
@@ -458,11 +442,17 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double 
   return inputs;
 }
 
-StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                         double progress, CostSums& sums) {
+StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
+                         std::int64_t images, double progress, CostSums& sums) {
   const Plan& plan = net_.prepare(phase, images);
   StepInputs inputs = inputs_of(data, first, progress);
-  if (first + 2 * images <= data.images) inputs.next = inputs_of(data, first + images, progress).matrices;
+  std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
+  if (first + 2 * images <= data.images) {
+    inputs.next = inputs_of(data, first + images, progress).matrices;
+  } else if (first + images == data.images && !data.last) {
+    following = prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count});
+    if (following && following->images >= images) inputs.next = inputs_of(*following, 0, progress).matrices;
+  }
   const auto start = Clock::now();
   std::vector<TaskTime> times;
   const bool look = options_.verbose || !options_.profile.empty() || !net_.executor().times_cost();
@@ -479,8 +469,8 @@ StepResult Trainer::step(Phase phase, const DataBatch& data, std::int64_t first,
     throw RunError(
         fmt::format("a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
                     "{}-{} of the batch{}{}",
-                    phase == Phase::train ? "training" : "a test", state_.iteration, first,
-                    first + images - 1, where.empty() ? "" : "; " + where,
+                    phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first,
+                    data.first + first + images - 1, where.empty() ? "" : "; " + where,
                     last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
   add_costs(sums, plan, net_.graph(), result.costs, images);
@@ -495,34 +485,37 @@ void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
   trace_.write(options_.profile);
 }
 
-bool Trainer::test_batch(const LoadRequest& request, CostSums& sums) {
-  const std::shared_ptr<const DataBatch> data = prefetcher_.take(request);
-  ProgressLine line(fmt::format("test {}...", request.batch));
-  for (std::int64_t first = 0; first < data->images;) {
-    if (stop_.arrived()) return false;
-    const std::int64_t images = std::min(test_minibatch(), data->images - first);
-    step(Phase::test, *data, first, images, 0, sums);
-    first += images;
-    line.show(first, data->images, first);
+bool Trainer::test_batch(LoadRequest piece, CostSums& sums) {
+  ProgressLine line(fmt::format("test {}...", piece.batch));
+  for (std::int64_t done = 0;; piece.first += piece.count) {
+    const std::shared_ptr<const DataBatch> data = take(piece);
+    for (std::int64_t first = 0; first < data->images;) {
+      if (stop_.arrived()) return false;
+      const std::int64_t images = std::min(test_minibatch(), data->images - first);
+      step(Phase::test, piece, *data, first, images, 0, sums);
+      first += images;
+      done += images;
+      line.show(done, std::max(done, provider_->images_in(piece.batch) * provider_->views()), done);
+    }
+    if (data->last) return true;
   }
-  return true;
 }
 
 bool Trainer::test() {
   const auto start = Clock::now();
   CostSums sums;
-  const LoadRequest request = test_request(options_.test_one ? state_.test_cursor : 0);
+  const int first = test_request(options_.test_one ? state_.test_cursor : 0).batch;
   const int batches = options_.test_one ? 1 : test_range_.count();
   for (int i = 0; i < batches; ++i) {
-    const LoadRequest now{request.batch + i, 0};
-    if (!test_batch(now, sums)) return false;
-    if (i + 1 < batches) prefetcher_.start({now.batch + 1, 0});
+    prefetcher_.start(request(first + i, 0));
+    if (i + 1 < batches) prefetcher_.start(request(first + i + 1, 0));
+    if (!test_batch(request(first + i, 0), sums)) return false;
   }
   if (const Position next = next_batch(); next.epoch <= options_.epochs)
-    prefetcher_.start({next.batch, next.epoch});
+    prefetcher_.start(request(next.batch, next.epoch));
   fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
              cost_text(sums, net_.graph()), seconds_since(start));
-  state_.history.push_back({state_.position.epoch, state_.position.batch, request.batch, std::move(sums)});
+  state_.history.push_back({state_.position.epoch, state_.position.batch, first, std::move(sums)});
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;
 
@@ -545,8 +538,9 @@ void Trainer::test_only() {
   CostSums pooled;
   for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
     CostSums sums;
-    if (!test_batch({batch, 0}, sums)) return;
-    if (batch < test_range_.last) prefetcher_.start({batch + 1, 0});
+    prefetcher_.start(request(batch, 0));
+    if (batch < test_range_.last) prefetcher_.start(request(batch + 1, 0));
+    if (!test_batch(request(batch, 0), sums)) return;
     fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
     pool(pooled, sums);
@@ -556,7 +550,9 @@ void Trainer::test_only() {
 }
 
 void Trainer::check_gradients() {
-  const std::shared_ptr<const DataBatch> data = prefetcher_.take({train_range_.first, 0});
+  LoadRequest wanted = request(train_range_.first, 0);
+  if (provider_->streams()) wanted.count = options_.mini;
+  const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
   const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images);
   const std::vector<GradientReport> reports = net_.check_gradients(images, inputs_of(*data, 0, 0));
   constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
@@ -616,10 +612,7 @@ void Trainer::save() {
   net_.store(c.tensors);
   state_.windows = net_.windows();
   const Dims& image = provider_->matrices()[0].dims;
-  if (!statistics_.mean.empty())
-    c.tensors.tensors[options_.data_provider + ".mean"] = {image, statistics_.mean};
-  if (!statistics_.deviations.empty())
-    c.tensors.tensors[options_.data_provider + ".deviations"] = {{image[0]}, statistics_.deviations};
+  save_statistics(statistics_, options_, image, c.tensors);
   c.state = state_;
   c.options = saved_options_;
   c.definition_path = files_.definition.path;

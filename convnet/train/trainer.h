@@ -46,13 +46,18 @@ class Trainer {
   /// Images, all views of them, that a test computes at once: no more than --mini, unless one has more views.
   std::int64_t test_minibatch() const;
   bool test_follows(const Position& work) const;
+  /// The minibatch from image `first` on, of a provider that streams; else the whole batch.
+  LoadRequest request(int batch, int epoch, std::int64_t first = 0) const;
   LoadRequest test_request(std::int64_t cursor) const;
+  /// From the prefetcher; the time is counted as waiting for data.
+  std::shared_ptr<const DataBatch> take(const LoadRequest& wanted);
 
+  void run_all();
   void test_only();
   /// These return false if the stop signal cut them short.
   bool train_batch(const Position& work);
   bool test();
-  bool test_batch(const LoadRequest& request, CostSums& sums);
+  bool test_batch(LoadRequest piece, CostSums& sums);
 
   void save();
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
@@ -60,8 +65,9 @@ class Trainer {
   /// Adds one of the first steps to the trace of --profile.
   void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
-  StepResult step(Phase phase, const DataBatch& data, std::int64_t first, std::int64_t images,
-                  double progress, CostSums& sums);
+  /// Images [first, first + images) of `data`, which is what `piece` asked for.
+  StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
+                  std::int64_t images, double progress, CostSums& sums);
   void print_weights() const;
 
   Options options_;

@@ -25,7 +25,7 @@ struct ExtraMatrix {
 };
 
 /// Images and labels without files: what a Net wants to know of a provider.
-class ShapeOnlyProvider : public Provider {
+class ShapeOnlyProvider : public StoredProvider {
  public:
   ShapeOnlyProvider(const Dims& image, std::int64_t classes, const std::vector<ExtraMatrix>& extra = {})
       : matrices_{{"data", image, DataType::f32, 0}, {"labels", {1}, DataType::s32, classes}} {

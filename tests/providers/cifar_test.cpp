@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "kernels/error.h"
-#include "providers/provider.h"
-#include "tests/catch.h"
+#include "providers/cifar.h"
 #include "providers/pickle_write.h"
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -20,7 +20,7 @@ std::string data_folder(const std::string& name) {
   return std::string(CONVNET_SOURCE_DIR) + "/tests/providers/data/" + name;
 }
 
-std::unique_ptr<Provider> open(const std::string& path) { return make_provider("cifar", path, 0); }
+std::unique_ptr<StoredProvider> open(const std::string& path) { return make_cifar_provider(path); }
 
 std::vector<int> pixels_of(const DataBatch& batch) {
   std::vector<int> out;

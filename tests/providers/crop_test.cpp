@@ -17,7 +17,7 @@ namespace {
 
 /// Batches of 40 images of 2x6x6 whose pixels say where they are: 36 c + 6 y + x + 1, none of which is 0.
 /// Image i of f32 data has i / 64 added.
-class Grid final : public Provider {
+class Grid final : public StoredProvider {
  public:
   static constexpr std::int64_t images = 40;
   explicit Grid(DataType type)
@@ -50,13 +50,13 @@ class Grid final : public Provider {
   std::vector<MatrixInfo> matrices_;
 };
 
-std::unique_ptr<Provider> cropped(const ImageOptions& options, DataType type = DataType::u8,
-                                  std::uint64_t seed = 1) {
+std::unique_ptr<StoredProvider> cropped(const ImageOptions& options, DataType type = DataType::u8,
+                                        std::uint64_t seed = 1) {
   return make_cropped_provider(std::make_unique<Grid>(type), options, seed);
 }
 
 DataBatch seen(const Provider& provider, const LoadRequest& request, const PixelStatistics& statistics = {}) {
-  return provider.finish(provider.load(request.batch), request, statistics);
+  return provider.read(request, statistics);
 }
 
 std::vector<float> floats(const std::vector<std::byte>& bytes) {
@@ -185,9 +185,8 @@ TEST_CASE("a crop depends on seed, epoch, batch and place alone", "[crop]") {
 }
 
 TEST_CASE("shuffled images are cropped as they come", "[crop]") {
-  const auto provider = cropped({4, 0, false}, DataType::f32);
-  ShuffledBatches shuffled(*provider, {1, 2}, 7);
-  const std::vector<float> images = floats(provider->finish(shuffled.load(1, 2), {2, 1}, {}).matrices[0]);
+  const auto provider = make_shuffled_provider(cropped({4, 0, false}, DataType::f32), {1, 2}, 7);
+  const std::vector<float> images = floats(seen(*provider, {2, 1}).matrices[0]);
   REQUIRE(images.size() == static_cast<std::size_t>(Grid::images * 32));
   std::set<float> which;
   for (std::size_t i = 0; i < images.size(); i += 32) which.insert(images[i] - std::floor(images[i]));
@@ -217,7 +216,7 @@ TEST_CASE("pixels are divided by their channel's deviation", "[crop]") {
     REQUIRE(statistics.deviations.size() == 2);
     CHECK(statistics.deviations[0] == Approx(expected).epsilon(1e-3));
     CHECK(statistics.deviations[1] == Approx(expected).epsilon(1e-3));
-    const std::vector<float> test = floats(seen(*provider, {1, 0}, {{}, {2, 4}}).matrices[0]);
+    const std::vector<float> test = floats(seen(*provider, {1, 0}, {{}, {2, 4}, {}}).matrices[0]);
     CHECK(test[0] == 8 / 2.0F);
     CHECK(test[16] == 44 / 4.0F);
     CHECK(statistics.mean[0] == 8 / statistics.deviations[0]);

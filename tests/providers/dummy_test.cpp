@@ -3,7 +3,7 @@
 
 #include "kernels/error.h"
 #include "kernels/philox.h"
-#include "providers/provider.h"
+#include "providers/dummy.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -20,7 +20,7 @@ std::vector<T> values_of(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 TEST_CASE("dummy-CxHxW-K gives uniform images and labels", "[providers]") {
-  const auto provider = make_provider("dummy-3x5x7-11", "", 42);
+  const auto provider = make_dummy_provider("dummy-3x5x7-11", 42);
   REQUIRE(provider->matrices().size() == 2);
   CHECK(provider->matrices()[0].name == "data");
   CHECK(provider->matrices()[0].dims == Dims{3, 5, 7});
@@ -61,24 +61,24 @@ TEST_CASE("dummy-CxHxW-K gives uniform images and labels", "[providers]") {
 }
 
 TEST_CASE("Dummy data depends on seed and batch alone", "[providers]") {
-  const auto provider = make_provider("dummy-1x2x3-10", "", 1);
+  const auto provider = make_dummy_provider("dummy-1x2x3-10", 1);
   const auto first = provider->load(7).matrices;
   CHECK(provider->load(7).matrices == first);
-  CHECK(make_provider("dummy-1x2x3-10", "ignored", 1)->load(7).matrices == first);
+  CHECK(make_dummy_provider("dummy-1x2x3-10", 1)->load(7).matrices == first);
   for (const auto& other :
-       {provider->load(8).matrices, make_provider("dummy-1x2x3-10", "", 2)->load(7).matrices}) {
+       {provider->load(8).matrices, make_dummy_provider("dummy-1x2x3-10", 2)->load(7).matrices}) {
     CHECK(other[0] != first[0]);
     CHECK(other[1] != first[1]);
   }
 }
 
 TEST_CASE("Flat dummy data has the documented matrices", "[providers]") {
-  const auto plain = make_provider("dummy-5", "", 0);
+  const auto plain = make_dummy_provider("dummy-5", 0);
   REQUIRE(plain->matrices().size() == 1);
   CHECK(plain->matrices()[0].dims == Dims{5});
   CHECK(plain->load(0).matrices.size() == 1);
   for (const char* name : {"dummy-labeled-5", "dummy-lr-5"}) {
-    const auto provider = make_provider(name, "", 0);
+    const auto provider = make_dummy_provider(name, 0);
     REQUIRE(provider->matrices().size() == 2);
     CHECK(provider->matrices()[0].dims == Dims{5});
     CHECK(provider->matrices()[1].classes == 10);
@@ -90,7 +90,7 @@ TEST_CASE("Flat dummy data has the documented matrices", "[providers]") {
 }
 
 TEST_CASE("Any batch from 0 is in range for dummy data", "[providers]") {
-  const auto provider = make_provider("dummy-5", "", 0);
+  const auto provider = make_dummy_provider("dummy-5", 0);
   CHECK_NOTHROW(provider->check_range({0, 999'999'999}, "--train-range"));
   CHECK(message_of<InputError>([&] {
           provider->check_range({-1, 3}, "--train-range");

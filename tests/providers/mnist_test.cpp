@@ -6,7 +6,7 @@
 #include "tests/catch.h"
 
 #include "kernels/error.h"
-#include "providers/provider.h"
+#include "providers/mnist.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -59,7 +59,7 @@ struct DataSet {
     write_file(test_images, idx({test_count, 2, 3}, images(test_count)));
     write_file(test_labels, idx({test_count}, labels(test_count)));
   }
-  std::unique_ptr<Provider> open() const { return make_provider("mnist", folder.path(), 0); }
+  std::unique_ptr<StoredProvider> open() const { return make_mnist_provider(folder.path()); }
   std::string open_error() const {
     return message_of<InputError>([&] { open(); });
   }
@@ -76,7 +76,7 @@ struct DataSet {
               test_labels = folder / "t10k-labels-idx1-ubyte";
 };
 
-void check_batch(const Provider& provider, int batch, std::uint32_t first, std::uint32_t count) {
+void check_batch(const StoredProvider& provider, int batch, std::uint32_t first, std::uint32_t count) {
   CAPTURE(batch);
   CHECK(provider.images_in(batch) == count);
   const DataBatch loaded = provider.load(batch);
@@ -324,7 +324,7 @@ TEST_CASE("mnist reads Fashion-MNIST", "[providers]") {
     WARN("SKIPPED: " << fashion_mnist << " is not there (package dataset-fashion-mnist)");
     return;
   }
-  const auto provider = make_provider("mnist", fashion_mnist, 0);
+  const auto provider = make_mnist_provider(fashion_mnist);
   CHECK(provider->matrices()[0].dims == Dims{1, 28, 28});
   CHECK_NOTHROW(provider->check_range({1, 7}, "--train-range"));
   CHECK(message_of<InputError>([&] {

@@ -1,5 +1,6 @@
 #include "providers/prefetch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -82,7 +83,7 @@ TEST_CASE("Prefetcher loads what was not started, and each start of the same onc
   CHECK(loader.seen() == std::vector{3, 3, 4});
 }
 
-TEST_CASE("A new request replaces one nobody took", "[providers]") {
+TEST_CASE("What stands before a request that is taken is forgotten", "[providers]") {
   Loader loader;
   loader.gated = true;
   Prefetcher prefetcher([&](const LoadRequest& request) { return loader(request); });
@@ -93,15 +94,48 @@ TEST_CASE("A new request replaces one nobody took", "[providers]") {
   loader.go.release(2);
   CHECK(prefetcher.take({3})->images == 3);
   CHECK(loader.seen() == std::vector{1, 3});
-  // A request that comes back while its load is in flight is not loaded again.
+  // Not so what stands behind it.
   prefetcher.start({6});
-  loader.begun.acquire();  // 3
-  loader.begun.acquire();  // 6
   prefetcher.start({7});
   prefetcher.start({6});
-  loader.go.release();
+  loader.go.release(2);
   CHECK(prefetcher.take({6})->images == 6);
-  CHECK(loader.seen() == std::vector{1, 3, 6});
+  CHECK(prefetcher.take({7})->images == 7);
+  CHECK(loader.seen() == std::vector{1, 3, 6, 7});
+}
+
+TEST_CASE("Pieces of a batch follow each other, and then comes what was started", "[providers]") {
+  std::mutex mutex;
+  std::vector<LoadRequest> seen;
+  std::counting_semaphore<> read{0};
+  const auto load = [&](const LoadRequest& request) {
+    auto piece = std::make_shared<DataBatch>();
+    piece->first = request.first;
+    piece->images = std::min<std::int64_t>(request.count, 10 - request.first);
+    piece->last = request.first + piece->images == 10;
+    {
+      const std::lock_guard lock(mutex);
+      seen.push_back(request);
+    }
+    read.release();
+    return piece;
+  };
+  Prefetcher prefetcher(load, 2);
+  CHECK(prefetcher.take({1, 1, 0, 4})->images == 4);
+  prefetcher.start({2, 1, 0, 4});
+  for (int i = 0; i < 3; ++i) read.acquire();
+  {
+    const std::lock_guard lock(mutex);  // two are ready, and no more are read
+    CHECK(seen == std::vector<LoadRequest>{{1, 1, 0, 4}, {1, 1, 4, 4}, {1, 1, 8, 4}});
+  }
+  CHECK_FALSE(prefetcher.peek({1, 1, 8, 4}));
+  while (!prefetcher.peek({1, 1, 4, 4})) std::this_thread::yield();
+  CHECK(prefetcher.take({1, 1, 4, 4})->first == 4);
+  CHECK(prefetcher.take({1, 1, 8, 4})->last);
+  CHECK(prefetcher.take({2, 1, 0, 4})->first == 0);
+  // From another place of the batch.
+  CHECK(prefetcher.take({2, 1, 3, 4})->first == 3);
+  CHECK(prefetcher.take({2, 1, 7, 4})->last);
 }
 
 TEST_CASE("The loader's exception reaches take, which can go on", "[providers]") {

@@ -1,0 +1,33 @@
+// What training reads: the provider's pieces, checked, and what was measured over them.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "convnet/graph/graph.h"
+#include "convnet/train/checkpoint.h"
+#include "convnet/train/options.h"
+#include "providers/provider.h"
+
+namespace convnet {
+
+/// Minibatches that are read ahead where a provider makes them as they are asked for.
+constexpr std::size_t pieces_ahead = 2;
+
+/// Reads of `provider`, for a Prefetcher. Throws like it, and InputError for an image without a class (-1)
+/// where the net reads classes.
+std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
+    const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph);
+
+/// Puts into a checkpoint's tensors, or takes out of them, what was measured when the run began. `image`: the
+/// dimensions of the data's images. Throws InputError if something is missing or damaged.
+void save_statistics(const PixelStatistics& statistics, const Options& options, const Dims& image,
+                     TensorFile& into);
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image);
+
+/// Throws InputError where the options ask for other images than the run has had so far: its weights fit no
+/// others.
+void check_same_images(const Options& now, const Checkpoint& checkpoint);
+
+}  // namespace convnet

@@ -1,0 +1,116 @@
+// Folders of images, a class each.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+
+#include "kernels/error.h"
+#include "kernels/philox.h"
+#include "providers/file.h"
+#include "providers/image_parts.h"
+#include "providers/image_source.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImageFile {
+  std::uint64_t order = 0;  ///< hash of class and name
+  std::int32_t label = 0;
+  std::string name;  ///< in the folder of its class
+};
+
+class ImageFolders final : public ImageSource {
+ public:
+  explicit ImageFolders(const std::string& path) : parts_(find_parts(path)) {
+    classes_ = names_in(parts_[0].folder, true);
+    std::sort(classes_.begin(), classes_.end());
+    if (classes_.empty())
+      throw InputError(fmt::format(
+          "{}: there is no batches.meta (the original's batches), no tar and no folder of images here",
+          parts_[0].folder));
+    info_.classes = static_cast<std::int64_t>(classes_.size());
+    std::vector<std::size_t> batches;
+    for (const ImagePart& part : parts_) {
+      files_.push_back(files_of(part.folder));
+      batches.push_back((files_.back().size() + dealt_batch_images - 1) / dealt_batch_images);
+    }
+    number_parts(parts_, batches);
+  }
+
+  bool has(int batch) const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [&](const ImagePart& p) { return p.batches.holds(batch); });
+  }
+  std::string contents() const override { return parts_text(parts_); }
+  std::int64_t images_in(int batch) const override {
+    const std::size_t part = part_of(batch);
+    return std::min(dealt_batch_images,
+                    static_cast<std::int64_t>(files_[part].size()) - first_of(part, batch));
+  }
+  Extent extent(int batch, std::int64_t first, std::int64_t count) const override {
+    const std::int64_t left = std::max<std::int64_t>(0, images_in(batch) - first);
+    return {std::min(count, left), count >= left};
+  }
+
+  EncodedImage read(int batch, std::int64_t image) const override {
+    const std::size_t part = part_of(batch);
+    const ImageFile& file = files_[part][static_cast<std::size_t>(first_of(part, batch) + image)];
+    const std::string path =
+        (fs::path(parts_[part].folder) / classes_[static_cast<std::size_t>(file.label)] / file.name).string();
+    return {path, read_whole_file(path), {file.label}};
+  }
+
+ private:
+  std::size_t part_of(int batch) const { return parts_[0].batches.holds(batch) ? 0 : 1; }
+  std::int64_t first_of(std::size_t part, int batch) const {
+    return (batch - parts_[part].batches.first) * dealt_batch_images;
+  }
+
+  std::vector<ImageFile> files_of(const std::string& folder) const {
+    std::vector<ImageFile> files;
+    for (const std::string& name : names_in(folder, true)) {
+      const auto found = std::lower_bound(classes_.begin(), classes_.end(), name);
+      if (found == classes_.end() || *found != name)
+        throw InputError(fmt::format("{}: class '{}' is not in {}", folder, name, parts_[0].folder));
+      add_files(fs::path(folder) / name, static_cast<std::int32_t>(found - classes_.begin()), files);
+    }
+    if (files.empty())
+      throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+    std::sort(files.begin(), files.end(), [](const ImageFile& a, const ImageFile& b) {
+      return std::tie(a.order, a.label, a.name) < std::tie(b.order, b.label, b.name);
+    });
+    return files;
+  }
+
+  void add_files(const fs::path& folder, std::int32_t label, std::vector<ImageFile>& files) const {
+    std::error_code error;
+    fs::recursive_directory_iterator at(folder, error);
+    for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+      const std::string base = at->path().filename().string();
+      std::error_code ignored;
+      if (base.starts_with('.') || !is_image_extension(lower_extension(base, base.rfind('.'))) ||
+          !at->is_regular_file(ignored))
+        continue;
+      std::string name = at->path().lexically_relative(folder).string();
+      const std::uint64_t order = philox_key(0, classes_[static_cast<std::size_t>(label)] + "/" + name);
+      files.push_back({order, label, std::move(name)});
+    }
+    if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+  }
+
+  std::vector<ImagePart> parts_;
+  std::vector<std::string> classes_;           // sorted
+  std::vector<std::vector<ImageFile>> files_;  // by part, in the order of batches
+};
+
+}  // namespace
+
+std::unique_ptr<ImageSource> open_image_folders(const std::string& folder) {
+  return std::make_unique<ImageFolders>(folder);
+}
+
+}  // namespace convnet

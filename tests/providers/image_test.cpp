@@ -1,0 +1,457 @@
+// The provider of photographs: its three forms, what is seen of an image, bad images.
+#include "providers/image.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "kernels/error.h"
+#include "providers/color_pca.h"
+#include "providers/workers.h"
+#include "tests/catch.h"
+#include "tests/providers/image_sets.h"
+
+using namespace convnet;
+
+namespace {
+
+using namespace image_sets;
+using namespace std::string_literals;
+
+std::unique_ptr<Provider> open(const std::string& path, const ImageOptions& options = {},
+                               std::uint64_t seed = 1) {
+  return make_provider("image", path, seed, options);
+}
+
+std::vector<std::int32_t> labels_of(const DataBatch& data) {
+  std::vector<std::int32_t> labels(data.matrices[1].size() / 4);
+  std::memcpy(labels.data(), data.matrices[1].data(), data.matrices[1].size());
+  return labels;
+}
+
+std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / 4);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Image `i` of a piece, of u8.
+std::vector<std::byte> image_of(const DataBatch& data, std::int64_t i) {
+  const auto size = static_cast<std::ptrdiff_t>(data.matrices[0].size()) / data.images;
+  return {data.matrices[0].begin() + i * size, data.matrices[0].begin() + (i + 1) * size};
+}
+
+ImageOptions sized(int image_size, int inner_size = 0) {
+  ImageOptions options;
+  options.image_size = image_size;
+  options.inner_size = inner_size;
+  return options;
+}
+
+std::string error_of(const std::string& path, const ImageOptions& options = {}) {
+  return message_of<InputError>([&] { open(path, options)->read({1, 0}, {}); });
+}
+
+}  // namespace
+
+TEST_CASE("pieces of a batch are the batch, whatever their size and the threads", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(11, 3, 20);
+  write_file(folder / "batches.meta", meta(3, 20, 20));
+  write_batch(folder.path(), 5, items, 4);
+  const std::size_t image_bytes = 3 * 16 * 16;
+  ImageOptions options = sized(0, 16);
+  options.decode_threads = 1;
+  const auto one = open(folder.path(), options);
+  REQUIRE(one->matrices().size() == 3);
+  CHECK(one->matrices()[0].dims == Dims{3, 16, 16});
+  CHECK(one->streams());
+  CHECK(one->images_in(5) == 20);  // what the meta says
+  for (const int epoch : {0, 1, 2}) {
+    const DataBatch whole = one->read({5, epoch}, {});
+    CHECK(whole.images == 11);
+    CHECK(whole.last);
+    CHECK(one->images_in(5) == 11);
+    CHECK(whole.matrices[0].size() == 11 * image_bytes);
+    CHECK(labels_of(whole) == std::vector<std::int32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1});
+    for (const int threads : {1, 2, 5})
+      for (const std::int64_t count : {1, 3, 4, 11, 12}) {
+        options.decode_threads = threads;
+        const auto provider = open(folder.path(), options);
+        std::vector<std::byte> images;
+        std::int64_t first = 0;
+        for (bool last = false; !last; first += count) {
+          const DataBatch piece = provider->read({5, epoch, first, count}, {});
+          CHECK(piece.first == first);
+          CHECK(piece.images == std::min<std::int64_t>(count, 11 - first));
+          images.insert(images.end(), piece.matrices[0].begin(), piece.matrices[0].end());
+          last = piece.last;
+        }
+        CHECK(first >= 11);
+        CHECK(first < 11 + count);
+        CHECK(images == whole.matrices[0]);
+      }
+    // From the middle, with nothing read before.
+    options.decode_threads = 2;
+    const DataBatch middle = open(folder.path(), options)->read({5, epoch, 6, 2}, {});
+    CHECK(image_of(middle, 1) == image_of(whole, 7));
+    const DataBatch beyond = open(folder.path(), options)->read({5, epoch, 11, 2}, {});
+    CHECK(beyond.images == 0);
+    CHECK(beyond.last);
+  }
+  CHECK(one->read({5, 1}, {}).matrices[0] != one->read({5, 2}, {}).matrices[0]);
+  CHECK(open(folder.path(), options, 2)->read({5, 1}, {}).matrices[0] != one->read({5, 1}, {}).matrices[0]);
+}
+
+TEST_CASE("tests see the centre, ten views their corners, training any place", "[image]") {
+  const TempFolder folder;
+  const DecodedImage image = test_images::waves(24, 30, 2);
+  std::filesystem::create_directories(folder / "only");
+  write_file(folder / "only/a.png", test_images::png(image));
+  const auto crop = [&](int y, int x, bool mirror) {
+    std::vector<std::byte> out;
+    for (int c = 0; c < 3; ++c)
+      for (int row = 0; row < 16; ++row)
+        for (int column = 0; column < 16; ++column)
+          out.push_back(static_cast<std::byte>(image.pixels[static_cast<std::size_t>(
+              ((y + row) * 30 + x + (mirror ? 15 - column : column)) * 3 + c)]));
+    return out;
+  };
+  ImageOptions options = sized(24, 16);
+  CHECK(open(folder.path(), options)->read({1, 0}, {}).matrices[0] == crop(4, 7, false));
+  options.multiview = true;
+  const auto provider = open(folder.path(), options);
+  CHECK(provider->views() == 10);
+  const DataBatch views = provider->read({1, 0}, {});
+  REQUIRE(views.images == 10);
+  CHECK(labels_of(views) == std::vector<std::int32_t>(10, 0));
+  for (int m = 0; m < 2; ++m) {
+    CHECK(image_of(views, 5 * m) == crop(0, 0, m == 1));
+    CHECK(image_of(views, 5 * m + 1) == crop(0, 14, m == 1));
+    CHECK(image_of(views, 5 * m + 2) == crop(4, 7, m == 1));
+    CHECK(image_of(views, 5 * m + 3) == crop(8, 0, m == 1));
+    CHECK(image_of(views, 5 * m + 4) == crop(8, 14, m == 1));
+  }
+  // Every place of the 9 x 15 is drawn, mirrored or not.
+  std::map<std::string, int> places;
+  for (int y = 0; y <= 8; ++y)
+    for (int x = 0; x <= 14; ++x)
+      for (const bool mirror : {false, true}) places[text_of(crop(y, x, mirror))] = 0;
+  REQUIRE(places.size() == 270);
+  for (int epoch = 1; epoch <= 4000; ++epoch) {
+    const auto found = places.find(text_of(provider->read({1, epoch}, {}).matrices[0]));
+    REQUIRE(found != places.end());
+    ++found->second;
+  }
+  for (const auto& [pixels, times] : places) {
+    CHECK(times > 0);
+    CHECK(times < 45);
+  }
+}
+
+TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(30, 4, 16);
+  write_folders(folder / "one", items);
+  write_file(folder / "one/c2/notes.txt", "no image");
+  write_file(folder / "one/c2/.hidden.jpg", "no image");
+  std::filesystem::create_directories(folder / "one/c2/deeper");
+  write_file(folder / "one/c2/deeper/x.PNG", test_images::png(test_images::waves(16, 16, 9)));
+  const auto provider = open(folder / "one", sized(16));
+  CHECK(provider->images_in(1) == 31);
+  const DataBatch all = provider->read({1, 0}, {});
+  std::vector<std::int32_t> labels = labels_of(all);
+  CHECK(all.images == 31);
+  CHECK_FALSE(std::is_sorted(labels.begin(), labels.end()));
+  CHECK(std::count(labels.begin(), labels.end(), 2) == 8);
+  CHECK(provider->matrices()[1].classes == 4);
+  // Matrix 2 has a one for the label.
+  const std::vector<float> hot = floats_of(all.matrices[2]);
+  REQUIRE(hot.size() == 31 * 4);
+  for (std::size_t i = 0; i < 31; ++i)
+    for (int c = 0; c < 4; ++c)
+      CHECK(hot[i * 4 + static_cast<std::size_t>(c)] == (labels[i] == c ? 1.0F : 0.0F));
+
+  write_folders(folder / "two/train", items);
+  write_folders(folder / "two/val", photographs(5, 2, 16));
+  const auto parts = open(folder / "two", sized(16));
+  CHECK(parts->images_in(2) == 5);
+  CHECK(message_of<InputError>([&] {
+          parts->check_range({1, 3}, "--train-range");
+        }) == "--train-range 1-3: batch 3 is not in " + folder / "two" + "; it has 1 (train), 2 (val)");
+  std::filesystem::create_directories(folder / "two/val/other");
+  CHECK(error_of(folder / "two") == folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
+  std::filesystem::create_directories(folder / "empty/class");
+  CHECK(error_of(folder / "empty") ==
+        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+  CHECK(error_of(folder / "none") == folder / "none" + ": no such folder");
+  std::filesystem::create_directories(folder / "bare");
+  CHECK(error_of(folder / "bare") ==
+        folder / "bare" +
+            ": there is no batches.meta (the original's batches), no tar and no folder of images here");
+}
+
+TEST_CASE("1,024 images of folders make a batch", "[image]") {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "a");
+  const std::string png = test_images::png(test_images::waves(8, 8, 1));
+  for (int i = 0; i < 1030; ++i) write_file(folder / ("a/" + std::to_string(i) + ".png"), png);
+  const auto provider = open(folder.path(), sized(8));
+  CHECK(provider->images_in(1) == 1024);
+  CHECK(provider->images_in(2) == 6);
+  const DataBatch rest = provider->read({2, 1, 2, 100}, {});
+  CHECK(rest.images == 4);
+  CHECK(rest.last);
+  CHECK_FALSE(provider->read({1, 1, 0, 2}, {}).last);
+}
+
+TEST_CASE("tar shards are batches in the natural order of their names", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(9, 3, 16);
+  write_file(folder / "t-10.tar", tar_of({items.begin() + 5, items.end()}));
+  write_file(folder / "t-9.tar", tar_of({items.begin(), items.begin() + 5}));
+  const auto provider = open(folder.path(), sized(16));
+  CHECK(provider->matrices()[1].classes == 3);
+  CHECK(provider->images_in(1) == 5);
+  CHECK(labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 2, 0, 1});
+  CHECK(labels_of(provider->read({2, 0}, {})) == std::vector<std::int32_t>{2, 0, 1, 2});
+  // The same images as folders of them have.
+  write_folders(folder / "f", {items[3]});
+  CHECK(image_of(provider->read({1, 0}, {}), 3) ==
+        open(folder / "f", sized(16))->read({1, 0}, {}).matrices[0]);
+  // One tar alone.
+  CHECK(open(folder / "t-10.tar", sized(16))->read({1, 0}, {}).images == 4);
+  // The names of the classes are there: no shard is read before it is needed.
+  write_file(folder / "classes.txt", "red\ngreen\nblue\nnone of them\n\n");
+  const auto named = open(folder.path(), sized(16));
+  CHECK(named->matrices()[1].classes == 4);
+  CHECK(named->images_in(2) >= 4);
+  named->read({2, 0, 0, 1}, {});
+  CHECK(named->images_in(2) == 4);
+
+  const std::string tar = folder / "bad/t.tar";
+  std::filesystem::create_directories(folder / "bad");
+  const auto error = [&](const std::string& members) {
+    write_file(tar, members + tars::end());
+    return error_of(folder / "bad");
+  };
+  const std::string image = tars::member("a.jpg", items[0].bytes);
+  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
+  CHECK(error(tars::member("a.cls", "1")) ==
+        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp)");
+  CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
+        tar + ": 'a.jpg' and 'a.PNG' are of one image");
+  CHECK(error(image + tars::member("a.cls", "one")) == tar + ": a.cls: 'one' is not the number of a class");
+  CHECK(error(image + tars::member("a.cls", " \n")) ==
+        tar + ": a.cls: ' \\x0a' is not the number of a class");
+  CHECK(error(image + tars::member("a.cls", "-1")) == tar + ": a.cls: class -1; classes are 0 to 999999");
+  write_file(folder / "bad/classes.txt", "x\ny\n");
+  CHECK(error(image + tars::member("a.cls", " 2\n")) == tar + ": a.cls: class 2; classes are 0 to 1");
+  CHECK(error(image + tars::member("a.cls", "1\n")) == "(nothing was thrown)");
+}
+
+TEST_CASE("labels of the original's batches: several, none, an offset", "[image]") {
+  const TempFolder folder;
+  const std::string jpeg = photographs(1, 1, 16)[0].bytes;
+  write_file(folder / "batches.meta", meta(4, 10, 16, {{"label_offset", pickles::integer(-1)}}));
+  write_file(folder / "data_batch_0", sub_batch({jpeg, jpeg, jpeg}, {{2}, {}, {1, 3, 4}}));
+  const auto provider = open(folder.path());
+  CHECK(labels_of(provider->read({0, 0}, {})) == std::vector<std::int32_t>{1, -1, 0});
+  CHECK(floats_of(provider->read({0, 0}, {}).matrices[2]) ==
+        std::vector<float>{0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1});
+  std::map<std::int32_t, int> drawn;
+  for (int epoch = 1; epoch <= 300; ++epoch) {
+    const std::vector<std::int32_t> labels = labels_of(provider->read({0, epoch}, {}));
+    CHECK(labels[0] == 1);
+    CHECK(labels[1] == -1);
+    ++drawn[labels[2]];
+  }
+  REQUIRE(drawn.size() == 3);
+  for (const int label : {0, 2, 3}) CHECK(drawn[label] > 70);
+
+  const auto error = [&](const std::string& pickle) {
+    write_file(folder / "data_batch_0", pickle);
+    return message_of<InputError>([&] { open(folder.path())->read({0, 0}, {}); });
+  };
+  CHECK(error(sub_batch({jpeg, jpeg}, {{1}, {5}}))
+            .ends_with("image 1 (counted from 0) is of class 5; classes are 1 to 4"));
+  CHECK(error(sub_batch({jpeg}, {{0}}))
+            .ends_with("image 0 (counted from 0) is of class 0; classes are 1 to 4"));
+  CHECK(error(sub_batch({jpeg, jpeg}, {{1}})).ends_with("there are labels of 1 images for 2 images"));
+  CHECK(error(sub_batch({}, {})).find("data should be a list of JPEGs") != std::string::npos);
+  CHECK(error(pickles::whole(pickles::dict({{"data", pickles::list({})}}))).find("data should be") !=
+        std::string::npos);
+  CHECK(error(sub_batch(std::vector<std::string>(11, jpeg), std::vector<std::vector<int>>(11, {1})))
+            .ends_with("batch 0 has 11 images; batches.meta says 10 (batch_size)"));
+  std::filesystem::create_directories(folder / "data_batch_3");
+  CHECK(error_of(folder.path()) == folder / "data_batch_3" + ": there is no data_batch_3.0 in it");
+  write_file(folder / "data_batch_3/data_batch_3.1", "");
+  CHECK(error_of(folder.path()) == folder / "data_batch_3" + ": data_batch_3.0 is missing");
+}
+
+TEST_CASE("the meta's mean image is cut at its centre; a scalar takes its place", "[image]") {
+  const TempFolder folder;
+  std::vector<float> mean(3 * 20 * 20);
+  std::iota(mean.begin(), mean.end(), 0.0F);
+  const std::vector<float> axes = {0, 0, 1, 0, 1, 0, 1, 0, 0};
+  const std::string pca =
+      pickles::array({3}, "f4", floats({3, 2, 1})) + pickles::array({3, 3}, "f4", floats(axes)) + "\x86";
+  write_file(
+      folder / "batches.meta",
+      meta(3, 20, 20, {{"data_mean", pickles::array({1200, 1}, "f4", floats(mean))}, {"color_pca", pca}}));
+  write_batch(folder.path(), 1, photographs(3, 3, 20), 4);
+  ImageOptions options = sized(0, 16);
+  const PixelStatistics cut = open(folder.path(), options)->statistics({1, 1});
+  REQUIRE(cut.mean.size() == 3 * 16 * 16);
+  CHECK(cut.mean[0] == 42);
+  CHECK(cut.mean[256] == 442);
+  CHECK(cut.color_pca.empty());
+  options.scalar_mean = 120.5;
+  options.color_noise = 0.1;
+  const PixelStatistics scalar = open(folder.path(), options)->statistics({1, 1});
+  CHECK(scalar.mean == std::vector<float>(3 * 16 * 16, 120.5F));
+  CHECK(scalar.color_pca == std::vector<float>{3, 2, 1, 0, 0, 1, 0, 1, 0, 1, 0, 0});
+  CHECK(error_of(folder.path(), sized(24))
+            .starts_with("--image-size 24: batches.meta says that the images are of size 20"));
+  CHECK(error_of(folder.path(), sized(0, 21)) ==
+        "--inner-size 21: the images are of size 20 (their shorter side)");
+
+  write_file(folder / "batches.meta",
+             meta(3, 20, 20, {{"data_mean", pickles::array({3}, "f4", floats({1, 2, 3}))}}));
+  CHECK(error_of(folder.path()).ends_with("data_mean has 3 numbers; images of size 20 (img_size) have 1200"));
+  write_file(folder / "batches.meta", meta(3, 20, 5000));
+  CHECK(error_of(folder.path()).ends_with("images of size 5000 (img_size); 1 to 4096 are possible"));
+}
+
+TEST_CASE("mean image, deviations and colours are measured where no meta has them", "[image]") {
+  const TempFolder folder;
+  std::vector<Item> items;
+  double sum = 0;
+  for (int i = 0; i < 40; ++i) {
+    DecodedImage image{16, 16, {}};
+    for (int p = 0; p < 256; ++p)
+      for (const int v : {10 + 4 * i, 20 + 2 * i, 50}) image.pixels.push_back(static_cast<std::uint8_t>(v));
+    sum += 10 + 4 * i;
+    items.push_back({test_images::png(image), 0});
+  }
+  write_folders(folder.path(), items);
+  ImageOptions options = sized(16);
+  options.color_noise = 0.5;
+  const PixelStatistics measured = open(folder.path(), options)->statistics({1, 1});
+  CHECK(measured.mean[0] == Approx(sum / 40));
+  CHECK(measured.mean[767] == 50);
+  REQUIRE(measured.color_pca.size() == 12);
+  // All colours lie on one line, in the direction (2, 1, 0).
+  CHECK(measured.color_pca[0] == Approx(std::sqrt(20) * std::sqrt((40 * 40 - 1) / 12.0)).epsilon(1e-3));
+  CHECK(measured.color_pca[1] == Approx(0).margin(1e-3));
+  CHECK(measured.color_pca[3] == Approx(2 / std::sqrt(5)).epsilon(1e-4));
+  CHECK(measured.color_pca[6] == Approx(1 / std::sqrt(5)).epsilon(1e-4));
+  CHECK(measured.color_pca[9] == Approx(0).margin(1e-4));
+
+  // (pixel - mean + noise) / (1 + scale) is left when the mean is subtracted; tests see the pixel.
+  const auto provider = open(folder.path(), options);
+  CHECK(provider->matrices()[0].type == DataType::f32);
+  const std::vector<float> plain = floats_of(provider->read({1, 0}, measured).matrices[0]);
+  std::vector<double> reds;
+  for (int epoch = 1; epoch <= 20; ++epoch) {
+    const std::vector<float> noisy = floats_of(provider->read({1, epoch}, measured).matrices[0]);
+    for (std::size_t i = 0; i < 40; ++i) {
+      std::array<double, 3> noise = {};
+      for (std::size_t c = 0; c < 3; ++c) {
+        const std::size_t at = (i * 3 + c) * 256;
+        noise[c] = 1.5 * (double{1} * noisy[at] - measured.mean[c * 256]) -
+                   (double{1} * plain[at] - measured.mean[c * 256]);
+      }
+      CHECK(noise[1] == Approx(noise[0] / 2).margin(1e-3));
+      CHECK(noise[2] == Approx(0).margin(1e-3));
+      reds.push_back(noise[0] / (measured.color_pca[0] * 0.5 * 2 / std::sqrt(5)));
+    }
+  }
+  double mean = 0, square = 0;
+  for (const double z : reds) {
+    mean += z / 800;
+    square += z * z / 800;
+  }
+  CHECK(std::abs(mean) < 0.12);
+  CHECK(std::abs(square - 1) < 0.2);
+
+  options.color_noise = 0;
+  options.pixel_std = true;
+  const PixelStatistics scaled = open(folder.path(), options)->statistics({1, 1});
+  CHECK(scaled.deviations[0] == Approx(4 * std::sqrt((40 * 40 - 1) / 12.0)).epsilon(1e-4));
+  CHECK(scaled.deviations[2] == 1);
+  CHECK(scaled.mean[0] == Approx(sum / 40 / scaled.deviations[0]));
+  CHECK(floats_of(open(folder.path(), options)->read({1, 0}, scaled).matrices[0])[0] ==
+        Approx(plain[0] / scaled.deviations[0]));
+}
+
+TEST_CASE("an unreadable image stops the run, or the next one takes its place", "[image]") {
+  const TempFolder folder;
+  std::vector<Item> items = photographs(6, 6, 16);
+  items[2].bytes = items[2].bytes.substr(0, items[2].bytes.size() / 2);
+  items[5].bytes = "no image";
+  write_file(folder / "batches.meta", meta(6, 6, 16));
+  write_batch(folder.path(), 1, items, 2);
+  const std::string file = folder / "data_batch_1/data_batch_1.";
+  CHECK(error_of(folder.path()).starts_with(file + "1: image 0 (counted from 0): a damaged JPEG: "));
+  ImageOptions options;
+  options.skip_bad_images = true;
+  const auto provider = open(folder.path(), options);
+  CHECK(provider->skipped_images().empty());
+  CHECK(labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 3, 3, 4, 0});
+  CHECK(labels_of(provider->read({1, 0, 4, 2}, {})) == std::vector<std::int32_t>{4, 0});
+  CHECK(provider->skipped_images() ==
+        std::vector<std::string>{file + "1: image 0 (counted from 0)", file + "2: image 1 (counted from 0)"});
+  for (Item& item : items) item.bytes = "no image";
+  write_batch(folder.path(), 1, items, 2);
+  CHECK(message_of<InputError>([&] {
+          open(folder.path(), options)->read({1, 0}, {});
+        }) == folder.path() + ": none of the images of batch 1 can be read");
+  const TempFolder thin;
+  write_folders(thin.path(), {{encode_jpeg(test_images::waves(4, 500, 1)), 0}});
+  CHECK(error_of(thin.path()).ends_with("500 x 4 pixels; one side is more than 100 times the other"));
+}
+
+TEST_CASE("options that do not fit the provider are errors", "[image]") {
+  const TempFolder folder;
+  write_folders(folder.path(), photographs(2, 2, 16));
+  ImageOptions pad;
+  pad.crop_pad = 4;
+  CHECK(error_of(folder.path(), pad) == "--crop-pad is for providers of small images, not for 'image'");
+  CHECK(message_of<InputError>([&] {
+          make_provider("image", folder.path(), 1, {}, BatchRange{1, 1});
+        }).starts_with("--shuffle holds all images in memory"));
+  CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, sized(64)); }) ==
+        "--image-size is for data provider 'image', not for 'dummy-3x8x8-10'");
+  CHECK(error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
+  // Without --image-size: 8/7 of --inner-size.
+  CHECK(open(folder.path(), sized(0, 224))->matrices()[0].dims == Dims{3, 224, 224});
+  CHECK(open(folder.path())->matrices()[0].dims == Dims{3, 256, 256});
+}
+
+TEST_CASE("workers do everything once, and the first failure is thrown", "[image]") {
+  for (const int threads : {1, 2, 7}) {
+    WorkerPool pool(threads);
+    for (int round = 0; round < 50; ++round) {
+      std::vector<std::atomic<int>> done(40);
+      pool.run(40, [&](std::int64_t i) { ++done[static_cast<std::size_t>(i)]; });
+      CHECK(std::all_of(done.begin(), done.end(), [](const auto& times) { return times == 1; }));
+      CHECK(message_of<InputError>([&] {
+              pool.run(40, [&](std::int64_t i) {
+                if (i % 10 == 7) throw InputError(std::to_string(i));
+              });
+            }) == "7");
+    }
+    pool.run(0, [](std::int64_t) { FAIL("there is nothing to do"); });
+  }
+}
