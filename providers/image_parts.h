@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "providers/file.h"
 #include "providers/provider.h"
+#include "providers/tar.h"
 
 namespace convnet {
 
@@ -16,7 +19,8 @@ struct ImagePart {
   std::string folder;
   BatchRange batches;
 };
-/// `path`/train and then `path`/val, or else `path`/test; without the first, `path` itself.
+/// `path`/train and then `path`/val, or else `path`/test; without the first, `path` itself. A folder train
+/// that holds neither folders nor tars is the images of a class.
 std::vector<ImagePart> find_parts(const std::string& path);
 /// Numbers the batches from 1; `batches` counts those of each part.
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches);
@@ -30,5 +34,19 @@ std::vector<std::string> names_in(const std::string& folder, bool folders);
 std::string lower_extension(std::string_view name, std::size_t dot);
 /// jpg, jpeg, png, bmp.
 bool is_image_extension(std::string_view extension);
+
+constexpr std::int64_t max_classes = 1'000'000;
+
+/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp) with KEY.cls.
+struct ShardImage {
+  std::string name;
+  FileRegion at;
+  std::int32_t label = -1;  ///< in [0, classes)
+};
+/// In the order of the tar. Throws InputError naming the shard and the member.
+std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes = max_classes);
+
+/// The lines of `folder`/classes.txt, without blank ones; none without the file.
+std::vector<std::string> read_class_names(const std::string& folder);
 
 }  // namespace convnet

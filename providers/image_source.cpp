@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -15,7 +16,13 @@ namespace fs = std::filesystem;
 std::vector<ImagePart> find_parts(const std::string& path) {
   std::error_code ignored;
   const fs::path root(path);
-  if (!fs::is_directory(root / "train", ignored)) return {{"", path, {}}};
+  const auto is_part = [](const std::string& folder) {
+    const std::vector<std::string> files = names_in(folder, false);
+    return !names_in(folder, true).empty() ||
+           std::any_of(files.begin(), files.end(), [](const std::string& f) { return f.ends_with(".tar"); });
+  };
+  if (!fs::is_directory(root / "train", ignored) || !is_part((root / "train").string()))
+    return {{"", path, {}}};
   std::vector<ImagePart> parts = {{"train", (root / "train").string(), {}}};
   for (const char* name : {"val", "test"})
     if (parts.size() == 1 && fs::is_directory(root / name, ignored))

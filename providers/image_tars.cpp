@@ -19,13 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t max_classes = 1'000'000;
-
-struct ShardImage {
-  std::string name;
-  FileRegion at;
-  std::int32_t label = -1;
-};
 using Shard = std::vector<ShardImage>;
 
 /// The number in a .cls file.
@@ -47,57 +40,6 @@ std::int32_t read_label(const InputFile& file, const TarMember& member, std::int
   return label;
 }
 
-Shard read_shard(const std::string& path, std::int64_t classes) {
-  const InputFile file(path);
-  struct Pair {
-    const TarMember *image = nullptr, *label = nullptr;
-  };
-  const std::vector<TarMember> members = index_tar(file);
-  std::map<std::string_view, Pair> pairs;
-  std::vector<std::string_view> order;  // keys of images
-  for (const TarMember& member : members) {
-    const std::string_view name = member.name;
-    const std::size_t base = name.rfind('/') + 1;  // 0 without one
-    const std::size_t dot = name.find('.', base);
-    if (dot == base || dot == std::string_view::npos) continue;  // hidden, or without extension
-    const std::string extension = lower_extension(name, dot);
-    const bool is_image = is_image_extension(extension);
-    if (!is_image && extension != "cls") continue;
-    Pair& pair = pairs[name.substr(0, dot)];
-    const TarMember*& place = is_image ? pair.image : pair.label;
-    if (place)
-      throw InputError(
-          fmt::format("{}: '{}' and '{}' are of one image", path, printable(place->name), printable(name)));
-    place = &member;
-    if (is_image) order.push_back(name.substr(0, dot));
-  }
-  for (const auto& [key, pair] : pairs)
-    if (!pair.image || !pair.label)
-      throw InputError(fmt::format(
-          "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
-          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp)"));
-  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
-  Shard shard;
-  for (const std::string_view key : order) {
-    const Pair& pair = pairs[key];
-    shard.push_back({pair.image->name, pair.image->at, read_label(file, *pair.label, classes)});
-  }
-  return shard;
-}
-
-/// The lines of classes.txt beside the data; 0 without the file.
-std::int64_t count_classes(const std::string& folder) {
-  const std::string path = (fs::path(folder) / "classes.txt").string();
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return 0;
-  std::istringstream lines(read_whole_file(path));
-  std::int64_t classes = 0;
-  for (std::string line; std::getline(lines, line);)
-    if (line.find_first_not_of(" \t\r") != std::string::npos) ++classes;
-  if (classes == 0) throw InputError(path + ": holds no name of a class");
-  return classes;
-}
-
 class ImageTars final : public ImageSource {
  public:
   explicit ImageTars(const std::string& path) {
@@ -111,7 +53,8 @@ class ImageTars final : public ImageSource {
       for (const ImagePart& part : parts_) batches.push_back(add_shards(part.folder));
       number_parts(parts_, batches);
     }
-    info_.classes = count_classes(fs::is_regular_file(path, ignored) ? parts_[0].folder : path);
+    const std::string beside = fs::is_regular_file(path, ignored) ? parts_[0].folder : path;
+    info_.classes = static_cast<std::int64_t>(read_class_names(beside).size());
     if (info_.classes == 0) {
       info_.classes = max_classes;
       std::int32_t largest = 0;
@@ -168,7 +111,7 @@ class ImageTars final : public ImageSource {
     std::shared_ptr<const Shard>& known = read_[batch];
     if (!known) {
       try {
-        known = std::make_shared<const Shard>(read_shard(path_of(batch), info_.classes));
+        known = std::make_shared<const Shard>(read_shard(InputFile(path_of(batch)), info_.classes));
       } catch (...) {
         read_.erase(batch);
         throw;
@@ -184,6 +127,58 @@ class ImageTars final : public ImageSource {
 };
 
 }  // namespace
+
+std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) {
+  const std::string& path = file.path();
+  struct Pair {
+    const TarMember *image = nullptr, *label = nullptr;
+  };
+  const std::vector<TarMember> members = index_tar(file);
+  std::map<std::string_view, Pair> pairs;
+  std::vector<std::string_view> order;  // keys of images
+  for (const TarMember& member : members) {
+    const std::string_view name = member.name;
+    const std::size_t base = name.rfind('/') + 1;  // 0 without one
+    const std::size_t dot = name.find('.', base);
+    if (dot == base || dot == std::string_view::npos) continue;  // hidden, or without extension
+    const std::string extension = lower_extension(name, dot);
+    const bool is_image = is_image_extension(extension);
+    if (!is_image && extension != "cls") continue;
+    Pair& pair = pairs[name.substr(0, dot)];
+    const TarMember*& place = is_image ? pair.image : pair.label;
+    if (place)
+      throw InputError(
+          fmt::format("{}: '{}' and '{}' are of one image", path, printable(place->name), printable(name)));
+    place = &member;
+    if (is_image) order.push_back(name.substr(0, dot));
+  }
+  for (const auto& [key, pair] : pairs)
+    if (!pair.image || !pair.label)
+      throw InputError(fmt::format(
+          "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
+          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp)"));
+  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  std::vector<ShardImage> shard;
+  for (const std::string_view key : order) {
+    const Pair& pair = pairs[key];
+    shard.push_back({pair.image->name, pair.image->at, read_label(file, *pair.label, classes)});
+  }
+  return shard;
+}
+
+std::vector<std::string> read_class_names(const std::string& folder) {
+  const std::string path = (fs::path(folder) / "classes.txt").string();
+  std::vector<std::string> names;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return names;
+  std::istringstream lines(read_whole_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    line.resize(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) names.push_back(line);
+  }
+  if (names.empty()) throw InputError(path + ": holds no name of a class");
+  return names;
+}
 
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path) {
   return std::make_unique<ImageTars>(path);

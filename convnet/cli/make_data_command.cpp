@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <thread>
 
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -84,8 +83,7 @@ void make_data_command(const std::vector<std::string>& args) {
   make.crop_to_square = options.crop_to_square;
   make.batch_size = options.batch_size;
   make.seed = options.seed_value();
-  make.threads = options.threads > 0 ? options.threads
-                                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  make.threads = options.threads;
   make.skip_bad_images = options.skip_bad_images;
   MakeDataResult made;
   {

@@ -6,15 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <filesystem>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "convnet/data/pixel_sums.h"
@@ -24,6 +20,7 @@
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
 #include "providers/output_file.h"
+#include "providers/workers.h"
 
 namespace convnet {
 namespace {
@@ -94,13 +91,6 @@ std::string pickled(const std::vector<std::string>& texts) {
   return pickles::list(items);
 }
 
-/// An entry that this program has written.
-PickleValue entry_of(const PickleValue& dict, const char* key) {
-  const auto found = dict.find(key);
-  if (!found) dict.fail(fmt::format("'{}' is missing", key));
-  return *found;
-}
-
 std::vector<std::string> texts_of(const PickleValue& list, const char* what) {
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < list.size(); ++i) texts.emplace_back(list[i].string(what));
@@ -118,32 +108,37 @@ struct State {
 
 std::string pickled(const State& state, const Identity& identity) {
   const auto number = [](std::uint64_t value) { return pickles::integer(static_cast<std::int64_t>(value)); };
-  const std::vector<std::uint64_t> products(state.sums.products.begin(), state.sums.products.end());
+  const auto numbers = [](const auto& values) {
+    return pickles::array({static_cast<std::int64_t>(values.size())},
+                          std::vector<std::uint64_t>(values.begin(), values.end()));
+  };
   return pickles::whole(
       pickles::dict({{"made_with", pickled(identity)},
                      {"parts", number(state.parts)},
                      {"images", number(state.sums.images)},
                      {"pixels", pickles::array({state.sums.size, state.sums.size, 3}, state.sums.pixels)},
-                     {"products", pickles::array({6}, products)},
+                     {"color_sums", numbers(state.sums.colors.sums)},
+                     {"color_products", numbers(state.sums.colors.products)},
                      {"bad_images", pickled(state.bad_images)}}));
 }
 
 State read_state(const std::string& folder, const PickleValue& value, const MakeDataOptions& options,
                  const Identity& identity) {
-  check_identity(folder, entry_of(value, "made_with"), identity);
+  check_identity(folder, value.at("made_with"), identity);
   State state(options.size);
-  state.parts = static_cast<std::size_t>(entry_of(value, "parts").integer("parts"));
-  state.sums.images = static_cast<std::uint64_t>(entry_of(value, "images").integer("images"));
+  state.parts = static_cast<std::size_t>(value.at("parts").integer("parts"));
+  state.sums.images = static_cast<std::uint64_t>(value.at("images").integer("images"));
   const auto take = [&](const char* key, auto& into) {
-    const PickleValue array = entry_of(value, key);
+    const PickleValue array = value.at(key);
     const std::vector<std::int64_t> items = array.integers(key);
     if (items.size() != into.size()) array.fail(fmt::format("'{}' has {} values", key, items.size()));
-    std::transform(items.begin(), items.end(), into.begin(),
-                   [](std::int64_t item) { return static_cast<std::uint64_t>(item); });
+    std::copy(items.begin(), items.end(), into.begin());
   };
   take("pixels", state.sums.pixels);
-  take("products", state.sums.products);
-  state.bad_images = texts_of(entry_of(value, "bad_images"), "a bad image");
+  take("color_sums", state.sums.colors.sums);
+  take("color_products", state.sums.colors.products);
+  state.sums.colors.pixels = value.at("images").integer("images") * options.size * options.size;
+  state.bad_images = texts_of(value.at("bad_images"), "a bad image");
   return state;
 }
 
@@ -204,37 +199,6 @@ int Plan::cut(std::span<const LabelledImage* const> images, std::size_t batch_si
   return batches;
 }
 
-/// Calls work(i, thread) for each i below `count`, on some threads, this one among them. After an exception
-/// no other i begins; that of the lowest i is thrown: the same with any number of threads.
-template <class Work>
-void for_each_index(std::size_t count, std::size_t threads, const Work& work) {
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::size_t failed = count;
-  std::exception_ptr error;
-  const auto run = [&](std::size_t thread) {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        work(i, thread);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (i < failed) {
-          failed = i;
-          error = std::current_exception();
-        }
-        next = count;
-      }
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    for (std::size_t thread = 1; thread < std::min(threads, count); ++thread)
-      others.emplace_back(run, thread);
-    run(0);
-  }
-  if (error) std::rethrow_exception(error);
-}
-
 /// The image as it is written, before compression.
 DecodedImage scaled_image(const std::string& bytes, const LabelledImage& image,
                           const MakeDataOptions& options) {
@@ -258,7 +222,8 @@ class Maker {
         options_(options),
         report_(report),
         plan_(images, options),
-        identity_(identity_of(images, options)) {}
+        identity_(identity_of(images, options)),
+        workers_(options.threads) {}
 
   MakeDataResult make();
 
@@ -276,8 +241,8 @@ class Maker {
   const std::function<void(const MakeDataProgress&)>& report_;
   const Plan plan_;
   const Identity identity_;
-  std::mutex progress_mutex_;
-  MakeDataProgress progress_;  // under the mutex
+  WorkerPool workers_;
+  MakeDataProgress progress_;
 };
 
 /// The folder, made or checked; what was done in it before.
@@ -326,27 +291,24 @@ void Maker::remove_leftovers() const {
 
 void Maker::make_part(const Part& part, State& state) {
   const std::size_t count = part.images.size();
-  const auto threads = static_cast<std::size_t>(std::max(1, options_.threads));
   std::vector<std::string> jpegs(count), wrong(count);
-  std::vector<PixelSums> sums(part.training ? std::min(threads, count) : 0, PixelSums(options_.size));
-  for_each_index(count, threads, [&](std::size_t i, std::size_t thread) {
+  std::mutex mutex;
+  workers_.run(static_cast<std::int64_t>(count), [&](std::int64_t number) {
+    const auto i = static_cast<std::size_t>(number);
     const LabelledImage& image = *part.images[i];
     const std::string bytes = images_.read(image);
+    std::optional<DecodedImage> square;
     try {
       const DecodedImage scaled = scaled_image(bytes, image, options_);
       jpegs[i] = encode_jpeg(scaled, jpeg_quality);
-      if (part.training) {
-        const auto row_bytes = static_cast<std::size_t>(scaled.width) * 3;
-        const auto top = static_cast<std::size_t>((scaled.height - options_.size) / 2);
-        const auto left = static_cast<std::size_t>((scaled.width - options_.size) / 2);
-        sums[thread].add(scaled.pixels.data() + top * row_bytes + left * 3, row_bytes);
-      }
+      if (part.training) square = centre_square(scaled, options_.size);
     } catch (const InputError& e) {
       if (!options_.skip_bad_images)
         throw InputError(std::string(e.what()) + "; --skip-bad-images 1 leaves such images out");
       wrong[i] = e.what();
     }
-    const std::lock_guard lock(progress_mutex_);
+    const std::lock_guard lock(mutex);
+    if (square) state.sums.add(*square);
     ++progress_.done;
     report_(progress_);
   });
@@ -359,7 +321,6 @@ void Maker::make_part(const Part& part, State& state) {
     data.push_back(pickles::str(jpegs[i]));
     labels.push_back(pickles::integers({part.images[i]->label}));
   }
-  for (const PixelSums& some : sums) state.sums.add(some);
   fs::create_directory(path(part.folder()));
   sync_parent_folder(path(part.folder()));
   write_whole_file(
@@ -369,10 +330,8 @@ void Maker::make_part(const Part& part, State& state) {
 
 void Maker::write_meta(const State& state) const {
   const int size = options_.size;
-  const ColorPca pca = state.sums.color_pca();
-  std::vector<double> vectors;
-  for (const auto& row : pca.vectors) vectors.insert(vectors.end(), row.begin(), row.end());
-  const std::vector<double> deviations(pca.deviations.begin(), pca.deviations.end());
+  const std::vector<float> pca = color_pca(state.sums.colors);  // (4,3)
+  const std::vector<float> deviations(pca.begin(), pca.begin() + 3), axes(pca.begin() + 3, pca.end());
   write_whole_file(
       path(meta_name),
       pickles::whole(pickles::dict(
@@ -382,7 +341,7 @@ void Maker::write_meta(const State& state) const {
            {"label_names", pickled(images_.class_names)},
            {"label_offset", pickles::integer(0)},
            {"data_mean", pickles::array({3 * size * size, 1}, state.sums.mean_image())},
-           {"color_pca", pickles::tuple({pickles::array({3}, deviations), pickles::array({3, 3}, vectors)})},
+           {"color_pca", pickles::tuple({pickles::array({3}, deviations), pickles::array({3, 3}, axes)})},
            {"made_with", pickled(identity_)},
            {"training_images", pickles::integer(static_cast<std::int64_t>(state.sums.images))},
            {"bad_images", pickled(state.bad_images)}})));
@@ -398,8 +357,8 @@ MakeDataResult Maker::result() const {
   check_identity(options_.folder, *made_with, identity_);
   check_files(plan_.parts.size());
   MakeDataResult result;
-  result.bad_images = texts_of(entry_of(meta, "bad_images"), "a bad image");
-  result.training_images = entry_of(meta, "training_images").integer("training_images");
+  result.bad_images = texts_of(meta.at("bad_images"), "a bad image");
+  result.training_images = meta.at("training_images").integer("training_images");
   result.validation_images =
       static_cast<std::int64_t>(plan_.order.size() - result.bad_images.size()) - result.training_images;
   result.training_batches = plan_.training_batches;
@@ -421,7 +380,6 @@ MakeDataResult Maker::make() {
       ++state.parts;
       write_whole_file(path(state_name), pickled(state, identity_));
       if (!part.ends_batch) continue;
-      const std::lock_guard lock(progress_mutex_);
       progress_.finished = part.folder();
       report_(progress_);
       progress_.finished.clear();

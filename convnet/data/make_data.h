@@ -11,12 +11,12 @@
 namespace convnet {
 
 struct MakeDataOptions {
-  std::string folder;          ///< where the data set is made
-  int size = 256;              ///< of the images' shorter side, pixels
-  bool crop_to_square = true;  ///< keep the square in the middle
-  int batch_size = 3072;       ///< images
-  std::uint64_t seed = 1;      ///< decides the order of the training images
-  int threads = 1;
+  std::string folder;            ///< where the data set is made
+  int size = 256;                ///< of the images' shorter side, pixels
+  bool crop_to_square = true;    ///< keep the square in the middle
+  int batch_size = 3072;         ///< images
+  std::uint64_t seed = 1;        ///< decides the order of the training images
+  int threads = 0;               ///< 0: as many as there are cores
   bool skip_bad_images = false;  ///< leave out what cannot be decoded; otherwise it is an error
 };
 

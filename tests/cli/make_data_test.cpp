@@ -113,6 +113,33 @@ TEST_CASE("make-data says what it finds and makes") {
   CHECK(all_files(source.target / "set") == made);
 }
 
+TEST_CASE("provider image trains and tests on what make-data writes") {
+  const Source source;
+  REQUIRE(run_program(source.args("set")).code == 0);
+  write_file(source.target / "net.cfg",
+             "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+             "[fc]\ntype=fc\ninputs=data\noutputs=2\n[probs]\ntype=softmax\ninputs=fc\n"
+             "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
+  write_file(source.target / "params.cfg",
+             "[fc]\nepsW=0.00001\nepsB=0\nmomW=0\nmomB=0\n[logprob]\ncoeff=1\n");
+  const Outcome run = run_program({"--layer-def",     source.target / "net.cfg",
+                                   "--layer-params",  source.target / "params.cfg",
+                                   "--data-provider", "image",
+                                   "--data-path",     source.target / "set",
+                                   "--train-range",   "0-2",
+                                   "--test-range",    "1000",
+                                   "--inner-size",    "12",
+                                   "--color-noise",   "0.1",
+                                   "--mini",          "2",
+                                   "--epochs",        "2",
+                                   "--test-freq",     "3",
+                                   "--save-file",     source.target / "run"});
+  INFO(run.out << run.err);
+  CHECK(run.code == 0);
+  CHECK(run.out.find("\n2.2 (") != std::string::npos);
+  CHECK(run.out.find("Test output") != std::string::npos);
+}
+
 TEST_CASE("make-data killed before any change of a file goes on to the same bytes") {
   if (!may_trace()) {
     WARN("skipped: this machine does not let a process trace another");

@@ -4,8 +4,8 @@
 
 #include "kernels/error.h"
 #include "providers/cifar.h"
-#include "tests/catch.h"
 #include "providers/pickle_write.h"
+#include "tests/catch.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;

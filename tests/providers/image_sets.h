@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "providers/decode.h"
-#include "tests/providers/pickle_writer.h"
+#include "providers/pickle_write.h"
 #include "tests/providers/tar_writer.h"
 #include "tests/providers/test_images.h"
 #include "tests/temp_folder.h"
