@@ -23,6 +23,9 @@ constexpr const char* kUsage =
     "                                            shapes, memory and work of a net, without running it\n"
     "  convnet bench --layer-def F --layer-params F --data-provider dummy-CxHxW-K [options]\n"
     "                                            speed of a training step, by layer\n"
+    "  convnet show CHECKPOINT [--show-cost NAME | --show-filters LAYER | --show-preds SOFTMAX | --html "
+    "FILE]\n"
+    "                                            curves, filters and predictions as pictures or a page\n"
     "  convnet layers [TYPE]                     the layer types and their keys\n"
     "  convnet --version\n\n"
     "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is "
@@ -36,7 +39,8 @@ int dispatch(std::vector<std::string> args) {
     return 2;
   }
   const std::string command = args[0];
-  const bool named = command == "plan" || command == "bench" || command == "layers" || command == "train";
+  const bool named = command == "plan" || command == "bench" || command == "show" || command == "layers" ||
+                     command == "train";
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
     for (const std::string& arg : args) {
@@ -49,7 +53,7 @@ int dispatch(std::vector<std::string> args) {
     return 0;
   }
   if (asked("--help") || asked("-h")) {
-    const char letter = command == "plan" ? 'p' : command == "bench" ? 'b' : 't';
+    const char letter = command == "plan" ? 'p' : command == "bench" ? 'b' : command == "show" ? 's' : 't';
     if (command == "layers") {
       fmt::print("usage: convnet layers [TYPE | --markdown]\n");
     } else {
@@ -61,12 +65,15 @@ int dispatch(std::vector<std::string> args) {
     convnet::plan_command(args);
   } else if (command == "bench") {
     convnet::bench_command(args);
+  } else if (command == "show") {
+    convnet::show_command(args);
   } else if (command == "layers") {
     convnet::layers_command(args);
   } else if (named || command.starts_with("-")) {
     convnet::train_command(args);
   } else {
-    throw convnet::InputError("unknown command '" + command + "'; there are train, plan, bench and layers");
+    throw convnet::InputError("unknown command '" + command +
+                              "'; there are train, plan, bench, show and layers");
   }
   return 0;
 }

@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// The options in `args` that `command` ('t' train, 'p' plan, 'b' bench) takes. Throws InputError naming an
+/// The options in `args` that `command` ('t' train, 'p' plan, 'b' bench, 's' show) takes. Throws InputError naming an
 /// unknown option and the nearest known one, or an option without its value.
 OptionTexts parse_command_line(char command, const std::vector<std::string>& args);
 

@@ -9,6 +9,7 @@ namespace convnet {
 void train_command(const std::vector<std::string>& args);
 void plan_command(const std::vector<std::string>& args);
 void bench_command(const std::vector<std::string>& args);
+void show_command(const std::vector<std::string>& args);
 /// `convnet layers`: the layer types; `convnet layers TYPE`: one, with its keys; `convnet layers --markdown`:
 /// docs/layers.md.
 void layers_command(const std::vector<std::string>& args);

@@ -11,8 +11,7 @@
 namespace convnet {
 namespace {
 
-constexpr int kMostPixels = 2048;  // of a side
-constexpr int kUsualPixels = 512;  // that small filters are enlarged to
+constexpr int kUsualPixels = 640;  // that small filters are enlarged to
 constexpr int kMostEnlarged = 16;  // times
 constexpr int kGap = 1;            // between filters, in weights
 
@@ -45,7 +44,7 @@ std::pair<std::int64_t, std::int64_t> maps_of(std::int64_t inputs, int channels)
     if (inputs % c == 0 && square_side(inputs / c) > 1)
       fitting += (fitting.empty() ? "" : ", ") + std::to_string(c);
   }
-  throw InputError("a filter has " + std::to_string(inputs) + " weights, which are no square maps of " +
+  throw InputError("has filters of " + std::to_string(inputs) + " weights, which are no square maps of " +
                    (channels > 0 ? std::to_string(channels) : "3 or 1") + " channels; --channels may be " +
                    (fitting.empty() ? std::to_string(inputs) : fitting));
 }
@@ -109,11 +108,11 @@ void normalize_each(Filters& f) {
   }
 }
 
-/// Columns of a grid of `count` cells that make it most nearly square.
-std::int64_t columns_of(std::int64_t count, std::int64_t cell_width, std::int64_t cell_height) {
+/// Columns of a grid of `count` cells that make it most nearly square, no wider than `side`.
+std::int64_t columns_of(std::int64_t count, std::int64_t cell_width, std::int64_t cell_height, int side) {
   std::int64_t best = 1;
   double least = std::numeric_limits<double>::infinity();
-  for (std::int64_t columns = 1; columns <= count && columns * cell_width <= kMostPixels; ++columns) {
+  for (std::int64_t columns = 1; columns <= count && columns * cell_width <= side; ++columns) {
     const std::int64_t rows = (count + columns - 1) / columns;
     const double stretch = std::abs(
         std::log(static_cast<double>(columns * cell_width) / static_cast<double>(rows * cell_height)));
@@ -139,17 +138,17 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
     throw InputError("holds numbers that are not finite (NaN or infinity), or too large to draw");
   const bool color = style.rgb && f.channels == 3;
 
-  // A cell holds a filter: one tile in colour, or its channels side by side.
-  if (f.width + kGap > kMostPixels || f.height + kGap > kMostPixels)
+  // A cell holds a filter: one tile in colour, or its channels style.side by style.side.
+  if (f.width + kGap > style.side || f.height + kGap > style.side)
     throw InputError("has filters of " + std::to_string(f.height) + "x" + std::to_string(f.width) +
                      " weights, more than a picture shows");
-  const std::int64_t channels = color ? 1 : std::min(f.channels, (kMostPixels - kGap) / (f.width + kGap));
+  const std::int64_t channels = color ? 1 : std::min(f.channels, (style.side - kGap) / (f.width + kGap));
   // Channels of one filter stand closer than filters do.
   const std::int64_t filter_gap = channels > 1 ? 3 * kGap : kGap;
   const std::int64_t cell_width = channels * (f.width + kGap) - kGap + filter_gap;
   const std::int64_t cell_height = f.height + kGap;
-  const std::int64_t columns = columns_of(f.count, cell_width, cell_height);
-  const std::int64_t rows = std::min((f.count + columns - 1) / columns, (kMostPixels - kGap) / cell_height);
+  const std::int64_t columns = columns_of(f.count, cell_width, cell_height, style.side);
+  const std::int64_t rows = std::min((f.count + columns - 1) / columns, (style.side - kGap) / cell_height);
   const std::int64_t shown = std::min(f.count, rows * columns);
 
   const auto [smallest, largest] = std::minmax_element(f.values.begin(), f.values.end());

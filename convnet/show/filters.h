@@ -14,6 +14,7 @@ struct FilterStyle {
   bool from_yuv = false;   ///< the three channels are Y, U and V
   int channels = 0;     ///< of what a fully-connected layer reads; 0: three or one, whichever makes squares
   int local_plane = 0;  ///< of a local layer: the filters of this output map, at all positions
+  int side = 2048;      ///< most pixels of the picture's width and height
 };
 
 struct FilterPicture {
@@ -23,7 +24,7 @@ struct FilterPicture {
 
 /// All filters in a near-square grid, the smallest weight black, the largest white (or their colour). Weights
 /// as checkpoints hold them: conv (O,I,H,W), fc (O,I), sfc (parts,O,I), local (Y,X,O,I,H,W). What does not
-/// fit into about 2048x2048 pixels is left out, as the caption says. Throws InputError, its message to follow
+/// fit is left out, as the caption says. Throws InputError, its message to follow
 /// the tensor's name, where they are no filters or not finite.
 FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style = {});
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -105,6 +106,45 @@ TrainingState state_from(const json& j) {
   return s;
 }
 
+constexpr std::array<DataType, 3> kMatrixTypes = {DataType::u8, DataType::f32, DataType::s32};
+
+json to_json(const std::vector<MatrixInfo>& matrices) {
+  json list = json::array();
+  for (const MatrixInfo& m : matrices)
+    list.push_back({{"name", m.name},
+                    {"dims", m.dims},
+                    {"type", to_string(m.type)},
+                    {"classes", m.classes},
+                    {"class_names", m.class_names}});
+  return list;
+}
+
+std::vector<MatrixInfo> matrices_from(const json& list) {
+  std::vector<MatrixInfo> matrices;
+  for (const json& j : list) {
+    MatrixInfo m;
+    m.name = j.at("name").get<std::string>();
+    std::int64_t elements = 1;
+    for (const json& d : j.at("dims")) {
+      m.dims.push_back(whole(d, kMostImages));
+      elements = element_count(m.dims);
+      if (elements < 1 || elements > kMostImages)
+        throw std::out_of_range("a matrix has no or too many elements");
+    }
+    const auto type = j.at("type").get<std::string>();
+    const auto known = std::find_if(kMatrixTypes.begin(), kMatrixTypes.end(),
+                                    [&](DataType t) { return type == to_string(t); });
+    if (known == kMatrixTypes.end()) throw std::out_of_range("there is no type of matrices '" + type + "'");
+    m.type = *known;
+    m.classes = whole(j.at("classes"), kMostImages);
+    m.class_names = j.at("class_names").get<std::vector<std::string>>();
+    if (!m.class_names.empty() && static_cast<std::int64_t>(m.class_names.size()) != m.classes)
+      throw std::out_of_range("there are not as many names as classes");
+    matrices.push_back(std::move(m));
+  }
+  return matrices;
+}
+
 /// Removes what writers that were killed left in `folder`: entries called NAME.tmp-PID, NAME as `ours` says,
 /// whose process is gone.
 void remove_leftovers(const fs::path& folder, const std::function<bool(const std::string&)>& ours) {
@@ -178,6 +218,8 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   meta["options"] = json(checkpoint.options).dump();
   meta["state"] = to_json(checkpoint.state).dump();
   meta["algorithms"] = checkpoint.algorithms.dump();
+  // Names of classes come from data sets, in whatever encoding.
+  meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string name = checkpoint.state.position.file_name();
   std::error_code error;
   if (fs::is_directory(folder, error)) {
@@ -255,6 +297,8 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
     c.state = state_from(json::parse(meta("state")));
     key = "algorithms";
     c.algorithms = json::parse(meta("algorithms"));
+    key = "matrices";
+    if (c.tensors.metadata.contains(key)) c.matrices = matrices_from(json::parse(meta(key)));
   } catch (const std::exception& e) {
     if (dynamic_cast<const InputError*>(&e) != nullptr) throw;
     throw InputError(c.file + ": metadata '" + key + "' is damaged: " + e.what());

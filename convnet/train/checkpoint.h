@@ -9,6 +9,7 @@
 
 #include "convnet/train/options.h"
 #include "convnet/train/safetensors.h"
+#include "providers/provider.h"
 
 namespace convnet {
 
@@ -66,7 +67,8 @@ struct Checkpoint {
   OptionTexts options;
   std::string definition_path, definition_text;  ///< of the layer definition file, as written
   std::string parameters_path, parameters_text;
-  nlohmann::json algorithms;  ///< what the libraries chose
+  nlohmann::json algorithms;         ///< what the libraries chose
+  std::vector<MatrixInfo> matrices;  ///< of the data set; none in older checkpoints
 };
 
 /// Fills the metadata of checkpoint.tensors and writes it into `folder`, creating the folder with it so that

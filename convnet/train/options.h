@@ -35,6 +35,10 @@ struct Options {
   int steps = 0;
   std::string precision, parallel = "cfg";
   std::string model, trace, profile;
+  std::string show_cost, show_filters, show_preds, save_preds, html, out;
+  int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
+  bool smooth_test_errors = true, no_rgb = false, norm_filters = false, yuv_to_rgb = false,
+       only_errors = false;
 
   std::uint64_t seed_value() const { return static_cast<std::uint64_t>(seed); }
   BatchRange train_batches() const { return BatchRange::parse(train_range); }
@@ -54,7 +58,7 @@ struct Options {
 /// One option of the command line: "--mini".
 struct OptionSpec {
   ParamSpec param;       ///< key without the dashes
-  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench)
+  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how)
   bool saved = true;     ///< stored in checkpoints: part of the run, not of one invocation
 };
 const std::vector<OptionSpec>& option_specs();

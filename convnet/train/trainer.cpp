@@ -44,7 +44,8 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
   };
 }
 
-/// The mean image and the deviations of a run that goes on.
+}  // namespace
+
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image) {
   PixelStatistics statistics;
   const auto& tensors = checkpoint.tensors.tensors;
@@ -64,6 +65,8 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& op
   statistics.deviations = deviations->second.values;
   return statistics;
 }
+
+namespace {
 
 /// What images look like stays as it was when the run began: the weights fit no others.
 void check_same_images(const Options& now, const Checkpoint& checkpoint) {
@@ -488,6 +491,7 @@ void Trainer::save() {
   c.parameters_path = files_.parameters.path;
   c.parameters_text = files_.parameters.text;
   c.algorithms = net_.plans().algorithms();
+  c.matrices = provider_->matrices();
   write_checkpoint(folder_, c, options_.keep);
   last_checkpoint_ = c.file;
   fmt::print("Saved checkpoint to {}\n", folder_);

@@ -16,6 +16,10 @@
 
 namespace convnet {
 
+/// The mean image and the deviations in a checkpoint, for images of these dimensions. Throws InputError where
+/// they do not fit, or what --pixel-std needs is missing.
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image);
+
 class Trainer {
  public:
   /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they

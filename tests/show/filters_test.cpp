@@ -97,7 +97,7 @@ TEST_CASE("fully-connected filters are read as maps, local ones as a plane") {
   CHECK(draw_filters(counted({2, 2, 16})).caption == "4 filters of 1x4x4");
   CHECK(message_of<InputError>([] {
           draw_filters(counted({4, 8}));
-        }) == "a filter has 8 weights, which are no square maps of 3 or 1 channels; --channels may be 2");
+        }) == "has filters of 8 weights, which are no square maps of 3 or 1 channels; --channels may be 2");
 
   // (Y,X,O,I,H,W): two positions of two output maps.
   const NamedTensor local{{1, 2, 2, 1, 1, 1}, {0, 10, 20, 30}};

@@ -1,0 +1,53 @@
+// What pictures with lines and text are drawn on: pixels (picture_canvas.h) or SVG (svg.h).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convnet/show/picture.h"
+
+namespace convnet {
+
+/// In pixels from the top left, y downwards.
+struct Point {
+  double x = 0, y = 0;
+  bool operator==(const Point&) const = default;
+};
+
+struct Box {
+  double x = 0, y = 0, width = 0, height = 0;
+  double right() const { return x + width; }
+  double bottom() const { return y + height; }
+};
+
+/// Which end of a text its place is.
+enum class Anchor { start, middle, end };
+
+class Canvas {
+ public:
+  Canvas() = default;
+  Canvas(const Canvas&) = delete;
+  Canvas& operator=(const Canvas&) = delete;
+  virtual ~Canvas() = default;
+
+  virtual void box(const Box& box, Color fill) = 0;
+  /// Straight lines from point to point.
+  virtual void line(const std::vector<Point>& points, Color color, double width) = 0;
+  virtual void dot(Point center, double radius, Color color) = 0;
+  /// `at` is on the baseline. Any bytes: what is not UTF-8 is drawn as a replacement character.
+  virtual void text(Point at, const std::string& text, Color color, double size, Anchor anchor) = 0;
+  /// Stretched to the box without smoothing.
+  virtual void image(const Box& box, const Picture& picture) = 0;
+};
+
+/// Colours of all drawings.
+namespace palette {
+constexpr Color ink = {38, 43, 51};
+constexpr Color faint = {107, 114, 128};  ///< labels, notes
+constexpr Color rule = {225, 228, 232};   ///< grid lines
+constexpr Color train = {59, 125, 196};
+constexpr Color test = {217, 83, 30};
+constexpr Color right = {46, 139, 87};  ///< a true label
+}  // namespace palette
+
+}  // namespace convnet

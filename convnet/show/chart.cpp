@@ -1,0 +1,130 @@
+#include "convnet/show/chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "convnet/show/font.h"
+
+namespace convnet {
+namespace {
+
+constexpr double kTitleSize = 17, kLabelSize = 13;
+constexpr double kTop = 54, kBottom = 52, kRight = 28;
+
+/// Both ends of what the points have in one direction.
+std::pair<double, double> extent(const Chart& chart, double Point::*direction) {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  for (const Series& s : chart.series) {
+    for (const Point& p : s.points) {
+      low = std::min(low, p.*direction);
+      high = std::max(high, p.*direction);
+    }
+  }
+  return {low, high};
+}
+
+/// Names of the series on the right of the title's line; returns where they begin.
+double draw_legend(Canvas& canvas, const Chart& chart, double right) {
+  constexpr double kSwatch = 22;
+  double x = right;
+  for (auto s = chart.series.rbegin(); s != chart.series.rend(); ++s) {
+    const double baseline = 28;
+    x -= text_width(s->name, kLabelSize);
+    canvas.text({x, baseline}, s->name, palette::ink, kLabelSize, Anchor::start);
+    x -= kSwatch + 8;
+    canvas.line({{x, baseline - 4}, {x + kSwatch, baseline - 4}}, s->color, 2.5);
+    x -= 18;
+  }
+  return x;
+}
+
+}  // namespace
+
+std::string Axis::label(double tick) const {
+  if (std::abs(tick) < step / 2) return "0";
+  if (step >= 1e5 || step < 1e-4) return fmt::format("{:.4g}", tick);
+  return fmt::format("{:.{}f}", tick, std::max(0, -static_cast<int>(std::floor(std::log10(step) + 1e-9))));
+}
+
+Axis make_axis(double low, double high, int ticks, bool tight) {
+  Axis axis;
+  if (low >= 0 && low <= 0.6 * high) low = 0;
+  if (high <= 0 && high >= 0.6 * low) high = 0;
+  if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) {
+    // One value, as far as an axis can tell: it stands in the middle.
+    const double around = low == 0 ? 1 : std::abs(low);
+    low -= around;
+    high += around;
+  }
+  const double rough = (high - low) / ticks;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  axis.step = 10 * power;
+  for (const double nice : {5, 2, 1}) {
+    if (nice * power >= rough * 0.999) axis.step = nice * power;
+  }
+  const double first = std::floor(low / axis.step + 1e-9);
+  const double last = std::ceil(high / axis.step - 1e-9);
+  axis.low = tight ? low : first * axis.step;
+  axis.high = tight ? high : last * axis.step;
+  // Counted, not added up: steps may be small beside the values.
+  for (int i = 0; i <= static_cast<int>(last - first); ++i) {
+    const double tick = (first + i) * axis.step;
+    if (tick >= axis.low - axis.step * 1e-6 && tick <= axis.high + axis.step * 1e-6)
+      axis.ticks.push_back(tick);
+  }
+  return axis;
+}
+
+Point ChartFrame::place(Point value) const {
+  return {plot.x + (value.x - x.low) / (x.high - x.low) * plot.width,
+          plot.bottom() - (value.y - y.low) / (y.high - y.low) * plot.height};
+}
+
+ChartFrame frame_of(const Chart& chart, double width, double height) {
+  ChartFrame frame;
+  const auto [left, right] = extent(chart, &Point::x);
+  const auto [low, high] = extent(chart, &Point::y);
+  frame.x = make_axis(left, right, 10, true);
+  frame.y = make_axis(low, high, 6, false);
+  double label = 0;
+  for (const double tick : frame.y.ticks)
+    label = std::max(label, text_width(frame.y.label(tick), kLabelSize));
+  const double margin = label + 24;
+  frame.plot = {margin, kTop, width - margin - kRight, height - kTop - kBottom};
+  return frame;
+}
+
+void draw_chart(Canvas& canvas, const Chart& chart, double width, double height) {
+  const ChartFrame frame = frame_of(chart, width, height);
+  const Box& plot = frame.plot;
+  const double legend = draw_legend(canvas, chart, plot.right());
+  canvas.text({plot.x, 29}, fitted(chart.title, kTitleSize, legend - plot.x), palette::ink, kTitleSize,
+              Anchor::start);
+  for (const double tick : frame.y.ticks) {
+    const double y = frame.place({frame.x.low, tick}).y;
+    canvas.line({{plot.x, y}, {plot.right(), y}}, palette::rule, 1);
+    canvas.text({plot.x - 8, y + 4.5}, frame.y.label(tick), palette::faint, kLabelSize, Anchor::end);
+  }
+  for (const double tick : frame.x.ticks) {
+    const double x = frame.place({tick, frame.y.low}).x;
+    canvas.line({{x, plot.bottom()}, {x, plot.bottom() + 5}}, palette::faint, 1);
+    canvas.text({x, plot.bottom() + 20}, frame.x.label(tick), palette::faint, kLabelSize, Anchor::middle);
+  }
+  canvas.line({{plot.x, plot.bottom()}, {plot.right(), plot.bottom()}}, palette::faint, 1);
+  canvas.text({plot.x + plot.width / 2, plot.bottom() + 42}, chart.x_label, palette::faint, kLabelSize,
+              Anchor::middle);
+  for (const Series& s : chart.series) {
+    std::vector<Point> places;
+    for (const Point& p : s.points) places.push_back(frame.place(p));
+    if (places.size() > 1) canvas.line(places, s.color, 2);
+    // Few enough to be told apart.
+    if (static_cast<double>(places.size()) * 8 > plot.width) continue;
+    for (const Point& p : places) canvas.dot(p, 3, s.color);
+  }
+}
+
+}  // namespace convnet

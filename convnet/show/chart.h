@@ -1,0 +1,41 @@
+// Curves over axes.
+#pragma once
+
+#include "convnet/show/canvas.h"
+
+namespace convnet {
+
+struct Series {
+  std::string name;
+  Color color;
+  std::vector<Point> points;        ///< values, by x
+  std::vector<std::string> labels;  ///< of the points, for whoever points at them: "epoch 3, batch 2"
+};
+
+/// Some series, at least one with a point. Values are finite, none beyond 1e100.
+struct Chart {
+  std::string title, x_label;
+  std::vector<Series> series;
+};
+
+/// The values an axis shows, and where it has numbers.
+struct Axis {
+  double low = 0, high = 1, step = 1;
+  std::vector<double> ticks;
+  std::string label(double tick) const;
+};
+/// Begins at 0 where that costs little, and has about `ticks` numbers. `tight`: ends at `high`, else at a
+/// tick.
+Axis make_axis(double low, double high, int ticks, bool tight);
+
+/// Where a chart's values are in a drawing.
+struct ChartFrame {
+  Box plot;  ///< inside the axes
+  Axis x, y;
+  Point place(Point value) const;
+};
+ChartFrame frame_of(const Chart& chart, double width, double height);
+
+void draw_chart(Canvas& canvas, const Chart& chart, double width, double height);
+
+}  // namespace convnet

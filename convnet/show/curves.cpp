@@ -1,0 +1,138 @@
+#include "convnet/show/curves.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+
+#include "convnet/train/report.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+/// Of costs that print their values: no other's children.
+std::vector<std::string> printed_costs(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) {
+    if (node.is_cost() && !node.is_child) names.push_back(node.name);
+  }
+  return names;
+}
+
+const Node& find_cost(const Graph& graph, const std::string& name) {
+  const std::vector<std::string> names = printed_costs(graph);
+  if (std::find(names.begin(), names.end(), name) != names.end()) return *graph.find(name);
+  const std::string close = nearest(name, names);
+  throw InputError("--show-cost: the net has no cost " + excerpt(name) +
+                   (close.empty() ? "; its costs are " + join(names) : "; did you mean '" + close + "'?"));
+}
+
+/// History is read from a file: only the sums of this net's costs can be reported.
+void check_entry(const HistoryEntry& entry, const Graph& graph) {
+  const auto damaged = [&] {
+    return InputError(fmt::format("the history is damaged: epoch {}, batch {} has other costs than the net",
+                                  entry.epoch, entry.batch));
+  };
+  std::size_t costs = 0;
+  for (const Node& node : graph.nodes) costs += node.is_cost() ? 1 : 0;
+  if (entry.costs.sums.size() != costs) throw damaged();
+  std::vector<std::string> seen;
+  for (const auto& [name, sums] : entry.costs.sums) {
+    const Node* node = graph.find(name);
+    if (node == nullptr || !node->is_cost() ||
+        sums.size() != static_cast<std::size_t>(node->layer->cost_values) ||
+        std::find(seen.begin(), seen.end(), name) != seen.end())
+      throw damaged();
+    seen.push_back(name);
+  }
+}
+
+double value_of(const CostSums& costs, const Graph& graph, const CurveRequest& request) {
+  for (const CostReport& report : cost_reports(costs, graph)) {
+    if (report.node->name != request.cost) continue;
+    const double value = report.values.at(request.value);
+    if (!std::isfinite(value) || std::abs(value) > 1e100)
+      throw InputError("the history is damaged: it holds numbers that are not finite");
+    return value;
+  }
+  throw InputError("the history has no cost '" + request.cost + "'");
+}
+
+/// Epochs trained when a batch was finished.
+double epochs_done(const HistoryEntry& entry, const BatchRange& range) {
+  const double batches = static_cast<double>(entry.batch) - range.first + 1;
+  return entry.epoch - 1.0 + std::clamp(batches / range.count(), 0.0, 1.0);
+}
+
+std::string last_value(const std::vector<Point>& points) {
+  return points.empty() ? "" : fmt::format(" {:.4g}", points.back().y);
+}
+
+}  // namespace
+
+std::vector<std::string> value_names(const Node& cost, const IniFile& parameters) {
+  const auto count = static_cast<std::size_t>(cost.layer->cost_values);
+  if (cost.type == "cost.logreg") {
+    const IniSection* section = parameters.find(cost.section);
+    const IniValue* topk = section == nullptr ? nullptr : section->find("topk");
+    return {"-log p", "top-1 error", fmt::format("top-{} error", topk == nullptr ? "1" : topk->text)};
+  }
+  if (cost.type == "cost.crossent") return {"cross entropy", "top-1 error"};
+  if (cost.type == "cost.bce" && !cost.children.empty()) return {"cross entropy"};
+  if (cost.type == "cost.bce") return {"cross entropy", "outputs wrong", "top-1 error"};
+  if (cost.type == "cost.sum2") return {"sum of squares"};
+  std::vector<std::string> names = {"cross entropy", "outputs wrong"};
+  for (std::size_t output = 0; 2 + 3 * output < count; ++output) {
+    names.push_back(fmt::format("precision of output {}", output));
+    names.push_back(fmt::format("recall of output {}", output));
+  }
+  return names;
+}
+
+Chart cost_chart(const TrainingState& state, const Graph& graph, const IniFile& parameters,
+                 const CurveRequest& request) {
+  const Node& cost = find_cost(graph, request.cost);
+  const std::vector<std::string> names = value_names(cost, parameters);
+  if (request.value >= names.size()) {
+    std::vector<std::string> listed;
+    for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 12); ++i)
+      listed.push_back(fmt::format("{} ({})", i, names[i]));
+    throw InputError(fmt::format("--cost-idx {}: '{}' has {} value{}: {}{}", request.value, cost.name,
+                                 names.size(), names.size() == 1 ? "" : "s", join(listed),
+                                 listed.size() < names.size() ? ", ..." : ""));
+  }
+  if (state.history.empty())
+    throw InputError("there is no history yet: the checkpoint was written before a batch was trained");
+
+  Series train{"training", palette::train, {}, {}};
+  Series test{"test", palette::test, {}, {}};
+  std::deque<const CostSums*> recent;
+  for (const HistoryEntry& entry : state.history) {
+    check_entry(entry, graph);
+    const std::string label = fmt::format("epoch {}, batch {}", entry.epoch, entry.batch);
+    if (entry.test_batch < 0) {
+      train.points.push_back(
+          {epochs_done(entry, request.train_range), value_of(entry.costs, graph, request)});
+      train.labels.push_back(label);
+      continue;
+    }
+    recent.push_back(&entry.costs);
+    if (recent.size() > static_cast<std::size_t>(std::max(1, request.smooth))) recent.pop_front();
+    CostSums pooled;
+    for (const CostSums* costs : recent) pool(pooled, *costs);
+    test.points.push_back({epochs_done(entry, request.train_range), value_of(pooled, graph, request)});
+    test.labels.push_back(label);
+  }
+  train.name += last_value(train.points);
+  test.name += last_value(test.points);
+  if (request.smooth > 1) test.name += fmt::format(", mean of {} tests", request.smooth);
+  Chart chart{cost.name + ": " + names[request.value], "epochs", {}};
+  for (Series& s : std::vector<Series>{train, test}) {
+    if (!s.points.empty()) chart.series.push_back(std::move(s));
+  }
+  return chart;
+}
+
+}  // namespace convnet

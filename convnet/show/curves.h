@@ -1,0 +1,28 @@
+// A run's history as curves.
+#pragma once
+
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+#include "convnet/show/chart.h"
+#include "convnet/train/checkpoint.h"
+
+namespace convnet {
+
+/// What the values that a cost layer prints are called: "-log p", "top-1 error", "top-5 error". `parameters`
+/// is the file with its topk.
+std::vector<std::string> value_names(const Node& cost, const IniFile& parameters);
+
+/// A cost's curves.
+struct CurveRequest {
+  std::string cost;        ///< layer
+  std::size_t value = 0;   ///< which of its values
+  int smooth = 1;          ///< test points are means over as many tests, as far as there are some
+  BatchRange train_range;  ///< an epoch
+};
+
+/// Training and tests over epochs: a point for each batch trained and for each test. Throws InputError: no
+/// such cost or value (with what there is), a history without entries, or one that is damaged.
+Chart cost_chart(const TrainingState& state, const Graph& graph, const IniFile& parameters,
+                 const CurveRequest& request);
+
+}  // namespace convnet

@@ -1,0 +1,299 @@
+#include "convnet/show/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "convnet/show/curves.h"
+#include "convnet/show/filters.h"
+#include "convnet/show/svg.h"
+#include "convnet/show/text.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+constexpr double kChartWidth = 860, kChartHeight = 360;
+constexpr std::size_t kImages = 8;
+
+constexpr const char* kHead = R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width">
+<link rel="icon" href="data:,">
+<style>
+body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #262b33; background: #fff; max-width: 980px; margin: 0 auto; padding: 24px; }
+h1 { font-size: 24px; font-weight: 600; overflow-wrap: anywhere; }
+h2 { font-size: 18px; font-weight: 600; margin: 36px 0 8px; border-bottom: 1px solid #e1e4e8; padding-bottom: 4px; }
+svg { max-width: 100%; height: auto; display: block; font-family: inherit; margin: 12px 0; }
+svg image, .filters { image-rendering: pixelated; }
+.note { color: #6b7280; }
+.pointing { display: none; }
+.scripted .pointing { display: block; }
+table { border-collapse: collapse; }
+td, th { text-align: left; padding: 3px 16px 3px 0; font-weight: normal; vertical-align: middle; overflow-wrap: anywhere; }
+th { color: #6b7280; white-space: nowrap; vertical-align: top; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.bar { height: 8px; border-radius: 2px; margin: 2px 0; }
+pre { overflow-x: auto; background: #f6f7f9; padding: 12px; font: 12px/1.45 "DejaVu Sans Mono", Consolas, monospace; }
+figure { margin: 12px 0; }
+.filters { max-width: 100%; }
+#tip { position: absolute; display: none; pointer-events: none; background: #262b33; color: #fff; padding: 6px 10px; border-radius: 4px; font-size: 13px; white-space: pre; }
+</style>
+)";
+
+// Shows the values that are nearest to the pointer.
+constexpr const char* kScript = R"(<div id="tip"></div>
+<script>
+const tip = document.getElementById('tip');
+for (const svg of document.querySelectorAll('svg[data-chart]')) {
+  const chart = JSON.parse(svg.dataset.chart), [left, top, width, height] = chart.plot, [low, high] = chart.x;
+  const rule = document.createElementNS(svg.namespaceURI, 'line');
+  rule.setAttribute('y1', top);
+  rule.setAttribute('y2', top + height);
+  svg.append(rule);
+  const leave = () => { tip.style.display = 'none'; rule.removeAttribute('stroke'); };
+  svg.addEventListener('pointerleave', leave);
+  svg.addEventListener('pointermove', event => {
+    const box = svg.getBoundingClientRect();
+    const at = (event.clientX - box.left) * svg.viewBox.baseVal.width / box.width;
+    if (at < left || at > left + width) return leave();
+    const x = low + (at - left) / width * (high - low), lines = [];
+    let place = 0;
+    for (const series of chart.series) {
+      let a = 0, b = series.points.length - 1;
+      while (a < b) { const m = a + b >> 1; if (series.points[m][0] < x) a = m + 1; else b = m; }
+      if (a > 0 && x - series.points[a - 1][0] < series.points[a][0] - x) --a;
+      const [px, value, label] = series.points[a];
+      if (!lines.length) place = left + (px - low) / (high - low) * width;
+      lines.push(series.name + ' ' + value.toPrecision(4) + '  (' + label + ')');
+    }
+    rule.setAttribute('x1', place);
+    rule.setAttribute('x2', place);
+    rule.setAttribute('stroke', '#6b7280');
+    tip.textContent = lines.join('\n');
+    tip.style.display = 'block';
+    const flip = event.clientX + tip.offsetWidth + 24 > document.documentElement.clientWidth;
+    tip.style.left = event.pageX + (flip ? -tip.offsetWidth - 12 : 12) + 'px';
+    tip.style.top = event.pageY + 12 + 'px';
+  });
+}
+document.body.classList.add('scripted');
+</script>
+)";
+
+std::string section(const std::string& title, const std::string& body) {
+  return "<h2>" + html_escape(title) + "</h2>\n" + body;
+}
+
+std::string note(const std::string& text, const char* classes = "note") {
+  return fmt::format("<p class=\"{}\">{}</p>\n", classes, html_escape(text));
+}
+
+std::string summary(const Run& run) {
+  const Position& at = run.checkpoint.state.position;
+  std::string position = fmt::format("epoch {}, batch {}", at.epoch, at.batch);
+  if (at.epoch == 0) position = "not trained yet";
+  if (at.minibatches > 0) position += fmt::format(", {} minibatches of it", at.minibatches);
+  std::string rows;
+  const auto row = [&](const std::string& name, const std::string& value) {
+    rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", html_escape(name), html_escape(value));
+  };
+  row("checkpoint", run.checkpoint.file);
+  row("position", position);
+  row("layers", run.checkpoint.definition_path);
+  row("parameters", run.checkpoint.parameters_path);
+  std::string options;
+  for (const auto& [key, text] : run.checkpoint.options) {
+    if (key != "layer-def" && key != "layer-params")
+      options += (options.empty() ? "--" : " --") + key + " " + text;
+  }
+  row("options", options);
+  return "<table>\n" + rows + "</table>\n";
+}
+
+/// A chart with what the script needs to say its values.
+std::string chart_element(const Chart& chart) {
+  const ChartFrame frame = frame_of(chart, kChartWidth, kChartHeight);
+  nlohmann::json data = {{"plot", {frame.plot.x, frame.plot.y, frame.plot.width, frame.plot.height}},
+                         {"x", {frame.x.low, frame.x.high}},
+                         {"series", nlohmann::json::array()}};
+  for (const Series& s : chart.series) {
+    nlohmann::json points = nlohmann::json::array();
+    for (std::size_t i = 0; i < s.points.size(); ++i)
+      points.push_back({s.points[i].x, s.points[i].y, s.labels[i]});
+    data["series"].push_back({{"name", s.name.substr(0, s.name.find(' '))}, {"points", points}});
+  }
+  SvgCanvas canvas(kChartWidth, kChartHeight, "data-chart=\"" + html_escape(data.dump()) + "\"");
+  draw_chart(canvas, chart, kChartWidth, kChartHeight);
+  return canvas.str();
+}
+
+std::string curves(const Run& run, int smooth) {
+  if (run.checkpoint.state.history.empty()) return note("There is no history yet.");
+  std::string body = note("Point at a curve for its values.", "note pointing");
+  for (const Node& node : run.graph.nodes) {
+    if (!node.is_cost() || node.is_child) continue;
+    std::vector<std::string> drawn;
+    const std::vector<std::string> names = value_names(node, run.files.parameters);
+    // Precision and recall of every class would be too many.
+    for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
+      if (std::find(drawn.begin(), drawn.end(), names[i]) != drawn.end()) continue;  // top-1 as top-k
+      drawn.push_back(names[i]);
+      body += chart_element(cost_chart(run.checkpoint.state, run.graph, run.files.parameters,
+                                       {node.name, i, smooth, run.options.train_batches()}));
+    }
+  }
+  return body;
+}
+
+/// The commonest mistakes.
+std::string mistakes(const Confusion& confusion, const std::vector<std::string>& classes) {
+  struct Mistake {
+    std::int64_t images, label, taken_for;
+  };
+  std::vector<Mistake> all;
+  const auto count = static_cast<std::int64_t>(classes.size());
+  std::vector<std::int64_t> totals(classes.size());
+  for (std::int64_t label = 0; label < count; ++label) {
+    for (std::int64_t taken_for = 0; taken_for < count; ++taken_for) {
+      const std::int64_t images = confusion.count(label, taken_for);
+      totals[static_cast<std::size_t>(label)] += images;
+      if (images > 0 && label != taken_for) all.push_back({images, label, taken_for});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Mistake& a, const Mistake& b) { return a.images > b.images; });
+  std::string rows;
+  for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 5); ++i) {
+    const auto label = static_cast<std::size_t>(all[i].label);
+    rows += fmt::format("<tr><td>{}</td><td>taken for {}</td><td class=\"number\">{} of {}</td></tr>\n",
+                        html_escape(classes[label]),
+                        html_escape(classes[static_cast<std::size_t>(all[i].taken_for)]), all[i].images,
+                        totals[label]);
+  }
+  return rows.empty()
+             ? ""
+             : "<table>\n<tr><th>commonest mistakes</th><th></th><th></th></tr>\n" + rows + "</table>\n";
+}
+
+std::string predictions(const Run& run, const PagePredictions& tested) {
+  if (!tested.predictions) return section("Predictions", note(tested.missing));
+  const ImagePredictions& p = *tested.predictions;
+  const std::vector<std::size_t> chosen =
+      choose_images(p, kImages, tested.only_errors, run.options.seed_value());
+  std::string body =
+      note(tested.only_errors ? "Test images at random whose best class is wrong, with their true "
+                                "label and the five best classes."
+                              : "Test images at random, with their true label and the five best "
+                                "classes; that of the label is green.");
+  if (chosen.empty()) {
+    body = note("No test image's best class is wrong.");
+  } else {
+    const Size size = predictions_size(chosen.size());
+    SvgCanvas canvas(size.width, size.height);
+    draw_predictions(canvas, p, chosen, pictures_of(run, p, chosen));
+    body += canvas.str();
+  }
+  std::string html = section("Predictions", body);
+
+  const Confusion confusion = p.confusion();
+  constexpr std::size_t kMostClasses = 2000;
+  if (p.classes.size() > kMostClasses)
+    return html +
+           section("Confusion matrix", note(fmt::format("{} classes are too many to draw; --confusion of a "
+                                                        "test writes the matrix to a file.",
+                                                        p.classes.size())));
+  const Size matrix = confusion_size(p.classes);
+  SvgCanvas drawing(matrix.width, matrix.height);
+  draw_confusion(drawing, confusion, p.classes);
+  return html + section("Confusion matrix",
+                        note(fmt::format(
+                            "{} images of the test range, {}. Rows are true classes; the shade is the share "
+                            "of the row.",
+                            confusion.images(), run.options.test_range)) +
+                            drawing.str() + mistakes(confusion, p.classes));
+}
+
+/// Filters of layers that have some with an extent, and of those that read the images themselves.
+std::string filters(const Run& run) {
+  std::string body;
+  for (const Node& node : run.graph.nodes) {
+    if (node.role != LayerRole::weights || node.first_element > 0) continue;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const Node& input = run.graph.nodes[static_cast<std::size_t>(node.inputs[i])];
+      const LayerWeights weights = weights_of(run, node.whole, static_cast<int>(i));
+      const Dims& dims = weights.values->dims;
+      const bool extended = dims.size() >= 4 && dims.back() > 1;
+      FilterStyle style;
+      style.side = 900;
+      if (!extended) {
+        const FeatureShape& shape = input.layer->output;
+        if (input.role != LayerRole::data || shape.h < 2 || shape.h != shape.w) continue;
+        style.channels = static_cast<int>(shape.c);
+      }
+      const FilterPicture drawn = draw_filters(*weights.values, style);
+      body += fmt::format(
+          "<figure><figcaption>{}</figcaption>\n<img class=\"filters\" alt=\"{}\" src=\"{}\"></figure>\n",
+          html_escape(weights.tensor + ": " + drawn.caption), html_escape(weights.tensor),
+          data_uri(drawn.picture));
+    }
+  }
+  return body.empty() ? note("The net has no filters to draw.") : body;
+}
+
+std::string magnitude_table(const Run& run) {
+  const std::vector<Magnitude> all = magnitudes(run);
+  double largest = 0;
+  for (const Magnitude& m : all) largest = std::max({largest, m.weights, m.updates});
+  // Six powers of ten below the largest are the width of a bar.
+  const auto bar = [&](double value, Color color) {
+    const double share =
+        value > 0 && largest > 0 ? std::clamp(1 + std::log10(value / largest) / 6, 0.0, 1.0) : 0;
+    return fmt::format("<div class=\"bar\" style=\"width:{:.0f}px;background:{}\"></div>", 200 * share,
+                       css_color(color));
+  };
+  std::string rows =
+      "<tr><th>matrix</th><th>shape</th><th>mean |weight|</th><th>mean |update|</th><th>ratio</th>"
+      "<th>both, logarithmic</th></tr>\n";
+  for (const Magnitude& m : all)
+    rows += fmt::format(
+        "<tr><td>{}</td><td>{}</td><td class=\"number\">{:.2e}</td><td class=\"number\">{:.2e}</td>"
+        "<td class=\"number\">{:.1e}</td><td>{}{}</td></tr>\n",
+        html_escape(m.tensor), to_string(m.dims), m.weights, m.updates,
+        m.weights > 0 ? m.updates / m.weights : 0.0, bar(m.weights, palette::train),
+        bar(m.updates, palette::test));
+  return "<table>\n" + rows + "</table>\n";
+}
+
+std::string plan(const Run& run) {
+  try {
+    return "<pre>" + html_escape(plan_of(run)) + "</pre>\n";
+  } catch (const DeviceError& e) {  // of another machine
+    return note(e.what());
+  }
+}
+
+}  // namespace
+
+std::string html_page(const Run& run, const PagePredictions& tested, int smooth) {
+  std::string html = kHead;
+  html += "<title>" + html_escape(run.checkpoint.file) + "</title>\n</head>\n<body>\n<h1>" +
+          html_escape(run.checkpoint.definition_path) + "</h1>\n";
+  html += summary(run);
+  html += section("Training", curves(run, smooth));
+  html += predictions(run, tested);
+  html += section("Filters", filters(run));
+  html +=
+      section("Weights and updates",
+              note("Mean absolute values; an update is what the last step added.") + magnitude_table(run));
+  html += section("Plan", plan(run));
+  html += kScript;
+  return html + "</body>\n</html>\n";
+}
+
+}  // namespace convnet

@@ -1,0 +1,23 @@
+// Everything `convnet show` has of a checkpoint, as one HTML file.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "convnet/show/image_predictions.h"
+#include "convnet/show/run.h"
+
+namespace convnet {
+
+/// What a net makes of the test range, or why that is not known.
+struct PagePredictions {
+  std::optional<ImagePredictions> predictions;
+  bool only_errors = false;  ///< show images whose best class is wrong
+  std::string missing;       ///< why there are none
+};
+
+/// A page that needs nothing else: pictures are inside, and it asks no network. All text of it is escaped.
+/// `smooth` as in CurveRequest. Throws InputError for a damaged history or filters that are not finite.
+std::string html_page(const Run& run, const PagePredictions& tested, int smooth);
+
+}  // namespace convnet

@@ -1,0 +1,140 @@
+#include "convnet/show/run.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convnet/plan/print.h"
+#include "kernels/error.h"
+
+namespace convnet {
+namespace {
+
+/// Whether a net made for the one data set can be tested on the other.
+std::string difference(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
+  for (std::size_t i = 0; i < then.size(); ++i) {
+    if (i >= now.size()) return "it has no matrix '" + then[i].name + "'";
+    if (then[i].dims != now[i].dims)
+      return "its '" + now[i].name + "' are " + to_string(now[i].dims) + ", but the net was trained on " +
+             to_string(then[i].dims);
+    if (then[i].classes < now[i].classes)
+      return "it has " + std::to_string(now[i].classes) + " classes, but the net was trained on " +
+             std::to_string(then[i].classes);
+  }
+  return "";
+}
+
+/// The logical layer's node, its first part where it is divided; null if there is none.
+const Node* find_whole(const Graph& graph, const std::string& layer) {
+  const auto found =
+      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.whole == layer; });
+  return found == graph.nodes.end() ? nullptr : &*found;
+}
+
+/// Matrices that multiply inputs; biases come after them.
+std::size_t input_weights(const Layer& layer) {
+  return static_cast<std::size_t>(
+      std::count_if(layer.weights.begin(), layer.weights.end(),
+                    [](const WeightSpec& w) { return w.name.starts_with("weights."); }));
+}
+
+double mean_magnitude(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float v : values) sum += std::abs(static_cast<double>(v));
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+Run open_run(const OptionTexts& given) {
+  Run run;
+  run.checkpoint = read_checkpoint(given.at("load-file"));
+  OptionTexts texts = run.checkpoint.options;
+  // One view of an image is enough to show it.
+  texts.erase("multiview-test");
+  for (const auto& [key, text] : given) texts[key] = text;
+  require_options(texts, {"data-provider", "train-range", "test-range"},
+                  "; the checkpoint does not say them");
+  run.options = with_devices(parse_options(texts));
+
+  Diagnostics diagnostics;
+  const Checkpoint& c = run.checkpoint;
+  run.files = {parse_ini(c.definition_path, c.definition_text, diagnostics),
+               parse_ini(c.parameters_path, c.parameters_text, diagnostics)};
+  run.matrices = c.matrices;
+  try {
+    run.provider = open_provider(run.options);
+    run.provider->check_range(run.options.test_batches(), "--test-range");
+    if (run.matrices.empty()) run.matrices = run.provider->matrices();
+    if (const std::string wrong = difference(run.matrices, run.provider->matrices()); !wrong.empty())
+      throw InputError("the data set does not fit: " + wrong);
+  } catch (const std::runtime_error& e) {  // InputError or RunError: there is more to show than predictions
+    run.provider = nullptr;
+    run.no_provider = e.what();
+    if (run.matrices.empty())
+      throw InputError(
+          c.file +
+          ": does not say what the data looked like, and the data set cannot be read: " + run.no_provider);
+  }
+  run.graph = build_graph(run.files.definition, run.files.parameters, run.matrices,
+                          graph_options(run.options), diagnostics);
+  diagnostics.throw_if_errors();
+  return run;
+}
+
+LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
+  const Node* node = find_whole(run.graph, layer);
+  if (node == nullptr || input_weights(*node->layer) == 0) {
+    std::vector<std::string> names;
+    for (const Node& n : run.graph.nodes) {
+      if (input_weights(*n.layer) > 0 && n.first_element == 0) names.push_back(n.whole);
+    }
+    const std::string close = nearest(layer, names);
+    throw InputError((node == nullptr ? "the net has no layer " + excerpt(layer)
+                                      : "layer '" + layer + "' of type '" + node->type + "' has no filters") +
+                     (names.empty()   ? "; it has no layer with filters"
+                      : close.empty() ? "; layers with filters are " + join(names)
+                                      : "; did you mean '" + close + "'?"));
+  }
+  const std::size_t inputs = input_weights(*node->layer);
+  if (static_cast<std::size_t>(input) >= inputs)
+    throw InputError("--input-idx " + std::to_string(input) + ": layer '" + layer + "' has inputs 0 to " +
+                     std::to_string(inputs - 1));
+  const WeightOwner& owner = node->owners[static_cast<std::size_t>(input)];
+  const WeightSpec& spec = run.graph.weight(owner);
+  const std::string name = run.graph.nodes[static_cast<std::size_t>(owner.node)].whole + "." + spec.name;
+  const auto& tensors = run.checkpoint.tensors.tensors;
+  const auto found = tensors.find(name);
+  if (found == tensors.end()) throw InputError(run.checkpoint.file + ": has no tensor '" + name + "'");
+  if (found->second.dims != spec.whole_dims())
+    throw InputError(run.checkpoint.file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
+                     ", but the net needs " + to_string(spec.whole_dims()));
+  return {name, &found->second};
+}
+
+std::vector<Magnitude> magnitudes(const Run& run) {
+  std::vector<Magnitude> all;
+  const auto& tensors = run.checkpoint.tensors.tensors;
+  for (const Node& node : run.graph.nodes) {
+    if (node.first_element > 0) continue;  // parts follow the first
+    for (const WeightSpec& spec : node.layer->weights) {
+      const auto weights = tensors.find(node.whole + "." + spec.name);
+      const auto updates = tensors.find(increment_name(node.whole, spec.name));
+      if (weights == tensors.end() || updates == tensors.end()) continue;  // shared, or not learned
+      all.push_back({weights->first, weights->second.dims, mean_magnitude(weights->second.values),
+                     mean_magnitude(updates->second.values)});
+    }
+  }
+  return all;
+}
+
+std::string plan_of(const Run& run) {
+  const auto backend = make_backend(run.options, run.graph.gpu_count());
+  const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data_provider + ".mean");
+  PlanSet plans(run.graph, run.matrices, *backend,
+                {run.options.seed_value(), mean, true, run.options.conserve_mem});
+  const Plan& train = plans.plan(Phase::train, run.options.mini);
+  const Plan& test = plans.plan(Phase::test, run.options.mini);
+  return plan_text(plan_json(plans, train, test, false));
+}
+
+}  // namespace convnet

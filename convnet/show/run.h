@@ -1,0 +1,47 @@
+// A checkpoint with everything `convnet show` draws from.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/graph/graph.h"
+#include "convnet/train/checkpoint.h"
+#include "convnet/train/net.h"
+
+namespace convnet {
+
+struct Run {
+  Checkpoint checkpoint;
+  Options options;  ///< the checkpoint's, and what the command line says otherwise
+  NetFiles files;   ///< as the checkpoint holds them
+  std::vector<MatrixInfo> matrices;
+  Graph graph;
+  std::shared_ptr<const Provider> provider;  ///< null: the data set cannot be used
+  std::string no_provider;                   ///< why
+};
+
+/// Reads the checkpoint that --load-file names and, if it is there, its data set. Throws InputError.
+Run open_run(const OptionTexts& given);
+
+/// A weight matrix of a layer, and where it is.
+struct LayerWeights {
+  std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's
+  const NamedTensor* values = nullptr;
+};
+/// The weights of the layer's `input`-th input, in the checkpoint. Throws InputError naming what there is.
+LayerWeights weights_of(const Run& run, const std::string& layer, int input);
+
+/// How large a matrix and its last update are: means of absolute values.
+struct Magnitude {
+  std::string tensor;
+  Dims dims;
+  double weights = 0, updates = 0;
+};
+/// Of all matrices that learn, in order of the file.
+std::vector<Magnitude> magnitudes(const Run& run);
+
+/// What `convnet plan` prints of the net. Throws InputError or DeviceError where it cannot be made here.
+std::string plan_of(const Run& run);
+
+}  // namespace convnet

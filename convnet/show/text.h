@@ -1,0 +1,16 @@
+// Text from outside (names of layers and classes, paths) made fit for pictures and pages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace convnet {
+
+/// The code points of UTF-8 text; bytes that are none are U+FFFD, control characters blanks.
+std::u32string code_points(std::string_view text);
+
+/// For HTML and SVG, in text and in quoted attributes: valid UTF-8, with & < > " ' as entities; of the
+/// control characters only line feeds are left.
+std::string html_escape(std::string_view text);
+
+}  // namespace convnet

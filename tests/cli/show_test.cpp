@@ -1,0 +1,317 @@
+// `convnet show`: pictures and the page of a checkpoint, and what it says to wrong wishes.
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "convnet/train/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+#include "tests/show/decode.h"
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+void train(const Workshop& shop, int epochs, const Args& more = {}) {
+  run_well(shop.mnist() +
+           Args{"--save-file", shop / "run", "--epochs", std::to_string(epochs), "--test-freq", "1", "--keep",
+                "9"} +
+           more);
+}
+
+/// The message of `convnet show` with these arguments, which are wrong.
+std::string error(const Args& args, int code = 2) {
+  const Outcome run = run_program(Args{"show"} + args);
+  INFO(run.out << run.err);
+  CHECK(run.code == code);
+  CHECK(run.out.empty());
+  return run.err;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+/// What the page's charts say to its script.
+std::vector<json> charts_of(const std::string& page) {
+  const std::string begin = "data-chart=\"";
+  std::vector<json> charts;
+  for (std::size_t at = page.find(begin); at != std::string::npos; at = page.find(begin, at + 1)) {
+    const std::size_t from = at + begin.size();
+    std::string text = page.substr(from, page.find('"', from) - from);
+    for (const auto& [entity, character] : {std::pair<std::string, std::string>{"&quot;", "\""},
+                                            {"&lt;", "<"},
+                                            {"&gt;", ">"},
+                                            {"&#39;", "'"},
+                                            {"&amp;", "&"}})
+      replace_all(text, entity, character);
+    charts.push_back(json::parse(text));
+  }
+  return charts;
+}
+
+/// Changes a checkpoint's metadata entry, which is JSON.
+template <class Change>
+void change_metadata(const std::string& file, const std::string& key, const Change& change) {
+  TensorFile contents = read_safetensors(file);
+  json value = json::parse(contents.metadata.at(key));
+  change(value);
+  contents.metadata[key] = value.dump();
+  write_safetensors(file, contents);
+}
+
+TEST_CASE("show draws curves, filters and predictions, and writes predictions and a page") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 2);
+  const std::string run = shop / "run";
+
+  const Outcome cost =
+      run_well({"show", run, "--show-cost", "logprob", "--cost-idx", "1", "--out", shop / "c.png"});
+  CHECK(cost.out == "Wrote " + shop / "c.png" + ": logprob: top-1 error\n");
+  const Picture curve = decode_png(read_file(shop / "c.png"));
+  CHECK(curve.width() == 860);
+  CHECK(curve.height() == 460);
+
+  const Outcome preds = run_well({"show", "--load-file", run, "--show-preds", "probs", "--out",
+                                  shop / "p.png", "--save-preds", shop / "p.csv"});
+  CHECK(holds(preds.out, "p.png: 8 of 20 test images\n"));
+  CHECK(decode_png(read_file(shop / "p.png")).width() == 4 * 230 + 16);
+  const std::string csv = read_file(shop / "p.csv");
+  CHECK(csv.starts_with("batch,image,label,class 1,probability 1,class 2,"));
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 21);
+  CHECK(holds(csv, "\n2,3,1,"));  // the fourth image of the test batch is of class 3 * 7 % 10
+
+  const Outcome page = run_well({"show", run, "--html", shop / "page.html"});
+  const std::string html = read_file(shop / "page.html");
+  for (const char* part :
+       {"<title>", "Training", "Predictions", "Confusion matrix", "20 images of the test range, 2.",
+        "conv1.weights.data: 2 filters of 1x3x3", "<td>fc10.weights.pool1</td>", "parameters; ",
+        "memory, MiB", "src=\"data:image/png;base64,", "href=\"data:image/png;base64,"})
+    CHECK(holds(html, part));
+  // Nothing is fetched from anywhere.
+  std::string without = html;
+  replace_all(without, "http://www.w3.org/2000/svg", "");
+  CHECK_FALSE(holds(without, "http:"));
+  CHECK_FALSE(holds(without, "https:"));
+  CHECK_FALSE(holds(without, "url("));
+
+  // The seed decides the images.
+  const auto bytes = [&](const Args& more) {
+    run_well(Args{"show", run, "--show-preds", "probs", "--out", shop / "q.png"} + more);
+    return read_file(shop / "q.png");
+  };
+  CHECK(bytes({}) == read_file(shop / "p.png"));
+  CHECK(bytes({"--seed", "5"}) != read_file(shop / "p.png"));
+  CHECK(bytes({"--only-errors"}) != read_file(shop / "p.png"));
+}
+
+TEST_CASE("show draws the filters that the checkpoint holds") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  const std::string file = shop / "run/1.1.safetensors";
+  TensorFile contents = read_safetensors(file);
+  NamedTensor& conv1 = contents.tensors.at("conv1.weights.data");
+  REQUIRE(conv1.dims == Dims{2, 1, 3, 3});
+  conv1.values.assign(18, 0.5F);
+  conv1.values[4] = 1.5F;    // the middle of filter 0
+  conv1.values[17] = -0.5F;  // the last corner of filter 1
+  write_safetensors(file, contents);
+  const Outcome run = run_well({"show", file, "--show-filters", "conv1", "--out", shop / "f.png"});
+  CHECK(run.out == "Wrote " + shop / "f.png" + ": conv1.weights.data, 2 filters of 1x3x3\n");
+  const Picture picture = decode_png(read_file(shop / "f.png"));
+  // One above the other: borders and gap are a weight wide.
+  REQUIRE(picture.width() == 5 * 16);
+  REQUIRE(picture.height() == 9 * 16);
+  const auto weight = [&](int x, int y) { return picture.at(x * 16 + 8, y * 16 + 8); };
+  CHECK(weight(2, 2) == kWhite);
+  CHECK(weight(1, 1) == Color{128, 128, 128});
+  CHECK(weight(3, 7) == Color{0, 0, 0});
+  CHECK(weight(3, 4) == kWhite);  // the gap
+
+  // The options of filters arrive.
+  run_well(
+      {"show", file, "--show-filters", "fc10", "--channels", "2", "--norm-filters", "--out", shop / "g.png"});
+  run_well({"show", file, "--show-filters", "fc10", "--channels", "2", "--out", shop / "h.png"});
+  CHECK(read_file(shop / "g.png") != read_file(shop / "h.png"));
+  CHECK(holds(error({file, "--show-filters", "conv1", "--yuv-to-rgb", "--out", shop / "x.png"}),
+              "tensor 'conv1.weights.data' has filters of 1 channels; YUV ones have 3"));
+  CHECK(holds(error({file, "--show-filters", "fc10", "--channels", "5", "--out", shop / "x.png"}),
+              "tensor 'fc10.weights.pool1' has filters of 18 weights"));
+
+  conv1.values[0] = std::numeric_limits<float>::quiet_NaN();
+  write_safetensors(file, contents);
+  CHECK(holds(error({file, "--show-filters", "conv1", "--out", shop / "x.png"}),
+              "tensor 'conv1.weights.data' holds numbers that are not finite"));
+  CHECK_FALSE(std::filesystem::exists(shop / "x.png"));
+}
+
+TEST_CASE("a resumed run's curves have all of its points, each once") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 2);
+  run_well({"--load-file", shop / "run", "--epochs", "5"});
+  run_well({"show", shop / "run", "--html", shop / "page.html"});
+  const std::vector<json> charts = charts_of(read_file(shop / "page.html"));
+  REQUIRE(charts.size() == 3);  // -log p, top-1 and top-2 error
+  for (const json& chart : charts) {
+    for (const json& series : chart["series"]) {
+      std::vector<double> epochs;
+      for (const json& point : series["points"]) epochs.push_back(point[0].get<double>());
+      CHECK(epochs == std::vector<double>{1, 2, 3, 4, 5});
+    }
+    CHECK(chart["series"].size() == 2);
+  }
+  CHECK(charts[0]["series"][0]["points"][4][2] == "epoch 5, batch 1");
+}
+
+TEST_CASE("without its data set a checkpoint still shows the rest") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  std::filesystem::rename(shop.data_path(), shop / "elsewhere");
+  run_well({"show", shop / "run", "--show-cost", "logprob", "--out", shop / "c.png"});
+  run_well({"show", shop / "run", "--show-filters", "conv1", "--out", shop / "f.png"});
+  const Outcome page = run_well({"show", shop / "run", "--html", shop / "page.html"});
+  CHECK(holds(page.err, "warning: no predictions: "));
+  const std::string html = read_file(shop / "page.html");
+  CHECK(holds(html, "<h2>Predictions</h2>\n<p class=\"note\">--data-path " + shop.data_path()));
+  CHECK(holds(html, "memory, MiB"));
+  CHECK_FALSE(holds(html, "Confusion"));
+  CHECK(holds(error({shop / "run", "--show-preds", "probs", "--out", shop / "p.png"}), shop.data_path()));
+  CHECK(holds(error({shop / "run", "--save-preds", shop / "p.csv"}), shop.data_path()));
+  CHECK_FALSE(std::filesystem::exists(shop / "p.png"));
+  run_well({"show", shop / "run", "--show-preds", "probs", "--data-path", shop / "elsewhere", "--out",
+            shop / "p.png"});
+
+  // Another data set is not what the net was made for.
+  CHECK(holds(error({shop / "run", "--show-preds", "probs", "--data-provider", "dummy-1x9x9-10"}),
+              "the data set does not fit: its 'data' are 1x9x9, but the net was trained on 1x8x8"));
+  CHECK(holds(error({shop / "run", "--show-preds", "probs", "--data-provider", "dummy-1x8x8-11"}),
+              "it has 11 classes, but the net was trained on 10"));
+  CHECK(holds(
+      error({shop / "run", "--show-preds", "probs", "--data-path", shop / "elsewhere", "--test-range", "3"}),
+      "--test-range"));
+}
+
+TEST_CASE("checkpoints that do not say what their data looked like need the data set") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  const std::string file = shop / "run/1.1.safetensors";
+  TensorFile contents = read_safetensors(file);
+  REQUIRE(contents.metadata.erase("matrices") == 1);
+  write_safetensors(file, contents);
+  run_well({"show", file, "--show-cost", "logprob", "--out", shop / "c.png"});
+  std::filesystem::rename(shop.data_path(), shop / "elsewhere");
+  CHECK(holds(error({file, "--show-cost", "logprob", "--out", shop / "c.png"}),
+              file + ": does not say what the data looked like, and the data set cannot be read: "));
+}
+
+TEST_CASE("damaged descriptions of the data and damaged histories are errors") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  const std::string file = shop / "run/1.1.safetensors";
+  const TensorFile good = read_safetensors(file);
+  const auto damaged = [&](const std::string& key, const auto& change) {
+    write_safetensors(file, good);
+    change_metadata(file, key, change);
+    return error({file, "--show-cost", "logprob", "--out", shop / "c.png"});
+  };
+  const std::string matrices = file + ": metadata 'matrices' is damaged: ";
+  CHECK(holds(damaged("matrices", [](json& m) { m[0]["dims"][0] = -1; }), matrices));
+  CHECK(holds(damaged("matrices", [](json& m) { m[0]["dims"] = {1 << 30, 1 << 30, 1 << 30}; }), matrices));
+  CHECK(holds(damaged("matrices", [](json& m) { m[0]["type"] = "f16"; }), matrices));
+  CHECK(holds(damaged("matrices", [](json& m) { m[1]["class_names"] = {"one"}; }), matrices));
+  CHECK(holds(damaged("matrices", [](json& m) { m[1].erase("classes"); }), matrices));
+  CHECK(holds(damaged("matrices", [](json& m) { m = 7; }), matrices));
+  write_safetensors(file, good);
+  change_metadata(file, "matrices", [](json& m) { m[0]["dims"] = {1, 18, 18}; });
+  CHECK(holds(error({file, "--show-filters", "fc10", "--out", shop / "c.png"}),
+              file + ": tensor 'fc10.weights.pool1' is 10x18, but the net needs 10x128"));
+  CHECK(holds(damaged("state", [](json& s) { s["history"][0]["sums"][0][0] = "nobody"; }),
+              "the history is damaged: epoch 1, batch 1 has other costs than the net"));
+}
+
+TEST_CASE("wrong wishes get an answer that helps") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  const std::string run = shop / "run";
+  CHECK(holds(error({}), "missing: --load-file; usage: convnet show CHECKPOINT [options]"));
+  CHECK(holds(error({run}), "nothing to show: --show-cost NAME, --show-filters LAYER"));
+  CHECK(holds(error({shop / "nowhere", "--show-cost", "logprob"}),
+              "there is no such checkpoint file or folder"));
+  CHECK(holds(error({run, "--show-cost", "logprop"}), "did you mean 'logprob'?"));
+  CHECK(holds(error({run, "--show-cost", "logprob", "--cost-idx", "3"}),
+              "--cost-idx 3: 'logprob' has 3 values: 0 (-log p), 1 (top-1 error), 2 (top-2 error)"));
+  CHECK(
+      holds(error({run, "--show-filters", "conf1"}), "the net has no layer 'conf1'; did you mean 'conv1'?"));
+  CHECK(holds(error({run, "--show-filters", "somewhere"}),
+              "the net has no layer 'somewhere'; layers with filters are conv1, fc10"));
+  CHECK(holds(error({run, "--show-filters", "pool1"}), "layer 'pool1' of type 'pool' has no filters; "));
+  CHECK(holds(error({run, "--show-filters", "conv1", "--input-idx", "1"}),
+              "--input-idx 1: layer 'conv1' has inputs 0 to 0"));
+  CHECK(holds(error({run, "--show-preds", "prob"}),
+              "the net has no softmax layer 'prob' below a cost.logreg; did you mean 'probs'?"));
+  CHECK(holds(error({run, "--show-cost", "logprob", "--show-filters", "conv1", "--out", "x.png"}),
+              "--out names one picture, but 2 are asked for"));
+  CHECK(holds(error({run, "--html", shop / "page.html", "--out", "x.png"}),
+              "--out names one picture, but 0 are asked for"));
+  CHECK(holds(error({run, "--show-filter", "conv1"}), "did you mean '--show-filters'?"));
+  CHECK(holds(error({run, "run2", "--show-cost", "logprob"}), "unexpected argument 'run2'"));
+  CHECK(holds(error({run, "--show-cost", "logprob", "--out", shop / "no/where.png"}, 1),
+              shop / "no/where.png" + ": cannot be written"));
+  CHECK(holds(error({run, "--html", shop / "no/where.html"}, 1),
+              shop / "no/where.html" + ": cannot be written"));
+
+  run_well(shop.mnist() + Args{"--save-file", shop / "new", "--epochs", "0", "--force-save", "1"});
+  CHECK(holds(error({shop / "new", "--show-cost", "logprob"}), "there is no history yet"));
+  run_well({"show", shop / "new", "--html", shop / "page.html"});
+  CHECK(holds(read_file(shop / "page.html"), "There is no history yet."));
+  CHECK(holds(read_file(shop / "page.html"), "not trained yet"));
+}
+
+TEST_CASE("names of layers, costs and classes are text on the page, not markup") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string layer = "<img src=x onerror='alert(1)'>";
+  const std::string cost = "</svg><script>alert(2)</script>&\"";
+  std::string definition = kDefinition;
+  std::string parameters = kParameters;
+  for (std::string* text : {&definition, &parameters}) {
+    replace_all(*text, "conv1", layer);
+    replace_all(*text, "logprob", cost);
+  }
+  shop.write(definition, parameters);
+  train(shop, 1);
+  const std::string file = shop / "run/1.1.safetensors";
+  change_metadata(file, "matrices", [](json& m) {
+    for (int c = 0; c < 10; ++c) m[1]["class_names"].push_back("<b onclick=alert(3)>" + std::to_string(c));
+  });
+  run_well({"show", file, "--html", shop / "page.html"});
+  const std::string html = read_file(shop / "page.html");
+  CHECK(holds(html, "&lt;img src=x onerror=&#39;alert(1)&#39;&gt;.weights.data"));
+  CHECK(holds(html, "&lt;/svg&gt;&lt;script&gt;alert(2)&lt;/script&gt;&amp;&quot;: -log p"));
+  CHECK(holds(html, "&lt;b onclick=alert(3)&gt;0"));
+  for (const char* markup : {"<img src=x", "<script>alert", "<b onclick", "onerror='"})
+    CHECK_FALSE(holds(html, markup));
+  run_well({"show", file, "--show-cost", cost, "--out", shop / "c.png"});
+  run_well({"show", file, "--show-filters", layer, "--out", shop / "f.png"});
+}
+
+}  // namespace
+}  // namespace convnet

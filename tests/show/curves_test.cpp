@@ -1,0 +1,139 @@
+#include "convnet/show/curves.h"
+
+#include "kernels/error.h"
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+
+namespace {
+
+/// A net with two costs of a softmax: one printed, the other its child.
+struct SmallGraph {
+  IniFile parameters;
+  Graph graph;
+
+  SmallGraph() {
+    Diagnostics diagnostics;
+    const IniFile definition = parse_ini("net.cfg",
+                                         "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+                                         "[fc]\ntype=fc\ninputs=data\noutputs=10\n"
+                                         "[probs]\ntype=softmax\ninputs=fc\n"
+                                         "[child]\ntype=cost.logreg\ninputs=labels,probs\n"
+                                         "[logprob]\ntype=cost.logreg\ninputs=labels,probs\nchildren=child\n"
+                                         "[l2]\ntype=cost.sum2\ninputs=fc\n",
+                                         diagnostics);
+    parameters = parse_ini("params.cfg",
+                           "[fc]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n[child]\ncoeff=1\n"
+                           "[logprob]\ncoeff=1\ntopk=5\n[l2]\ncoeff=0.1\n",
+                           diagnostics);
+    graph = build_graph(definition, parameters,
+                        {{"data", {1, 2, 2}, DataType::u8, 0}, {"labels", {1}, DataType::s32, 10}}, {},
+                        diagnostics);
+    diagnostics.throw_if_errors();
+  }
+
+  Chart chart(const TrainingState& state, const CurveRequest& request) const {
+    return cost_chart(state, graph, parameters, request);
+  }
+};
+
+/// A batch of ten images, or a test after it.
+HistoryEntry entry(int epoch, int batch, double top1_errors, int test_batch = -1) {
+  HistoryEntry e;
+  e.epoch = epoch;
+  e.batch = batch;
+  e.test_batch = test_batch;
+  e.costs.images = 10;
+  e.costs.sums = {{"child", {10, top1_errors, 1}}, {"logprob", {20, 0, 2}}, {"l2", {5}}};
+  return e;
+}
+
+TrainingState four_batches() {
+  TrainingState state;
+  state.history = {entry(1, 3, 8), entry(1, 4, 6), entry(1, 4, 5, 9),
+                   entry(2, 3, 4), entry(2, 4, 2), entry(2, 4, 3, 10)};
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("history becomes points over epochs, values of children added") {
+  const SmallGraph net;
+  const Chart chart = net.chart(four_batches(), {"logprob", 1, 1, {3, 4}});
+  CHECK(chart.title == "logprob: top-1 error");
+  CHECK(chart.x_label == "epochs");
+  REQUIRE(chart.series.size() == 2);
+  CHECK(chart.series[0].points == std::vector<Point>{{0.5, 0.8}, {1, 0.6}, {1.5, 0.4}, {2, 0.2}});
+  CHECK(chart.series[0].labels[1] == "epoch 1, batch 4");
+  CHECK(chart.series[0].name == "training 0.2");
+  CHECK(chart.series[1].points == std::vector<Point>{{1, 0.5}, {2, 0.3}});
+  CHECK(chart.series[1].name == "test 0.3");
+  CHECK(net.chart(four_batches(), {"logprob", 0, 1, {3, 4}}).series[0].points[0].y == 3);
+}
+
+TEST_CASE("smoothed tests are means over as many as there are") {
+  const SmallGraph net;
+  const Chart chart = net.chart(four_batches(), {"logprob", 1, 2, {3, 4}});
+  CHECK(chart.series[1].points == std::vector<Point>{{1, 0.5}, {2, 0.4}});
+  CHECK(chart.series[1].name == "test 0.4, mean of 2 tests");
+  CHECK(chart.series[0].points[0].y == 0.8);
+}
+
+TEST_CASE("values of costs have names") {
+  const SmallGraph net;
+  CHECK(value_names(*net.graph.find("logprob"), net.parameters) ==
+        std::vector<std::string>{"-log p", "top-1 error", "top-5 error"});
+  CHECK(value_names(*net.graph.find("l2"), net.parameters) == std::vector<std::string>{"sum of squares"});
+}
+
+TEST_CASE("a cost or value that is not there is an error that says what is") {
+  const SmallGraph net;
+  const auto error = [&](const CurveRequest& request) {
+    return message_of<InputError>([&] { net.chart(four_batches(), request); });
+  };
+  CHECK(error({"logprop", 0, 1, {3, 4}}) ==
+        "--show-cost: the net has no cost 'logprop'; did you mean 'logprob'?");
+  CHECK(error({"child", 0, 1, {3, 4}}) ==
+        "--show-cost: the net has no cost 'child'; its costs are logprob, l2");
+  CHECK(error({"l2", 1, 1, {3, 4}}) == "--cost-idx 1: 'l2' has 1 value: 0 (sum of squares)");
+  CHECK(error({"logprob", 3, 1, {3, 4}}) ==
+        "--cost-idx 3: 'logprob' has 3 values: 0 (-log p), 1 (top-1 error), 2 (top-5 error)");
+  CHECK(message_of<InputError>([&] {
+          net.chart({}, {"logprob", 0, 1, {3, 4}});
+        }) == "there is no history yet: the checkpoint was written before a batch was trained");
+}
+
+TEST_CASE("a history of other costs, or of no numbers, is refused") {
+  const SmallGraph net;
+  const auto error = [&](const HistoryEntry& bad) {
+    TrainingState state = four_batches();
+    state.history.push_back(bad);
+    return message_of<InputError>([&] { net.chart(state, {"logprob", 0, 1, {3, 4}}); });
+  };
+  const std::string other = "the history is damaged: epoch 3, batch 3 has other costs than the net";
+  HistoryEntry bad = entry(3, 3, 1);
+  bad.costs.sums[0].first = "nobody";
+  CHECK(error(bad) == other);
+  bad = entry(3, 3, 1);
+  bad.costs.sums[1].second.pop_back();
+  CHECK(error(bad) == other);
+  bad = entry(3, 3, 1);
+  bad.costs.sums.pop_back();
+  CHECK(error(bad) == other);
+  bad = entry(3, 3, 1);
+  bad.costs.sums[0] = bad.costs.sums[1];
+  CHECK(error(bad) == other);
+  bad = entry(3, 3, 1);
+  bad.costs.sums[1].second[0] = 1e200;
+  CHECK(error(bad) == "the history is damaged: it holds numbers that are not finite");
+}
+
+TEST_CASE("positions outside of the range stay within their epoch") {
+  const SmallGraph net;
+  TrainingState state;
+  state.history = {entry(1, -2147483647 - 1, 1), entry(1, 3, 1), entry(2, 2147483647, 1)};
+  const Chart chart = net.chart(state, {"logprob", 0, 1, {3, 4}});
+  CHECK(chart.series[0].points[0].x == 0);
+  CHECK(chart.series[0].points[2].x == 2);
+}
