@@ -9,16 +9,14 @@
 #include "convnet/show/filters.h"
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
-#include "convnet/train/output_file.h"
 #include "kernels/error.h"
+#include "providers/temporary_file.h"
 
 namespace convnet {
 namespace {
 
 void write(const std::string& path, const std::string& bytes, const std::string& what) {
-  OutputFile file(path);
-  file.write(bytes);
-  file.publish();
+  write_whole_file(path, bytes);
   fmt::print("Wrote {}: {}\n", path, what);
 }
 
@@ -87,7 +85,7 @@ void show_command(const std::vector<std::string>& args) {
 
   // A file that cannot be written is an error now, not after the work.
   for (const std::string& path : {asked.out, asked.save_preds, asked.html}) {
-    if (!path.empty()) OutputFile{path};
+    if (!path.empty()) TemporaryFile{path};
   }
   const Run run = open_run(given);
   if (!asked.show_cost.empty()) write_curves(run, picture_name("cost.png"));

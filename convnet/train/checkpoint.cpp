@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "convnet/train/output_file.h"
 #include "kernels/error.h"
+#include "providers/temporary_file.h"
 
 namespace convnet {
 namespace {
@@ -148,17 +148,13 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
 /// Removes what writers that were killed left in `folder`: entries called NAME.tmp-PID, NAME as `ours` says,
 /// whose process is gone.
 void remove_leftovers(const fs::path& folder, const std::function<bool(const std::string&)>& ours) {
-  constexpr std::string_view mark = ".tmp-";
   std::error_code ignored;
   std::vector<fs::path> leftovers;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const std::size_t at = name.rfind(mark);
-    if (at == std::string::npos || !ours(name.substr(0, at))) continue;
-    std::string_view digits = std::string_view(name).substr(at + mark.size());
-    pid_t pid = 0;
-    if (!take_number(digits, pid) || !digits.empty() || pid == 0) continue;
-    if (kill(pid, 0) != 0 && errno == ESRCH) leftovers.push_back(entry.path());
+    const auto temporary = parse_temporary_name(entry.path().filename().string());
+    if (!temporary || !ours(temporary->target)) continue;
+    if (kill(static_cast<pid_t>(temporary->process), 0) != 0 && errno == ESRCH)
+      leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
 }

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "convnet/train/output_file.h"
+#include "convnet/train/folders.h"
 #include "kernels/error.h"
 
 namespace convnet {

@@ -29,7 +29,8 @@ NpyWriter::NpyWriter(const std::string& path, const Dims& dims, DataType type)
     : file_(path), type_(type), left_(element_count(dims)) {
   if (type != DataType::f32 && type != DataType::s32)
     throw std::logic_error("npy: " + path + " is to hold another type than f32 or s32");
-  file_.write(header(dims, type));
+  const std::string bytes = header(dims, type);
+  file_.write(bytes.data(), bytes.size());
 }
 
 void NpyWriter::append(const void* values, std::size_t count, DataType type) {

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "convnet/train/output_file.h"
 #include "kernels/tensor.h"
+#include "providers/temporary_file.h"
 
 namespace convnet {
 
@@ -25,7 +25,7 @@ class NpyWriter {
  private:
   void append(const void* values, std::size_t count, DataType type);
 
-  OutputFile file_;
+  TemporaryFile file_;
   DataType type_;
   std::int64_t left_;  ///< numbers still to come
 };

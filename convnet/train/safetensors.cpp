@@ -12,12 +12,11 @@
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
-#include "convnet/train/output_file.h"
 #include "kernels/error.h"
+#include "providers/temporary_file.h"
 
 namespace convnet {
 namespace {
@@ -264,7 +263,7 @@ std::string make_header(const std::string& path, const TensorFile& contents) {
 
 void write_safetensors(const std::string& path, const TensorFile& contents) {
   const std::string header = make_header(path, contents);
-  OutputFile file(path);
+  TemporaryFile file(path);
   file.write(header.data(), header.size());
   for (const auto& [name, tensor] : contents.tensors)
     file.write(tensor.values.data(), tensor.values.size() * sizeof(float));

@@ -22,7 +22,8 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;
 };
 
-/// Writes atomically and durably (OutputFile). Names and metadata must be UTF-8. Throws RunError.
+/// Writes atomically and durably (TemporaryFile). Names and metadata must be UTF-8. Throws RunError naming
+/// file and cause.
 void write_safetensors(const std::string& path, const TensorFile& contents);
 
 /// Reads and checks everything: the header's JSON, types (F32 only), shapes against offsets, offsets that

@@ -7,8 +7,9 @@
 #include <span>
 #include <system_error>
 
-#include "convnet/train/output_file.h"
+#include "convnet/train/folders.h"
 #include "kernels/error.h"
+#include "providers/temporary_file.h"
 
 namespace convnet {
 namespace {
@@ -125,9 +126,7 @@ std::string TestOutputs::finish() {
   constexpr std::size_t kMostClasses = 20;
   if (!options_.confusion.empty()) {
     make_folders(fs::path(options_.confusion).parent_path().string());
-    OutputFile file(options_.confusion);
-    file.write(confusion_->csv());
-    file.publish();
+    write_whole_file(options_.confusion, confusion_->csv());
   }
   if (classifier_)
     return fmt::format("Errors by class ('{}', worst first):\n{}", classifier_->cost,

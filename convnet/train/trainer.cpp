@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "convnet/train/convert.h"
-#include "convnet/train/output_file.h"
+#include "convnet/train/folders.h"
 #include "kernels/error.h"
 #include "providers/shuffle.h"
 

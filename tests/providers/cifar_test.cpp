@@ -5,7 +5,7 @@
 #include "kernels/error.h"
 #include "providers/provider.h"
 #include "tests/catch.h"
-#include "tests/providers/pickle_writer.h"
+#include "providers/pickle_write.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;

@@ -1,0 +1,217 @@
+// What a pickle names and calls: bytes as Python 3 writes them, and NumPy arrays, types and scalars.
+#include <algorithm>
+#include <array>
+
+#include "providers/pickle_parser.h"
+
+namespace convnet {
+namespace {
+
+constexpr std::size_t max_array_dims = 32;
+
+/// What a pickle may name. They are understood, not called.
+enum class Known : std::int64_t { encode, bytes, reconstruct, scalar, ndarray, dtype };
+
+struct KnownGlobal {
+  std::string_view module, name;
+  Known what;
+};
+constexpr std::array<KnownGlobal, 9> known_globals = {{
+    {"_codecs", "encode", Known::encode},    // Python 3's bytes in protocols 0 to 2,
+    {"__builtin__", "bytes", Known::bytes},  // where b'' is bytes()
+    {"builtins", "bytes", Known::bytes},
+    {"numpy.core.multiarray", "_reconstruct", Known::reconstruct},
+    {"numpy._core.multiarray", "_reconstruct", Known::reconstruct},
+    {"numpy.core.multiarray", "scalar", Known::scalar},
+    {"numpy._core.multiarray", "scalar", Known::scalar},
+    {"numpy", "ndarray", Known::ndarray},
+    {"numpy", "dtype", Known::dtype},
+}};
+
+}  // namespace
+
+bool PickleParser::object_step(unsigned char op) {
+  switch (op) {
+    case 'c': {
+      const std::string_view module = take_line(), name = take_line();
+      push_global(module, name);
+      return true;
+    }
+    case 0x93: {
+      const std::vector<std::uint32_t> names = pop_last(2);
+      for (std::uint32_t name : names)
+        if (node(name).type != Type::text) fail(fmt::format("a name should be text, not {}", describe(name)));
+      push_global(node(names[0]).string, node(names[1]).string);
+      return true;
+    }
+    case 'i': {
+      const std::string_view module = take_line(), name = take_line();
+      fail(fmt::format("it wants an object of {}.{} made; only data and NumPy arrays are read",
+                       printable(module), printable(name)));
+    }
+    case 'R': reduce(); return true;
+    case 'b': build(); return true;
+    case 'o':
+    case 0x81:
+    case 0x92: fail("it wants an object made; only data and NumPy arrays are read");
+    case 'P':
+    case 'Q': fail("it refers to an object outside of the file; only data and NumPy arrays are read");
+    case 0x82:
+    case 0x83:
+    case 0x84:
+      fail("it names an object by a number of the copyreg registry; only data and NumPy arrays are read");
+    default: return false;
+  }
+}
+
+void PickleParser::push_global(std::string_view module, std::string_view name) {
+  for (const KnownGlobal& known : known_globals)
+    if (known.module == module && known.name == name)
+      return push_new(Type::global, static_cast<std::int64_t>(known.what));
+  fail(fmt::format("it refers to {}.{}; only data and NumPy arrays are read", printable(module),
+                   printable(name)));
+}
+
+std::string_view PickleParser::bytes_of(std::uint32_t index, const char* what) {
+  if (node(index).type != Type::bytes) fail(fmt::format("{} should be bytes, not {}", what, describe(index)));
+  return node(index).string;
+}
+
+void PickleParser::reduce() {
+  const std::uint32_t arg_tuple = pop(), function = pop();
+  if (node(function).type != Type::global) fail(fmt::format("{} is called", describe(function)));
+  if (node(arg_tuple).type != Type::tuple)
+    fail(fmt::format("arguments should be a tuple, not {}", describe(arg_tuple)));
+  const std::vector<std::uint32_t>& args = c_.items_of(node(arg_tuple));
+  switch (static_cast<Known>(node(function).number)) {
+    case Known::encode: return push(encode(args));
+    case Known::bytes:
+      if (!args.empty()) fail("bytes() with arguments is not read");
+      return push_new(Type::bytes);
+    case Known::reconstruct: {
+      const auto is_ndarray = [&](const Node& n) {
+        return n.type == Type::global && static_cast<Known>(n.number) == Known::ndarray;
+      };
+      if (args.size() != 3 || !is_ndarray(node(args[0])))
+        fail("a NumPy array starts with other arguments than NumPy writes");
+      return push(make_array({}));
+    }
+    case Known::scalar: return push(make_scalar(args));
+    case Known::dtype: return push(make_dtype(args));
+    case Known::ndarray: break;
+  }
+  fail("numpy.ndarray is called; NumPy writes arrays in another way");
+}
+
+/// The bytes that a text of Latin-1 letters stands for.
+std::uint32_t PickleParser::encode(const std::vector<std::uint32_t>& args) {
+  if (args.size() != 2 || node(args[0]).type != Type::text || node(args[1]).type != Type::text ||
+      (node(args[1]).string != "latin1" && node(args[1]).string != "latin-1"))
+    fail("_codecs.encode is read for a text in latin1 only");
+  if (const auto known = encoded_.find(args[0]); known != encoded_.end()) return known->second;
+  std::string_view text = node(args[0]).string;
+  if (!std::all_of(text.begin(), text.end(), [](char c) { return c >= 0; })) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const auto lead = static_cast<unsigned char>(text[i]);
+      if (lead < 0x80) {
+        out += text[i];
+        continue;
+      }
+      const bool tail = i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xc0) == 0x80;
+      if ((lead != 0xc2 && lead != 0xc3) || !tail)
+        fail("_codecs.encode: the text holds letters that are not in latin1");
+      out += static_cast<char>((lead & 3) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3f));
+    }
+    text = c_.decoded.emplace_back(std::move(out));
+  }
+  const std::uint32_t made = add(Type::bytes, 0, text);
+  encoded_[args[0]] = made;
+  return made;
+}
+
+std::uint32_t PickleParser::make_array(const PickleArray& array, Type type) {
+  const std::uint32_t made = add(type);
+  node(made).child = static_cast<std::uint32_t>(c_.arrays.size());
+  c_.arrays.push_back(array);
+  return made;
+}
+
+std::uint32_t PickleParser::make_dtype(const std::vector<std::uint32_t>& args) {
+  if (args.empty() || (node(args[0]).type != Type::text && node(args[0]).type != Type::bytes))
+    fail("a NumPy type should be given by its name");
+  const std::string_view name = node(args[0]).string;
+  const auto type = parse_item_type(name);
+  if (!type)
+    fail(
+        fmt::format("NumPy type '{}' is not read; bool, integers, float32 and float64 are", printable(name)));
+  PickleArray prototype;
+  prototype.type = type->first;
+  prototype.item_bytes = type->second;
+  return make_array(prototype, Type::dtype);
+}
+
+std::uint32_t PickleParser::make_scalar(const std::vector<std::uint32_t>& args) {
+  if (args.size() != 2 || node(args[0]).type != Type::dtype)
+    fail("a NumPy scalar should have a type and bytes");
+  PickleArray one = c_.arrays[node(args[0]).child];
+  one.data = bytes_of(args[1], "a NumPy scalar's value");
+  if (one.data.size() != static_cast<std::size_t>(one.item_bytes))
+    fail(fmt::format("a NumPy scalar of {} bytes has {}", one.item_bytes, one.data.size()));
+  if (one.type == 'f') return add(Type::real, std::bit_cast<std::int64_t>(one.number(0)));
+  const auto value = one.integer(0);
+  if (!value) fail("an integer is beyond 64 bits");
+  return add(one.type == 'b' ? Type::boolean : Type::integer, *value);
+}
+
+void PickleParser::build() {
+  const std::uint32_t state_tuple = pop();
+  need(1);
+  const std::uint32_t object = stack_.back();
+  const Type type = node(object).type;
+  if (type != Type::dtype && type != Type::array)
+    fail(fmt::format("{} gets a state; only NumPy arrays and types have one", describe(object)));
+  if (node(state_tuple).type != Type::tuple)
+    fail(fmt::format("a state should be a tuple, not {}", describe(state_tuple)));
+  const std::vector<std::uint32_t>& state = c_.items_of(node(state_tuple));
+  if (type == Type::dtype)
+    build_dtype(node(object), state);
+  else
+    build_array(node(object), state);
+}
+
+/// (version, byte order, …)
+void PickleParser::build_dtype(Node& dtype, const std::vector<std::uint32_t>& state) {
+  if (state.size() < 2 || (node(state[1]).type != Type::text && node(state[1]).type != Type::bytes))
+    fail("a NumPy type's state should hold its byte order");
+  const std::string_view order = node(state[1]).string;
+  if (order.size() != 1 || std::string_view("<>=|").find(order[0]) == std::string_view::npos)
+    fail(fmt::format("'{}' is no byte order of a NumPy type", printable(order)));
+  const char other = std::endian::native == std::endian::little ? '>' : '<';
+  c_.arrays[dtype.child].swapped = order[0] == other;
+}
+
+/// (version, shape, type, whether the first index runs fastest, bytes)
+void PickleParser::build_array(Node& array, const std::vector<std::uint32_t>& state) {
+  if (state.size() != 5 || node(state[1]).type != Type::tuple || node(state[2]).type != Type::dtype ||
+      (node(state[3]).type != Type::boolean && node(state[3]).type != Type::integer))
+    fail("a NumPy array's state is not (version, shape, type, order, bytes)");
+  PickleArray built = c_.arrays[node(state[2]).child];
+  built.fortran = node(state[3]).number != 0;
+  built.dims.clear();
+  const std::vector<std::uint32_t>& shape = c_.items_of(node(state[1]));
+  if (shape.size() > max_array_dims) fail(fmt::format("a NumPy array has {} dimensions", shape.size()));
+  for (std::uint32_t side : shape) {
+    if (node(side).type != Type::integer || node(side).number < 0)
+      fail(fmt::format("a side of a NumPy array is {}", describe(side)));
+    built.dims.push_back(node(side).number);
+  }
+  built.data = bytes_of(state[4], "a NumPy array's data");
+  const std::size_t item = static_cast<std::size_t>(built.item_bytes);
+  if (built.data.size() % item != 0 || built.data.size() / item != item_count(built.dims))
+    fail(fmt::format("a NumPy array of {} numbers of {} byte(s) has {} bytes", to_string(built.dims), item,
+                     built.data.size()));
+  c_.arrays[array.child] = built;
+}
+
+}  // namespace convnet

@@ -1,0 +1,180 @@
+// The parser of pickles: a machine with a stack and a memo that makes values.
+#pragma once
+
+#include <bit>
+#include <charconv>
+#include <unordered_map>
+
+#include "providers/pickle_contents.h"
+
+namespace convnet {
+
+/// Of one file: bounds the memory of files that are nothing but tiny values.
+constexpr std::size_t max_pickle_values = std::size_t{1} << 24;
+
+/// Fills in the other members of contents.file's Contents. Throws InputError.
+class PickleParser {
+ public:
+  using Contents = PickleValue::Contents;
+
+  explicit PickleParser(Contents& contents) : c_(contents), in_(contents.file) {}
+
+  void parse() {
+    if (in_.empty()) throw InputError(c_.name + ": the file is empty");
+    while (step()) {
+    }
+  }
+
+ private:
+  using Node = Contents::Node;
+  using Type = Contents::Type;
+
+  [[noreturn]] void fail(const std::string& what) const { c_.fail(op_at_, what); }
+
+  // The file.
+  std::string_view take(std::uint64_t count) {
+    if (count > in_.size() - at_)
+      fail(fmt::format("the file is truncated: {} bytes should follow byte {}, there are {}", count, at_,
+                       in_.size() - at_));
+    const std::string_view taken = in_.substr(at_, static_cast<std::size_t>(count));
+    at_ += taken.size();
+    return taken;
+  }
+  std::uint64_t take_number(std::size_t bytes, std::endian order = std::endian::little) {
+    std::uint64_t value = 0;
+    const std::string_view taken = take(bytes);
+    for (std::size_t i = 0; i < bytes; ++i) {
+      const std::size_t place = order == std::endian::little ? i : bytes - 1 - i;
+      value |= std::uint64_t{static_cast<unsigned char>(taken[i])} << (8 * place);
+    }
+    return value;
+  }
+  std::string_view take_line() {
+    const std::size_t end = in_.find('\n', at_);
+    if (end == std::string_view::npos) fail("the file is truncated: a line does not end");
+    const std::string_view line = in_.substr(at_, end - at_);
+    at_ = end + 1;
+    return line;
+  }
+
+  // Values.
+  std::uint32_t add(Type type, std::int64_t number = 0, std::string_view string = {}) {
+    if (c_.nodes.size() >= max_pickle_values)
+      fail(fmt::format("there are more than {} values", max_pickle_values));
+    c_.nodes.push_back({type, Contents::no_items, op_at_, number, string});
+    return static_cast<std::uint32_t>(c_.nodes.size() - 1);
+  }
+  void push(std::uint32_t node) { stack_.push_back(node); }
+  void push_new(Type type, std::int64_t number = 0, std::string_view string = {}) {
+    push(add(type, number, string));
+  }
+  Node& node(std::uint32_t index) { return c_.nodes[index]; }
+  std::vector<std::uint32_t>& items_of(std::uint32_t index) {
+    Node& n = node(index);
+    if (n.child == Contents::no_items) {
+      n.child = static_cast<std::uint32_t>(c_.items.size());
+      c_.items.emplace_back();
+    }
+    return c_.items[n.child];
+  }
+  std::string describe(std::uint32_t index) { return c_.describe(node(index)); }
+
+  // The stack; what lies below the last mark is out of reach.
+  void need(std::size_t count) const {
+    if (stack_.size() - (marks_.empty() ? 0 : marks_.back()) < count)
+      fail(fmt::format("opcode 0x{:02x} needs {} value(s) on the stack",
+                       static_cast<unsigned char>(in_[op_at_]), count));
+  }
+  std::uint32_t pop() {
+    need(1);
+    const std::uint32_t top = stack_.back();
+    stack_.pop_back();
+    return top;
+  }
+  std::vector<std::uint32_t> pop_to_mark() {
+    if (marks_.empty())
+      fail(fmt::format("opcode 0x{:02x} needs a mark on the stack", static_cast<unsigned char>(in_[op_at_])));
+    const auto from = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+    std::vector<std::uint32_t> popped(from, stack_.end());
+    stack_.erase(from, stack_.end());
+    marks_.pop_back();
+    return popped;
+  }
+  std::vector<std::uint32_t> pop_last(std::size_t count) {
+    need(count);
+    std::vector<std::uint32_t> popped(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+    stack_.resize(stack_.size() - count);
+    return popped;
+  }
+  void extend(Type type, const std::vector<std::uint32_t>& values) {
+    need(1);
+    const std::uint32_t container = stack_.back();
+    if (node(container).type != type) fail(fmt::format("items are added to {}", describe(container)));
+    if (type == Type::dict && values.size() % 2 != 0) fail("a key of a dict has no value");
+    if (values.empty()) return;
+    std::vector<std::uint32_t>& items = items_of(container);
+    items.insert(items.end(), values.begin(), values.end());
+  }
+  void push_container(Type type, const std::vector<std::uint32_t>& values) {
+    push_new(type);
+    if (type == Type::tuple) {
+      if (!values.empty()) items_of(stack_.back()) = values;
+    } else {
+      extend(type, values);
+    }
+  }
+
+  void memoize(std::uint64_t slot) {
+    need(1);
+    if (memo_.size() >= max_pickle_values)
+      fail(fmt::format("there are more than {} values in the memo", max_pickle_values));
+    memo_[slot] = stack_.back();
+  }
+  void recall(std::uint64_t slot) {
+    const auto found = memo_.find(slot);
+    if (found == memo_.end()) fail(fmt::format("memo entry {} is used before it is set", slot));
+    push(found->second);
+  }
+  std::uint64_t slot_line() {
+    const std::string_view line = take_line();
+    std::uint64_t slot = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), slot);
+    if (error != std::errc() || end != line.data() + line.size())
+      fail(fmt::format("'{}' is no number of a memo entry", printable(line)));
+    return slot;
+  }
+
+  bool step();
+  bool push_scalar(unsigned char op);
+  bool push_string(unsigned char op);
+  bool stack_step(unsigned char op);
+  bool container_step(unsigned char op);
+  bool object_step(unsigned char op);
+
+  void push_integer_line(std::string_view line);
+  void push_long(std::string_view bytes);
+  std::string_view unquote(std::string_view line);
+  std::string_view unescape(std::string_view line);
+
+  void push_global(std::string_view module, std::string_view name);
+  void reduce();
+  void build();
+  std::uint32_t encode(const std::vector<std::uint32_t>& args);
+  std::uint32_t make_dtype(const std::vector<std::uint32_t>& args);
+  std::uint32_t make_array(const PickleArray& array, Type type = Type::array);
+  std::uint32_t make_scalar(const std::vector<std::uint32_t>& args);
+  void build_dtype(Node& dtype, const std::vector<std::uint32_t>& state);
+  void build_array(Node& array, const std::vector<std::uint32_t>& state);
+  std::string_view bytes_of(std::uint32_t index, const char* what);
+
+  Contents& c_;
+  std::string_view in_;
+  std::size_t at_ = 0, op_at_ = 0;
+  std::vector<std::uint32_t> stack_;
+  std::vector<std::size_t> marks_;  // sizes of the stack
+  std::unordered_map<std::uint64_t, std::uint32_t> memo_;
+  std::unordered_map<std::uint32_t, std::uint32_t>
+      encoded_;  // bytes by their text: once, however often it is asked for
+};
+
+}  // namespace convnet
