@@ -10,6 +10,7 @@
 #include "convnet/show/filters.h"
 #include "convnet/show/svg.h"
 #include "convnet/show/text.h"
+#include "convnet/train/report.h"
 #include "kernels/error.h"
 
 namespace convnet {
