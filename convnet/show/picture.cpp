@@ -75,6 +75,8 @@ std::string Picture::png() const {
   const auto append = [](void* to, void* data, int size) {
     static_cast<std::string*>(to)->append(static_cast<const char*>(data), static_cast<std::size_t>(size));
   };
+  // Flat colours deflate best as they are.
+  stbi_write_force_png_filter = 0;
   if (stbi_write_png_to_func(append, &bytes, width_, height_, 3, rgb_.data(), width_ * 3) == 0)
     throw RunError("a picture of " + std::to_string(width_) + "x" + std::to_string(height_) +
                    " pixels cannot be made a PNG");

@@ -181,7 +181,7 @@ std::vector<OptionSpec> make_specs() {
               .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"},
              false),
       choice(
-          "precision", &Options::precision, {"fp32", "tf32"}, "tb",
+          "precision", &Options::precision, {"fp32", "tf32"}, "tbs",
           {.fallback = "",
            .doc =
                "arithmetic of convolutions and matrix products; the default is tf32 on GPUs, fp32 on CPUs"}),

@@ -156,6 +156,23 @@ TEST_CASE("show draws the filters that the checkpoint holds") {
   CHECK(holds(error({file, "--show-filters", "conv1", "--out", shop / "x.png"}),
               "tensor 'conv1.weights.data' holds numbers that are not finite"));
   CHECK_FALSE(std::filesystem::exists(shop / "x.png"));
+  run_well({"show", file, "--html", shop / "page.html"});
+  CHECK(holds(read_file(shop / "page.html"),
+              "<p class=\"note\">conv1.weights.data holds numbers that are not finite"));
+}
+
+TEST_CASE("show of a net for another machine says so, and what helps") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  const std::string file = shop / "run/1.1.safetensors";
+  change_metadata(file, "options", [](json& o) { o["precision"] = "tf32"; });
+  const Outcome page = run_well({"show", file, "--html", shop / "page.html", "--device", "cpu"});
+  CHECK(holds(page.err, "warning: no predictions: --precision tf32 needs a GPU"));
+  CHECK(
+      holds(read_file(shop / "page.html"), "<h2>Plan</h2>\n<p class=\"note\">--precision tf32 needs a GPU"));
+  run_well({"show", file, "--show-preds", "probs", "--precision", "fp32", "--device", "cpu", "--out",
+            shop / "p.png"});
 }
 
 TEST_CASE("a resumed run's curves have all of its points, each once") {

@@ -118,7 +118,12 @@ TEST_CASE("what is no filter, or no number, is an error") {
     CHECK(message_of<InputError>([&] {
             draw_filters({{1, 1, 1, 2}, {0, bad}});
           }).starts_with("holds numbers that are not finite"));
-  CHECK_THROWS_AS(draw_filters(counted({1, 1, 3000, 1})), InputError);
+  for (const Dims& dims : {Dims{1, 1, 2047, 1}, Dims{1, 2, 1, 2047}}) {
+    INFO(to_string(dims));
+    CHECK_THROWS_AS(draw_filters(counted(dims)), InputError);
+  }
+  CHECK(draw_filters(counted({1, 1, 2046, 1})).picture.height() == 2048);
+  CHECK(draw_filters(counted({1, 2, 1, 2046})).picture.width() == 2048);
 }
 
 TEST_CASE("filters that are all alike are grey, and too many are cut off with a word") {
