@@ -246,8 +246,9 @@ std::string filters_of(const Run& run, const Node& node, std::size_t input) {
 std::string filters(const Run& run) {
   std::string body;
   for (const Node& node : run.graph.nodes) {
-    if (node.role != LayerRole::weights || node.first_element > 0) continue;
-    for (std::size_t input = 0; input < node.inputs.size(); ++input) body += filters_of(run, node, input);
+    if (node.first_element > 0) continue;  // parts follow the first
+    for (std::size_t input = 0; input < input_weights(*node.layer); ++input)
+      body += filters_of(run, node, input);
   }
   return body.empty() ? note("The net has no filters to draw.") : body;
 }
