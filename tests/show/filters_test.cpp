@@ -62,7 +62,7 @@ TEST_CASE("filters stand in a near-square grid, row by row") {
   CHECK(weight(f.picture, 7, 1, 3) == Color{96, 96, 96});  // filter 3
 }
 
-TEST_CASE("--norm-filters brings each filter to the same mean and variance") {
+TEST_CASE("norm-filters brings each filter to the same mean and variance") {
   const NamedTensor w{{2, 1, 1, 2}, {1, 2, 100, 300}};
   const Picture p = draw_filters(w, {.normalize = true}).picture;
   const int across = 4;  // two filters one above the other
@@ -72,7 +72,7 @@ TEST_CASE("--norm-filters brings each filter to the same mean and variance") {
   CHECK(weight(p, across, 2, 3) == kWhite);
 }
 
-TEST_CASE("--yuv-to-rgb shows YUV filters in the colours they mean") {
+TEST_CASE("yuv-to-rgb shows YUV filters in the colours they mean") {
   // Y=1 alone is white, Y=0 black; V raises red and lowers green.
   const NamedTensor w{{3, 3, 1, 1}, {0, 0, 0, 1, 0, 0, 0.5F, 0, 0.3F}};
   const FilterPicture f = draw_filters(w, {.from_yuv = true});
