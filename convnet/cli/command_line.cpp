@@ -56,7 +56,7 @@ std::string option_help(char command) {
     const ParamSpec& p = spec.param;
     const std::string fallback = p.fallback && !p.fallback->empty() ? "; default " + *p.fallback : "";
     const std::string values = p.type == "choice" ? " (" + join(p.choices, " | ") + ")" : "";
-    text += fmt::format("  --{:<15} {}{}{}\n", p.key, p.doc, values, fallback);
+    text += fmt::format("  --{:<18} {}{}{}\n", p.key, p.doc, values, fallback);
   }
   return text;
 }

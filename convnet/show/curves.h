@@ -8,10 +8,6 @@
 
 namespace convnet {
 
-/// What the values that a cost layer prints are called: "-log p", "top-1 error", "top-5 error". `parameters`
-/// is the file with its topk.
-std::vector<std::string> value_names(const Node& cost, const IniFile& parameters);
-
 /// A cost's curves.
 struct CurveRequest {
   std::string cost;        ///< layer

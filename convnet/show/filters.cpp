@@ -139,7 +139,7 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
   const bool color = style.rgb && f.channels == 3;
 
   // A cell holds a filter: one tile in colour, or its channels style.side by style.side.
-  if (f.width + kGap > style.side || f.height + kGap > style.side)
+  if (std::max(f.width, f.height) + 2 * kGap > style.side)
     throw InputError("has filters of " + std::to_string(f.height) + "x" + std::to_string(f.width) +
                      " weights, more than a picture shows");
   const std::int64_t channels = color ? 1 : std::min(f.channels, (style.side - kGap) / (f.width + kGap));
@@ -181,7 +181,9 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
   if (channels > 1) caption += ", a channel beside the other";
   if (channels < f.channels && !color) caption += "; the first " + std::to_string(channels) + " channels";
   if (shown < f.count) caption += "; the first " + std::to_string(shown) + " filters";
-  const int factor = std::clamp(kUsualPixels / std::max(picture.width(), picture.height()), 1, kMostEnlarged);
+  const int longest = std::max(picture.width(), picture.height());
+  const int usual = std::clamp((kUsualPixels + longest / 2) / longest, 1, kMostEnlarged);
+  const int factor = std::max(1, std::min(usual, style.side / longest));
   return {picture.enlarged(factor), caption};
 }
 

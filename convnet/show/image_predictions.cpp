@@ -276,12 +276,12 @@ void draw_confusion(Canvas& canvas, const Confusion& confusion, const std::vecto
   const ConfusionGrid grid(classes);
   // Too many cells for a drawing of boxes: a pixel each.
   Picture pixels(std::max(1, grid.count), std::max(1, grid.count));
-  if (grid.numbered()) {
+  if (grid.labelled())
     canvas.text({static_cast<double>(grid.left), 16}, "taken for", palette::faint, ConfusionGrid::kSize,
                 Anchor::start);
+  if (grid.numbered())
     canvas.text({grid.left + static_cast<double>(grid.count * grid.cell) + 68, 38}, "error", palette::faint,
                 ConfusionGrid::kSize, Anchor::end);
-  }
   for (int row = 0; row < grid.count; ++row) {
     std::int64_t images = 0;
     for (int column = 0; column < grid.count; ++column) images += confusion.count(row, column);

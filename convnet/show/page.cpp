@@ -10,6 +10,7 @@
 #include "convnet/show/filters.h"
 #include "convnet/show/svg.h"
 #include "convnet/show/text.h"
+#include "convnet/train/report.h"
 #include "kernels/error.h"
 
 namespace convnet {
@@ -219,29 +220,35 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                             drawing.str() + mistakes(confusion, p.classes));
 }
 
-/// Filters of layers that have some with an extent, and of those that read the images themselves.
+/// A layer's filters for one of its inputs, if they have an extent or are of the images themselves.
+std::string filters_of(const Run& run, const Node& node, std::size_t input) {
+  const LayerWeights weights = weights_of(run, node.whole, static_cast<int>(input));
+  const Dims& dims = weights.values->dims;
+  FilterStyle style;
+  style.side = 900;
+  if (dims.size() < 4 || dims.back() < 2) {
+    const Node& below = run.graph.nodes[static_cast<std::size_t>(node.inputs[input])];
+    const FeatureShape& shape = below.layer->output;
+    if (below.role != LayerRole::data || shape.h < 2 || shape.h != shape.w) return "";
+    style.channels = static_cast<int>(shape.c);
+  }
+  try {
+    const FilterPicture drawn = draw_filters(*weights.values, style);
+    return fmt::format(
+        "<figure><figcaption>{}</figcaption>\n<img class=\"filters\" alt=\"{}\" src=\"{}\"></figure>\n",
+        html_escape(weights.tensor + ": " + drawn.caption), html_escape(weights.tensor),
+        data_uri(drawn.picture));
+  } catch (const InputError& e) {
+    return note(weights.tensor + " " + e.what());
+  }
+}
+
 std::string filters(const Run& run) {
   std::string body;
   for (const Node& node : run.graph.nodes) {
-    if (node.role != LayerRole::weights || node.first_element > 0) continue;
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const Node& input = run.graph.nodes[static_cast<std::size_t>(node.inputs[i])];
-      const LayerWeights weights = weights_of(run, node.whole, static_cast<int>(i));
-      const Dims& dims = weights.values->dims;
-      const bool extended = dims.size() >= 4 && dims.back() > 1;
-      FilterStyle style;
-      style.side = 900;
-      if (!extended) {
-        const FeatureShape& shape = input.layer->output;
-        if (input.role != LayerRole::data || shape.h < 2 || shape.h != shape.w) continue;
-        style.channels = static_cast<int>(shape.c);
-      }
-      const FilterPicture drawn = draw_filters(*weights.values, style);
-      body += fmt::format(
-          "<figure><figcaption>{}</figcaption>\n<img class=\"filters\" alt=\"{}\" src=\"{}\"></figure>\n",
-          html_escape(weights.tensor + ": " + drawn.caption), html_escape(weights.tensor),
-          data_uri(drawn.picture));
-    }
+    if (node.first_element > 0) continue;  // parts follow the first
+    for (std::size_t input = 0; input < input_weights(*node.layer); ++input)
+      body += filters_of(run, node, input);
   }
   return body.empty() ? note("The net has no filters to draw.") : body;
 }
@@ -273,7 +280,7 @@ std::string magnitude_table(const Run& run) {
 std::string plan(const Run& run) {
   try {
     return "<pre>" + html_escape(plan_of(run)) + "</pre>\n";
-  } catch (const DeviceError& e) {  // of another machine
+  } catch (const std::runtime_error& e) {  // a net for another machine: InputError or DeviceError
     return note(e.what());
   }
 }

@@ -17,7 +17,8 @@ struct PagePredictions {
 };
 
 /// A page that needs nothing else: pictures are inside, and it asks no network. All text of it is escaped.
-/// `smooth` as in CurveRequest. Throws InputError for a damaged history or filters that are not finite.
+/// `smooth` as in CurveRequest. Throws InputError for a damaged history or weights
+/// that are not the net's.
 std::string html_page(const Run& run, const PagePredictions& tested, int smooth);
 
 }  // namespace convnet

@@ -30,13 +30,6 @@ const Node* find_whole(const Graph& graph, const std::string& layer) {
   return found == graph.nodes.end() ? nullptr : &*found;
 }
 
-/// Matrices that multiply inputs; biases come after them.
-std::size_t input_weights(const Layer& layer) {
-  return static_cast<std::size_t>(
-      std::count_if(layer.weights.begin(), layer.weights.end(),
-                    [](const WeightSpec& w) { return w.name.starts_with("weights."); }));
-}
-
 double mean_magnitude(const std::vector<float>& values) {
   double sum = 0;
   for (const float v : values) sum += std::abs(static_cast<double>(v));
@@ -79,6 +72,12 @@ Run open_run(const OptionTexts& given) {
                           graph_options(run.options), diagnostics);
   diagnostics.throw_if_errors();
   return run;
+}
+
+std::size_t input_weights(const Layer& layer) {
+  return static_cast<std::size_t>(
+      std::count_if(layer.weights.begin(), layer.weights.end(),
+                    [](const WeightSpec& w) { return w.name.starts_with("weights."); }));
 }
 
 LayerWeights weights_of(const Run& run, const std::string& layer, int input) {

@@ -210,7 +210,7 @@ std::vector<OptionSpec> make_specs() {
              {.fallback = "",
               .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"},
              false),
-      choice("precision", &Options::precision, {"fp32", "tf32", "bf16"}, "tpb",
+      choice("precision", &Options::precision, {"fp32", "tf32", "bf16"}, "tpbs",
              {.fallback = "",
               .doc = "arithmetic of convolutions and matrix products; bf16 also keeps activations so; the "
                      "default is tf32 on GPUs, fp32 on CPUs"}),

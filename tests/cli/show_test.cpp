@@ -156,6 +156,48 @@ TEST_CASE("show draws the filters that the checkpoint holds") {
   CHECK(holds(error({file, "--show-filters", "conv1", "--out", shop / "x.png"}),
               "tensor 'conv1.weights.data' holds numbers that are not finite"));
   CHECK_FALSE(std::filesystem::exists(shop / "x.png"));
+  run_well({"show", file, "--html", shop / "page.html"});
+  CHECK(holds(read_file(shop / "page.html"),
+              "<p class=\"note\">conv1.weights.data holds numbers that are not finite"));
+}
+
+TEST_CASE("the page of a net with shared weights, batch normalisation and a layer on two devices") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string conv = "type=conv\nchannels=2\nfilters=2\nfilterSize=3\npadding=1\n";
+  std::string definition =
+      replaced(kDefinition, "[pool1]\n",
+               "[bn]\ntype=bnorm\ninputs=conv1\n[conv2]\ninputs=bn\n" + conv +
+                   "[conv3]\ninputs=conv2\nweightSource=conv2[0]\n" + conv + "[pool1]\n");
+  definition = replaced(definition, "pool\ninputs=conv1\n", "pool\ninputs=conv3\n");
+  definition = replaced(definition, "outputs=10\n", "outputs=10\nparallel=model\ngpu=0,1\n");
+  const std::string rates = "epsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\n";
+  shop.write(definition, kParameters + "[bn]\n" + rates + "[conv2]\n" + rates + "[conv3]\n" + rates);
+  train(shop, 1, {"--gpu", "0,1"});
+  const Outcome page = run_well({"show", shop / "run", "--html", shop / "page.html"});
+  CHECK(page.err.empty());
+  const std::string html = read_file(shop / "page.html");
+  CHECK(holds(html, "conv2.weights.bn: 2 filters of 2x3x3, a channel beside the other"));
+  CHECK(holds(html, "<td>fc10.weights.pool1</td><td>10x18</td>"));
+  CHECK_FALSE(holds(html, "<td>fc10/"));
+  CHECK(holds(html, "<td>bn.scale</td>"));
+  CHECK(holds(html, "Confusion matrix"));
+  const Outcome shared = run_well({"show", shop / "run", "--show-filters", "conv3", "--out", shop / "f.png"});
+  CHECK(holds(shared.out, "conv2.weights.bn, 2 filters"));
+}
+
+TEST_CASE("show of a net for another machine says so, and what helps") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 1);
+  const std::string file = shop / "run/1.1.safetensors";
+  change_metadata(file, "options", [](json& o) { o["precision"] = "tf32"; });
+  const Outcome page = run_well({"show", file, "--html", shop / "page.html", "--device", "cpu"});
+  CHECK(holds(page.err, "warning: no predictions: --precision tf32 needs a GPU"));
+  CHECK(
+      holds(read_file(shop / "page.html"), "<h2>Plan</h2>\n<p class=\"note\">--precision tf32 needs a GPU"));
+  run_well({"show", file, "--show-preds", "probs", "--precision", "fp32", "--device", "cpu", "--out",
+            shop / "p.png"});
 }
 
 TEST_CASE("a resumed run's curves have all of its points, each once") {

@@ -1,5 +1,6 @@
 #include "convnet/show/curves.h"
 
+#include "convnet/train/report.h"
 #include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

@@ -62,7 +62,7 @@ TEST_CASE("filters stand in a near-square grid, row by row") {
   CHECK(weight(f.picture, 7, 1, 3) == Color{96, 96, 96});  // filter 3
 }
 
-TEST_CASE("--norm-filters brings each filter to the same mean and variance") {
+TEST_CASE("norm-filters brings each filter to the same mean and variance") {
   const NamedTensor w{{2, 1, 1, 2}, {1, 2, 100, 300}};
   const Picture p = draw_filters(w, {.normalize = true}).picture;
   const int across = 4;  // two filters one above the other
@@ -72,7 +72,7 @@ TEST_CASE("--norm-filters brings each filter to the same mean and variance") {
   CHECK(weight(p, across, 2, 3) == kWhite);
 }
 
-TEST_CASE("--yuv-to-rgb shows YUV filters in the colours they mean") {
+TEST_CASE("yuv-to-rgb shows YUV filters in the colours they mean") {
   // Y=1 alone is white, Y=0 black; V raises red and lowers green.
   const NamedTensor w{{3, 3, 1, 1}, {0, 0, 0, 1, 0, 0, 0.5F, 0, 0.3F}};
   const FilterPicture f = draw_filters(w, {.from_yuv = true});
@@ -118,7 +118,12 @@ TEST_CASE("what is no filter, or no number, is an error") {
     CHECK(message_of<InputError>([&] {
             draw_filters({{1, 1, 1, 2}, {0, bad}});
           }).starts_with("holds numbers that are not finite"));
-  CHECK_THROWS_AS(draw_filters(counted({1, 1, 3000, 1})), InputError);
+  for (const Dims& dims : {Dims{1, 1, 2047, 1}, Dims{1, 2, 1, 2047}}) {
+    INFO(to_string(dims));
+    CHECK_THROWS_AS(draw_filters(counted(dims)), InputError);
+  }
+  CHECK(draw_filters(counted({1, 1, 2046, 1})).picture.height() == 2048);
+  CHECK(draw_filters(counted({1, 2, 1, 2046})).picture.width() == 2048);
 }
 
 TEST_CASE("filters that are all alike are grey, and too many are cut off with a word") {
