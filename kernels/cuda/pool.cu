@@ -192,23 +192,24 @@ template <int Value>
 using Constant = std::integral_constant<int, Value>;
 
 /// Calls f(lanes, number, position, stored) with what the kernels know when they are compiled: `number` where
-/// it is 2 or 3, else 0; `position` is a value of the workspace's type, `stored` one as `type` is stored.
+/// it is 2 or 3 and channels are moved together, as in nearly all nets, else 0; `position` is a value of the
+/// workspace's type, `stored` one as `type` is stored.
 template <class F>
 void dispatch(const PoolGeometry& g, int lanes, std::int64_t number, DataType type, const F& f) {
-  const auto with_lanes = [&](auto constant) {
-    with_stored_type(type, [&](auto stored) {
-      if (g.workspace_type() != DataType::u8) return f(constant, Constant<0>{}, std::int32_t{}, stored);
-      switch (number) {
-        case 2: return f(constant, Constant<2>{}, std::uint8_t{}, stored);
-        case 3: return f(constant, Constant<3>{}, std::uint8_t{}, stored);
-        default: return f(constant, Constant<0>{}, std::uint8_t{}, stored);
-      }
-    });
-  };
-  if (lanes == kLanes)
-    with_lanes(Constant<kLanes>{});
-  else
-    with_lanes(Constant<1>{});
+  constexpr Constant<kLanes> kTogether;
+  constexpr Constant<1> kAlone;
+  constexpr Constant<0> kAny;
+  const bool small = g.workspace_type() == DataType::u8;
+  with_stored_type(type, [&](auto stored) {
+    if (lanes == 1)
+      return small ? f(kAlone, kAny, std::uint8_t{}, stored) : f(kAlone, kAny, std::int32_t{}, stored);
+    if (!small) return f(kTogether, kAny, std::int32_t{}, stored);
+    switch (number) {
+      case 2: return f(kTogether, Constant<2>{}, std::uint8_t{}, stored);
+      case 3: return f(kTogether, Constant<3>{}, std::uint8_t{}, stored);
+      default: return f(kTogether, kAny, std::uint8_t{}, stored);
+    }
+  });
 }
 
 /// Source and destination as vectors of as many channels as both can be read by.
@@ -248,7 +249,7 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&
                                   geometry, views.src, views.dst, from, to, positions});
             case PoolKind::max_abs:
               return for_each(stream, views.dst.size(),
-                              MaxForward<PoolKind::max_abs, kSize, kWidth, Position, T>{
+                              MaxForward<PoolKind::max_abs, 0, kWidth, Position, T>{
                                   geometry, views.src, views.dst, from, to, positions});
             case PoolKind::average:
               return for_each(stream, views.dst.size(),
