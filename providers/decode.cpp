@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -75,45 +73,6 @@ void check_bmp(std::string_view bytes, const DecodedImage& size, const std::stri
     throw InputError(name + ": a BMP that is cut off");
 }
 
-/// Where scaling one axis takes the pixels from: out[i] = sum of weight * in[first + k].
-struct Taps {
-  int first = 0;
-  std::vector<std::int32_t> weights;  ///< of 1 << weight_bits
-};
-constexpr int weight_bits = 14;
-
-/// For the new pixels [begin, end) of `to`, made of `from`.
-std::vector<Taps> make_taps(int from, int to, int begin, int end) {
-  const double scale = static_cast<double>(from) / to, radius = std::max(1.0, scale);
-  std::vector<Taps> all;
-  for (int i = begin; i < end; ++i) {
-    const double centre = (i + 0.5) * scale;
-    const int first = std::max(0, static_cast<int>(std::floor(centre - radius)));
-    const int last = std::min(from, static_cast<int>(std::ceil(centre + radius)));
-    std::vector<double> weights;
-    double sum = 0;
-    for (int x = first; x < last; ++x) {
-      weights.push_back(std::max(0.0, 1 - std::abs(x + 0.5 - centre) / radius));
-      sum += weights.back();
-    }
-    Taps taps{first, {}};
-    // Rounding errors are handed on, so that the weights add up and a plain area stays as it is.
-    double exact = 0;
-    std::int32_t given = 0;
-    for (const double weight : weights) {
-      exact += weight / sum * (1 << weight_bits);
-      taps.weights.push_back(static_cast<std::int32_t>(std::lround(exact)) - given);
-      given += taps.weights.back();
-    }
-    all.push_back(std::move(taps));
-  }
-  return all;
-}
-
-std::uint8_t rounded(std::int32_t sum) {
-  return static_cast<std::uint8_t>((sum + (1 << (weight_bits - 1))) >> weight_bits);
-}
-
 }  // namespace
 
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side) {
@@ -141,63 +100,6 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   image.pixels.assign(pixels.get(), pixels.get() + std::size_t{3} * static_cast<std::size_t>(image.width) *
                                                        static_cast<std::size_t>(image.height));
   return image;
-}
-
-ImageSize scaled_to_shorter_side(ImageSize size, int side) {
-  const auto scaled = [side](std::int64_t longer, std::int64_t shorter) {
-    return static_cast<int>((longer * side + shorter / 2) / shorter);
-  };
-  return size.height < size.width ? ImageSize{side, scaled(size.width, size.height)}
-                                  : ImageSize{scaled(size.height, size.width), side};
-}
-
-DecodedImage resize_image(const DecodedImage& image, ImageSize size, const ImageWindow& window) {
-  const std::vector<Taps> rows = make_taps(image.height, size.height, window.y, window.y + window.height);
-  const std::vector<Taps> columns = make_taps(image.width, size.width, window.x, window.x + window.width);
-  DecodedImage out{window.height, window.width, {}};
-  out.pixels.reserve(std::size_t{3} * static_cast<std::size_t>(window.height) *
-                     static_cast<std::size_t>(window.width));
-  // The columns that are needed, as a range of a row's bytes.
-  const auto begin = static_cast<std::size_t>(columns.front().first) * 3;
-  const auto end = (static_cast<std::size_t>(columns.back().first) + columns.back().weights.size()) * 3;
-  std::vector<std::int32_t> sums(end - begin);
-  std::vector<std::uint8_t> row(end - begin);
-  for (const Taps& from : rows) {
-    std::fill(sums.begin(), sums.end(), 0);
-    const std::uint8_t* source = image.pixels.data() + static_cast<std::size_t>(from.first) *
-                                                           static_cast<std::size_t>(image.width) * 3;
-    for (const std::int32_t weight : from.weights) {
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += weight * source[begin + i];
-      source += static_cast<std::size_t>(image.width) * 3;
-    }
-    std::transform(sums.begin(), sums.end(), row.begin(), rounded);
-    for (const Taps& taps : columns) {
-      std::int32_t red = 0, green = 0, blue = 0;
-      const std::uint8_t* pixel = row.data() + static_cast<std::size_t>(taps.first) * 3 - begin;
-      for (const std::int32_t weight : taps.weights) {
-        red += weight * pixel[0];
-        green += weight * pixel[1];
-        blue += weight * pixel[2];
-        pixel += 3;
-      }
-      for (const std::int32_t sum : {red, green, blue}) out.pixels.push_back(rounded(sum));
-    }
-  }
-  return out;
-}
-
-DecodedImage resize_image(const DecodedImage& image, ImageSize size) {
-  return resize_image(image, size, {0, 0, size.height, size.width});
-}
-
-DecodedImage centre_square(const DecodedImage& image, int side) {
-  DecodedImage out{side, side, {}};
-  const int y = (image.height - side) / 2, x = (image.width - side) / 2;
-  for (int row = y; row < y + side; ++row) {
-    const auto at = image.pixels.begin() + (std::ptrdiff_t{row} * image.width + x) * 3;
-    out.pixels.insert(out.pixels.end(), at, at + std::ptrdiff_t{side} * 3);
-  }
-  return out;
 }
 
 }  // namespace convnet

@@ -1,0 +1,197 @@
+// Training from each form of image data sets.
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "convnet/train/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+#include "tests/providers/image_sets.h"
+
+namespace convnet {
+namespace {
+
+using namespace image_sets;
+
+/// 3x16x16 crops, four classes.
+const std::string kColorNet =
+    "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+    "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=4\nfilterSize=5\nstride=2\nneuron=relu\ninitW=0."
+    "001\n"
+    "[fc4]\ntype=fc\ninputs=conv1\noutputs=4\ndropout=0.25\n"
+    "[probs]\ntype=softmax\ninputs=fc4\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
+const std::string kColorParameters =
+    "[conv1]\nepsW=0.0001\nepsB=0.0001\nmomW=0.9\nmomB=0.9\n"
+    "[fc4]\nepsW=0.001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n";
+
+class Photographs {
+ public:
+  Photographs() {
+    write_file(folder / "net.cfg", kColorNet);
+    write_file(folder / "params.cfg", kColorParameters);
+    const std::vector<Item> items = photographs(47, 4, 20);
+    write_file_in("pickles/batches.meta", meta(4, 30, 20));
+    write_batch(folder / "pickles", 1, {items.begin(), items.begin() + 20}, 7);
+    write_batch(folder / "pickles", 2, {items.begin() + 20, items.begin() + 37}, 7);
+    write_batch(folder / "pickles", 1000, {items.begin() + 37, items.end()}, 7);
+    write_file_in("tars/a-1.tar", tar_of({items.begin(), items.begin() + 20}));
+    write_file_in("tars/a-2.tar", tar_of({items.begin() + 20, items.begin() + 37}));
+    write_file_in("tars/a-3.tar", tar_of({items.begin() + 37, items.end()}));
+    write_folders(folder / "folders/train", {items.begin(), items.begin() + 37});
+    write_folders(folder / "folders/val", {items.begin() + 37, items.end()});
+  }
+
+  /// Trains on `set` with crops of 16 of images of 20, and colour noise.
+  Args train(const std::string& set, const std::string& into) const {
+    const std::string test = set == "pickles" ? "1000" : set == "tars" ? "3" : "2";
+    Args args = {"--layer-def",     folder / "net.cfg",
+                 "--layer-params",  folder / "params.cfg",
+                 "--data-provider", "image",
+                 "--data-path",     folder / set,
+                 "--train-range",   set == "folders" ? "1" : "1-2",
+                 "--test-range",    test,
+                 "--inner-size",    "16",
+                 "--mini",          "8",
+                 "--color-noise",   "0.1",
+                 "--epochs",        "2",
+                 "--test-freq",     "1",
+                 "--threads",       "2",
+                 "--save-file",     folder / into};
+    if (set != "pickles") args = args + Args{"--image-size", "20"};
+    return args;
+  }
+
+  TempFolder folder;
+
+ private:
+  void write_file_in(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    write_file(folder / name, bytes);
+  }
+};
+
+/// `args` with another value of an option.
+Args with(Args args, const std::string& option, const std::string& value) {
+  *std::next(std::find(args.begin(), args.end(), option)) = value;
+  return args;
+}
+
+TensorFile newest(const std::string& folder) {
+  std::string last;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    last = std::max(last, entry.path().string());
+  return read_safetensors(last);
+}
+
+/// Equal tensors and history.
+void check_equal(const TensorFile& a, const TensorFile& b) {
+  REQUIRE(a.tensors.size() == b.tensors.size());
+  for (const auto& [name, tensor] : b.tensors) {
+    INFO(name);
+    REQUIRE(a.tensors.contains(name));
+    CHECK(a.tensors.at(name).values == tensor.values);
+  }
+  const auto state = [](const TensorFile& file) { return nlohmann::json::parse(file.metadata.at("state")); };
+  CHECK(state(a).at("history") == state(b).at("history"));
+  CHECK(state(a).at("position") == state(b).at("position"));
+}
+
+Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("images train from every form, the same with one and two decoder threads") {
+  const Photographs photos;
+  for (const std::string set : {"pickles", "tars", "folders"}) {
+    CAPTURE(set);
+    run_well(photos.train(set, set + "-1") + Args{"--decode-threads", "1"});
+    run_well(photos.train(set, set + "-2") + Args{"--decode-threads", "2"});
+    const TensorFile one = newest(photos.folder / (set + "-1"));
+    check_equal(newest(photos.folder / (set + "-2")), one);
+    CHECK(one.tensors.at("image.mean").dims == std::vector<std::int64_t>{3, 16, 16});
+    CHECK(one.tensors.at("image.colorPca").dims == std::vector<std::int64_t>{4, 3});
+  }
+  // Pickles and tars hold the same batches, which differ in number alone.
+  CHECK(newest(photos.folder / "pickles-1").tensors.at("image.mean").values ==
+        newest(photos.folder / "tars-1").tensors.at("image.mean").values);
+  const auto tested = [&](const Args& more) {
+    const std::string out =
+        run_well(Args{"--load-file", photos.folder / "pickles-1", "--test-only", "1"} + more).out;
+    return out.substr(out.find("\n1000... "));
+  };
+  const std::string views = tested({"--multiview-test", "1"});
+  CHECK(views != tested({}));
+  for (const char* mini : {"25", "100"}) CHECK(tested({"--multiview-test", "1", "--mini", mini}) == views);
+}
+
+TEST_CASE("a run on images that is stopped at any minibatch goes on to the same bits") {
+  const Photographs photos;
+  const Args args = photos.train("pickles", "whole") + Args{"--keep", "20"};
+  run_well(args);
+  const TensorFile whole = newest(photos.folder / "whole");
+  // Interrupted again and again, wherever that is.
+  const Args pieces = photos.train("pickles", "pieces") + Args{"--decode-threads", "2"};
+  for (int i = 0; i < 20; ++i) {
+    Program program(pieces);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 + 13 * (i % 7)));
+    program.send(SIGINT);
+    const Outcome run = program.finish();
+    INFO(run.out << run.err);
+    REQUIRE((run.code == 0 || run.signal == SIGINT));  // before it listens to signals
+  }
+  run_well(pieces);
+  check_equal(newest(photos.folder / "pieces"), whole);
+}
+
+TEST_CASE("a bad image ends training with its name, or is named at the end") {
+  const Photographs photos;
+  std::vector<Item> items = photographs(17, 4, 20);
+  items[3].bytes.resize(200);
+  write_file(photos.folder / "tars/a-2.tar", tar_of(items));
+  const Args args = photos.train("tars", "bad");
+  const Outcome stopped = run_program(args);
+  CHECK(stopped.code == 2);
+  CHECK(stopped.err.find("a-2.tar: s/1003.jpg: a damaged JPEG: ") != std::string::npos);
+  const Outcome skipped = run_program(args + Args{"--skip-bad-images", "1"});
+  CHECK(skipped.code == 0);
+  CHECK(skipped.err.find("warning: 1 image(s) could not be read, and others took their places:\n  " +
+                         photos.folder / "tars/a-2.tar: s/1003.jpg\n") != std::string::npos);
+}
+
+TEST_CASE("images without labels are errors where the net reads labels") {
+  const Photographs photos;
+  const std::string jpeg = photographs(1, 1, 20)[0].bytes;
+  write_file(photos.folder / "pickles/data_batch_7", sub_batch({jpeg, jpeg, jpeg}, {{1}, {2}, {}}));
+  const Outcome run = run_program(with(photos.train("pickles", "none"), "--train-range", "7"));
+  CHECK(run.code == 2);
+  CHECK(
+      run.err.find("batch 7: image 2 (counted from 0) has no label, but the net reads labels (dataIdx=1)") !=
+      std::string::npos);
+}
+
+TEST_CASE("what images look like stays as it was") {
+  const Photographs photos;
+  const Args first = with(with(photos.train("tars", "run"), "--epochs", "1"), "--color-noise", "0");
+  run_well(first + Args{"--scalar-mean", "100"});
+  const Args resume = {"--load-file", photos.folder / "run", "--epochs", "2"};
+  const auto error = [&](const Args& more) {
+    const Outcome run = run_program(resume + more);
+    CHECK(run.code == 2);
+    return run.err;
+  };
+  CHECK(error({"--image-size", "18"}).find("--image-size 20, for all of its life") != std::string::npos);
+  CHECK(error({"--scalar-mean", "-1"}).find("--scalar-mean 100, for all of its life") != std::string::npos);
+  CHECK(error({"--color-noise", "0.1"}).find("--color-noise needs the tensor 'image.colorPca'") !=
+        std::string::npos);
+  run_well(resume);
+}
+
+}  // namespace convnet
