@@ -26,7 +26,7 @@ std::map<std::string, std::vector<std::pair<std::int64_t, float>>> curves(const 
 
 }  // namespace
 
-TEST_CASE("--tensorboard writes costs, rates, filters and both files") {
+TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   const Workshop shop;
   shop.write_data();
   // Six epochs of a batch of three minibatches, a test after every second.
@@ -95,7 +95,7 @@ TEST_CASE("--tensorboard writes costs, rates, filters and both files") {
   CHECK(files() == before);
 }
 
-TEST_CASE("--tensorboard where no folder can be is refused before training") {
+TEST_CASE("option --tensorboard where no folder can be is refused before training") {
   const Workshop shop;
   shop.write_data();
   const Outcome run = run_program(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "run",

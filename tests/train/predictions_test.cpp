@@ -31,7 +31,7 @@ std::string padded(std::string dict) {
 
 }  // namespace
 
-TEST_CASE(".npy files hold what was appended, and appear when they are whole") {
+TEST_CASE("npy files hold what was appended, and appear when they are whole") {
   const TempFolder folder;
   const std::string path = folder / "a.npy";
   {
