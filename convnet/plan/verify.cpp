@@ -119,7 +119,8 @@ class Verifier {
     }
   }
 
-  /// A copy of weights, in another layout or type, is not read any more once an update has changed them.
+  /// A copy of weights, in another layout or type, is not read in a later pass than that of an update after
+  /// it.
   void check_copy(std::size_t t) const {
     const Task& task = plan_.tasks[t];
     if (!std::holds_alternative<Reorder>(task.op)) return;
@@ -129,7 +130,7 @@ class Verifier {
     for (const Use& change : uses_[from]) {
       if (!change.writes || !is_before(t, change.task)) continue;
       for (const Use& read : uses_[to]) {
-        if (read.reads && is_before(change.task, read.task))
+        if (read.reads && plan_.tasks[change.task].pass < plan_.tasks[read.task].pass)
           fail(task_name(read.task) + " reads a copy of '" + plan_.buffers[from].name +
                "' that is older than its update");
       }
