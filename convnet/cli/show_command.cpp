@@ -9,8 +9,8 @@
 #include "convnet/show/filters.h"
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
-#include "providers/output_file.h"
 #include "kernels/error.h"
+#include "providers/output_file.h"
 
 namespace convnet {
 namespace {

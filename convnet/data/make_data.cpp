@@ -17,9 +17,9 @@
 #include "kernels/error.h"
 #include "kernels/philox.h"
 #include "providers/decode.h"
+#include "providers/output_file.h"
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
-#include "providers/output_file.h"
 #include "providers/workers.h"
 
 namespace convnet {

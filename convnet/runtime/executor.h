@@ -57,8 +57,9 @@ class Executor {
   /// Whether steps are faster without `times`, which need every task to be marked.
   bool times_cost() const { return queues_ != nullptr; }
 
-  /// Copies a buffer of f32 (or, from, of bf16) numbers to or from its canonical (dense) form. Transient buffers: only between a task
-  /// that writes them and the next one that uses their memory, that is from `after_task`.
+  /// Copies a buffer of f32 (or, from, of bf16) numbers to or from its canonical (dense) form. Transient
+  /// buffers: only between a task that writes them and the next one that uses their memory, that is from
+  /// `after_task`.
   std::vector<float> read(const Plan* plan, int buffer) const;
   void write(int persistent_buffer, std::span<const float> values);
 

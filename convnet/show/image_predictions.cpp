@@ -9,10 +9,10 @@
 #include <random>
 
 #include "convnet/show/font.h"
-#include "convnet/train/outputs.h"
-#include "convnet/train/report.h"
 #include "convnet/train/input_data.h"
+#include "convnet/train/outputs.h"
 #include "convnet/train/progress_line.h"
+#include "convnet/train/report.h"
 #include "kernels/error.h"
 
 namespace convnet {

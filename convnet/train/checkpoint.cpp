@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <functional>
 
-#include "providers/output_file.h"
 #include "kernels/error.h"
+#include "providers/output_file.h"
 
 namespace convnet {
 namespace {

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "providers/output_file.h"
 #include "kernels/error.h"
+#include "providers/output_file.h"
 
 namespace convnet {
 namespace {

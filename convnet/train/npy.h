@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "providers/output_file.h"
 #include "kernels/tensor.h"
+#include "providers/output_file.h"
 
 namespace convnet {
 

@@ -66,9 +66,10 @@ struct Options {
 
 /// One option of the command line: "--mini".
 struct OptionSpec {
-  ParamSpec param;       ///< key without the dashes
-  std::string commands;  ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how) d(ata to make)
-  bool saved = true;     ///< stored in checkpoints: part of the run, not of one invocation
+  ParamSpec param;  ///< key without the dashes
+  std::string
+      commands;       ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how) d(ata to make)
+  bool saved = true;  ///< stored in checkpoints: part of the run, not of one invocation
 };
 const std::vector<OptionSpec>& option_specs();
 

@@ -15,8 +15,8 @@
 #include <tuple>
 #include <utility>
 
-#include "providers/output_file.h"
 #include "kernels/error.h"
+#include "providers/output_file.h"
 
 namespace convnet {
 namespace {

@@ -53,7 +53,8 @@ TEST_CASE("a wrong option is named") {
       {{"--gpu", "0,"}, "--gpu expects an integer between 0 and 1023, not ''"},
       {{"--gpu", "-1"}, "--gpu expects an integer between 0 and 1023, not '-1'"},
       {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, dummy-CxHxW-K"},
+       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, "
+       "dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},
       {{"--test-only"}, "--test-only tests a trained net: --load-file must name its checkpoint"},
@@ -79,7 +80,8 @@ TEST_CASE("all wrong and all missing options are reported together") {
 }
 
 TEST_CASE("a wrong command is named") {
-  check_refused({"tarin"}, "unknown command 'tarin'; there are train, plan, bench, show, make-data and layers");
+  check_refused({"tarin"},
+                "unknown command 'tarin'; there are train, plan, bench, show, make-data and layers");
   check_refused({}, "convnet trains convolutional networks");
   check_refused({"layers", "convv"}, "unknown layer type 'convv'; did you mean 'conv'? known: data, ");
   check_refused({"layers", "conv", "fc"}, "usage: convnet layers [TYPE | --markdown]");

@@ -1,5 +1,5 @@
-// The reader of CIFAR's batches on any bytes. Input: a byte that says which form, the length of batches.meta (two
-// bytes, the lower one first), batches.meta, and the batch.
+// The reader of CIFAR's batches on any bytes. Input: a byte that says which form, the length of batches.meta
+// (two bytes, the lower one first), batches.meta, and the batch.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
