@@ -150,9 +150,13 @@ std::vector<Argument> arguments(const OpDesc& desc) {
             return std::vector<Argument>{{"dst", W, op.what.dims, op.what.type}};
           },
           [&](const Update& op) {
-            std::vector<Argument> args = {{"weights", RW, op.what.dims}, {"increment", RW, op.what.dims}};
-            for (int i = 0; i < op.gradients; ++i) args.push_back({"gradient", R, op.what.dims});
-            if (op.accumulates) args.push_back({"accumulator", RW, op.what.dims});
+            std::vector<Argument> args;
+            for (const Update::Part& part : op.parts) {
+              args.push_back({"weights", RW, {part.count}});
+              args.push_back({"increment", RW, {part.count}});
+              for (int i = 0; i < part.gradients; ++i) args.push_back({"gradient", R, {part.count}});
+              if (part.accumulates) args.push_back({"accumulator", RW, {part.count}});
+            }
             args.push_back(step);
             args.push_back({"broken", R, {kUnsized}, DataType::f64});
             args.push_back({"costs", RW, {kUnsized}, DataType::f64});

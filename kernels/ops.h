@@ -466,16 +466,21 @@ struct FillZero {
 /// stored as d(cost)/dw, summed over images and here by increasing index, so grad = -sum/images.
 /// (eps, mom, wc) are read from the step block; nothing happens if broken[0] says a cost was not finite. Sets
 /// costs[0] = 1 where a weight becomes NaN or infinite: a relu above may hide that from the costs. Works on
-/// the flat bytes: padding holds zeros and keeps them.
-/// Args: weights increment gradient_0 ... [accumulator] step broken costs
+/// ranges of the flat memory of any number of matrices: padding holds zeros and keeps them.
+/// Args: of each part weights increment gradient_0 ... [accumulator], then step broken costs
 struct Update {
-  TensorDesc what;
-  std::int64_t images = 1;      ///< that the gradients are summed over; without any, nothing happens
-  std::int64_t rate_index = 0;  ///< entry of the step block's rate table
-  int gradients = 1;
-  /// The gradients are added to those of earlier minibatches in the accumulator; the step is made, and the
-  /// accumulator zeroed, where the step block gives a number of images.
-  bool accumulates = false;
+  struct Part {
+    std::int64_t count = 0;       ///< floats
+    std::int64_t images = 1;      ///< that the gradients are summed over; without any, nothing happens
+    std::int64_t rate_index = 0;  ///< entry of the step block's rate table
+    int gradients = 1;
+    /// The gradients are added to those of earlier minibatches in the accumulator; the step is made, and the
+    /// accumulator zeroed, where the step block gives a number of images.
+    bool accumulates = false;
+
+    int arguments() const { return 2 + gradients + (accumulates ? 1 : 0); }
+  };
+  std::vector<Part> parts;
 };
 
 /// broken[0] = 1 if the first entry of any of the costs is not 0, else 0. Args: costs_0 ... broken

@@ -130,14 +130,16 @@ json layer_table(const Graph& graph, const Plan& plan, const Measurement& m) {
     bool any = false;
     for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
       const Task& task = plan.tasks[t];
-      if (task.node != id) continue;
+      double part = 0;
+      for (const LayerShare& share : layer_shares(plan, task)) part += share.node == id ? share.part : 0;
+      if (part == 0) continue;
       any = true;
       flops += task.flops;
       double& column = task.kind == TaskKind::forward || task.kind == TaskKind::load ? forward
                        : task.kind == TaskKind::backward                             ? backward
                        : task.kind == TaskKind::update                               ? update
                                                                                      : other;
-      column += m.tasks[t];
+      column += part * m.tasks[t];
     }
     if (!any) continue;
     const double sum = forward + backward + update + other;

@@ -59,6 +59,7 @@ Plan PlanBuilder::build() {
           backward_run(*node, static_cast<int>(run));
       }
     }
+    make_updates();
   }
   finish_persistent();
   find_dependencies(plan_);

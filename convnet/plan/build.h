@@ -79,6 +79,23 @@ class PlanBuilder : public Lowering {
     int node = -1;  ///< whose gradient it is; -1: of weights
   };
 
+  /// A shard of a matrix whose step is due. Steps are made together, in one task for a device: small matrices
+  /// are many.
+  struct PendingStep {
+    int node = -1;      ///< the owner of the matrix
+    int device = 0;     ///< the owner of the shard
+    bool sums = false;  ///< gradients of other replicas
+    Update::Part part;
+    std::vector<BufferUse> uses;  ///< the part's arguments
+  };
+
+  /// A range of a matrix that a replica fetches from another.
+  struct FetchedRange {
+    int node = -1;
+    int from = 0, to = 0;  ///< buffers
+    std::int64_t begin = 0, count = 0;
+  };
+
   /// Whose operations are being written down.
   struct At {
     const Node* node = nullptr;
@@ -113,9 +130,11 @@ class PlanBuilder : public Lowering {
   const WeightBuffers& weight_buffers(std::size_t i) const;
   void decide_weights(WeightBuffers& w, const TensorDesc& desc);
   void decide_persistent(int id, const TensorDesc& desc);
-  static BufferUse range_of(int id, Access access, const UpdateShard& shard);
   void update(WeightBuffers& w, std::int64_t images);
-  void publish(const std::vector<int>& replicas, std::size_t to, const std::vector<UpdateShard>& shards);
+  void make_updates();
+  void make_steps(int device, bool sums);
+  void constrain(const WeightBuffers& w);
+  void publish(const std::vector<FetchedRange>& ranges);
   void publish_state(const Node& node);
   int broken();
 
@@ -144,7 +163,10 @@ class PlanBuilder : public Lowering {
   std::vector<int> backward_done_;                         ///< by node: microbatches that have been backward
   std::vector<int> updated_;  ///< by PlanSet::weights_: microbatches whose gradients are in it
   std::vector<PendingSum> pending_sums_;
-  std::vector<int> broken_;  ///< by device: this pass's buffer, see broken()
+  std::vector<PendingStep> pending_steps_;
+  std::vector<const WeightBuffers*> pending_updates_;  ///< the matrices of the pending steps
+  std::int64_t pending_bytes_ = 0;                     ///< of these matrices
+  std::vector<int> broken_;                            ///< by device: this pass's buffer, see broken()
   At at_;
   int pass_ = 0;
 };

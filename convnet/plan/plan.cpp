@@ -66,6 +66,24 @@ std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task) {
   return fetched;
 }
 
+std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
+  std::vector<LayerShare> shares = {{task.node}};
+  for (const BufferUse& use : task.uses) {
+    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    // What belongs to a matrix follows it.
+    if (task.node < 0 && b.kind == BufferKind::weights && b.node != shares.back().node) {
+      if (shares.back().bytes > 0) shares.emplace_back();
+      shares.back().node = b.node;
+    }
+    shares.back().bytes += bytes_of(plan, use);
+    if (b.kind != BufferKind::input && b.device != task.device) shares.back().fetched += bytes_of(plan, use);
+  }
+  const auto bytes = static_cast<double>(task.bytes);
+  for (LayerShare& share : shares)
+    share.part = shares.size() == 1 ? 1 : static_cast<double>(share.bytes) / bytes;
+  return shares;
+}
+
 std::string describe(const Task& task, const Graph& graph) {
   const std::string layer = task.node < 0 ? "" : graph.nodes[static_cast<std::size_t>(task.node)].name + " ";
   return layer + to_string(task.kind) + ": " + op_name(task.op) + ", device " + std::to_string(task.device);

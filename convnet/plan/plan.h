@@ -83,7 +83,7 @@ struct BufferUse {
 
 struct Task {
   TaskKind kind = TaskKind::forward;
-  int node = -1;  ///< of the graph; -1: none
+  int node = -1;  ///< of the graph; -1: none, or several (layer_shares)
   int microbatch = 0;
   int pass = 0;
   int device = 0;
@@ -208,6 +208,17 @@ std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
 
 /// Bytes that a task reads elsewhere than on its device, by device; -1 is the host.
 std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task);
+
+/// What a task does for one layer.
+struct LayerShare {
+  int node = -1;  ///< -1: for none
+  std::int64_t bytes = 0;
+  std::int64_t fetched = 0;  ///< of these, from other devices
+  double part = 0;           ///< of the task, by bytes
+};
+/// By layer: a task does all for its node, but one that joins the updates of several, whose node is -1, for
+/// the owners of the matrices.
+std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 
 /// Which tasks are certainly done when another starts, by the order of streams and dependencies.
 class TaskOrder {

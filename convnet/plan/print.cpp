@@ -94,11 +94,13 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   const Graph& graph = set.graph();
   std::vector<NodeWork> work(graph.nodes.size());
   for (const Task& task : train.tasks) {
-    if (task.node < 0) continue;
-    NodeWork& w = work[static_cast<std::size_t>(task.node)];
-    (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
-    w.bytes += task.bytes;
-    for (const auto& [from, bytes] : bytes_fetched(train, task)) w.link_bytes += from < 0 ? 0 : bytes;
+    for (const LayerShare& share : layer_shares(train, task)) {
+      if (share.node < 0) continue;
+      NodeWork& w = work[static_cast<std::size_t>(share.node)];
+      (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
+      w.bytes += share.bytes;
+      w.link_bytes += share.fetched;
+    }
   }
   json layers = json::array();
   double flops = 0;

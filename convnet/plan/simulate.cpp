@@ -236,7 +236,8 @@ json path_json(const Simulation& s, const Plan& plan, const Graph& graph) {
     const TaskTime& time = s.times[static_cast<std::size_t>(step.task)];
     (communicates(task.kind) ? communication : compute) += time.end - time.begin;
     waiting += step.waited;
-    by_layer[{task.node, task.kind}] += time.end - time.begin;
+    for (const LayerShare& share : layer_shares(plan, task))
+      by_layer[{share.node, task.kind}] += share.part * (time.end - time.begin);
   }
   std::vector<std::pair<std::pair<int, TaskKind>, double>> sorted(by_layer.begin(), by_layer.end());
   std::stable_sort(sorted.begin(), sorted.end(),

@@ -36,46 +36,53 @@ void set_broken(std::byte* flag, bool is) {
   std::memcpy(flag, &value, sizeof value);
 }
 
+/// The step of one part; `args` are its own. Whether all weights are finite after it.
+bool update_part(const Update::Part& part, std::span<std::byte* const> args, const std::byte* step_block) {
+  const auto gradients = static_cast<std::size_t>(part.gradients);
+  Rates rates;
+  std::memcpy(&rates, step_block + step_block_bytes(part.rate_index), sizeof rates);
+  const float images = part.accumulates ? rates.images : static_cast<float>(part.images);
+  const bool due = images > 0;
+  const float decay = rates.epsilon * rates.decay;
+  const float step = due ? rates.epsilon / images : 0;
+  std::atomic<bool> finite = true;
+  for_pieces(part.count, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t n = end - begin;
+    const float* gradient = as_floats(args[2]) + begin;
+    std::array<float, kPieceElements> sum;
+    if (part.accumulates || gradients > 1) {
+      // What came earlier comes first.
+      const std::size_t first = part.accumulates ? 2 + gradients : 2;
+      std::copy_n(as_floats(args[first]) + begin, n, sum.data());
+      for (std::size_t g = part.accumulates ? 2 : 3; g < 2 + gradients; ++g)
+        add_scaled(as_floats(args[g]) + begin, 1, n, sum.data());
+      gradient = sum.data();
+    }
+    if (part.accumulates) {
+      float* accumulator = as_floats(args[2 + gradients]) + begin;
+      if (due)
+        std::fill_n(accumulator, n, 0.0F);
+      else
+        std::copy_n(sum.data(), n, accumulator);
+    }
+    if (due && !step_piece(as_floats(args[0]) + begin, as_floats(args[1]) + begin, gradient, n,
+                           rates.momentum, decay, step))
+      finite = false;
+  });
+  return finite;
+}
+
 }  // namespace
 
 Prepared prepare(const Update& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op, op.what.layout),
-      [op, count = op.what.bytes() / size_of(DataType::f32)](std::span<std::byte* const> args) {
-        const auto gradients = static_cast<std::size_t>(op.gradients);
-        const std::size_t step_index = 2 + gradients + (op.accumulates ? 1 : 0);
-        if (broken(args[step_index + 1]) || op.images == 0) return;
-        Rates rates;
-        std::memcpy(&rates, args[step_index] + step_block_bytes(op.rate_index), sizeof rates);
-        const float images = op.accumulates ? rates.images : static_cast<float>(op.images);
-        const bool due = images > 0;
-        const float decay = rates.epsilon * rates.decay;
-        const float step = due ? rates.epsilon / images : 0;
-        std::atomic<bool> diverged = false;
-        for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-          const std::int64_t n = end - begin;
-          const float* gradient = as_floats(args[2]) + begin;
-          std::array<float, kPieceElements> sum;
-          if (op.accumulates || gradients > 1) {
-            // What came earlier comes first.
-            const std::size_t first = op.accumulates ? 2 + gradients : 2;
-            std::copy_n(as_floats(args[first]) + begin, n, sum.data());
-            for (std::size_t g = op.accumulates ? 2 : 3; g < 2 + gradients; ++g)
-              add_scaled(as_floats(args[g]) + begin, 1, n, sum.data());
-            gradient = sum.data();
-          }
-          if (op.accumulates) {
-            float* accumulator = as_floats(args[2 + gradients]) + begin;
-            if (due)
-              std::fill_n(accumulator, n, 0.0F);
-            else
-              std::copy_n(sum.data(), n, accumulator);
-          }
-          if (due && !step_piece(as_floats(args[0]) + begin, as_floats(args[1]) + begin, gradient, n,
-                                 rates.momentum, decay, step))
-            diverged = true;
-        });
-        if (diverged) set_broken(args[step_index + 2], true);
+      argument_tensors(op), [parts = op.parts](std::span<std::byte* const> args) {
+        const std::span<std::byte* const> shared = args.last(3);  // step broken costs
+        if (broken(shared[1])) return;
+        for (const Update::Part& part : parts) {
+          if (part.images > 0 && !update_part(part, args, shared[0])) set_broken(shared[2], true);
+          args = args.subspan(static_cast<std::size_t>(part.arguments()));
+        }
       });
 }
 

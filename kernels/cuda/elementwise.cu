@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/ranges.h"
 #include "kernels/error.h"
 
 namespace convnet::cuda {
@@ -33,6 +34,20 @@ struct AddTo {
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     dst[i] = stored_as<T>(to_float(dst[i]) + to_float(src[i]));
   }
+};
+
+/// The runs that one launch copies.
+struct Runs {
+  void add(const float* from, float* to, std::int64_t floats) {
+    src[count] = from;
+    dst[count++] = to;
+    ranges.add(floats);
+  }
+
+  Ranges ranges;
+  const float* src[Ranges::kMost];
+  float* dst[Ranges::kMost];
+  int count = 0;
 };
 
 /// Element by element from one layout, and type, to another.
@@ -125,10 +140,14 @@ Prepared prepare(const CopyRuns& op, const LayoutHints&, const Context&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op),
       [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        for (std::size_t run = 0; run < counts.size(); ++run) {
-          const float* src = as_floats(args[run]);
-          float* dst = as_floats(args[counts.size() + run]);
-          for_each(stream, counts[run], [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[i]; });
+        for (std::size_t run = 0; run < counts.size();) {
+          Runs runs;
+          for (; run < counts.size() && !runs.ranges.full(); ++run)
+            runs.add(as_floats(args[run]), as_floats(args[counts.size() + run]), counts[run]);
+          for_each(stream, runs.ranges.total(), [runs] CONVNET_DEVICE(std::int64_t i) {
+            const Ranges::Place at = runs.ranges.find(i);
+            runs.dst[at.range][at.index] = runs.src[at.range][at.index];
+          });
         }
       });
 }

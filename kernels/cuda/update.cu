@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/ranges.h"
 #include "kernels/cuda/sources.h"
 #include "kernels/error.h"
 
@@ -16,6 +17,63 @@ CONVNET_DEVICE inline const Rates& rates_at(const std::byte* step, std::int64_t 
 
 CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 
+/// The parts of an update that are made in one launch.
+struct Steps {
+  static constexpr int kMostGradients = 192;  ///< of all parts: they travel with the launch
+
+  struct Part {
+    float *weights, *increment, *accumulator;  ///< accumulator: may be null
+    std::int64_t rate_index;
+    float images;
+    int first_gradient, end_gradient;
+  };
+
+  bool fits(const Update::Part& part) const {
+    return !ranges.full() && gradient_count + part.gradients <= kMostGradients;
+  }
+  void add(const Update::Part& from, std::span<std::byte* const> args) {
+    Part& part = parts[part_count++];
+    part.weights = as_floats(args[0]);
+    part.increment = as_floats(args[1]);
+    part.accumulator = from.accumulates ? as_floats(args.back()) : nullptr;
+    part.rate_index = from.rate_index;
+    part.images = static_cast<float>(from.images);
+    part.first_gradient = gradient_count;
+    for (int g = 0; g < from.gradients; ++g)
+      gradients[gradient_count++] = as_floats(args[2 + static_cast<std::size_t>(g)]);
+    part.end_gradient = gradient_count;
+    ranges.add(from.count);
+  }
+
+  /// The step of one weight; whether it is finite after it.
+  CONVNET_DEVICE bool step(const std::byte* step_block, std::int64_t element) const {
+    const Ranges::Place at = ranges.find(element);
+    const Part& part = parts[at.range];
+    const std::int64_t i = at.index;
+    const Rates& rates = rates_at(step_block, part.rate_index);
+    float* accumulator = part.accumulator;
+    // What came earlier comes first.
+    int g = part.first_gradient;
+    float gradient = accumulator != nullptr ? accumulator[i] : gradients[g++][i];
+    for (; g < part.end_gradient; ++g) gradient += gradients[g][i];
+    const float images = accumulator != nullptr ? rates.images : part.images;
+    const bool due = images > 0;
+    if (accumulator != nullptr) accumulator[i] = due ? 0.0F : gradient;
+    if (!due) return true;
+    const float change = rates.momentum * part.increment[i] - rates.epsilon * rates.decay * part.weights[i] -
+                         rates.epsilon / images * gradient;
+    const float weight = part.weights[i] + change;
+    part.increment[i] = change;
+    part.weights[i] = weight;
+    return is_finite(weight);
+  }
+
+  Ranges ranges;
+  Part parts[Ranges::kMost];
+  const float* gradients[kMostGradients];
+  int part_count = 0, gradient_count = 0;
+};
+
 /// What the kernel of a constraint needs of it.
 struct Row {
   std::int64_t outer, groups, inner, rate_index;
@@ -27,42 +85,28 @@ struct Row {
 
 template <>
 Prepared prepare(const Update& op, const LayoutHints&, const Context&) {
-  if (op.gradients > kMostSources)
-    throw DeviceError("update: more than " + std::to_string(kMostSources) + " replicas of a layer");
+  for (const Update::Part& part : op.parts) {
+    if (part.gradients > Steps::kMostGradients)
+      throw DeviceError("update: more than " + std::to_string(Steps::kMostGradients) +
+                        " replicas of a layer");
+  }
   return std::make_shared<KernelOp>(
-      argument_tensors(op, op.what.layout),
-      [op, count = element_count(op.what.dims)](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        if (op.images == 0) return;
-        const auto gradients = static_cast<std::size_t>(op.gradients);
-        Sources<float> sources;
-        for (std::size_t g = 0; g < gradients; ++g) sources.add(args[2 + g]);
-        float* weights = as_floats(args[0]);
-        float* increment = as_floats(args[1]);
-        float* accumulator = op.accumulates ? as_floats(args[2 + gradients]) : nullptr;
-        const std::size_t at = 2 + gradients + (op.accumulates ? 1 : 0);
-        const std::byte* step_block = args[at];
-        const auto* broken = reinterpret_cast<const double*>(args[at + 1]);
-        auto* costs = reinterpret_cast<double*>(args[at + 2]);
-        const auto images_here = static_cast<float>(op.images);
-        const std::int64_t rate_index = op.rate_index;
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-          if (broken[0] != 0) return;
-          const Rates& rates = rates_at(step_block, rate_index);
-          // What came earlier comes first.
-          float gradient = accumulator != nullptr ? accumulator[i] : sources.from[0][i];
-          for (int g = accumulator != nullptr ? 0 : 1; g < sources.count; ++g) gradient += sources.from[g][i];
-          const float images = accumulator != nullptr ? rates.images : images_here;
-          const bool due = images > 0;
-          if (accumulator != nullptr) accumulator[i] = due ? 0.0F : gradient;
-          if (!due) return;
-          const float change = rates.momentum * increment[i] - rates.epsilon * rates.decay * weights[i] -
-                               rates.epsilon / images * gradient;
-          const float weight = weights[i] + change;
-          increment[i] = change;
-          weights[i] = weight;
-          // All who write it write the same.
-          if (!is_finite(weight)) costs[0] = 1;
-        });
+      argument_tensors(op), [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const std::byte* step_block = args[args.size() - 3];
+        const auto* broken = reinterpret_cast<const double*>(args[args.size() - 2]);
+        auto* costs = reinterpret_cast<double*>(args[args.size() - 1]);
+        for (auto part = parts.begin(); part != parts.end();) {
+          Steps steps;
+          for (; part != parts.end() && steps.fits(*part); ++part) {
+            const auto count = static_cast<std::size_t>(part->arguments());
+            if (part->images > 0) steps.add(*part, args.first(count));
+            args = args.subspan(count);
+          }
+          for_each(stream, steps.ranges.total(), [=] CONVNET_DEVICE(std::int64_t i) {
+            // All who write it write the same.
+            if (broken[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
+          });
+        }
       });
 }
 

@@ -148,9 +148,14 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
   const auto after_task = [&](std::size_t t) {
     const std::lock_guard lock(mutex);
     const Task& task = plan.tasks[t];
-    if (task.kind == TaskKind::update && std::holds_alternative<Update>(task.op)) {
-      const Buffer& weights = plan.buffers[static_cast<std::size_t>(task.uses[0].buffer)];
-      outcome.gradients[weights.name] = net_->executor().read(&plan, task.uses[2].buffer);
+    if (const auto* update = std::get_if<Update>(&task.op);
+        update != nullptr && task.kind == TaskKind::update) {
+      auto use = task.uses.begin();
+      for (const Update::Part& part : update->parts) {
+        const Buffer& weights = plan.buffers[static_cast<std::size_t>(use->buffer)];
+        outcome.gradients[weights.name] = net_->executor().read(&plan, use[2].buffer);
+        use += part.arguments();
+      }
     }
     if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
     for (const BufferUse& use : task.uses) {

@@ -186,10 +186,7 @@ TEST_CASE("measure: real operations with indices, flags and workspaces") {
   add_real(plan, *backend, SoftmaxForward{2, 10});
   add_real(plan, *backend, LogregForward{2, 10, 5, 1});
   add_real(plan, *backend, SoftmaxLogregBackward{2, 10, 1});
-  Update update;
-  update.what = floats(1000);
-  update.images = 2;
-  add_real(plan, *backend, update);
+  add_real(plan, *backend, Update{{{.count = 1000, .images = 2}}});
   add_real(plan, *backend, Dropout{{2, 100}, 0.5F, 2.0F, 7, 0});
   for (const double s : measure_seconds(plan, *backend, 2)) CHECK(s > 0);
 }

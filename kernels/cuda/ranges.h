@@ -1,0 +1,44 @@
+// Several runs of elements that one launch goes over, as if they lay one after another.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+
+namespace convnet::cuda {
+
+class Ranges {
+ public:
+  static constexpr int kMost = 32;  ///< they travel with the launch
+
+  struct Place {
+    int range;
+    std::int64_t index;  ///< within it
+  };
+
+  bool full() const { return count_ == kMost; }
+  void add(std::int64_t elements) {
+    const std::int64_t begin = total();
+    end_[count_++] = begin + elements;
+  }
+  std::int64_t total() const { return count_ == 0 ? 0 : end_[count_ - 1]; }
+
+  /// Where element i of [0, total()) lies.
+  CONVNET_DEVICE Place find(std::int64_t i) const {
+    int range = 0, last = count_ - 1;
+    while (range < last) {
+      const int middle = (range + last) / 2;
+      if (i < end_[middle])
+        last = middle;
+      else
+        range = middle + 1;
+    }
+    return {range, range == 0 ? i : i - end_[range - 1]};
+  }
+
+ private:
+  std::int64_t end_[kMost];
+  int count_ = 0;
+};
+
+}  // namespace convnet::cuda
