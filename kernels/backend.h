@@ -72,8 +72,8 @@ class PreparedOp {
   const std::string& algorithm() const { return algorithm_; }
 
   /// Computes. `pointers` are the arguments' memory, 64-byte aligned, in the layouts of args(); `workspace`
-  /// has workspace_bytes(). Blocks until done where the backend has no queues (then `queue` is null); else
-  /// puts the work into `queue`.
+  /// has workspace_bytes(), aligned to kMemoryAlignment. Blocks until done where the backend has no queues
+  /// (then `queue` is null); else puts the work into `queue`.
   virtual void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const = 0;
 
  protected:
@@ -81,6 +81,13 @@ class PreparedOp {
   std::int64_t workspace_bytes_ = 0;
   std::string algorithm_ = "own";
 };
+
+/// Of allocations, and of the arguments and workspaces placed in them: what GPU libraries ask of a workspace.
+constexpr std::int64_t kMemoryAlignment = 256;
+/// Up to where the next piece of memory may begin.
+constexpr std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+}
 
 /// Device memory with one owner.
 class DeviceMemory {
@@ -111,7 +118,8 @@ class Backend {
   /// naming the operation and its shapes, where it would only run on a slow fallback.
   virtual std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const = 0;
 
-  /// Zeroed memory on physical device `device`, 64-byte aligned. Throws DeviceError when there is not enough.
+  /// Zeroed memory on physical device `device`, aligned to kMemoryAlignment. Throws DeviceError when there is
+  /// not enough.
   virtual std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const = 0;
 
   /// Bytes a device can give; what a plan needs is compared with it before anything is allocated.

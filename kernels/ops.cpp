@@ -75,6 +75,13 @@ double ConvGeometry::flops() const {
          static_cast<double>(element_count({c / groups, filter, filter}));
 }
 
+OpDesc::OpDesc() = default;
+OpDesc::OpDesc(const OpDesc& other) = default;
+OpDesc::OpDesc(OpDesc&& other) noexcept = default;
+OpDesc& OpDesc::operator=(const OpDesc& other) = default;
+OpDesc& OpDesc::operator=(OpDesc&& other) noexcept = default;
+OpDesc::~OpDesc() = default;
+
 std::vector<Argument> arguments(const OpDesc& desc) {
   const Argument step{"step", R, {kUnsized}, DataType::u8};
   const auto workspace = [](Access access, const PoolGeometry& g) {

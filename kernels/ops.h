@@ -504,7 +504,7 @@ struct Constrain {
   std::int64_t rate_index = 0;
 };
 
-using OpDesc =
+using AnyOp =
     std::variant<ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward,
                  InnerProductBackwardData, InnerProductBackwardWeights, PoolForward, PoolBackward,
                  CrossMapNormForward, CrossMapNormBackward, NeuronForward, NeuronBackward, Dropout, Scale,
@@ -517,6 +517,18 @@ using OpDesc =
                  SampleForward, SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward,
                  CrossentBackward, BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward,
                  SquaresForward, SquaresBackward, Constrain, AnyBroken, BatchNormMerge, CopyRuns>;
+
+/// An operation. A class of its own so that copying one, which is a case for each kind, is compiled once.
+class OpDesc : public AnyOp {
+ public:
+  using AnyOp::AnyOp;
+  OpDesc();
+  OpDesc(const OpDesc& other);
+  OpDesc(OpDesc&& other) noexcept;
+  OpDesc& operator=(const OpDesc& other);
+  OpDesc& operator=(OpDesc&& other) noexcept;
+  ~OpDesc();
+};
 
 /// The scalars that change from step to step, in one device buffer that the host writes before a step.
 /// Memory: StepHeader, then `rates` entries.

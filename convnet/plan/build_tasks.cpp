@@ -197,7 +197,7 @@ void PlanBuilder::finish_persistent() {
     Buffer& b = plan_.buffers[i];
     std::int64_t& place = end[static_cast<std::size_t>(b.device)];
     b.offset = place;
-    place += (b.bytes + 63) / 64 * 64;
+    place += aligned(b.bytes);
     set_.persistent_[i] = b;
   }
 }

@@ -21,7 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kAlignment = 64;
 /// Scratch memory is cleaned in pieces of this size, a multiple of the alignment.
 constexpr std::int64_t kPiece = 1 << 18;
 /// Larger than the caches of any processor: beyond, everything is equally cold.
@@ -49,7 +48,7 @@ struct Operation {
   std::vector<double> seconds;  ///< measured
 
   std::int64_t bytes(bool written) const {
-    std::int64_t sum = written ? round_up(workspace, kAlignment) : 0;
+    std::int64_t sum = written ? aligned(workspace) : 0;
     for (const Chunk& chunk : chunks) sum += chunk.written == written ? chunk.bytes : 0;
     return sum;
   }
@@ -74,7 +73,7 @@ Operation operation_of(const Plan& plan, const Task& task) {
     if (found.second) op.chunks.emplace_back();
     op.chunk_of.push_back(found.first->second);
     Chunk& chunk = op.chunks[found.first->second];
-    chunk.bytes = std::max(chunk.bytes, round_up(argument_bytes(plan, task, k), kAlignment));
+    chunk.bytes = std::max(chunk.bytes, aligned(argument_bytes(plan, task, k)));
     chunk.written = chunk.written || use.access != Access::read;
   }
   return op;

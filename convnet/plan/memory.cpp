@@ -8,8 +8,6 @@
 namespace convnet {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
-
 struct Lifetime {
   int first = std::numeric_limits<int>::max(), last = -1;
   bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
@@ -112,12 +110,12 @@ void place_buffers(Plan& plan, int devices) {
     for (std::size_t other : placed) {
       const Buffer& o = plan.buffers[other];
       if (o.device == buffer.device && !sharing.allowed(other, b))
-        taken.emplace_back(o.offset, o.offset + (o.bytes + kAlignment - 1) / kAlignment * kAlignment);
+        taken.emplace_back(o.offset, o.offset + aligned(o.bytes));
     }
     buffer.offset = lowest_gap(std::move(taken), buffer.bytes);
     placed.push_back(b);
     std::int64_t& needed = plan.memory[static_cast<std::size_t>(buffer.device)].transient;
-    needed = std::max(needed, (buffer.offset + buffer.bytes + kAlignment - 1) / kAlignment * kAlignment);
+    needed = std::max(needed, buffer.offset + aligned(buffer.bytes));
   }
   for (int device = 0; device < devices; ++device) {
     DeviceMemoryNeeds& needs = plan.memory[static_cast<std::size_t>(device)];
@@ -125,8 +123,7 @@ void place_buffers(Plan& plan, int devices) {
     for (const Buffer& b : plan.buffers) {
       if (b.device != device || !b.persistent()) continue;
       needs.by_kind[b.kind] += b.bytes;
-      needs.persistent =
-          std::max(needs.persistent, b.offset + (b.bytes + kAlignment - 1) / kAlignment * kAlignment);
+      needs.persistent = std::max(needs.persistent, b.offset + aligned(b.bytes));
     }
   }
 }

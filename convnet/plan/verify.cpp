@@ -224,6 +224,7 @@ class Verifier {
       const Buffer& first = plan_.buffers[a];
       if (first.kind == BufferKind::input) continue;  // the host's
       if (first.offset < 0 && !uses_[a].empty()) fail("'" + first.name + "' has no place");
+      if (first.offset % kMemoryAlignment != 0) fail("'" + first.name + "' is not aligned");
       const DeviceMemoryNeeds& needs = plan_.memory.at(static_cast<std::size_t>(first.device));
       if (!uses_[a].empty() &&
           first.offset + first.bytes > (first.persistent() ? needs.persistent : needs.transient))

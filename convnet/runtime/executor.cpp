@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -278,7 +279,18 @@ Executor::Executor(PlanSet& plans, std::vector<int> physical, double stall_secon
     workers_.push_back(std::make_unique<Worker>(plans_.backend(), device, physical_[device]));
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  if (!queues_ || !queues_->stalled()) return;
+  leave_memory();
+  static_cast<void>(queues_.release());
+}
+
+/// To tasks that never end.
+void Executor::leave_memory() {
+  for (auto* memory : {&persistent_, &transient_}) {
+    for (auto& m : *memory) static_cast<void>(m.release());
+  }
+}
 
 void Executor::reserve(const Plan& plan) {
   const auto has_all = [&](std::size_t device) {
@@ -288,17 +300,18 @@ void Executor::reserve(const Plan& plan) {
   bool enough = true;
   for (std::size_t device = 0; device < persistent_.size(); ++device) enough = enough && has_all(device);
   if (enough) return;
-  // All CPU devices share one memory; the devices of other backends have their own.
+  // All CPU devices share one memory, and indices of the same GPU its.
   std::string table;
   bool fits = true;
-  std::int64_t taken = 0;
+  std::map<int, std::int64_t> taken_of;
   for (std::size_t device = 0; device < persistent_.size(); ++device) {
+    std::int64_t& taken = taken_of[plans_.backend().shares_memory() ? 0 : physical_[device]];
     const DeviceMemoryNeeds& needs = plan.memory[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
     const std::int64_t wanted = (!persistent_[device] ? needs.persistent : 0) + (grow ? needs.transient : 0);
     const std::int64_t freed = grow && transient_[device] ? transient_[device]->bytes() : 0;
     const std::int64_t available = plans_.backend().memory_available(physical_[device]) + freed - taken;
-    if (plans_.backend().shares_memory()) taken += wanted - freed;
+    taken += wanted - freed;
     fits = fits && wanted <= available;
     table += "\n  device " + std::to_string(device) + " (" + plans_.backend().name() + ":" +
              std::to_string(physical_[device]) + ") needs " + std::to_string(wanted >> 20) + " MiB, " +
@@ -399,11 +412,7 @@ void Executor::give_up(const std::shared_ptr<Run>& run) {
   run->fail();
   bool lost = false;
   for (auto& worker : workers_) lost = !worker->wait_for(std::chrono::milliseconds(1000)) || lost;
-  if (lost) {
-    for (auto* memory : {&persistent_, &transient_}) {
-      for (auto& m : *memory) static_cast<void>(m.release());
-    }
-  }
+  if (lost) leave_memory();
   throw RunError(report);
 }
 

@@ -79,6 +79,7 @@ class Executor {
   std::vector<std::byte> step_block(const StepInputs& inputs) const;
   std::vector<double> run_by_workers(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
                                      const std::function<void(std::size_t)>& after_task);
+  void leave_memory();
   [[noreturn]] void give_up(const std::shared_ptr<Run>& run);
 
   PlanSet& plans_;

@@ -13,8 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -64,10 +62,7 @@ QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
     inputs.device.resize(static_cast<std::size_t>(plans_.devices()));
     for (auto& of_device : inputs.device) of_device.resize(plan.inputs.size());
     inputs.copied.resize(inputs.device.size());
-    for (const int input : plan.inputs)
-      inputs.host.push_back(
-          input < 0 ? nullptr
-                    : backend.allocate_staging(plan.buffers[static_cast<std::size_t>(input)].bytes));
+    inputs.host.resize(plan.inputs.size());
   }
   std::vector<std::int64_t> fetched(queues_.size(), 0);
   ready->marked.resize(plan.tasks.size());
@@ -83,17 +78,20 @@ QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
       if (input == plan.inputs.end()) continue;
       const auto matrix = static_cast<std::size_t>(input - plan.inputs.begin());
       ready->loads.push_back({task.device, matrix, use.begin, bytes_of(plan, use)});
+      const std::int64_t bytes = plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
       for (Inputs& inputs : ready->inputs) {
         auto& memory = inputs.device[static_cast<std::size_t>(task.device)][matrix];
-        if (!memory)
-          memory = backend.allocate(physical_[static_cast<std::size_t>(task.device)],
-                                    plan.buffers[static_cast<std::size_t>(use.buffer)].bytes);
+        if (!memory) memory = backend.allocate(physical_[static_cast<std::size_t>(task.device)], bytes);
+        if (!inputs.host[matrix]) inputs.host[matrix] = backend.allocate_staging(bytes);
       }
     }
   }
-  for (std::size_t q = 0; q < queues_.size(); ++q)
+  for (std::size_t q = 0; q < queues_.size(); ++q) {
     ready->fetched.push_back(fetched[q] == 0 ? nullptr
                                              : backend.allocate(physical_[q / kStreams], fetched[q]));
+    // Copies between devices that do not reach each other go through the host, which cannot be recorded.
+    if (fetched[q] > 0) ready->recordable = false;
+  }
   entry = std::move(ready);
   return *entry;
 }
@@ -194,13 +192,15 @@ void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& rea
   }
 }
 
-void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& report) const {
+void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& report) {
   const auto start = Clock::now();
   while (!mark.reached()) {
     const double waited = seconds_since(start);
-    if (waited > stall_seconds_)
+    if (waited > stall_seconds_) {
+      stalled_ = true;
       throw RunError("the step has stalled: nothing has ended for " + std::to_string(std::lround(waited)) +
                      " s " + report());
+    }
     // Steps of small nets take less than the system needs to wake a thread.
     if (waited > 0.005) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -228,7 +228,7 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
 
   const bool plainly = times == nullptr && !after_task;
   // The first run makes what libraries make at their first call, which cannot be recorded.
-  if (plainly && ready.runs++ > 0 && !inputs.recording) {
+  if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
     inputs.recording = plans_.backend().record(all, [&] { submit(plan, step, ready, nullptr, nullptr); });

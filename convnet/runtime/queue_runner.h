@@ -35,6 +35,10 @@ class QueueRunner {
   std::vector<double> run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
                           const std::function<void(std::size_t)>& after_task);
 
+  /// Whether a run has been given up: the devices may go on for ever, and releasing their memory would wait
+  /// for them.
+  bool stalled() const { return stalled_; }
+
   /// Addresses have changed: what was recorded is worthless.
   void forget() { recorded_.clear(); }
 
@@ -60,6 +64,7 @@ class QueueRunner {
     std::vector<Load> loads;
     std::vector<std::unique_ptr<DeviceMemory>> fetched;  ///< by queue: copies of what operations cannot reach
     std::vector<bool> marked;                            ///< by task: another queue waits for its end
+    bool recordable = true;
     int runs = 0;
   };
   struct Marks {
@@ -77,11 +82,12 @@ class QueueRunner {
   void submit(const Plan& plan, const Step& step, const Prepared& ready, std::vector<Marks>* marks,
               const std::function<void(std::size_t)>& after_task);
   void submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready);
-  void wait(const Mark& mark, const std::function<std::string()>& report) const;
+  void wait(const Mark& mark, const std::function<std::string()>& report);
 
   const PlanSet& plans_;
   std::vector<int> physical_;
   double stall_seconds_;
+  bool stalled_ = false;
   std::vector<std::unique_ptr<Queue>> queues_;        ///< by device and stream
   std::vector<std::vector<bool>> reaches_;            ///< by device and other device
   std::vector<std::unique_ptr<Queue>> input_queues_;  ///< by device

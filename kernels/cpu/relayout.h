@@ -28,7 +28,7 @@ class RelaidOp : public PreparedOp {
       if (arguments_of_op[i].access != Access::read) copy.out = prepare(Reorder{wanted, args_[i]}, {});
       for (const Prepared& reorder : {copy.in, copy.out})
         if (reorder) shared = std::max(shared, reorder->workspace_bytes());
-      workspace_bytes_ += (wanted.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+      workspace_bytes_ += aligned(wanted.bytes());
       copies_.push_back(std::move(copy));
     }
     shared_offset_ = workspace_bytes_;
@@ -47,7 +47,6 @@ class RelaidOp : public PreparedOp {
   }
 
  private:
-  static constexpr std::int64_t kAlignment = 64;
   struct Copy {
     std::size_t arg;
     std::int64_t offset;  ///< in the workspace

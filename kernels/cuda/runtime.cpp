@@ -192,17 +192,22 @@ std::unique_ptr<Queue> make_stream_queue(int device) { return std::make_unique<S
 
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit) {
   const cudaStream_t origin = stream_of(queues[0]).handle;
+  const auto end = [&](Graph& graph) {
+    // The tasks have made other devices the thread's.
+    stream_of(queues[0]);
+    return cudaStreamEndCapture(origin, graph.put());
+  };
   check(cudaStreamBeginCapture(origin, cudaStreamCaptureModeRelaxed), "beginning to record");
   try {
     submit();
   } catch (...) {
     Graph broken;
-    static_cast<void>(cudaStreamEndCapture(origin, broken.put()));
+    static_cast<void>(end(broken));
     static_cast<void>(cudaGetLastError());
     throw;
   }
   Graph graph;
-  check(cudaStreamEndCapture(origin, graph.put()), "recording");
+  check(end(graph), "recording");
   return std::make_unique<GraphRecording>(graph.get());
 }
 

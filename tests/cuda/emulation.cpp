@@ -14,13 +14,14 @@ constexpr int kDevices = 8;
 
 class Memory : public DeviceMemory {
  public:
-  explicit Memory(std::int64_t bytes) : lines_(static_cast<std::size_t>(bytes + 63) / 64), bytes_(bytes) {}
+  explicit Memory(std::int64_t bytes)
+      : lines_(static_cast<std::size_t>(aligned(bytes) / kMemoryAlignment)), bytes_(bytes) {}
   std::byte* data() override { return lines_.empty() ? nullptr : lines_.data()->bytes; }
   std::int64_t bytes() const override { return bytes_; }
 
  private:
-  struct alignas(64) Line {
-    std::byte bytes[64] = {};
+  struct alignas(kMemoryAlignment) Line {
+    std::byte bytes[kMemoryAlignment] = {};
   };
   std::vector<Line> lines_;
   std::int64_t bytes_;

@@ -162,11 +162,11 @@ TEST_CASE("an update of several matrices is that of each", "[update]") {
   std::vector<std::byte> step(static_cast<std::size_t>(step_block_bytes(3)));
   const Rates rates[3] = {{0.1F, 0.9F, 0.05F, 0}, {0.2F, 0.5F, 0, 0}, {0.3F, 0, 0.1F, 24}};
   std::memcpy(step.data() + sizeof(StepHeader), rates, sizeof rates);
-  const auto run = [&](const Update& update, std::uint64_t seed) {
+  const auto run = [&](const Update& update, unsigned seed) {
     const std::vector<Argument> args = arguments(update);
     OpRun op(cpu::prepare(update, {}), step_block_bytes(3));
     for (std::size_t k = 0; k + 3 < args.size(); ++k)
-      op.set(k, random_values(element_count(args[k].dims), seed + k));
+      op.set(k, random_values(element_count(args[k].dims), seed + static_cast<unsigned>(k)));
     op.set_raw(args.size() - 3, step);
     op.set_raw(args.size() - 2, std::vector<double>{0});
     op.set_raw(args.size() - 1, std::vector<double>{0});
@@ -179,7 +179,8 @@ TEST_CASE("an update of several matrices is that of each", "[update]") {
   const std::vector<std::vector<float>> together = run(joined, 1);
   std::vector<std::vector<float>> apart;
   for (const Update::Part& part : joined.parts) {
-    for (auto& tensor : run(Update{{part}}, 1 + apart.size())) apart.push_back(std::move(tensor));
+    for (auto& tensor : run(Update{{part}}, 1 + static_cast<unsigned>(apart.size())))
+      apart.push_back(std::move(tensor));
   }
   CHECK(together == apart);
   CHECK(together[0] != random_values(100, 1));

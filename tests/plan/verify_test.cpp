@@ -284,13 +284,27 @@ TEST_CASE("verify finds buffers that share memory while both are in use") {
         INFO("'" << good.buffers[a].name << "' lies on '" << good.buffers[b].name << "'");
         CHECK_FALSE(passes(bad, net.graph));
         // Its last bytes on the other's first.
-        bad.buffers[a].offset = good.buffers[b].offset - good.buffers[a].bytes + 1;
+        bad.buffers[a].offset = good.buffers[b].offset - aligned(good.buffers[a].bytes) + kMemoryAlignment;
         if (bad.buffers[a].offset >= 0) CHECK_FALSE(passes(bad, net.graph));
         ++moved;
       }
     }
     CHECK(moved > 50);
   }
+}
+
+TEST_CASE("verify finds memory that is not aligned") {
+  PlannedNet net("lenet");
+  Plan plan = net.plan(Phase::train, 7);
+  const auto last =
+      std::max_element(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& a, const Buffer& b) {
+        return (is_transient(a) ? a.offset : -1) < (is_transient(b) ? b.offset : -1);
+      });
+  REQUIRE(is_transient(*last));
+  plan.memory[0].transient += kMemoryAlignment;
+  REQUIRE(passes(plan, net.graph));
+  last->offset += kMemoryAlignment / 2;
+  CHECK_FALSE(passes(plan, net.graph));
 }
 
 TEST_CASE("verify finds wrong sizes, layouts, devices and dependencies") {
