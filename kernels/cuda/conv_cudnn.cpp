@@ -478,7 +478,7 @@ class ConvOp : public PreparedOp {
           index_ = i;
         } catch (const DeviceError& error) {
           if (failure.empty()) failure = error.what();
-          trial.recover();
+          trial.recover(problem_.name());
         }
       }
     }
@@ -503,9 +503,9 @@ class ConvOp : public PreparedOp {
     }
     /// After a failure: throws where the device is lost for the process, else forgets the error, which the
     /// next kernel would report again.
-    void recover() const {
+    void recover(const std::string& what) const {
       static_cast<void>(cudaGetLastError());
-      check(cudaStreamSynchronize(stream_of(&queue).handle), "trying a convolution");
+      check(cudaStreamSynchronize(stream_of(&queue).handle), ("trying " + what).c_str());
     }
 
     Queue& queue;

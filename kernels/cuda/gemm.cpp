@@ -80,15 +80,19 @@ class LtGemm : public PreparedGemm {
   void choose(cublasLtHandle_t handle) {
     Preference preference;
     check(cublasLtMatmulPreferenceCreate(preference.put()), "choosing an algorithm");
-    check(cublasLtMatmulPreferenceSetAttribute(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                               &kMostWorkspace, sizeof kMostWorkspace),
-          "choosing an algorithm");
-    const auto alignment = static_cast<std::uint32_t>(g_.alignment);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
+            "choosing an algorithm");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+    // Where a sum is made in parts, these are f32 too.
+    if (g_.result == DataType::bf16)
+      prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+             std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     for (const cublasLtMatmulPreferenceAttributes_t pointer :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      check(cublasLtMatmulPreferenceSetAttribute(preference.get(), pointer, &alignment, sizeof alignment),
-            "choosing an algorithm");
+      prefer(pointer, static_cast<std::uint32_t>(g_.alignment));
     std::array<cublasLtMatmulHeuristicResult_t, 8> results{};
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle, product_.get(), b_.get(), a_.get(), c_.get(), c_.get(),
