@@ -157,8 +157,8 @@ class Backend {
 
 /// How convolutions and matrix products compute, always with sums in fp32. tf32: fp32 numbers, of whose
 /// factors 10 bits of mantissa count. bf16: factors of type bf16; activations and their gradients are kept as
-/// bf16 where the operations that read them can take it. Weights, their gradients, increments, statistics and
-/// costs stay fp32.
+/// bf16 where the operations that read them can take it. Weights, increments, statistics and costs stay fp32,
+/// gradients of weights too, but where a library only makes bf16 ones (cuDNN): each is then rounded once.
 enum class Precision { fp32, tf32, bf16 };
 const char* to_string(Precision precision);
 

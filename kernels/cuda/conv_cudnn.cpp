@@ -1,11 +1,13 @@
 // Convolutions through cuDNN's graph interface. For every operation the engines that the library proposes are
-// timed once; the choice is kept (tuning.h). Only deterministic engines are asked.
+// timed once; the choice is kept (tuning.h). Only deterministic engines are asked. Plans are made on the
+// first device and run on all, which are taken to be of one kind.
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <vector>
 
 #include "kernels/cuda/conv_edges.h"
+#include "kernels/cuda/gemm.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/tuning.h"
@@ -42,7 +44,9 @@ class Descriptor {
   void set(cudnnBackendAttributeName_t name, cudnnDataType_t value) const {
     set(name, CUDNN_TYPE_DATA_TYPE, 1, &value);
   }
-  void finalize() const { check(cudnnBackendFinalize(get()), "describing a convolution"); }
+  void finalize(const char* what = "describing a convolution") const {
+    check(cudnnBackendFinalize(get()), what);
+  }
 
  private:
   Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> handle_;
@@ -72,7 +76,9 @@ enum class Pass { forward, backward_data, backward_weights };
 
 /// One way to do an operation.
 struct Variant {
-  bool fused = false;   ///< bias and relu are part of the graph
+  /// Bias and relu are part of the graph; in bf16 runs the bias is then rounded to bf16 before, which engines
+  /// that need not be compiled at run time ask for.
+  bool fused = false;
   bool padded = false;  ///< borders are copied around the images before (or cut off after)
   bool narrow = false;  ///< the weights' gradient is made as bf16, and widened after
   std::string name() const {
@@ -89,6 +95,8 @@ struct Problem {
 
   /// Of the activations, and of the weights.
   DataType type() const { return precision == Precision::bf16 ? DataType::bf16 : DataType::f32; }
+  /// The library gets a copy of the bias.
+  bool rounds_bias(const Variant& variant) const { return variant.fused && bias && type() == DataType::bf16; }
   /// Rows that the last window hangs over the far border.
   std::int64_t after(std::int64_t out, std::int64_t in) const {
     return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
@@ -103,7 +111,8 @@ struct Problem {
     return std::string("conv.") + kPasses.at(static_cast<std::size_t>(pass)) + " " + to_string(g.src()) +
            " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
            std::to_string(g.stride) + " pad " + std::to_string(g.pad) + (bias ? " bias" : "") +
-           (relu ? " relu" : "") + (accumulate ? " accumulate" : "") + " " + to_string(precision);
+           (relu ? " relu" : "") + (accumulate ? " accumulate" : "") + (plain_images ? " plain images" : "") +
+           " " + to_string(precision);
   }
 };
 
@@ -174,6 +183,9 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
     Descriptor d(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &pointwise_mode);
     d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    // A broken layer must show.
+    const cudnnNanPropagation_t keeps_nan = CUDNN_PROPAGATE_NAN;
+    d.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keeps_nan);
     d.finalize();
     return d;
   };
@@ -183,7 +195,7 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
     const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_ADD));
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, convolved);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(kBias, DataType::f32, {1, g.k, 1, 1}));
+    op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(kBias, type, {1, g.k, 1, 1}));
     op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, *biased);
     op.finalize();
   }
@@ -207,7 +219,7 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
 
 /// What the library's heuristics propose, the best first. Empty where it knows nothing.
 std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
-  constexpr std::int64_t kMost = 16;
+  constexpr std::int64_t kMost = 128;  // those of fp32 stand behind all that use tensor cores
   const Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -252,16 +264,20 @@ struct Plan {
   std::int64_t workspace = 0;
 };
 
-/// nullopt where the engine turns out not to support the problem.
-std::optional<Plan> finalized(const Descriptor& config, cudnnHandle_t handle) {
+/// Throws DeviceError where the engine turns out not to support the problem, or wants too much memory.
+Plan finalized(const Descriptor& config, cudnnHandle_t handle) {
+  constexpr std::int64_t kMostWorkspace = std::int64_t{2} << 30;
   Plan plan{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
   plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
   plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
-  if (cudnnBackendFinalize(plan.descriptor.get()) != CUDNN_STATUS_SUCCESS) return std::nullopt;
+  plan.descriptor.finalize("preparing a convolution");
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(plan.descriptor.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                  CUDNN_TYPE_INT64, 1, &count, &plan.workspace),
         "asking for a workspace's size");
+  if (plan.workspace > kMostWorkspace)
+    throw DeviceError("cuDNN: a convolution wants " + std::to_string(plan.workspace >> 20) +
+                      " MiB of workspace");
   return plan;
 }
 
@@ -309,17 +325,19 @@ class ConvOp : public PreparedOp {
   }
 
  private:
-  static std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
   TensorDesc& images_argument() { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   const TensorDesc& images_argument() const { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
-  /// Where things are in the workspace: padded images, a narrow gradient, the library's own; behind them the
-  /// sums of the bias.
+  /// Where things are in the workspace: padded images, a gradient or bias as bf16, the library's own; behind
+  /// them the sums of the bias.
   struct Room {
     Room(const Problem& p, const Variant& variant, std::int64_t library_bytes) {
-      narrow = variant.padded ? aligned(element_count(p.padded_images()) * size_of(p.type())) : 0;
-      library = narrow + (variant.narrow ? aligned(element_count(p.g.weights()) * size_of(p.type())) : 0);
+      const std::int64_t size = size_of(p.type());
+      narrow = variant.padded ? aligned(element_count(p.padded_images()) * size) : 0;
+      library = narrow + (variant.narrow           ? aligned(element_count(p.g.weights()) * size)
+                          : p.rounds_bias(variant) ? aligned(p.g.k * size)
+                                                   : 0);
       bytes = library + aligned(library_bytes);
     }
     std::int64_t narrow, library, bytes;
@@ -340,12 +358,15 @@ class ConvOp : public PreparedOp {
     };
     switch (problem_.pass) {
       case Pass::forward: {
-        const std::byte* bias = problem_.bias ? p[2] : nullptr;
-        const Pointers pointers{pad(p[0]), p[1], p.back(), variant.fused ? bias : nullptr};
+        const float* bias = problem_.bias ? as_floats(p[2]) : nullptr;
+        std::byte* fused_bias = variant.fused && problem_.bias ? p[2] : nullptr;
+        if (problem_.rounds_bias(variant)) {
+          fused_bias = workspace + room.narrow;
+          narrow(stream, g.k, bias, reinterpret_cast<BFloat16*>(fused_bias));
+        }
+        const Pointers pointers{pad(p[0]), p[1], p.back(), fused_bias};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
-        if (!variant.fused && (problem_.bias || problem_.relu))
-          add_bias_relu(stream, rows(), g.k, reinterpret_cast<const float*>(bias), problem_.relu, type,
-                        p.back());
+        if (!variant.fused) add_bias_relu(stream, rows(), g.k, bias, problem_.relu, type, p.back());
         break;
       }
       case Pass::backward_data: {
@@ -379,21 +400,23 @@ class ConvOp : public PreparedOp {
           "zeroing a gradient");
   }
 
+  /// Those that round a gradient stand last.
   std::vector<Variant> variants() const {
     const bool can_fuse =
         problem_.pass == Pass::forward && !problem_.accumulate && (problem_.bias || problem_.relu);
+    const bool can_narrow = problem_.pass == Pass::backward_weights && problem_.type() == DataType::bf16;
     std::vector<Variant> all;
-    for (const bool padded : {false, true}) {
-      if (padded && problem_.symmetric()) continue;
-      if (can_fuse) all.push_back({true, padded, false});
-      all.push_back({false, padded, false});
-      if (problem_.pass == Pass::backward_weights && problem_.type() == DataType::bf16)
-        all.push_back({false, padded, true});
+    for (const bool narrow : {false, true}) {
+      for (const bool padded : {false, true}) {
+        if ((narrow && !can_narrow) || (padded && problem_.symmetric())) continue;
+        if (can_fuse) all.push_back({true, padded, narrow});
+        all.push_back({false, padded, narrow});
+      }
     }
     return all;
   }
 
-  /// The plan of a choice, as algorithm_ names it.
+  /// The plan of a choice, as algorithm_ names it. False where there is none any more.
   bool take(const std::string& choice, cudnnHandle_t handle) {
     for (const Variant& variant : variants()) {
       const std::string prefix = variant.name() + ":";
@@ -401,14 +424,19 @@ class ConvOp : public PreparedOp {
       const auto found = candidates(variant, handle);
       const auto index = static_cast<std::size_t>(std::strtoul(choice.c_str() + prefix.size(), nullptr, 10));
       if (index >= found.size()) return false;
-      plan_ = finalized(found[index], handle);
+      try {
+        plan_ = finalized(found[index], handle);
+      } catch (const DeviceError&) {
+        return false;
+      }
       variant_ = variant;
       index_ = index;
-      return plan_.has_value();
+      return true;
     }
     return false;
   }
 
+  /// First those that the library thinks fast, then those that it thinks safe.
   std::vector<Descriptor> candidates(const Variant& variant, cudnnHandle_t handle) const {
     const Descriptor graph = graph_of(problem_, variant, handle);
     std::vector<Descriptor> found;
@@ -416,7 +444,6 @@ class ConvOp : public PreparedOp {
       for (Descriptor& config : proposals(graph, mode)) {
         if (acceptable(config, problem_.precision)) found.push_back(std::move(config));
       }
-      if (!found.empty()) break;
     }
     return found;
   }
@@ -424,56 +451,83 @@ class ConvOp : public PreparedOp {
   void choose(Tuning& tuning) {
     Queue& queue = tuning.queue();
     const cudnnHandle_t handle = cudnn_of(&queue);
-    const std::string key = problem_.name() + " cudnn " + std::to_string(cudnnGetVersion());
+    const std::string library = "cudnn " + std::to_string(cudnnGetVersion());
+    const std::string key = problem_.name() + " " + library;
     if (const auto kept = tuning.find(key); kept && take(*kept, handle)) return;
+    const Trial trial(args_, queue);
     double best = 0;
+    std::string failure;  // the first: of what the library thinks best
     for (const Variant& variant : variants()) {
-      constexpr std::size_t kMostTried = 6;
+      // Speed does not decide whether a gradient is rounded.
+      if (plan_ && variant.narrow && !variant_.narrow) break;
+      constexpr int kMostTried = 8;  // of those that run
       const std::vector<Descriptor> found = candidates(variant, handle);
-      for (std::size_t i = 0; i < std::min(found.size(), kMostTried); ++i) {
-        std::optional<Plan> plan = finalized(found[i], handle);
-        if (!plan) continue;
-        const std::optional<double> seconds = time(*plan, variant, queue);
-        if (!seconds || (plan_ && *seconds >= best)) continue;
-        best = *seconds;
-        plan_ = std::move(plan);
-        variant_ = variant;
-        index_ = i;
+      int tried = 0;
+      for (std::size_t i = 0; i < found.size() && tried < kMostTried; ++i) {
+        try {
+          Plan plan = finalized(found[i], handle);
+          const double seconds = time(plan, variant, trial);
+          ++tried;
+          if (plan_ && seconds >= best) continue;
+          best = seconds;
+          plan_ = std::move(plan);
+          variant_ = variant;
+          index_ = i;
+        } catch (const DeviceError& error) {
+          if (failure.empty()) failure = error.what();
+          trial.recover(problem_.name());
+        }
       }
     }
     if (!plan_)
-      throw DeviceError(problem_.name() + ": cuDNN " + std::to_string(cudnnGetVersion()) + " cannot do this");
+      throw DeviceError(problem_.name() + ": " + library +
+                        " cannot do this: " + (failure.empty() ? "it proposes no engine" : failure));
     tuning.keep(key, variant_.name() + ":" + std::to_string(index_));
   }
 
-  /// Seconds of a run on memory of its own; nullopt where it does not run or does not fit.
-  std::optional<double> time(const Plan& plan, const Variant& variant, Queue& queue) const {
-    try {
-      std::vector<std::unique_ptr<DeviceMemory>> memory;
-      std::vector<std::byte*> pointers;
-      for (const TensorDesc& arg : args_) {
-        memory.push_back(allocate_memory(0, arg.bytes()));
+  /// Memory of an operation's arguments, with numbers, and the queue where its plans run.
+  class Trial {
+   public:
+    Trial(const std::vector<TensorDesc>& args, Queue& queue_of_trial) : queue(queue_of_trial) {
+      for (const TensorDesc& arg : args) {
+        memory_.push_back(allocate_memory(0, arg.bytes()));
+        pointers.push_back(memory_.back()->data());
         // Zeros would be faster than numbers are: all bytes 0x3c make numbers of 0.0115, f32 or bf16.
-        check(cudaMemsetAsync(memory.back()->data(), 0x3c, static_cast<std::size_t>(arg.bytes()),
+        check(cudaMemsetAsync(pointers.back(), 0x3c, static_cast<std::size_t>(arg.bytes()),
                               stream_of(&queue).handle),
               "filling memory");
-        pointers.push_back(memory.back()->data());
       }
-      // The bias is summed by our own kernel, the same for all plans.
-      const auto workspace = allocate_memory(0, Room(problem_, variant, plan.workspace).bytes + sums_bytes());
-      double least = 0;
-      for (int run = 0; run < 4; ++run) {
-        const auto begin = queue.mark();
-        run_with(&plan, variant, pointers, workspace->data(), &queue);
-        const auto end = queue.mark();
-        wait_for(*end);
-        const double seconds = end->seconds_since(*begin);
-        if (run > 0) least = run == 1 ? seconds : std::min(least, seconds);
-      }
-      return least;
-    } catch (const DeviceError&) {
-      return std::nullopt;
     }
+    /// After a failure: throws where the device is lost for the process, else forgets the error, which the
+    /// next kernel would report again.
+    void recover(const std::string& what) const {
+      static_cast<void>(cudaGetLastError());
+      check(cudaStreamSynchronize(stream_of(&queue).handle), ("trying " + what).c_str());
+    }
+
+    Queue& queue;
+    std::vector<std::byte*> pointers;
+    Delay delay;
+
+   private:
+    std::vector<std::unique_ptr<DeviceMemory>> memory_;
+  };
+
+  /// Seconds of a run. Throws DeviceError where it does not run or does not fit into memory.
+  double time(const Plan& plan, const Variant& variant, const Trial& trial) const {
+    constexpr int kRuns = 5;
+    // The bias is summed by our own kernel, the same for all plans.
+    const auto workspace = allocate_memory(0, Room(problem_, variant, plan.workspace).bytes + sums_bytes());
+    std::vector<double> seconds;
+    for (int run = 0; run <= kRuns; ++run) {
+      trial.delay.put_into(trial.queue);
+      const auto begin = trial.queue.mark();
+      run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
+      const auto end = trial.queue.mark();
+      wait_for(*end);
+      if (run > 0) seconds.push_back(end->seconds_since(*begin));  // the first loads the kernels
+    }
+    return *std::min_element(seconds.begin(), seconds.end());
   }
   std::int64_t sums_bytes() const {
     return problem_.pass == Pass::backward_weights && problem_.bias

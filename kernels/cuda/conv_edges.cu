@@ -53,6 +53,10 @@ void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst) {
   for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = to_float(src[i]); });
 }
 
+void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst) {
+  for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = stored_as<BFloat16>(src[i]); });
+}
+
 std::int64_t bias_gradient_workspace(std::int64_t rows, std::int64_t columns) {
   return SumRows(rows, columns).workspace_bytes();
 }

@@ -119,6 +119,11 @@ struct Columns {
   Chunks chunks;                     ///< of images
 
   std::int64_t bytes() const { return chunks.size * window_bytes; }
+  /// Of the first images of chunks.
+  std::int64_t alignment() const {
+    const std::int64_t images = chunks.count > 1 ? chunks.size : 0;
+    return alignment_of({images * in_bytes, images * out_bytes});
+  }
 
   /// The windows of a chunk, given its input: copied to `memory`, where they have to be.
   const std::byte* gather(Stream stream, std::int64_t chunk, const std::byte* src, std::byte* memory) const {
@@ -173,9 +178,7 @@ Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, cons
   gemm.lda = w.s.width, gemm.ldb = w.s.row, gemm.ldc = g.k;
   gemm.batch = g.groups, gemm.a_step = w.s.row, gemm.b_step = w.weights_step, gemm.c_step = outputs;
   gemm.accumulate = op.accumulate;
-  const bool fuse = g.groups == 1 && type == DataType::f32;
-  gemm.bias = op.bias && fuse;
-  gemm.relu = op.relu && fuse;
+  gemm.alignment = w.alignment();
   const ChunkGemms products(gemm, &Gemm::m, w.pixels, w.chunks, context);
   Areas areas;
   const std::int64_t columns_area = areas.add(w.bytes());
@@ -189,9 +192,8 @@ Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, cons
           const std::byte* src = p[0] + w.chunks.begin(i) * w.in_bytes;
           std::byte* dst = p.back() + w.chunks.begin(i) * w.out_bytes;
           const std::byte* columns = w.gather(stream_of(queue), i, src, workspace + columns_area);
-          products[i].run(queue, columns, p[1], fuse ? bias : nullptr, dst, workspace + product_area);
-          if (!fuse)
-            finish_columns(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, relu, type, dst);
+          products[i].run(queue, columns, p[1], dst, workspace + product_area);
+          finish_columns(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, relu, type, dst);
         }
       });
 }
@@ -209,6 +211,7 @@ Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints,
   gemm.n = w.s.row, gemm.k = outputs;
   gemm.lda = g.k, gemm.ldb = w.s.row, gemm.ldc = w.s.width;
   gemm.batch = g.groups, gemm.a_step = outputs, gemm.b_step = w.weights_step, gemm.c_step = w.s.row;
+  gemm.alignment = w.alignment();
   const ChunkGemms products(gemm, &Gemm::m, w.pixels, w.chunks, context);
   Areas areas;
   const std::int64_t columns_area = areas.add(w.bytes());
@@ -219,7 +222,7 @@ Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints,
                                          const std::byte* diff_dst = p[0] + w.chunks.begin(i) * w.out_bytes;
                                          std::byte* diff_src = p[2] + w.chunks.begin(i) * w.in_bytes;
                                          std::byte* columns = w.copied ? workspace + columns_area : diff_src;
-                                         products[i].run(queue, diff_dst, p[1], nullptr, columns,
+                                         products[i].run(queue, diff_dst, p[1], columns,
                                                          workspace + product_area);
                                          if (w.copied) w.sum(stream_of(queue), i, columns, diff_src);
                                        }
@@ -240,6 +243,7 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hin
   gemm.m = outputs, gemm.n = w.s.row;
   gemm.lda = g.k, gemm.ldb = w.s.width, gemm.ldc = w.s.row;
   gemm.batch = g.groups, gemm.a_step = outputs, gemm.b_step = w.s.row, gemm.c_step = w.weights_step;
+  gemm.alignment = w.alignment();
   const ChunkGemms products(gemm, &Gemm::k, w.pixels, w.chunks, context);
   const SumRows bias_sums(g.n * w.pixels, g.k);
   Areas areas;
@@ -253,7 +257,7 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hin
           const std::byte* src = p[0] + w.chunks.begin(i) * w.in_bytes;
           const std::byte* diff_dst = p[1] + w.chunks.begin(i) * w.out_bytes;
           const std::byte* columns = w.gather(stream_of(queue), i, src, workspace + columns_area);
-          products[i].run(queue, diff_dst, columns, nullptr, p[2], workspace + product_area);
+          products[i].run(queue, diff_dst, columns, p[2], workspace + product_area);
         }
         if (bias) bias_sums.run(stream_of(queue), w.type, p[1], workspace + sums_area, as_floats(p[3]));
       });

@@ -1,25 +1,33 @@
 // Matrix products. gemm.cpp takes them from cuBLASLt.
 #pragma once
 
+#include <initializer_list>
+#include <numeric>
+#include <stdexcept>
+
 #include "kernels/cuda/prepare.h"
 
 namespace convnet::cuda {
 
-/// C = [C +] op(A) op(B) [+ bias], then max(0,x) if `relu`; `batch` times, each matrix `*_step` numbers after
-/// the one before. Row-major, rows `ld*` numbers apart.
+/// C = [C +] op(A) op(B), `batch` times, each matrix `*_step` numbers after the one before. Row-major, rows
+/// `ld*` numbers apart.
 struct Gemm {
   bool trans_a = false, trans_b = false;  ///< op(X) = X^T
   std::int64_t m = 0, n = 0, k = 0;       ///< op(A) (m,k), op(B) (k,n), C (m,n)
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   std::int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
   std::int64_t alignment = 4;  ///< bytes of which all pointers are multiples; faster kernels want 16
-  bool accumulate = false, bias = false, relu = false;  ///< bias: (n), f32, a number for every column
-  DataType factors = DataType::f32;                     ///< type of A and B
-  DataType result = DataType::f32;  ///< type of C; bf16 only where the factors are, and without a bias
+  bool accumulate = false;
+  DataType factors = DataType::f32;  ///< type of A and B
+  DataType result = DataType::f32;   ///< type of C; bf16 only where the factors are
 };
 
-/// Of the memory of an operation's arguments and workspace, bytes.
-constexpr std::int64_t kArgumentAlignment = 64;
+/// Gemm::alignment of matrices that begin these bytes, or multiples of them, after the memory of arguments.
+inline std::int64_t alignment_of(std::initializer_list<std::int64_t> offsets) {
+  std::int64_t alignment = 64;
+  for (const std::int64_t offset : offsets) alignment = std::gcd(alignment, offset);
+  return alignment;
+}
 
 class PreparedGemm {
  public:
@@ -28,16 +36,29 @@ class PreparedGemm {
   PreparedGemm& operator=(const PreparedGemm&) = delete;
   virtual ~PreparedGemm() = default;
   virtual std::int64_t workspace_bytes() const = 0;
-  /// Of types Gemm::factors and Gemm::result. `bias` is null where there is none.
-  virtual void run(Queue* queue, const std::byte* a, const std::byte* b, const float* bias, std::byte* c,
+  /// Of types Gemm::factors and Gemm::result. `workspace` is aligned to kMemoryAlignment.
+  virtual void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
                    std::byte* workspace) const = 0;
   /// Where all are f32.
-  void run(Queue* queue, const float* a, const float* b, const float* bias, float* c,
-           std::byte* workspace) const {
-    run(queue, reinterpret_cast<const std::byte*>(a), reinterpret_cast<const std::byte*>(b), bias,
+  void run(Queue* queue, const float* a, const float* b, float* c, std::byte* workspace) const {
+    run(queue, reinterpret_cast<const std::byte*>(a), reinterpret_cast<const std::byte*>(b),
         reinterpret_cast<std::byte*>(c), workspace);
   }
 };
+
+/// Throws std::logic_error where memory that a product is to run on is not as it was promised. The library
+/// would read beside it, or fail without naming the product.
+inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byte*> matrices,
+                          const std::byte* workspace) {
+  const auto is_aligned = [](const std::byte* memory, std::int64_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(bytes) == 0;
+  };
+  for (const std::byte* matrix : matrices)
+    if (!is_aligned(matrix, gemm.alignment))
+      throw std::logic_error("cuda: a matrix is not aligned to " + std::to_string(gemm.alignment) + " bytes");
+  if (!is_aligned(workspace, kMemoryAlignment))
+    throw std::logic_error("cuda: the workspace of a product is not aligned");
+}
 
 std::shared_ptr<const PreparedGemm> prepare_gemm(const Gemm& gemm, const Context& context);
 

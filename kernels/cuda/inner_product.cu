@@ -31,18 +31,15 @@ Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Contex
   gemm.batch = s.batch, gemm.a_step = g.in, gemm.b_step = s.weights, gemm.c_step = g.out;
   gemm.accumulate = op.accumulate;
   gemm.factors = gemm.result = type;
-  const bool fuse = s.batch == 1 && type == DataType::f32;
-  gemm.bias = op.bias && fuse;
-  gemm.relu = op.relu && fuse;
   const auto product = prepare_gemm(gemm, context);
-  return std::make_shared<ProductOp>(
-      std::move(tensors), product->workspace_bytes(),
-      [=, images = g.n, has_bias = op.bias, relu = op.relu](Queue* queue, std::span<std::byte* const> p,
-                                                            std::byte* workspace) {
-        const float* bias = has_bias ? as_floats(p[2]) : nullptr;
-        product->run(queue, p[0], p[1], fuse ? bias : nullptr, p.back(), workspace);
-        if (!fuse) finish_columns(stream_of(queue), images, s.out, bias, relu, type, p.back());
-      });
+  return std::make_shared<ProductOp>(std::move(tensors), product->workspace_bytes(),
+                                     [=, images = g.n, has_bias = op.bias, relu = op.relu](
+                                         Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+                                       const float* bias = has_bias ? as_floats(p[2]) : nullptr;
+                                       product->run(queue, p[0], p[1], p.back(), workspace);
+                                       finish_columns(stream_of(queue), images, s.out, bias, relu, type,
+                                                      p.back());
+                                     });
 }
 
 template <>
@@ -63,7 +60,7 @@ Prepared prepare(const InnerProductBackwardData& op, const LayoutHints&, const C
   return std::make_shared<ProductOp>(
       std::move(tensors), product->workspace_bytes(),
       [product](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-        product->run(queue, p[0], p[1], nullptr, p[2], workspace);
+        product->run(queue, p[0], p[1], p[2], workspace);
       });
 }
 
@@ -90,7 +87,7 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints&, cons
   return std::make_shared<ProductOp>(
       std::move(tensors), areas.bytes(),
       [=, bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-        product->run(queue, p[1], p[0], nullptr, p[2], workspace + product_area);
+        product->run(queue, p[1], p[0], p[2], workspace + product_area);
         if (bias) bias_sums.run(stream_of(queue), type, p[1], workspace + sums_area, as_floats(p[3]));
       });
 }

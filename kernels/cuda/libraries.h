@@ -3,6 +3,7 @@
 
 #include <cublasLt.h>
 
+#include <array>
 #include <string>
 #include <utility>
 
@@ -21,9 +22,15 @@ inline void check(cublasStatus_t status, const std::string& what) {
     throw DeviceError("cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
 }
 #if defined(CONVNET_CUDNN)
+/// What the library says of the calling thread's last error beyond its name, in brackets.
+inline std::string last_cudnn_error() {
+  std::array<char, 1024> message{};
+  cudnnGetLastErrorString(message.data(), message.size());
+  return message[0] == '\0' ? "" : std::string(" (") + message.data() + ")";
+}
 inline void check(cudnnStatus_t status, const std::string& what) {
   if (status != CUDNN_STATUS_SUCCESS)
-    throw DeviceError("cuDNN: " + what + " failed: " + cudnnGetErrorString(status));
+    throw DeviceError("cuDNN: " + what + " failed: " + cudnnGetErrorString(status) + last_cudnn_error());
 }
 #endif
 

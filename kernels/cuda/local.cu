@@ -116,6 +116,12 @@ struct Local {
   std::int64_t weights_at(std::int64_t chunk, std::int64_t group) const {
     return (chunks.begin(chunk) * g.k + group * outputs) * row;
   }
+  /// Of the parts of groups in windows and results; of groups and chunks in weights.
+  std::int64_t alignment() const {
+    const std::int64_t of_row = row * size_of(DataType::f32), of_outputs = outputs * size_of(DataType::f32);
+    if (g.groups > 1) return alignment_of({of_row, of_outputs});
+    return alignment_of({chunks.count > 1 ? chunks.size * g.k * of_row : 0});
+  }
 
   void gather_inputs(Stream stream, std::int64_t chunk, const float* src, float* rows) const {
     for_each(stream, positions(chunk).count * g.n * width,
@@ -148,6 +154,7 @@ Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, con
   gemm.m = g.n, gemm.n = l.outputs, gemm.k = l.row;
   gemm.lda = l.width, gemm.ldb = l.row, gemm.ldc = g.k;
   gemm.a_step = g.n * l.width, gemm.b_step = g.k * l.row, gemm.c_step = g.n * g.k;
+  gemm.alignment = l.alignment();
   const ChunkGemms products(gemm, &Gemm::batch, 1, l.chunks, context);
   Areas areas;
   const std::int64_t windows_area = areas.add_floats(l.window_floats());
@@ -164,7 +171,7 @@ Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, con
         for (std::int64_t i = 0; i < l.chunks.count; ++i) {
           l.gather_inputs(stream, i, as_floats(p[0]), windows);
           for (std::int64_t group = 0; group < l.g.groups; ++group)
-            products[i].run(queue, windows + group * l.row, as_floats(p[1]) + l.weights_at(i, group), nullptr,
+            products[i].run(queue, windows + group * l.row, as_floats(p[1]) + l.weights_at(i, group),
                             results + group * l.outputs, workspace + product_area);
           const Positions positions = l.positions(i);
           for_each(stream, l.g.n * l.g.k * positions.count,
@@ -183,6 +190,7 @@ Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints
   gemm.m = g.n, gemm.n = l.row, gemm.k = l.outputs;
   gemm.lda = g.k, gemm.ldb = l.row, gemm.ldc = l.width;
   gemm.a_step = g.n * g.k, gemm.b_step = g.k * l.row, gemm.c_step = g.n * l.width;
+  gemm.alignment = l.alignment();
   const ChunkGemms products(gemm, &Gemm::batch, 1, l.chunks, context);
   Areas areas;
   const std::int64_t windows_area = areas.add_floats(l.window_floats());
@@ -198,7 +206,7 @@ Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints
           l.gather_outputs(stream, i, as_floats(p[0]), diffs);
           for (std::int64_t group = 0; group < l.g.groups; ++group)
             products[i].run(queue, diffs + group * l.outputs, as_floats(p[1]) + l.weights_at(i, group),
-                            nullptr, windows + group * l.row, workspace + product_area);
+                            windows + group * l.row, workspace + product_area);
           for_each(stream, l.in.size(),
                    SumWindows{l.in, l.positions(i), static_cast<int>(l.g.oh), static_cast<int>(l.g.ow),
                               l.windows(), i > 0, windows, as_floats(p[2])});
@@ -217,6 +225,7 @@ Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hi
   gemm.m = l.outputs, gemm.n = l.row, gemm.k = g.n;
   gemm.lda = g.k, gemm.ldb = l.width, gemm.ldc = l.row;
   gemm.a_step = g.n * g.k, gemm.b_step = g.n * l.width, gemm.c_step = g.k * l.row;
+  gemm.alignment = l.alignment();
   const ChunkGemms products(gemm, &Gemm::batch, 1, l.chunks, context);
   Areas areas;
   const std::int64_t windows_area = areas.add_floats(l.window_floats());
@@ -233,7 +242,7 @@ Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hi
           l.gather_inputs(stream, i, as_floats(p[0]), windows);
           l.gather_outputs(stream, i, as_floats(p[1]), diffs);
           for (std::int64_t group = 0; group < l.g.groups; ++group)
-            products[i].run(queue, diffs + group * l.outputs, windows + group * l.row, nullptr,
+            products[i].run(queue, diffs + group * l.outputs, windows + group * l.row,
                             as_floats(p[2]) + l.weights_at(i, group), workspace + product_area);
           if (diff_bias == nullptr) continue;
           const std::int64_t channels = l.g.k, images = l.g.n;

@@ -25,14 +25,11 @@ class ProductOp : public PreparedOp {
   Work work_;
 };
 
-/// Parts of a workspace, one after the other.
+/// Parts of a workspace, one after the other, each aligned as the whole.
 class Areas {
  public:
   /// The offset of a new part.
-  std::int64_t add(std::int64_t bytes) {
-    constexpr std::int64_t kAlignment = 64;
-    return std::exchange(bytes_, bytes_ + (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  }
+  std::int64_t add(std::int64_t bytes) { return std::exchange(bytes_, bytes_ + aligned(bytes)); }
   std::int64_t add_floats(std::int64_t count) { return add(count * size_of(DataType::f32)); }
   std::int64_t bytes() const { return bytes_; }
 
@@ -68,9 +65,9 @@ struct FinishColumns {
   }
 };
 
-/// matrix += bias, a number for every column, unless it is null; then max(0,x) if `relu`. For batched
-/// products, whose matrices would all get the same bias, and for bf16, to which the library adds none of
-/// fp32.
+/// matrix += bias, a number for every column, unless it is null; then max(0,x) if `relu`, which keeps NaN.
+/// The library's products could do both, but their relu loses NaN, they add no f32 to bf16, and the same bias
+/// to all matrices of a batch.
 inline void finish_columns(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias,
                            bool relu, DataType type, std::byte* matrix) {
   if (bias == nullptr && !relu) return;

@@ -12,6 +12,8 @@
 namespace convnet::cuda {
 namespace {
 
+constexpr std::int64_t kDelayBytes = std::int64_t{128} << 20;  // too much for caches
+
 std::string cache_folder() {
   const auto setting = [](const char* name) {
     const char* value = std::getenv(name);
@@ -31,6 +33,14 @@ std::string file_name(std::string device) {
 }
 
 }  // namespace
+
+Delay::Delay() : memory_(allocate_memory(0, 2 * kDelayBytes)) {}
+
+void Delay::put_into(Queue& queue) const {
+  std::byte *here = memory_->data(), *there = here + kDelayBytes;
+  queue.copy(there, here, kDelayBytes);
+  queue.copy(here, there, kDelayBytes);
+}
 
 Tuning::Tuning(const std::string& device) {
   const std::string folder = cache_folder();
@@ -59,7 +69,13 @@ void Tuning::keep(const std::string& operation, const std::string& choice) {
 
 Queue& Tuning::queue() {
   const std::lock_guard lock(mutex_);
-  if (!queue_) queue_ = make_stream_queue(0);
+  if (!queue_) {
+    constexpr int kWarmUp = 100;
+    queue_ = make_stream_queue(0);
+    const Delay delay;
+    for (int i = 0; i < kWarmUp; ++i) delay.put_into(*queue_);
+    wait_for(*queue_->mark());
+  }
   return *queue_;
 }
 

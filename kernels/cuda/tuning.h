@@ -10,6 +10,18 @@
 
 namespace convnet::cuda {
 
+/// Work that keeps the first device busy for 0.1 to 0.5 ms. What is put into the queue after it has been put
+/// in before it starts: the time between two marks is then the device's, not that which the host takes to
+/// launch.
+class Delay {
+ public:
+  Delay();
+  void put_into(Queue& queue) const;
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_;
+};
+
 /// Choices for one kind of device and version of the libraries. Several threads may use it.
 class Tuning {
  public:
@@ -23,7 +35,7 @@ class Tuning {
   /// chooses again.
   void keep(const std::string& operation, const std::string& choice);
 
-  /// Where candidates run: on the first device, made at the first call.
+  /// Where candidates run: on the first device, whose clock is then up. Made at the first call.
   Queue& queue();
 
  private:

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "kernels/cuda/chunked.h"
 #include "tests/catch.h"
 #include "tests/cuda/run_prepared.h"
@@ -74,6 +76,25 @@ TEST_CASE("convolutions on both backends fuse ReLU and accumulation", "[cuda]") 
     for (const bool accumulate : {false, true})
       for (const bool relu : {false, true}) check_on_both({ConvForward{g, true, accumulate, relu}});
     check_on_both({ConvForward{g, false, true, true}});
+  }
+}
+
+// The CPU's are not compared: their fused relu loses NaN.
+TEST_CASE("convolutions of the CUDA backend keep NaN through relu", "[cuda]") {
+  const ConvGeometry g = conv(2, 16, 7, 5, 32, 3, 1, 1);
+  Values src = test_values(g.src(), 1);
+  src[0] = std::nan("");
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+    const auto backend = make_cuda_backend(precision);
+    for (const bool bias : {false, true}) {
+      const ConvForward op{g, bias, false, true};
+      const auto prepared = backend->prepare(op, LayoutHints(arguments(op).size()));
+      INFO(to_string(precision) << " " << prepared->algorithm());
+      const Values dst = run_prepared(*backend, op, *prepared, {src}).back();
+      CHECK(std::isnan(dst[0]));
+      CHECK(std::isnan(dst[static_cast<std::size_t>(g.oh * g.ow + 1)]));  // beside it, in another map
+      CHECK_FALSE(std::isnan(dst.back()));                                // of the other image
+    }
   }
 }
 

@@ -60,21 +60,23 @@ class Again : public Recording {
 class LoopGemm : public PreparedGemm {
  public:
   explicit LoopGemm(const Gemm& gemm) : g_(gemm) {}
-  std::int64_t workspace_bytes() const override { return 0; }
+  /// Some, for its place to be tested.
+  std::int64_t workspace_bytes() const override { return 4; }
   using PreparedGemm::run;
-  void run(Queue*, const std::byte* a, const std::byte* b, const float* bias, std::byte* c,
-           std::byte*) const override {
+  void run(Queue*, const std::byte* a, const std::byte* b, std::byte* c,
+           std::byte* workspace) const override {
+    check_aligned(g_, {a, b, c}, workspace);
     with_stored_type(g_.factors, [&](auto factor) {
       with_stored_type(g_.result, [&](auto result) {
         multiply(reinterpret_cast<const decltype(factor)*>(a), reinterpret_cast<const decltype(factor)*>(b),
-                 bias, reinterpret_cast<decltype(result)*>(c));
+                 reinterpret_cast<decltype(result)*>(c));
       });
     });
   }
 
  private:
   template <class Factor, class Result>
-  void multiply(const Factor* a, const Factor* b, const float* bias, Result* c) const {
+  void multiply(const Factor* a, const Factor* b, Result* c) const {
     const auto number = [](auto v) { return static_cast<double>(to_float(v)); };
     std::vector<double> row(static_cast<std::size_t>(g_.n));
     for (std::int64_t batch = 0; batch < g_.batch; ++batch, a += g_.a_step, b += g_.b_step, c += g_.c_step) {
@@ -88,9 +90,8 @@ class LoopGemm : public PreparedGemm {
         }
         for (std::int64_t n = 0; n < g_.n; ++n) {
           Result& out = c[m * g_.ldc + n];
-          double value = row[static_cast<std::size_t>(n)] + (g_.accumulate ? number(out) : 0);
-          if (g_.bias) value += static_cast<double>(bias[n]);
-          out = stored_as<Result>(static_cast<float>(g_.relu && value < 0 ? 0 : value));
+          const double value = row[static_cast<std::size_t>(n)] + (g_.accumulate ? number(out) : 0);
+          out = stored_as<Result>(static_cast<float>(value));
         }
       }
     }

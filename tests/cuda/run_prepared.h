@@ -17,19 +17,21 @@ inline LayoutHints hints_for(const OpDesc& op, bool last) {
   return hints;
 }
 
-/// All arguments' values afterwards. Those that the operation reads held test_values() of their index before,
-/// its workspace NaN.
-inline Results run_prepared(const Backend& backend, const OpDesc& op, const PreparedOp& prepared) {
+/// All arguments' values afterwards. Those that the operation reads held `inputs` before, or where these end
+/// test_values() of their index; its workspace held NaN.
+inline Results run_prepared(const Backend& backend, const OpDesc& op, const PreparedOp& prepared,
+                            const std::vector<Values>& inputs = {}) {
   const std::vector<Argument> args = arguments(op);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
   std::vector<std::byte*> pointers;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const TensorDesc& tensor = prepared.args()[i];
     std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes()), std::byte{0xFF});
-    if (args[i].access != Access::write)
-      backend.relay(plain_of(tensor),
-                    packed(test_values(tensor.dims, static_cast<std::uint32_t>(i + 1)), tensor.type).data(),
-                    tensor, bytes.data());
+    if (args[i].access != Access::write) {
+      const Values values =
+          i < inputs.size() ? inputs[i] : test_values(tensor.dims, static_cast<std::uint32_t>(i + 1));
+      backend.relay(plain_of(tensor), packed(values, tensor.type).data(), tensor, bytes.data());
+    }
     memory.push_back(backend.allocate(0, tensor.bytes()));
     pointers.push_back(memory.back()->data());
     backend.copy(pointers.back(), bytes.data(), tensor.bytes());
