@@ -23,11 +23,17 @@ CONVNET_HD inline float to_float(float v) { return v; }
 
 /// Rounds to nearest, ties to even; NaN stays NaN, numbers past the largest become infinite.
 CONVNET_HD inline BFloat16 to_bf16(float v) {
+#if defined(__CUDA_ARCH__)
+  std::uint16_t stored;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(stored) : "f"(v));
+  return {stored};
+#else
   std::uint32_t bits = 0;
   memcpy(&bits, &v, sizeof bits);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<std::uint16_t>(bits >> 16 | 0x40U)};
   bits += 0x7fffU + (bits >> 16 & 1U);
   return {static_cast<std::uint16_t>(bits >> 16)};
+#endif
 }
 
 /// A number as `T` stores it.

@@ -55,12 +55,17 @@ constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose)
   return z ^ (z >> 31);
 }
 
+/// Word i of the four. An array that is indexed by a variable would be in memory on GPUs, not in registers.
+CONVNET_HD inline std::uint32_t word_of(const Philox4x32& r, std::uint32_t i) {
+  return i < 2 ? (i == 0 ? r.value[0] : r.value[1]) : (i == 2 ? r.value[2] : r.value[3]);
+}
+
 /// The random word of element `element` of image `image` in minibatch `iteration`.
 CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration,
                                                std::uint32_t image, std::uint32_t element) {
   const Philox4x32 r = philox(key, element / 4, image, static_cast<std::uint32_t>(iteration),
                               static_cast<std::uint32_t>(iteration >> 32));
-  return r.value[element % 4];
+  return word_of(r, element % 4);
 }
 
 /// Uniform in [0,1) with 24 bits.
@@ -69,7 +74,11 @@ CONVNET_HD inline float uniform01(std::uint32_t word) { return static_cast<float
 /// N(0,1) from two words (Box and Muller, 1958).
 CONVNET_HD inline float normal(std::uint32_t a, std::uint32_t b) {
   const float radius = std::sqrt(-2 * std::log(1 - uniform01(a)));  // of (0,1]
+#if defined(__CUDA_ARCH__)
+  return radius * cospif(2 * uniform01(b));  // cosf has a path for large angles, with an array in memory
+#else
   return radius * std::cos(6.283185307F * uniform01(b));
+#endif
 }
 
 /// N(0,1) of element `element` of image `image` in minibatch `iteration`, from the words 2 * element and
@@ -79,7 +88,7 @@ CONVNET_HD inline float element_normal(std::uint64_t key, std::uint64_t iteratio
   const Philox4x32 r = philox(key, element / 2, image, static_cast<std::uint32_t>(iteration),
                               static_cast<std::uint32_t>(iteration >> 32));
   const std::uint32_t pair = element % 2 * 2;
-  return normal(r.value[pair], r.value[pair + 1]);
+  return normal(word_of(r, pair), word_of(r, pair + 1));
 }
 
 }  // namespace convnet

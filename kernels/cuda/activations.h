@@ -4,13 +4,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 
-// Arrays that are indexed in loops stay in registers only where the loops are unrolled.
-#if defined(__CUDACC__)
-#define CONVNET_UNROLL _Pragma("unroll")
-#else
-#define CONVNET_UNROLL
-#endif
-
 namespace convnet::cuda {
 
 /// Another activation of an operation, to lie as `main` does.
@@ -30,7 +23,7 @@ struct alignas(sizeof(T) * Lanes) Vector {
 constexpr int kLanes = 4;  ///< 16 bytes of floats, the most that a load takes
 
 template <class T, int Lanes>
-Vector<T, Lanes>* as_vectors(std::byte* memory) {
+CONVNET_HD Vector<T, Lanes>* as_vectors(std::byte* memory) {
   return reinterpret_cast<Vector<T, Lanes>*>(memory);
 }
 
@@ -38,7 +31,7 @@ Vector<T, Lanes>* as_vectors(std::byte* memory) {
 template <class T, int Lanes>
 struct Numbers {
   Vector<T, Lanes>* memory;
-  explicit Numbers(std::byte* at) : memory(as_vectors<T, Lanes>(at)) {}
+  CONVNET_HD explicit Numbers(std::byte* at) : memory(as_vectors<T, Lanes>(at)) {}
   CONVNET_DEVICE Vector<float, Lanes> operator[](std::int64_t i) const {
     const Vector<T, Lanes> stored = memory[i];
     Vector<float, Lanes> values;
@@ -63,16 +56,15 @@ inline View channels_view(const TensorDesc& tensor) {
 /// Channels that a thread can work on together: kLanes or 1.
 inline int lanes_of(const View& view) { return view.last && view.c % kLanes == 0 ? kLanes : 1; }
 /// The same memory as vectors of `lanes` channels.
-inline View in_vectors(View view, int lanes) {
-  view.c /= lanes;
-  return view;
+inline View in_vectors(const View& view, int lanes) {
+  return {view.n, view.c / lanes, view.h, view.w, view.last};
 }
 
 /// Row and column.
 struct Pixel {
   int y, x;
   CONVNET_HD Pixel(const View& view, const View::Place& at) {
-    const Quotient row = divide(at.s, view.w);
+    const Quotient row = view.row(at.s);
     y = static_cast<int>(row.value);
     x = static_cast<int>(row.rest);
   }

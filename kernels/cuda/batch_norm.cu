@@ -14,13 +14,16 @@ struct Part {
   std::int64_t start, count, stride, runs, run_stride;
 };
 
-/// How the values of all channels are cut into parts: a function of the shape alone, so that sums are
-/// reproducible. A chunk is some neighbouring images, whose pixels are dealt to `lanes` threads. Where
-/// neighbours in memory are of different channels, the tensor is a matrix with a column per channel: its rows
-/// count as images of one pixel.
-struct Cut {
-  std::int64_t images = 0, pixels = 1, channels = 1;
-  std::int64_t chunk_images = 1, chunks = 0, lanes = 1;
+/// How the values of all channels are cut into parts, of which there are less than 2^31: a function of the
+/// shape alone, so that sums are reproducible. A chunk is some neighbouring images, whose pixels are dealt to
+/// `lanes` threads. Where neighbours in memory are of different channels, the tensor is a matrix with a
+/// column per channel: its rows count as images of one pixel.
+class Cut {
+ public:
+  explicit Cut(const View& view);
+
+  std::int64_t images, pixels, channels;
+  std::int64_t chunk_images, chunks, lanes;
 
   std::int64_t size() const { return chunks * channels * lanes; }
   CONVNET_HD std::int64_t parts_of_channel() const { return chunks * lanes; }
@@ -34,8 +37,8 @@ struct Cut {
     std::int64_t chunk, channel, lane;
   };
   CONVNET_HD Place place(std::int64_t index) const {
-    const Quotient row = divide(index, lanes);
-    const Quotient chunk = divide(row.value, channels);
+    const Quotient row = by_lanes_.divide(static_cast<std::uint32_t>(index));
+    const Quotient chunk = by_channels_.divide(static_cast<std::uint32_t>(row.value));
     return {chunk.value, chunk.rest, row.rest};
   }
   CONVNET_HD Part part(const Place& at) const {
@@ -46,34 +49,36 @@ struct Cut {
   }
   /// Of a channel's k-th part.
   CONVNET_HD std::int64_t index(std::int64_t channel, std::int64_t k) const {
-    const Quotient chunk = divide(k, lanes);
+    const Quotient chunk = by_lanes_.divide(static_cast<std::uint32_t>(k));
     return (chunk.value * channels + channel) * lanes + chunk.rest;
   }
   CONVNET_HD std::int64_t values(std::int64_t k) const {
-    const Quotient chunk = divide(k, lanes);
+    const Quotient chunk = by_lanes_.divide(static_cast<std::uint32_t>(k));
     return images_of(chunk.value) * pixels_of(chunk.rest);
   }
+
+ private:
+  Divisor by_lanes_{1}, by_channels_{1};
 };
 
 std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-Cut cut_of(const View& view) {
+Cut::Cut(const View& view)
+    : images(view.last ? view.n * view.spatial() : view.n),
+      pixels(view.last ? 1 : view.spatial()),
+      channels(view.c),
+      by_channels_(view.c) {
   constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
   constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
   constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
-  const bool matrix = view.last;
   std::int64_t values = view.size() / kThreads;
   values = values < kFewest ? kFewest : (values > kMost ? kMost : values);
-  Cut cut;
-  cut.images = matrix ? view.n * view.spatial() : view.n;
-  cut.pixels = matrix ? 1 : view.spatial();
-  cut.channels = view.c;
-  cut.lanes = kWarp * divided_up(cut.pixels, kWarp * values);
-  if (cut.lanes > cut.pixels) cut.lanes = cut.pixels;
-  cut.chunk_images = values / divided_up(cut.pixels, cut.lanes);
-  if (cut.chunk_images == 0) cut.chunk_images = 1;
-  cut.chunks = divided_up(cut.images, cut.chunk_images);
-  return cut;
+  lanes = kWarp * divided_up(pixels, kWarp * values);
+  if (lanes > pixels) lanes = pixels;
+  chunk_images = values / divided_up(pixels, lanes);
+  if (chunk_images == 0) chunk_images = 1;
+  chunks = divided_up(images, chunk_images);
+  by_lanes_ = Divisor(lanes);
 }
 
 struct Sums {
@@ -124,6 +129,8 @@ struct PartMoments {
   }
 };
 
+// The loops over a channel's parts are unrolled, so that the reads of several are under way at once.
+
 /// A channel's moments from those of its parts. All counts are known, so that the mean comes first and the
 /// squares are taken about it: the same as merging parts one after the other, which would be a long chain.
 struct ChannelMoments {
@@ -134,6 +141,7 @@ struct ChannelMoments {
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t channel) const {
     const std::int64_t values = cut.images * cut.pixels;
     double sum = 0;
+    CONVNET_UNROLL_BY(4)
     for (std::int64_t k = team.rank(); k < cut.parts_of_channel(); k += team.size()) {
       const std::int64_t i = cut.index(channel, k);
       sum +=
@@ -142,6 +150,7 @@ struct ChannelMoments {
     sum = team.sum(sum);
     const double center = values == 0 ? 0 : sum / static_cast<double>(values);
     double square = 0;
+    CONVNET_UNROLL_BY(4)
     for (std::int64_t k = team.rank(); k < cut.parts_of_channel(); k += team.size()) {
       const std::int64_t i = cut.index(channel, k);
       const double shift = static_cast<double>(pivots[i]) - center;
@@ -186,6 +195,7 @@ struct ChannelGradients {
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t channel) const {
     double sum = 0, sum_x = 0;
+    CONVNET_UNROLL_BY(4)
     for (std::int64_t k = team.rank(); k < cut.parts_of_channel(); k += team.size()) {
       const std::int64_t i = cut.index(channel, k);
       sum += static_cast<double>(dy[i]);
@@ -199,29 +209,43 @@ struct ChannelGradients {
   }
 };
 
-/// Element k of vector i is of channel first(i) + k * step().
-template <int kWidth>
+/// Element k of vector i is of channel first(i) + k * Step.
+template <int Width, int Step>
 struct Channels {
+  static constexpr int kWidth = Width;
   View view;
-  CONVNET_HD std::int64_t first(std::int64_t i) const { return view.place(i * kWidth).c; }
-  CONVNET_HD std::int64_t step() const { return view.last ? 1 : 0; }
+  CONVNET_HD std::int64_t first(std::int64_t i) const { return view.place(i * Width).c; }
+  /// Of the elements' channels. The array begins at a multiple of 16 bytes.
+  CONVNET_DEVICE Vector<float, Width> parameters(const float* of_channels, std::int64_t c) const {
+    if constexpr (Step == 1) {
+      return *reinterpret_cast<const Vector<float, Width>*>(of_channels + c);
+    } else {
+      Vector<float, Width> same;
+      CONVNET_UNROLL
+      for (int k = 0; k < Width; ++k) same.lane[k] = of_channels[c];
+      return same;
+    }
+  }
 };
 
-/// Calls launch(width, channels, stored) for vectors that have all elements of one channel, or of different
-/// ones; `stored` is a value as `type` is stored.
+/// Calls launch(channels, stored) for vectors that have all elements of one channel, or of different ones;
+/// `stored` is a value as `type` is stored.
 template <class Launch>
 void with_vectors(const View& view, DataType type, const Launch& launch) {
   with_stored_type(type, [&](auto stored) {
-    if ((view.last ? view.c : view.spatial()) % kLanes == 0)
-      launch(std::integral_constant<int, kLanes>{}, Channels<kLanes>{view}, stored);
+    if ((view.last ? view.c : view.spatial()) % kLanes != 0)
+      launch(Channels<1, 0>{view}, stored);
+    else if (view.last)
+      launch(Channels<kLanes, 1>{view}, stored);
     else
-      launch(std::integral_constant<int, 1>{}, Channels<1>{view}, stored);
+      launch(Channels<kLanes, 0>{view}, stored);
   });
 }
 
-template <int kWidth, class T>
+template <class C, class T>
 struct Normalise {
-  Channels<kWidth> channels;
+  static constexpr int kWidth = C::kWidth;
+  C channels;
   bool relu;
   Numbers<T, kWidth> src;
   const float *mean, *slope, *shift;
@@ -229,19 +253,21 @@ struct Normalise {
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     Vector<float, kWidth> x = src[i];
-    const std::int64_t first = channels.first(i);
+    const std::int64_t c = channels.first(i);
+    const Vector<float, kWidth> m = channels.parameters(mean, c), a = channels.parameters(slope, c),
+                                b = channels.parameters(shift, c);
     CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) {
-      const std::int64_t c = first + k * channels.step();
-      const float y = (x.lane[k] - mean[c]) * slope[c] + shift[c];
+      const float y = (x.lane[k] - m.lane[k]) * a.lane[k] + b.lane[k];
       x.lane[k] = relu ? ReluFunctor{}.forward(y) : y;
     }
     dst.set(i, x);
   }
 };
 
-template <int kWidth, class T>
+template <class C, class T>
 struct NormaliseBackward {
-  Channels<kWidth> channels;
+  static constexpr int kWidth = C::kWidth;
+  C channels;
   Numbers<T, kWidth> src, diff_dst;
   const float *mean, *slope, *offset, *drag;
   Numbers<T, kWidth> diff_src;
@@ -249,11 +275,11 @@ struct NormaliseBackward {
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Vector<float, kWidth> x = src[i];
     Vector<float, kWidth> d = diff_dst[i];
-    const std::int64_t first = channels.first(i);
-    CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) {
-      const std::int64_t c = first + k * channels.step();
-      d.lane[k] = slope[c] * d.lane[k] + (offset[c] + drag[c] * (x.lane[k] - mean[c]));
-    }
+    const std::int64_t c = channels.first(i);
+    const Vector<float, kWidth> m = channels.parameters(mean, c), a = channels.parameters(slope, c),
+                                b = channels.parameters(offset, c), e = channels.parameters(drag, c);
+    CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) d.lane[k] =
+        a.lane[k] * d.lane[k] + (b.lane[k] + e.lane[k] * (x.lane[k] - m.lane[k]));
     diff_src.set(i, d);
   }
 };
@@ -280,7 +306,7 @@ std::int64_t bytes_of_floats(std::int64_t count) { return count * static_cast<st
 template <>
 Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints, const Context&) {
   const TensorDesc tensor = activations(op.dims, hints);
-  const Cut cut = cut_of(channels_view(tensor));
+  const Cut cut(channels_view(tensor));
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
       [cut, type = tensor.type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
@@ -339,11 +365,11 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints, const Con
         for_each(stream, view.c, [=] CONVNET_DEVICE(std::int64_t c) {
           slope[c] = batch_norm_slope(scale[c], variance[c], epsilon);
         });
-        with_vectors(view, type, [&](auto width, const auto& channels, auto stored) {
-          using Values = Numbers<decltype(stored), width()>;
-          for_each(stream, view.size() / width(),
-                   Normalise<width(), decltype(stored)>{channels, relu, Values(args[0]), mean, slope, shift,
-                                                        Values(args[5])});
+        with_vectors(view, type, [&](auto channels, auto stored) {
+          using Kernel = Normalise<decltype(channels), decltype(stored)>;
+          using Values = Numbers<decltype(stored), Kernel::kWidth>;
+          for_each(stream, view.size() / Kernel::kWidth,
+                   Kernel{channels, relu, Values(args[0]), mean, slope, shift, Values(args[5])});
         });
       },
       bytes_of_floats(view.c));
@@ -369,7 +395,7 @@ Prepared prepare(const BatchNormTrack& op, const LayoutHints&, const Context&) {
 template <>
 Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints, const Context&) {
   const TensorDesc tensor = activations(op.dims, hints);
-  const Cut cut = cut_of(channels_view(tensor));
+  const Cut cut(channels_view(tensor));
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
       [cut, type = tensor.type, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
@@ -408,11 +434,12 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints, cons
           offset[c] = g.offset;
           drag[c] = g.drag;
         });
-        with_vectors(view, type, [&](auto width, const auto& channels, auto stored) {
-          using Values = Numbers<decltype(stored), width()>;
-          for_each(stream, view.size() / width(),
-                   NormaliseBackward<width(), decltype(stored)>{channels, Values(args[0]), Values(args[1]),
-                                                                mean, slope, offset, drag, Values(args[7])});
+        with_vectors(view, type, [&](auto channels, auto stored) {
+          using Kernel = NormaliseBackward<decltype(channels), decltype(stored)>;
+          using Values = Numbers<decltype(stored), Kernel::kWidth>;
+          for_each(
+              stream, view.size() / Kernel::kWidth,
+              Kernel{channels, Values(args[0]), Values(args[1]), mean, slope, offset, drag, Values(args[7])});
         });
       },
       bytes_of_floats(3 * view.c));

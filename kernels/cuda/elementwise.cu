@@ -1,8 +1,7 @@
 // Neurons, scaling, sums and copies: flat over the memory, whatever its layout.
 #include <type_traits>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/flat.h"
 #include "kernels/cuda/ranges.h"
 #include "kernels/error.h"
 
@@ -10,30 +9,22 @@ namespace convnet::cuda {
 namespace {
 
 // Classes and not lambdas: nvcc takes no device lambdas in generic ones.
-template <class Functor, class T>
-struct ApplyForward {
+template <class Functor>
+struct Forward {
   Functor f;
-  const T* src;
-  T* dst;
-  CONVNET_DEVICE void operator()(std::int64_t i) const { dst[i] = stored_as<T>(f.forward(to_float(src[i]))); }
+  CONVNET_DEVICE float operator()(float x) const { return f.forward(x); }
 };
-template <class Functor, class T>
-struct ApplyBackward {
+template <class Functor>
+struct Backward {
   Functor f;
-  const T *saved, *diff_dst;
-  T* diff_src;
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    diff_src[i] = stored_as<T>(f.backward(to_float(saved[i]), to_float(diff_dst[i])));
-  }
+  CONVNET_DEVICE float operator()(float saved, float diff_dst) const { return f.backward(saved, diff_dst); }
 };
-
-template <class T>
-struct AddTo {
-  const T* src;
-  T* dst;
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    dst[i] = stored_as<T>(to_float(dst[i]) + to_float(src[i]));
-  }
+struct Multiply {
+  float factor;
+  CONVNET_DEVICE float operator()(float x) const { return x * factor; }
+};
+struct Add {
+  CONVNET_DEVICE float operator()(float x, float sum) const { return sum + x; }
 };
 
 /// The runs that one launch copies.
@@ -67,6 +58,10 @@ struct Relay {
 };
 template <class From, class To>
 void relay(Stream stream, const View& from, const View& to, std::span<std::byte* const> args) {
+  // One channel, or one pixel, lies both ways.
+  if constexpr (!std::is_same_v<From, To>)
+    if (from.last == to.last || to.c == 1 || to.spatial() == 1)
+      return flat_unary<From, To>(stream, to.size(), args, Forward<IdentFunctor>{});
   for_each(stream, to.size(),
            Relay<From, To>{from, to, reinterpret_cast<const From*>(args[0]), reinterpret_cast<To*>(args[1])});
 }
@@ -82,9 +77,7 @@ Prepared prepare(const NeuronForward& op, const LayoutHints& hints, const Contex
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
           visit_neuron(f, [&](auto functor) {
-            for_each(stream, count,
-                     ApplyForward<decltype(functor), T>{functor, reinterpret_cast<const T*>(args[0]),
-                                                        reinterpret_cast<T*>(args[1])});
+            flat_unary<T, T>(stream, count, args, Forward<decltype(functor)>{functor});
           });
         });
       });
@@ -97,12 +90,8 @@ Prepared prepare(const NeuronBackward& op, const LayoutHints& hints, const Conte
       argument_tensors(op, tensor), [f = op.f, type = tensor.type, count = element_count(op.dims)](
                                         Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
-          using T = decltype(stored);
           visit_neuron(f, [&](auto functor) {
-            for_each(stream, count,
-                     ApplyBackward<decltype(functor), T>{functor, reinterpret_cast<const T*>(args[0]),
-                                                         reinterpret_cast<const T*>(args[1]),
-                                                         reinterpret_cast<T*>(args[2])});
+            flat_binary<decltype(stored)>(stream, count, args, Backward<decltype(functor)>{functor});
           });
         });
       });
@@ -111,28 +100,22 @@ Prepared prepare(const NeuronBackward& op, const LayoutHints& hints, const Conte
 template <>
 Prepared prepare(const Scale& op, const LayoutHints& hints, const Context&) {
   const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [factor = op.factor, count = element_count(op.dims)](
-                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[i] * factor; });
-      });
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
+                                    [factor = op.factor, count = element_count(op.dims)](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+                                      flat_unary<float, float>(stream, count, args, Multiply{factor});
+                                    });
 }
 
 template <>
 Prepared prepare(const Accumulate& op, const LayoutHints& hints, const Context&) {
   const TensorDesc tensor = hinted_activation(op.dims, hints, 1);
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor), [type = tensor.type,
-                                                                   count = element_count(op.dims)](
-                                                                      Stream stream,
-                                                                      std::span<std::byte* const> args,
-                                                                      std::byte*) {
-    with_stored_type(type, [&](auto stored) {
-      using T = decltype(stored);
-      for_each(stream, count, AddTo<T>{reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1])});
-    });
-  });
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor), [type = tensor.type, count = element_count(op.dims)](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type,
+                         [&](auto stored) { flat_binary<decltype(stored)>(stream, count, args, Add{}); });
+      });
 }
 
 template <>

@@ -1,8 +1,7 @@
 // Sums and maxima of several tensors: flat over the memory, whatever its layout.
 #include <stdexcept>
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
 #include "kernels/error.h"
 
@@ -23,9 +22,8 @@ void check_inputs(const OpDesc& op, std::int64_t inputs) {
   if (inputs == 0) throw std::logic_error(op_name(op) + ": no inputs");
 }
 
-template <class T = float>
-Sources<T> sources_of(std::span<std::byte* const> args) {
-  Sources<T> sources;
+Sources<float> sources_of(std::span<std::byte* const> args) {
+  Sources<float> sources;
   for (std::byte* arg : args) sources.add(arg);
   return sources;
 }
@@ -38,18 +36,38 @@ std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   return static_cast<std::size_t>(inputs);
 }
 
-template <class T>
+/// Inputs: how many there are, or 0: any number.
+template <class T, int Inputs>
 struct SumTerms {
-  Sources<T> sources;
+  Sources<std::byte> sources;
   float coeffs[kMostSources];
-  T* dst;
+  std::byte* dst;
   bool adds;  ///< to what is there
-  CONVNET_DEVICE void operator()(std::int64_t i) const {
-    float sum = adds ? to_float(dst[i]) : 0.0F;
-    for (int k = 0; k < sources.count; ++k) sum += coeffs[k] * to_float(sources.from[k][i]);
-    dst[i] = stored_as<T>(sum);
+
+  template <int Lanes>
+  CONVNET_DEVICE void at(std::int64_t i) const {
+    Vector<float, Lanes> sum{};
+    if (adds) sum = Numbers<T, Lanes>(dst)[i];
+    const int inputs = Inputs > 0 ? Inputs : sources.count;
+    CONVNET_UNROLL
+    for (int k = 0; k < inputs; ++k) {
+      const Vector<float, Lanes> v = Numbers<T, Lanes>(sources.from[k])[i];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += coeffs[k] * v.lane[lane];
+    }
+    Numbers<T, Lanes>(dst).set(i, sum);
   }
 };
+
+/// The sum over the `inputs` arguments from `first` on.
+template <class T, int Inputs>
+void sum_terms(Stream stream, std::int64_t count, const std::vector<float>& coeffs, std::size_t first,
+               std::size_t inputs, std::span<std::byte* const> args) {
+  SumTerms<T, Inputs> terms{{}, {}, args.back(), first > 0};
+  for (std::byte* arg : args.subspan(first, inputs)) terms.sources.add(arg);
+  std::copy_n(&coeffs[first], inputs, terms.coeffs);
+  for_elements<kFlatLanes<T>>(stream, count, args, terms);
+}
 
 }  // namespace
 
@@ -62,13 +80,11 @@ Prepared prepare(const EltwiseSum& op, const LayoutHints& hints, const Context&)
                                            Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
-          for (std::size_t first = 0; first < coeffs.size(); first += kMostSources) {
-            const std::size_t inputs = std::min<std::size_t>(coeffs.size() - first, kMostSources);
-            SumTerms<T> terms{
-                sources_of<T>(args.subspan(first, inputs)), {}, reinterpret_cast<T*>(args.back()), first > 0};
-            std::copy_n(&coeffs[first], inputs, terms.coeffs);
-            for_each(stream, count, terms);
-          }
+          // Of two, a residual net's, both are read before either is used.
+          if (coeffs.size() == 2) return sum_terms<T, 2>(stream, count, coeffs, 0, 2, args);
+          for (std::size_t first = 0; first < coeffs.size(); first += kMostSources)
+            sum_terms<T, 0>(stream, count, coeffs, first,
+                            std::min<std::size_t>(coeffs.size() - first, kMostSources), args);
         });
       });
 }

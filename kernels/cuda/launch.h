@@ -9,9 +9,14 @@
 
 #if defined(__CUDACC__)
 #define CONVNET_DEVICE __device__
+#define CONVNET_PRAGMA(text) _Pragma(#text)
 #else
 #define CONVNET_DEVICE
+#define CONVNET_PRAGMA(text)
 #endif
+// Arrays that are indexed in loops stay in registers only where the loops are unrolled.
+#define CONVNET_UNROLL CONVNET_PRAGMA(unroll)
+#define CONVNET_UNROLL_BY(times) CONVNET_PRAGMA(unroll times)
 
 namespace convnet::cuda {
 
@@ -55,6 +60,8 @@ class Team {
 template <class Body>
 __global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body body) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  // Most threads have one index: unrolled, they would divide to learn that.
+#pragma unroll 1
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step)
     body(i);
@@ -63,6 +70,7 @@ __global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body b
 template <class Body>
 __global__ void __launch_bounds__(kTeamThreads) teams_kernel(std::int64_t count, Body body) {
   const Team team;
+#pragma unroll 1
   for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) body(team, i);
 }
 

@@ -16,15 +16,10 @@ View view_of(const TensorDesc& tensor) {
   const Dims& d = tensor.dims;
   if (!tensor.plain() && dynamic_cast<const ChannelsLast*>(tensor.layout.get()) == nullptr)
     throw std::logic_error("cuda: layout " + tensor.layout_name() + " is not of this backend");
-  View view;
-  view.last = !tensor.plain();
-  view.n = d.empty() ? 1 : d[0];
-  if (d.size() == 4) {
-    view.c = d[1], view.h = d[2], view.w = d[3];
-  } else {
-    for (std::size_t i = 1; i < d.size(); ++i) view.c *= d[i];
-  }
-  return view;
+  if (d.size() == 4) return {d[0], d[1], d[2], d[3], !tensor.plain()};
+  std::int64_t others = 1;
+  for (std::size_t i = 1; i < d.size(); ++i) others *= d[i];
+  return {d.empty() ? 1 : d[0], others, 1, 1, !tensor.plain()};
 }
 
 }  // namespace convnet::cuda

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/functors.h"
+#include "kernels/cuda/divisor.h"
 #include "kernels/tensor.h"
 
 namespace convnet::cuda {
@@ -30,10 +30,7 @@ class ChannelsLast : public Layout {
 /// How this backend wants `dims` to lie: channels last for four dimensions, plain for others.
 TensorDesc channels_last(const Dims& dims, DataType type = DataType::f32);
 
-/// Quotient and remainder; 64-bit divisions are slow on GPUs, and nearly all tensors are small enough.
-struct Quotient {
-  std::int64_t value, rest;
-};
+/// By a number that is used once; 64-bit divisions are slow on GPUs, and nearly all tensors are small enough.
 CONVNET_HD inline Quotient divide(std::int64_t a, std::int64_t b) {
   if ((static_cast<std::uint64_t>(a) | static_cast<std::uint64_t>(b)) >> 32 == 0) {
     const auto a32 = static_cast<std::uint32_t>(a), b32 = static_cast<std::uint32_t>(b);
@@ -44,9 +41,14 @@ CONVNET_HD inline Quotient divide(std::int64_t a, std::int64_t b) {
 }
 
 /// Activations as kernels walk them: element (n,c,y,x) by its strides.
-struct View {
-  std::int64_t n = 0, c = 1, h = 1, w = 1;
-  bool last = false;  ///< channels last
+class View {
+ public:
+  View() = default;
+  View(std::int64_t n_, std::int64_t c_, std::int64_t h_, std::int64_t w_, bool last_)
+      : n(n_), c(c_), h(h_), w(w_), last(last_), by_c_(c), by_spatial_(h * w), by_w_(w) {}
+
+  std::int64_t n = 0, c = 1, h = 1, w = 1;  ///< as constructed
+  bool last = false;                        ///< channels last
 
   std::int64_t size() const { return n * c * h * w; }
   CONVNET_HD std::int64_t spatial() const { return h * w; }
@@ -61,15 +63,22 @@ struct View {
   };
   /// Of the element at index i in memory.
   CONVNET_HD Place place(std::int64_t i) const {
-    if (last) {
-      const Quotient pixel = divide(i, c);
-      const Quotient image = divide(pixel.value, h * w);
-      return {image.value, pixel.rest, image.rest};
+    const Divisor inner = last ? by_c_ : by_spatial_, outer = last ? by_spatial_ : by_c_;
+    Quotient first, second;
+    if (i < Divisor::kLimit) {
+      first = inner.divide(static_cast<std::uint32_t>(i));
+      second = outer.divide(static_cast<std::uint32_t>(first.value));
+    } else {
+      first = inner.divide_any(i);
+      second = outer.divide_any(first.value);
     }
-    const Quotient plane = divide(i, h * w);
-    const Quotient image = divide(plane.value, c);
-    return {image.value, image.rest, plane.rest};
+    return last ? Place{second.value, first.rest, second.rest} : Place{second.value, second.rest, first.rest};
   }
+  /// Row and column of a place's s; maps have less than 2^31 pixels.
+  CONVNET_HD Quotient row(std::int64_t s) const { return by_w_.divide(static_cast<std::uint32_t>(s)); }
+
+ private:
+  Divisor by_c_{1}, by_spatial_{1}, by_w_{1};
 };
 
 /// Of (N,C,H,W), (N,C), or any dimensions taken as (N, all others). Throws std::logic_error for a layout of

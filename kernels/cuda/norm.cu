@@ -11,8 +11,18 @@ namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+// GPUs have instructions for the logarithm, wrong by 2^-21 near 1 and by 2 ulp elsewhere, and for quotients,
+// wrong by 2 ulp. Exact ones take ten times as many, which would be more time than memory needs.
+#if defined(__CUDA_ARCH__)
+__device__ inline float logarithm(float x) { return __log2f(x); }
+__device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
+#else
+inline float logarithm(float x) { return std::log2(x); }
+inline float quotient(float a, float b) { return a / b; }
+#endif
+
 /// x^p for x > 0, NaN for anything else. std::pow would be slower, and more exact than is of use.
-CONVNET_HD inline float power(float x, float p) { return x > 0 ? std::exp2(p * std::log2(x)) : kNaN; }
+CONVNET_HD inline float power(float x, float p) { return x > 0 ? std::exp2(p * logarithm(x)) : kNaN; }
 
 /// y = x d^-power with the denominator d = min_div + factor * (sum of squares over the window), and its
 /// gradient dx_i = dy_i d_i^-power + slope x_i * (sum of the ratios of all whose windows hold i).
@@ -36,7 +46,7 @@ struct Formula {
     const float d = min_div + factor * squares;
     const float f = power(d, exponent);
     // Where d = 0 the neighbours must not see the NaN.
-    return {dy * f, x == 0 ? 0 : dy * x * f / d};
+    return {dy * f, x == 0 ? 0 : dy * x * quotient(f, d)};
   }
 };
 
@@ -120,20 +130,23 @@ struct Neighbours {
   static constexpr int kOwn = Halo * kLanes;  ///< index of the first of the thread's own maps
   using Values = float[2 * kOwn + kLanes];
 
-  int vectors, below, above;
+  View view;  ///< in vectors
+  int below, above;
 
-  explicit Neighbours(const CrossMapNorm& p)
-      : vectors(static_cast<int>(p.c / kLanes)),
+  Neighbours(const CrossMapNorm& p, const View& elements)
+      : view(in_vectors(elements, kLanes)),
         below(static_cast<int>(p.size / 2)),
         above(static_cast<int>(p.size) - 1 - below) {}
 
-  /// Around vector i of the tensor; zeros for the maps that there are not.
-  CONVNET_DEVICE void load(const Four* tensor, std::int64_t i, Values& values) const {
-    const int own = static_cast<int>(divide(i, vectors).rest);
+  /// Which of a pixel's vectors the tensor's i-th is.
+  CONVNET_DEVICE int own(std::int64_t i) const { return static_cast<int>(view.place(i).c); }
+  /// Around vector i of the tensor, the own-th; zeros for the maps that there are not.
+  template <class T>
+  CONVNET_DEVICE void load(const Numbers<T, kLanes>& tensor, std::int64_t i, int own, Values& values) const {
     CONVNET_UNROLL
     for (int k = -Halo; k <= Halo; ++k) {
       Four v{};
-      if (own + k >= 0 && own + k < vectors) v = tensor[i + k];
+      if (own + k >= 0 && own + k < view.c) v = tensor[i + k];
       CONVNET_UNROLL
       for (int lane = 0; lane < kLanes; ++lane) values[kOwn + k * kLanes + lane] = v.lane[lane];
     }
@@ -156,40 +169,39 @@ struct Neighbours {
   }
 };
 
-template <int Reach>
+template <class T, int Reach>
 struct NarrowForward {
   using Maps = Neighbours<Reach, 1>;
   Maps maps;
   Formula formula;
-  const Four* src;
-  Four* dst;
+  Numbers<T, kLanes> src, dst;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     typename Maps::Values x;
-    maps.load(src, i, x);
+    maps.load(src, i, maps.own(i), x);
     Four y;
     CONVNET_UNROLL
     for (int lane = 0; lane < kLanes; ++lane) {
       const int j = Maps::kOwn + lane;
       y.lane[lane] = formula.normalised(x[j], maps.window_squares(x, j));
     }
-    dst[i] = y;
+    dst.set(i, y);
   }
 };
 
 /// In one kernel: computing the ratios of the maps around once more takes less time than memory does.
-template <int Reach>
+template <class T, int Reach>
 struct NarrowBackward {
   using Maps = Neighbours<Reach, (2 * Reach + kLanes - 1) / kLanes>;
   Maps maps;
   Formula formula;
-  const Four *src, *diff_dst;
-  Four* diff_src;
+  Numbers<T, kLanes> src, diff_dst, diff_src;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     typename Maps::Values x, dy, ratios;
-    maps.load(src, i, x);
-    maps.load(diff_dst, i, dy);
+    const int own = maps.own(i);
+    maps.load(src, i, own, x);
+    maps.load(diff_dst, i, own, dy);
     Four dx;
     CONVNET_UNROLL
     for (int j = Maps::kOwn - Reach; j < Maps::kOwn + kLanes + Reach; ++j) {
@@ -202,17 +214,27 @@ struct NarrowBackward {
       const int j = Maps::kOwn + lane;
       dx.lane[lane] += formula.slope * x[j] * maps.holding_sum(ratios, j);
     }
-    diff_src[i] = dx;
+    diff_src.set(i, dx);
   }
 };
 
-/// Calls narrow(reach) where the kernels above do, else wide().
-template <class Narrow, class Wide>
-void choose(const CrossMapNorm& p, const View& view, const Narrow& narrow, const Wide& wide) {
-  const std::int64_t reach = p.size / 2;
-  if (p.blocked || lanes_of(view) == 1 || reach > 4) return wide();
-  if (reach <= 2) return narrow(std::integral_constant<int, 2>{});
-  narrow(std::integral_constant<int, 4>{});
+/// Whether the kernels above do; they read and write activations of any type, those for all other cases f32.
+bool is_narrow(const CrossMapNorm& p, const View& view) {
+  return !p.blocked && lanes_of(view) == kLanes && p.size / 2 <= 4;
+}
+TensorDesc cross_map_tensor(const CrossMapNorm& p, const LayoutHints& hints) {
+  const TensorDesc tensor = hinted_activation(p.dims(), hints, 0);
+  return is_narrow(p, channels_view(tensor)) ? tensor : hinted_or_preferred(p.dims(), hints, 0);
+}
+/// Calls f(stored, reach), where they are narrow.
+template <class F>
+void with_type_and_reach(const CrossMapNorm& p, DataType type, const F& f) {
+  with_stored_type(type, [&](auto stored) {
+    if (p.size / 2 <= 2)
+      f(stored, std::integral_constant<int, 2>{});
+    else
+      f(stored, std::integral_constant<int, 4>{});
+  });
 }
 
 // Maxima across maps.
@@ -285,47 +307,41 @@ void subtract_means(Stream stream, const PixelWindows& windows, const float* src
 
 template <>
 Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+  const TensorDesc tensor = cross_map_tensor(op.p, hints);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [p = op.p, view = channels_view(tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        choose(
-            p, view,
-            [&](auto reach) {
-              using Kernel = NarrowForward<reach()>;
-              for_each(stream, view.size() / kLanes,
-                       Kernel{typename Kernel::Maps(p), Formula(p, p.size),
-                              as_vectors<float, kLanes>(args[0]), as_vectors<float, kLanes>(args[1])});
-            },
-            [&] { wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1])); });
+      argument_tensors(op, tensor), [p = op.p, type = tensor.type, view = channels_view(tensor)](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+        if (!is_narrow(p, view)) return wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1]));
+        with_type_and_reach(p, type, [&](auto stored, auto reach) {
+          using T = decltype(stored);
+          using Kernel = NarrowForward<T, reach()>;
+          for_each(stream, view.size() / kLanes,
+                   Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
+                          Numbers<T, kLanes>(args[1])});
+        });
       });
 }
 
 template <>
 Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+  const TensorDesc tensor = cross_map_tensor(op.p, hints);
   const View view = channels_view(tensor);
-  std::int64_t workspace_bytes = 0;
-  choose(
-      op.p, view, [](auto) {}, [&] { workspace_bytes = tensor.bytes(); });
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [p = op.p, view](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
-        choose(
-            p, view,
-            [&](auto reach) {
-              using Kernel = NarrowBackward<reach()>;
-              for_each(
-                  stream, view.size() / kLanes,
-                  Kernel{typename Kernel::Maps(p), Formula(p, p.size), as_vectors<float, kLanes>(args[0]),
-                         as_vectors<float, kLanes>(args[1]), as_vectors<float, kLanes>(args[2])});
-            },
-            [&] {
-              wide_backward(stream, p, view, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]),
-                            as_floats(workspace));
-            });
+      argument_tensors(op, tensor),
+      [p = op.p, type = tensor.type, view](Stream stream, std::span<std::byte* const> args,
+                                           std::byte* workspace) {
+        if (!is_narrow(p, view))
+          return wide_backward(stream, p, view, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]),
+                               as_floats(workspace));
+        with_type_and_reach(p, type, [&](auto stored, auto reach) {
+          using T = decltype(stored);
+          using Kernel = NarrowBackward<T, reach()>;
+          for_each(stream, view.size() / kLanes,
+                   Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
+                          Numbers<T, kLanes>(args[1]), Numbers<T, kLanes>(args[2])});
+        });
       },
-      workspace_bytes);
+      is_narrow(op.p, view) ? 0 : tensor.bytes());
 }
 
 template <>

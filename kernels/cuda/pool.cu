@@ -26,10 +26,10 @@ struct Geometry : Windows {
 
   CONVNET_HD Range rows(int oy) const { return window(oy, h); }
   CONVNET_HD Range columns(int ox) const { return window(ox, w); }
-  /// What the sum of window (oy, ox) is divided by.
-  CONVNET_HD float divisor(int oy, int ox) const {
+  /// What the sum of window (oy, ox) is multiplied by: one division for all lanes.
+  CONVNET_HD float share(int oy, int ox) const {
     const int pixels = rows(oy).count() * columns(ox).count();
-    return sum || pixels == 0 ? 1.0F : static_cast<float>(pixels);
+    return sum || pixels == 0 ? 1.0F : 1 / static_cast<float>(pixels);
   }
 };
 
@@ -134,9 +134,9 @@ struct AverageForward {
       CONVNET_UNROLL
       for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += v.lane[lane];
     });
-    const float divisor = g.divisor(o.y, o.x);
+    const float share = g.share(o.y, o.x);
     CONVNET_UNROLL
-    for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] /= divisor;
+    for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] *= share;
     dst.set(i, sum);
   }
 };
@@ -180,9 +180,9 @@ struct AverageBackward {
     Vector<float, Lanes> sum{};
     for_covering<Most>(g, p.y, p.x, [&](int oy, int ox) {
       const Vector<float, Lanes> diff = diff_dst[plane[oy * g.ow + ox]];
-      const float divisor = g.divisor(oy, ox);
+      const float share = g.share(oy, ox);
       CONVNET_UNROLL
-      for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += diff.lane[lane] / divisor;
+      for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += diff.lane[lane] * share;
     });
     diff_src.set(i, sum);
   }

@@ -25,43 +25,69 @@ Words words_of(const Op& op, const TensorDesc& tensor) {
   return {view_of(tensor), op.key, op.first_image, op.first_element};
 }
 
+/// An element is kept where its word is below `threshold`.
+template <class T>
+struct Drop {
+  Words words;
+  std::uint64_t threshold;
+  float scale;
+  const T* src;
+  T* dst;
+  const StepHeader* step;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = words.view.place(i);
+    const std::uint32_t word = element_random(words.key, step->iteration, words.image(at), words.element(at));
+    dst[i] = word < threshold ? stored_as<T>(to_float(src[i]) * scale) : T{};
+  }
+};
+
+template <class T>
+struct AddNoise {
+  Words words;
+  const T* src;
+  T* dst;
+  const StepHeader* step;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = words.view.place(i);
+    const float x = to_float(src[i]);
+    const float deviation = std::sqrt(1 / (1 + std::exp(-x)));
+    const float noise = element_normal(words.key, step->iteration, words.image(at), words.element(at));
+    dst[i] = stored_as<T>(ReluFunctor{}.forward(x + deviation * noise));
+  }
+};
+
 }  // namespace
 
 template <>
 Prepared prepare(const Dropout& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
-  // An element is kept where its word is below this.
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
   const auto threshold = static_cast<std::uint64_t>(static_cast<double>(op.keep) * 0x1p32);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [words = words_of(op, tensor), threshold, scale = op.scale](
-                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
-        for_each(stream, words.view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = words.view.place(i);
-          const std::uint32_t word =
-              element_random(words.key, step->iteration, words.image(at), words.element(at));
-          dst[i] = word < threshold ? src[i] * scale : 0.0F;
+      argument_tensors(op, tensor),
+      [words = words_of(op, tensor), type = tensor.type, threshold, scale = op.scale](
+          Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, words.view.size(),
+                   Drop<T>{words, threshold, scale, reinterpret_cast<const T*>(args[0]),
+                           reinterpret_cast<T*>(args[1]), reinterpret_cast<const StepHeader*>(args[2])});
         });
       });
 }
 
 template <>
 Prepared prepare(const NoisyRelu& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [words = words_of(op, tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
-        for_each(stream, words.view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = words.view.place(i);
-          const float x = src[i];
-          const float deviation = std::sqrt(1 / (1 + std::exp(-x)));
-          const float noise = element_normal(words.key, step->iteration, words.image(at), words.element(at));
-          dst[i] = ReluFunctor{}.forward(x + deviation * noise);
+      argument_tensors(op, tensor), [words = words_of(op, tensor), type = tensor.type](
+                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+        with_stored_type(type, [&](auto stored) {
+          using T = decltype(stored);
+          for_each(stream, words.view.size(),
+                   AddNoise<T>{words, reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1]),
+                               reinterpret_cast<const StepHeader*>(args[2])});
         });
       });
 }

@@ -9,10 +9,10 @@ constexpr int kMostSources = 64;
 
 template <class Value>
 struct Sources {
-  const Value* from[kMostSources];
+  Value* from[kMostSources];
   int count = 0;
 
-  void add(const std::byte* memory) { from[count++] = reinterpret_cast<const Value*>(memory); }
+  void add(std::byte* memory) { from[count++] = reinterpret_cast<Value*>(memory); }
 };
 
 }  // namespace convnet::cuda

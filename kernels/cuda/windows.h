@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/functors.h"
+#include "kernels/cuda/divisor.h"
 
 namespace convnet::cuda {
 
@@ -14,11 +14,15 @@ struct Range {
 };
 
 /// Window i holds [start + stride * i, + size), of which there is what lies in [0, side).
-struct Windows {
-  int start, stride, size;
+class Windows {
+ public:
+  int start, stride, size;  ///< as constructed
 
   Windows(std::int64_t start_, std::int64_t stride_, std::int64_t size_)
-      : start(static_cast<int>(start_)), stride(static_cast<int>(stride_)), size(static_cast<int>(size_)) {}
+      : start(static_cast<int>(start_)),
+        stride(static_cast<int>(stride_)),
+        size(static_cast<int>(size_)),
+        by_stride_(stride_) {}
 
   CONVNET_HD int origin(int i) const { return start + stride * i; }
   CONVNET_HD Range window(int i, int side) const {
@@ -28,10 +32,16 @@ struct Windows {
   /// Which of `windows` windows hold `at`.
   CONVNET_HD Range holding(int at, int windows) const {
     const int since_start = at - start, since_end = since_start - size;  // of window 0
-    const int begin = since_end < 0 ? 0 : since_end / stride + 1;
-    const int end = since_start < 0 ? 0 : since_start / stride + 1;
+    const int begin = since_end < 0 ? 0 : periods(since_end) + 1;
+    const int end = since_start < 0 ? 0 : periods(since_start) + 1;
     return {begin, end < windows ? end : windows};
   }
+
+ private:
+  CONVNET_HD int periods(int length) const {
+    return static_cast<int>(by_stride_.quotient(static_cast<std::uint32_t>(length)));
+  }
+  Divisor by_stride_;
 };
 
 }  // namespace convnet::cuda

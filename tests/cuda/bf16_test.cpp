@@ -1,4 +1,5 @@
 // Operations whose activations are stored as bf16, beside the CPU's in fp32 on the same (rounded) numbers.
+#include "kernels/cuda/layout.h"
 #include "tests/catch.h"
 #include "tests/cuda/both_backends.h"
 
@@ -10,8 +11,9 @@ namespace {
 /// A rounding of the results, or of what they are sums of.
 constexpr double kTolerance = 6e-3;
 
-void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t> in_place = {}) {
-  OpCase c{std::move(op), std::move(inputs), {}, in_place, kTolerance};
+void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t> in_place = {},
+           std::vector<std::vector<std::byte>> raw = {}) {
+  OpCase c{std::move(op), std::move(inputs), std::move(raw), in_place, kTolerance};
   c.bf16 = true;
   check_on_both(c);
 }
@@ -48,7 +50,7 @@ TEST_CASE("inner products of bf16 numbers", "[cuda]") {
   }
 }
 
-TEST_CASE("element-wise operations, pooling and batch norm keep bf16 numbers", "[cuda]") {
+TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers", "[cuda]") {
   const auto cuda = make_cuda_backend(Precision::bf16);
   for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{2, 8, 7, 5}}) {
     check(NeuronForward{{NeuronKind::tanh, 1.5F, 0.7F}, dims});
@@ -73,12 +75,22 @@ TEST_CASE("element-wise operations, pooling and batch norm keep bf16 numbers", "
         inputs.emplace_back(static_cast<std::size_t>(element_count(g.dst())), 4.0);  // the window's centre
       check(PoolBackward{g}, inputs);
     }
+    const CrossMapNorm norm{dims[0], dims[1], dims[2], dims[3], 5, false, 0.5F, 0.75F, 1};
+    check(CrossMapNormForward{norm});
+    check(CrossMapNormBackward{norm});
+    check(Dropout{dims, 0.6F, 1 / 0.6F, 77}, {}, {}, {{}, {}, step_block(5)});
+    check(NoisyRelu{dims, 77}, {}, {}, {{}, {}, step_block(5)});
     // They follow what they are given.
     for (const DataType type : {DataType::f32, DataType::bf16}) {
-      const LayoutHints hints(2, TensorDesc{dims, type, nullptr});
-      const auto relu = cuda->prepare(NeuronForward{{NeuronKind::relu}, dims}, hints);
-      CHECK(relu->args()[0].type == type);
-      CHECK(relu->args()[1].type == type);
+      const LayoutHints hints(2, cuda::channels_last(dims, type));
+      std::vector<OpDesc> ops = {NeuronForward{{NeuronKind::relu}, dims}, Dropout{dims}, NoisyRelu{dims}};
+      if (dims[1] % 4 == 0) ops.emplace_back(CrossMapNormForward{norm});
+      for (const OpDesc& op : ops) {
+        const auto prepared = cuda->prepare(op, hints);
+        INFO(op_name(op));
+        CHECK(prepared->args()[0].type == type);
+        CHECK(prepared->args()[1].type == type);
+      }
     }
   }
 }

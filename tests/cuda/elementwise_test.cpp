@@ -1,6 +1,6 @@
 #include "kernels/cuda/layout.h"
 #include "tests/catch.h"
-#include "tests/cuda/both_backends.h"
+#include "tests/cuda/run_prepared.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -23,10 +23,76 @@ TEST_CASE("neurons, scaling and sums on both backends", "[cuda]") {
   }
 }
 
+TEST_CASE("dropout and noisy relu on both backends", "[cuda]") {
+  for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{7, 13}, Dims{0, 3, 4, 4}})
+    for (const std::int64_t first_element : {0, 7}) {
+      const auto block = step_block((std::uint64_t{1} << 33) + 7);
+      check_on_both({Dropout{dims, 0.6F, 1.5F, 77, 30, first_element}, {}, {{}, {}, block}, {}, 0});
+      check_on_both({NoisyRelu{dims, 77, 30, first_element}, {}, {{}, {}, block}});
+    }
+}
+
+TEST_CASE("parts of tensors begin and end anywhere", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  for (const DataType type : {DataType::f32, DataType::bf16})
+    for (const std::int64_t count : {1, 7, 8, 31, 80})
+      for (const std::int64_t skipped : {0, 1, 4}) {
+        const Dims dims{1, count};
+        const TensorDesc tensor{dims, type, nullptr}, other{dims, DataType::f32, nullptr};
+        for (const OpDesc& op : std::vector<OpDesc>{Accumulate{dims}, NeuronForward{{NeuronKind::abs}, dims},
+                                                    NeuronBackward{{NeuronKind::relu}, dims},
+                                                    EltwiseSum{dims, {2, -1}}, EltwiseSum{dims, {2, -1, 3}},
+                                                    Reorder{tensor, other}, Reorder{other, tensor}}) {
+          INFO(op_name(op) << " of " << count << " behind " << skipped << " " << to_string(type));
+          const auto prepared = backend->prepare(op, LayoutHints(arguments(op).size(), tensor));
+          if (!std::holds_alternative<Reorder>(op)) REQUIRE(prepared->args().back().type == type);
+          const Results whole = run_prepared(*backend, op, *prepared);
+          CHECK(run_prepared(*backend, op, *prepared, {}, skipped) == whole);
+        }
+      }
+}
+
+TEST_CASE("reorders between types and layouts move every element", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  for (const Dims& dims : {Dims{2, 3, 4, 5}, Dims{3, 8, 2, 3}, Dims{2, 1, 3, 5}, Dims{2, 3, 1, 1}})
+    for (const DataType from : {DataType::f32, DataType::bf16})
+      for (const DataType to : {DataType::f32, DataType::bf16})
+        for (const bool from_last : {false, true})
+          for (const bool to_last : {false, true}) {
+            const auto tensor = [&](DataType type, bool last) {
+              return last ? cuda::channels_last(dims, type) : TensorDesc{dims, type, nullptr};
+            };
+            const Reorder op{tensor(from, from_last), tensor(to, to_last)};
+            INFO(to_string(dims) << " " << op.from.layout_name() << " " << to_string(from) << " to "
+                                 << op.to.layout_name() << " " << to_string(to));
+            const Results results = run_prepared(*backend, op, *backend->prepare(op, LayoutHints(2)));
+            CHECK(results[1] == unpacked(packed(results[0], to), to));
+          }
+}
+
 TEST_CASE("copies and zeros on both backends", "[cuda]") {
   check_on_both({CopyRuns{{5, 1, 700}}, {}, {}, {}, 0});
   check_on_both({FillZero{{{3, 5, 4, 6}, DataType::f32, nullptr}}, {}, {}, {}, 0});
   check_on_both({FillZero{{{3, 5}, DataType::u8, nullptr}}, {}, {}, {}, 0});
+}
+
+TEST_CASE("elements have places in tensors of any size", "[cuda]") {
+  std::int64_t wrong = 0;
+  for (const bool last : {false, true})
+    for (const cuda::View& view : {cuda::View(3, 7, 5, 4, last),
+                                   {1, 1, 1, 1, last},
+                                   {9, 70000, 300, 300, last},
+                                   {5, 3, 40000, 40000, last}}) {
+      const std::int64_t size = view.size(), step = size > 1000 ? size / 1000 : 1;
+      for (std::int64_t i = 0; i < size; i += step)
+        for (const std::int64_t at : {i, size - 1 - i}) {
+          const cuda::View::Place p = view.place(at);
+          const cuda::Quotient row = view.row(p.s);
+          wrong += view.index(p.n, p.c, row.value, row.rest) != at || p.n >= view.n || p.c >= view.c ||
+                   row.value >= view.h || row.rest >= view.w;
+        }
+    }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("layouts of the CUDA backend hold the same values", "[cuda]") {

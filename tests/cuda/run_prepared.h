@@ -18,9 +18,10 @@ inline LayoutHints hints_for(const OpDesc& op, bool last) {
 }
 
 /// All arguments' values afterwards. Those that the operation reads held `inputs` before, or where these end
-/// test_values() of their index; its workspace held NaN.
+/// test_values() of their index; its workspace held NaN. They begin `skipped` elements behind the beginning
+/// of their memory.
 inline Results run_prepared(const Backend& backend, const OpDesc& op, const PreparedOp& prepared,
-                            const std::vector<Values>& inputs = {}) {
+                            const std::vector<Values>& inputs = {}, std::int64_t skipped = 0) {
   const std::vector<Argument> args = arguments(op);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
   std::vector<std::byte*> pointers;
@@ -32,8 +33,9 @@ inline Results run_prepared(const Backend& backend, const OpDesc& op, const Prep
           i < inputs.size() ? inputs[i] : test_values(tensor.dims, static_cast<std::uint32_t>(i + 1));
       backend.relay(plain_of(tensor), packed(values, tensor.type).data(), tensor, bytes.data());
     }
-    memory.push_back(backend.allocate(0, tensor.bytes()));
-    pointers.push_back(memory.back()->data());
+    const std::int64_t before = skipped * size_of(tensor.type);
+    memory.push_back(backend.allocate(0, before + tensor.bytes()));
+    pointers.push_back(memory.back()->data() + before);
     backend.copy(pointers.back(), bytes.data(), tensor.bytes());
   }
   // At least one byte: memory of none has no address.

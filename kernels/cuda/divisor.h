@@ -1,0 +1,50 @@
+// Division by numbers that the host knows before: GPUs have no instruction for it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "kernels/functors.h"
+
+namespace convnet::cuda {
+
+struct Quotient {
+  std::int64_t value, rest;
+};
+
+/// Divides by multiplying (Granlund and Montgomery, "Division by invariant integers using multiplication",
+/// 1994). With 2^bits the power of two from `value` on, the multiplier is (2^(31+bits) + e) / value with 0 <
+/// e <= value: for a < 2^31 the product with a is off by less than what would carry a quotient over the next
+/// whole number.
+class Divisor {
+ public:
+  /// By 0 nothing is divided: that is the side of an empty tensor.
+  explicit Divisor(std::int64_t value) : value_(value) {
+    if (value < 1 || value >= kLimit) return;
+    bits_ = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(value - 1)));
+    multiplier_ = static_cast<std::uint32_t>(
+        (std::uint64_t{1} << (31 + bits_)) / static_cast<std::uint64_t>(value) + 1);
+  }
+
+  static constexpr std::int64_t kLimit = std::int64_t{1} << 31;
+
+  /// Of 0 <= a < kLimit.
+  CONVNET_HD std::uint32_t quotient(std::uint32_t a) const {
+    return static_cast<std::uint32_t>(std::uint64_t{2 * a} * multiplier_ >> 32) >> bits_;
+  }
+  CONVNET_HD Quotient divide(std::uint32_t a) const {
+    const std::uint32_t q = quotient(a);
+    return {q, a - q * static_cast<std::uint32_t>(value_)};
+  }
+  /// Of any a >= 0, slowly.
+  CONVNET_HD Quotient divide_any(std::int64_t a) const {
+    const std::int64_t q = a / value_;
+    return {q, a - q * value_};  // a % value_ would be a second division
+  }
+
+ private:
+  std::int64_t value_;
+  std::uint32_t multiplier_ = 0, bits_ = 0;  ///< zeros for values from kLimit on: such quotients are 0
+};
+
+}  // namespace convnet::cuda

@@ -1,0 +1,77 @@
+// Kernels that go over tensors element by element, whatever their layout.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/activations.h"
+
+namespace convnet::cuda {
+
+/// Elements that a thread works on together: of the largest type 16 bytes, the most that a load takes.
+template <class... Types>
+constexpr int kFlatLanes = 16 / static_cast<int>(std::max({sizeof(Types)...}));
+
+/// body.at<Lanes>(i) works on the i-th `Lanes` elements.
+template <int Lanes, class Body>
+struct Flat {
+  Body body;
+  std::int64_t count, vectors;  ///< elements; whole vectors of those, before those that are taken singly
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    if (i < vectors) return body.template at<Lanes>(i);
+    const std::int64_t end = (i + 1) * Lanes < count ? (i + 1) * Lanes : count;
+    CONVNET_UNROLL_BY(1)
+    for (std::int64_t k = i * Lanes; k < end; ++k) body.template at<1>(k);
+  }
+};
+
+/// Runs the body over `count` elements of the tensors at `args`. They may be parts of tensors, which begin
+/// anywhere: vectors have to begin at multiples of their size.
+template <int Lanes, class Body>
+void for_elements(Stream stream, std::int64_t count, std::span<std::byte* const> args, const Body& body) {
+  const bool aligned = std::all_of(args.begin(), args.end(), [](const std::byte* arg) {
+    return reinterpret_cast<std::uintptr_t>(arg) % 16 == 0;
+  });
+  for_each(stream, (count + Lanes - 1) / Lanes, Flat<Lanes, Body>{body, count, aligned ? count / Lanes : 0});
+}
+
+/// dst = f(src)
+template <class F, class From, class To>
+struct FlatUnary {
+  F f;
+  std::byte *src, *dst;
+  template <int Lanes>
+  CONVNET_DEVICE void at(std::int64_t i) const {
+    Vector<float, Lanes> v = Numbers<From, Lanes>(src)[i];
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) v.lane[lane] = f(v.lane[lane]);
+    Numbers<To, Lanes>(dst).set(i, v);
+  }
+};
+/// Args: src dst (may be the same memory where the types are the same)
+template <class From, class To, class F>
+void flat_unary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
+  for_elements<kFlatLanes<From, To>>(stream, count, args, FlatUnary<F, From, To>{f, args[0], args[1]});
+}
+
+/// dst = f(a, b), where dst may be a or b.
+template <class F, class T>
+struct FlatBinary {
+  F f;
+  std::byte *a, *b, *dst;
+  template <int Lanes>
+  CONVNET_DEVICE void at(std::int64_t i) const {
+    const Vector<float, Lanes> x = Numbers<T, Lanes>(a)[i];
+    Vector<float, Lanes> y = Numbers<T, Lanes>(b)[i];
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) y.lane[lane] = f(x.lane[lane], y.lane[lane]);
+    Numbers<T, Lanes>(dst).set(i, y);
+  }
+};
+/// Args: a b [dst], by default b
+template <class T, class F>
+void flat_binary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
+  for_elements<kFlatLanes<T>>(stream, count, args, FlatBinary<F, T>{f, args[0], args[1], args.back()});
+}
+
+}  // namespace convnet::cuda
