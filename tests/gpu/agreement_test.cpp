@@ -68,8 +68,8 @@ std::vector<double> costs_of(const Config& config, const std::string& device, co
 }
 
 /// In fp32 on the CPU, and on the GPU in `precision`.
-void check_agreement(const Config& config, std::int64_t images, int steps,
-                     const std::string& precision = "fp32", double tolerance = 1e-3) {
+void check_agreement(const Config& config, std::int64_t images, int steps, const std::string& precision,
+                     double tolerance) {
   const std::vector<double> cpu = costs_of(config, "cpu", "fp32", images, steps);
   const std::vector<double> cuda = costs_of(config, "cuda", precision, images, steps);
   for (std::size_t step = 0; step < cpu.size(); ++step) {
@@ -83,11 +83,11 @@ void check_agreement(const Config& config, std::int64_t images, int steps,
 }  // namespace
 
 TEST_CASE("some steps of lenet cost the same on the GPU and on the CPU") {
-  check_agreement({"lenet", {1, 28, 28}}, 3, 9);
+  check_agreement({"lenet", {1, 28, 28}}, 3, 9, "fp32", 1e-4);
 }
 
 TEST_CASE("some steps cost nearly the same in bf16") {
-  check_agreement({"lenet", {1, 28, 28}}, 3, 9, "bf16", 2e-2);
+  check_agreement({"lenet", {1, 28, 28}}, 3, 9, "bf16", 1e-3);
 }
 
 TEST_CASE("a minibatch that comes again is not copied again") {
@@ -110,9 +110,23 @@ TEST_CASE("a minibatch that comes again is not copied again") {
   CHECK(cost_of(inputs) != cost);
 }
 
-TEST_CASE("50 steps cost the same on the GPU and on the CPU", "[.][gpu]") {
-  check_agreement({"lenet", {1, 28, 28}}, 64, 50);
-  check_agreement({"cifar-quick", {3, 32, 32}}, 64, 50);
-  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 50);
-  check_agreement({"lenet", {1, 28, 28}}, 64, 50, "bf16", 5e-2);
+// Tolerances are some ten times what two instruction sets of a CPU (AVX-512 and AVX2) differ by, and a tenth
+// or less of what the steps change.
+
+TEST_CASE("50 steps of lenet cost the same on the GPU and on the CPU", "[.][gpu]") {
+  check_agreement({"lenet", {1, 28, 28}}, 64, 50, "fp32", 5e-4);
+}
+
+TEST_CASE("50 steps of cifar-quick cost the same on the GPU and on the CPU", "[.][gpu]") {
+  check_agreement({"cifar-quick", {3, 32, 32}}, 64, 50, "fp32", 1e-4);
+}
+
+TEST_CASE("the first steps of wrn-16-4 cost the same on the GPU and on the CPU", "[.][gpu]") {
+  // Rounding grows fast here: two instruction sets are 4e-5 apart after 2 steps, 4e-4 after 8, 1e-2 after 20.
+  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 2, "fp32", 1e-3);
+  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 8, "fp32", 1e-2);
+}
+
+TEST_CASE("50 steps of lenet cost nearly the same in bf16", "[.][gpu]") {
+  check_agreement({"lenet", {1, 28, 28}}, 64, 50, "bf16", 1e-3);
 }
