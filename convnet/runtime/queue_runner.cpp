@@ -231,7 +231,9 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
   if (plainly && ready.runs++ > 0 && !inputs.recording) {
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
-    inputs.recording = plans_.backend().record(all, [&] { submit(plan, step, ready, nullptr, nullptr); });
+    // A copy of the step: emulated devices submit again when they play.
+    inputs.recording = plans_.backend().record(
+        all, [this, &plan, step, &ready] { submit(plan, step, ready, nullptr, nullptr); });
   }
   std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
   const auto begin = queues_[0]->mark();
