@@ -17,14 +17,17 @@ class Run:
     def result(self):
         return "passed" if self.code == 0 else "took too long" if self.code is None else f"FAILED ({self.code})"
 
-    def last_line(self):
-        """The last line that says something, of errors if there are any; fit for a cell of a table."""
+    def gist(self):
+        """What a test program says of its first failure; else the last line that says something, of errors if there are any. Fit for a
+        cell of a table."""
         lines = [line.strip() for line in (self.out + "\n" + self.err).splitlines() if line.strip(" =-")]
-        return (lines or ["printed nothing"])[-1][:160].replace("|", "/")
+        reasons = [after for line, after in zip(lines, lines[1:]) if line.startswith(("due to ", "with expansion:"))]
+        return (reasons[:1] or lines[-1:] or ["printed nothing"])[0][:160].replace("|", "/")
 
 
 def run(command, seconds, environment=None):
-    """The program and all that it has started are killed after `seconds`, not asked to end: it may be past hearing that."""
+    """After `seconds` the program is asked to end, which makes a test program say what it is at, and a little later killed with all that
+    it has started."""
     begin = time.monotonic()
     # Files rather than pipes, which a child that is left over would keep open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -36,18 +39,19 @@ def run(command, seconds, environment=None):
         try:
             code = process.wait(max(seconds, 0.1))
         except subprocess.TimeoutExpired:
-            pass
+            send(process, signal.SIGTERM, 3)
         finally:
-            kill_group(process)
+            send(process, signal.SIGKILL, 3)
         return Run(code, text_of(out), text_of(err), time.monotonic() - begin)
 
 
-def kill_group(process):
+def send(process, number, seconds):
+    """To the program and all that it has started; waits so long for its end."""
     try:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(5)
+        os.killpg(process.pid, number)
+        process.wait(seconds)
     except (ProcessLookupError, subprocess.TimeoutExpired):
-        pass  # all have ended, or one hangs in a driver, where nothing can end it
+        pass  # all have ended, or one does not, as in a driver that hangs
 
 
 def text_of(file):
