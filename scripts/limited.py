@@ -6,6 +6,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+LATE = 6  # seconds that run() may take beyond its limit
+
 
 @dataclass
 class Run:
@@ -39,9 +41,9 @@ def run(command, seconds, environment=None):
         try:
             code = process.wait(max(seconds, 0.1))
         except subprocess.TimeoutExpired:
-            send(process, signal.SIGTERM, 3)
+            send(process, signal.SIGTERM, LATE / 2)
         finally:
-            send(process, signal.SIGKILL, 3)
+            send(process, signal.SIGKILL, LATE / 2)
         return Run(code, text_of(out), text_of(err), time.monotonic() - begin)
 
 
