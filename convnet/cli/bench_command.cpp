@@ -26,9 +26,18 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// One minibatch of the provider's first batches, a matrix after the other.
-std::vector<std::vector<std::byte>> one_minibatch(const Provider& provider, std::int64_t images) {
-  std::vector<std::vector<std::byte>> matrices(provider.matrices().size());
+/// The contents of a minibatch's matrices.
+using Matrices = std::vector<std::vector<std::byte>>;
+
+std::vector<const std::byte*> pointers_to(const Matrices& matrices) {
+  std::vector<const std::byte*> pointers;
+  for (const auto& matrix : matrices) pointers.push_back(matrix.data());
+  return pointers;
+}
+
+/// One minibatch of the provider's first batches.
+Matrices one_minibatch(const Provider& provider, std::int64_t images) {
+  Matrices matrices(provider.matrices().size());
   std::int64_t have = 0;
   for (int batch = 1; have < images; ++batch) {
     provider.check_range({batch, batch}, "--mini " + std::to_string(images));
@@ -96,9 +105,27 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   return m;
 }
 
+/// Seconds of a step as in training: `minibatch` and a copy of it take turns, and each is brought to the
+/// devices while the step before computes.
+double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& minibatch, int steps) {
+  const Matrices copy = minibatch;
+  inputs.matrices = pointers_to(minibatch);
+  inputs.next = pointers_to(copy);
+  std::vector<double> walls;
+  constexpr int kWarmUp = 4;  // both places of the inputs are recorded
+  for (int step = 0; step < kWarmUp + steps; ++step, ++inputs.iteration) {
+    const auto begin = Clock::now();
+    net.executor().run(plan, inputs);
+    if (step >= kWarmUp) walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    std::swap(inputs.matrices, inputs.next);
+  }
+  return median(std::move(walls));
+}
+
 /// Time of the step's library work run one operation at a time, each repeated: what the step would take with
 /// nothing between its convolutions, products, poolings, norms and updates. On several devices, their mean.
-double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
+double primitives_alone(Net& net, const Plan& plan, StepInputs inputs) {
+  inputs.next.clear();
   std::vector<std::unique_ptr<Plan>> singles;  // executors want plans to stay
   double sum = 0;
   for (const Task& task : plan.tasks) {
@@ -109,6 +136,12 @@ double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
     Plan& single = *singles.emplace_back(std::make_unique<Plan>(plan));
     single.tasks.assign(5, task);
     for (Task& t : single.tasks) t.after.clear();
+    // Every plan has memory of its own for its inputs, and there are many.
+    for (int& input : single.inputs) {
+      if (std::none_of(task.uses.begin(), task.uses.end(),
+                       [&](const BufferUse& use) { return use.buffer == input; }))
+        input = -1;
+    }
     std::vector<TaskTime> times;
     net.executor().run(single, inputs, &times);
     std::vector<double> seconds;
@@ -203,14 +236,15 @@ std::string text_of(const json& r) {
                         row["gflops"].get<double>(), row["gb_per_s"].get<double>(),
                         100 * row["copy_fraction"].get<double>(), 100 * row["share"].get<double>());
   text += fmt::format(
-      "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s\n"
+      "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s; {:.3f} ms with new images each step\n"
       "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, "
       "step/sum {:.3f}; executor overhead {:.1f}%\n"
-      "{:.1f} GFLOP/s, {:.1f}% of the machine's fp32 peak of {:.1f} GFLOP/s ({} threads); copy speed {:.1f} "
+      "{:.1f} GFLOP/s, {:.1f}% of the measured peak of {:.1f} GFLOP/s ({} threads); copy speed {:.1f} "
       "GB/s; peak memory "
       "{:.1f} MiB\n",
       r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(),
-      r["images_per_s"].get<double>(), r["outside_conv_fc_ms"].get<double>(),
+      r["images_per_s"].get<double>(), r["ms_per_fed_step"].get<double>(),
+      r["outside_conv_fc_ms"].get<double>(),
       100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
       r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(),
       100 * r["executor_overhead"].get<double>(), r["gflops"].get<double>(),
@@ -237,7 +271,7 @@ void bench_command(const std::vector<std::string>& args) {
   const auto provider = open_provider(options);
   Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  const auto data = one_minibatch(*provider, options.mini);
+  const Matrices minibatch = one_minibatch(*provider, options.mini);
   Net net(std::move(graph), *provider, options,
           std::vector<float>(provider->subtracts_mean()
                                  ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims))
@@ -248,8 +282,8 @@ void bench_command(const std::vector<std::string>& args) {
   const Plan& plan = net.prepare(Phase::train, options.mini);
   net.init_weights(options.seed_value());
   StepInputs inputs;
-  for (const auto& matrix : data) inputs.matrices.push_back(matrix.data());
-  inputs.next = inputs.matrices;
+  inputs.matrices = pointers_to(minibatch);
+  inputs.next = inputs.matrices;  // stays on the devices
   inputs.rates = net.rates(0);
 
   // What the cores of all devices can do together.
@@ -261,6 +295,8 @@ void bench_command(const std::vector<std::string>& args) {
   measure_peak();
   const double copy_before = machine->measure_copy_bandwidth(options.gpus()[0]);
   const Measurement m = measure(net, plan, inputs, options.steps);
+  const double fed =
+      net.executor().copies_inputs() ? fed_step(net, plan, inputs, minibatch, std::min(m.steps, 30)) : m.step;
   const double alone = primitives_alone(net, plan, inputs);
   measure_peak();
   const double peak = *std::max_element(peaks.begin(), peaks.end());
@@ -280,6 +316,7 @@ void bench_command(const std::vector<std::string>& args) {
                  {"mini", options.mini},
                  {"steps", m.steps},
                  {"ms_per_step", m.step * 1e3},
+                 {"ms_per_fed_step", fed * 1e3},
                  {"images_per_s", options.mini / m.step},
                  {"gflops", flops / m.step / 1e9},
                  {"peak_gflops", peak / 1e9},

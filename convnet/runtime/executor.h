@@ -20,8 +20,8 @@ namespace convnet {
 struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;
-  /// Where the plan's next step is known: its matrices. GPUs get them while this step computes. The memory
-  /// must keep its contents until that step.
+  /// Where the plan's next step is known: its matrices. GPUs get them while this step computes, or keep what
+  /// they have where these are `matrices`. The memory must keep its contents until that step.
   std::vector<const std::byte*> next;
   std::uint64_t iteration = 0;
   std::vector<Rates> rates;  ///< by WeightBuffers::rate_index; may be empty in tests
@@ -56,6 +56,8 @@ class Executor {
 
   /// Whether steps are faster without `times`, which need every task to be marked.
   bool times_cost() const { return queues_ != nullptr; }
+  /// Whether steps copy their matrices to the devices; else devices read them where they lie.
+  bool copies_inputs() const { return queues_ != nullptr; }
 
   /// Copies a buffer of f32 (or, from, of bf16) numbers to or from its canonical (dense) form. Transient
   /// buffers: only between a task that writes them and the next one that uses their memory, that is from

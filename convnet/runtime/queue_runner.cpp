@@ -231,7 +231,7 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
   if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
-    // Emulated devices call it again for every step: all it refers to lives as long as the recording.
+    // A copy of the step: emulated devices submit again when they play.
     inputs.recording = plans_.backend().record(
         all, [this, &plan, step, &ready] { submit(plan, step, ready, nullptr, nullptr); });
   }
@@ -241,7 +241,11 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
     inputs.recording->play(*queues_[0]);
   else
     submit(plan, step, ready, plainly ? nullptr : &marks, after_task);
-  if (!step.next.empty()) fill(plan, ready.loads, step.next, others);
+  // The same memory, which keeps its contents until the next step: they are here already.
+  if (step.next == step.matrices)
+    inputs.holds = step.next;
+  else if (!step.next.empty())
+    fill(plan, ready.loads, step.next, others);
   wait(*queues_[0]->mark(), [&] {
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
     for (std::size_t t = 0; t < marks.size(); ++t) {

@@ -1,0 +1,66 @@
+"""Runs programs that may hang within a time, and keeps what they print."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+
+LATE = 6  # seconds that run() may take beyond its limit
+
+
+@dataclass
+class Run:
+    code: int | None  # None: it took too long
+    out: str
+    err: str
+    seconds: float
+
+    def result(self):
+        return "passed" if self.code == 0 else "took too long" if self.code is None else f"FAILED ({self.code})"
+
+    def gist(self):
+        """What a test program says of its first failure; else the last line that says something, of errors if there are any. Fit for a
+        cell of a table."""
+        lines = [line.strip() for line in (self.out + "\n" + self.err).splitlines() if line.strip(" =-")]
+        reasons = [after for line, after in zip(lines, lines[1:]) if line.startswith(("due to ", "with expansion:"))]
+        return (reasons[:1] or lines[-1:] or ["printed nothing"])[0][:160].replace("|", "/")
+
+
+def run(command, seconds, environment=None):
+    """After `seconds` the program is asked to end, which makes a test program say what it is at, and a little later killed with all that
+    it has started."""
+    begin = time.monotonic()
+    # Files rather than pipes, which a child that is left over would keep open.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True)
+        except OSError as error:
+            return Run(127, "", str(error), 0)
+        code = None
+        try:
+            code = process.wait(max(seconds, 0.1))
+        except subprocess.TimeoutExpired:
+            send(process, signal.SIGTERM, LATE / 2)
+        finally:
+            send(process, signal.SIGKILL, LATE / 2)
+        return Run(code, text_of(out), text_of(err), time.monotonic() - begin)
+
+
+def send(process, number, seconds):
+    """To the program and all that it has started; waits so long for its end."""
+    try:
+        os.killpg(process.pid, number)
+        process.wait(seconds)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass  # all have ended, or one does not, as in a driver that hangs
+
+
+def text_of(file):
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def stop_when_asked():
+    """SIGTERM ends this program as Ctrl-C does, so that what it runs is killed with it."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""scripts/gpu-check and gpu-speed with stand-ins for what they run: scripts_test.py CONVNET_ON_EMULATED_GPUS"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts")
+EMULATED = ""
+
+CONVNET = """case "$*" in
+  --version) echo convnet 1.2.3 ;;
+  bench*) mkdir -p "$CONVNET_CACHE"; echo '{}' >"$CONVNET_CACHE/tuning-stand-in.json" ;;
+  *) echo trained ;;
+esac"""
+PASSES = "echo all passed"
+# One case breaks the process, as a wrong access on a GPU does.
+FAILS = """case "$*" in
+  --list-test-names-only) printf '  %s\\n' 'good' 'broken, [badly]' 'also good' ;;
+  *good*) echo one passed ;;
+  'broken\\, \\[badly\\]') printf 'FAILED:\ndue to unexpected exception with message:\n  illegal access\n=====\nassertions: 1\n'; exit 42 ;;
+  *) echo everything failed; exit 7 ;;
+esac"""
+HANGS = "trap '' TERM\necho $$ >\"$PIDS\"\nsleep 1000 & echo $! >>\"$PIDS\"\nwhile :; do wait; done"
+SANITIZER = "echo \"$@\"\ncase \"$*\" in *racecheck*) exit 9 ;; esac"
+PEER = """import sys
+variant = sys.argv[sys.argv.index("--variant") + 1]
+print("a warning")
+print({"channels_last": '{"ms": 12.5}', "graph": "no figures today", "compile": '{"ms": null}'}[variant])
+"""
+
+
+class Bundle(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        shutil.copytree(SCRIPTS, self.path("scripts"), ignore=shutil.ignore_patterns("__pycache__"))
+        os.makedirs(self.path("out"))
+        os.symlink(os.path.join(SCRIPTS, "../configs"), self.path("configs"))
+        self.program("bin/convnet", CONVNET)
+        for suite in ("cuda_gpu", "layers", "parallel", "agreement"):
+            self.program(f"bin/{suite}_test", PASSES)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def read(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
+
+    def program(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(file.name, 0o755)
+
+    def run_script(self, name, *args):
+        """The exit code and the seconds it took."""
+        environment = dict(os.environ, PIDS=self.path("pids"), PATH=f"{self.path('tools')}:{os.environ['PATH']}")
+        environment.pop("CONVNET_CACHE", None)
+        begin = time.monotonic()
+        run = subprocess.run([sys.executable, self.path(f"scripts/{name}"), *args], env=environment, capture_output=True, text=True)
+        self.said = run.stdout + run.stderr
+        return run.returncode, time.monotonic() - begin
+
+    def check_no_process_is_left(self):
+        for pid in self.read("pids").split():
+            try:
+                with open(f"/proc/{pid}/stat") as stat:
+                    self.assertIn(stat.read().rsplit(")", 1)[1].split()[0], "ZX", "is still there")
+            except FileNotFoundError:
+                pass
+
+    def test_failing_case_is_named_and_a_hanging_suite_killed(self):
+        self.program("bin/cuda_gpu_test", FAILS)
+        self.program("bin/parallel_test", HANGS)
+        code, seconds = self.run_script("gpu-check", "correct", self.path("out/a.md"), "--seconds", "20")
+        report = self.read("out/a.md")
+        self.assertEqual(code, 1, self.said)
+        self.assertLess(seconds, 22)
+        self.assertIn("convnet 1.2.3", report)
+        self.assertRegex(report, r"\| every operation beside the CPU's \| FAILED \(7\) \| [0-9]+ s \| everything failed \|")
+        self.assertRegex(report, r"\| – broken, \[badly\] \| FAILED \(42\) \| [0-9]+ s \| illegal access \|")
+        self.assertIn("| – its 3 cases alone | 1 failed, 0 not run |", report)
+        self.assertNotIn("good", report)
+        self.assertRegex(report, r"\| lenet on Fashion-MNIST \| passed \| [0-9]+ s \| trained \|")
+        self.assertRegex(report, r"\| parallelism .* \| took too long \|")
+        self.assertRegex(report, r"\| steps of lenet.* \| not run \|")
+        self.assertIn("everything failed\n", self.read("out/a.log"))
+        self.assertIn("  illegal access\n", self.read("out/a.log"))
+        self.assertTrue(os.path.exists(self.path("out/tuning-stand-in.json")))
+        self.check_no_process_is_left()
+
+    def test_no_gpu(self):
+        self.program("bin/convnet", "echo '--device cuda: there is none; use --device cpu' >&2; exit 3")
+        code, _ = self.run_script("gpu-check", "correct", self.path("out/a.md"))
+        self.assertEqual(code, 3)
+        self.assertIn("there is none", self.said)
+
+    def test_sanitizers(self):
+        self.program("tools/compute-sanitizer", SANITIZER)
+        code, _ = self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
+        report = self.read("out/a.md")
+        self.assertEqual(code, 1)
+        self.assertIn("| memcheck of the own kernels | passed |", report)
+        self.assertIn("| racecheck of the own kernels | FAILED (9) |", report)
+        self.assertIn("--kernel-name kns=convnet", self.read("out/a.log"))
+
+    def test_everything_passes(self):
+        self.program("bin/convnet", CONVNET.replace("trained", "printf 'Averages----\\nlogprob:  0.3 0.1\\n'"))
+        code, _ = self.run_script("gpu-check", "correct", self.path("out/a.md"))
+        self.assertEqual(code, 0, self.said)
+
+    def test_steps_beside_a_peer_that_fails_in_parts(self):
+        with open(self.path("peer.py"), "w") as file:
+            file.write(PEER)
+        code, _ = self.run_script("gpu-speed", "--program", EMULATED, "--peer-script", self.path("peer.py"), "--output", self.path("out/steps.md"), "--nets",
+                                  "lenet", "--batches", "2", "--precisions", "bf16", "--steps", "1", "--seconds", "200")
+        self.assertEqual(code, 0, self.said)
+        steps = self.read("out/steps.md")
+        number = r"[0-9]+\.[0-9]{3}"
+        self.assertRegex(steps, rf"\| lenet \| 2 \| bf16 \| {number} \| [0-9]+ \| {number} \| [0-9]+% \| 12.500 \| channels_last \| [0-9.]+x \|")
+        self.assertIn("- PyTorch graph, lenet, batch 2, bf16: printed no figures: no figures today", steps)
+        self.assertIn("- PyTorch compile, lenet, batch 2, bf16: ms is no number", steps)
+
+    def test_steps_that_hang(self):
+        self.program("hangs", HANGS)
+        code, seconds = self.run_script("gpu-speed", "--program", self.path("hangs"), "--output", self.path("out/steps.md"), "--seconds", "15")
+        self.assertEqual(code, 1, self.said)
+        self.assertLess(seconds, 17)
+        steps = self.read("out/steps.md")
+        self.assertIn("| alexnet-owt | 128 | bf16 | failed |", steps)
+        self.assertIn("alexnet-owt, batch 128, bf16: took too long", steps)
+        self.assertIn("alexnet-owt, batch 1024, bf16: not run", steps)
+        self.check_no_process_is_left()
+
+
+if __name__ == "__main__":
+    EMULATED = sys.argv.pop(1)
+    unittest.main(verbosity=2)
