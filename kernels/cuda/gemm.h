@@ -22,9 +22,11 @@ struct Gemm {
   DataType result = DataType::f32;   ///< type of C; bf16 only where the factors are
 };
 
+constexpr std::int64_t kArgumentAlignment = 64;  ///< of the memory of an operation's arguments, bytes
+
 /// Gemm::alignment of matrices that begin these bytes, or multiples of them, after the memory of arguments.
 inline std::int64_t alignment_of(std::initializer_list<std::int64_t> offsets) {
-  std::int64_t alignment = 64;
+  std::int64_t alignment = kArgumentAlignment;
   for (const std::int64_t offset : offsets) alignment = std::gcd(alignment, offset);
   return alignment;
 }
