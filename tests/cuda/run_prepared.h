@@ -1,6 +1,8 @@
 // Runs an operation that a test has prepared itself.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/cuda/layout.h"
 #include "tests/cuda/both_backends.h"
 
@@ -19,22 +21,26 @@ inline LayoutHints hints_for(const OpDesc& op, bool last) {
 
 /// All arguments' values afterwards. Those that the operation reads held `inputs` before, or where these end
 /// test_values() of their index; its workspace held NaN. They begin `skipped` elements behind the beginning
-/// of their memory.
+/// of their memory, which is untouched before and behind them.
 inline Results run_prepared(const Backend& backend, const OpDesc& op, const PreparedOp& prepared,
                             const std::vector<Values>& inputs = {}, std::int64_t skipped = 0) {
+  constexpr std::int64_t kBehind = 64;
   const std::vector<Argument> args = arguments(op);
   std::vector<std::unique_ptr<DeviceMemory>> memory;
   std::vector<std::byte*> pointers;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const TensorDesc& tensor = prepared.args()[i];
+    const std::int64_t before = skipped * size_of(tensor.type);
+    const std::vector<std::byte> all(static_cast<std::size_t>(before + tensor.bytes() + kBehind),
+                                     std::byte{0xFF});
     std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes()), std::byte{0xFF});
     if (args[i].access != Access::write) {
       const Values values =
           i < inputs.size() ? inputs[i] : test_values(tensor.dims, static_cast<std::uint32_t>(i + 1));
       backend.relay(plain_of(tensor), packed(values, tensor.type).data(), tensor, bytes.data());
     }
-    const std::int64_t before = skipped * size_of(tensor.type);
-    memory.push_back(backend.allocate(0, before + tensor.bytes()));
+    memory.push_back(backend.allocate(0, std::ssize(all)));
+    backend.copy(memory.back()->data(), all.data(), std::ssize(all));
     pointers.push_back(memory.back()->data() + before);
     backend.copy(pointers.back(), bytes.data(), tensor.bytes());
   }
@@ -51,8 +57,14 @@ inline Results run_prepared(const Backend& backend, const OpDesc& op, const Prep
   Results results;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const TensorDesc& tensor = prepared.args()[i];
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.bytes())), plain(bytes.size());
-    backend.copy(bytes.data(), pointers[i], tensor.bytes());
+    const std::int64_t before = skipped * size_of(tensor.type);
+    std::vector<std::byte> all(static_cast<std::size_t>(before + tensor.bytes() + kBehind));
+    backend.copy(all.data(), memory[i]->data(), std::ssize(all));
+    const auto untouched = [](std::byte b) { return b == std::byte{0xFF}; };
+    REQUIRE(std::all_of(all.begin(), all.begin() + before, untouched));
+    REQUIRE(std::all_of(all.end() - kBehind, all.end(), untouched));
+    const std::vector<std::byte> bytes(all.begin() + before, all.end() - kBehind);
+    std::vector<std::byte> plain(bytes.size());
     backend.relay(tensor, bytes.data(), plain_of(tensor), plain.data());
     results.push_back(unpacked(plain, tensor.type));
   }
