@@ -103,8 +103,8 @@ Prepared prepare(const Update& op, const LayoutHints&, const Context&) {
             args = args.subspan(count);
           }
           for_each(stream, steps.ranges.total(), [=] CONVNET_DEVICE(std::int64_t i) {
-            // All who write it write the same. On one device `broken` and `costs` are the same memory: then a weight
-            // that breaks stops some of the others, in a run that ends here anyhow.
+            // All who write it write the same. On one device `broken` and `costs` are the same memory: then a
+            // weight that breaks stops some of the others, in a run that ends here anyhow.
             if (broken[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
           });
         }
