@@ -108,6 +108,7 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
 /// Seconds of a step as in training: `minibatch` and a copy of it take turns, and each is brought to the
 /// devices while the step before computes.
 double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& minibatch, int steps) {
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): other memory with the same contents
   const Matrices copy = minibatch;
   inputs.matrices = pointers_to(minibatch);
   inputs.next = pointers_to(copy);

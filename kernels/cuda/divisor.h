@@ -30,7 +30,8 @@ class Divisor {
 
   /// Of 0 <= a < kLimit.
   CONVNET_HD std::uint32_t quotient(std::uint32_t a) const {
-    return static_cast<std::uint32_t>(std::uint64_t{2 * a} * multiplier_ >> 32) >> bits_;
+    const std::uint32_t twice = 2 * a;
+    return static_cast<std::uint32_t>(std::uint64_t{twice} * multiplier_ >> 32) >> bits_;
   }
   CONVNET_HD Quotient divide(std::uint32_t a) const {
     const std::uint32_t q = quotient(a);

@@ -19,8 +19,8 @@ std::string cache_folder() {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   };
-  if (const std::string folder = setting("CONVNET_CACHE"); !folder.empty()) return folder;
-  if (const std::string folder = setting("XDG_CACHE_HOME"); !folder.empty()) return folder + "/convnet";
+  if (std::string folder = setting("CONVNET_CACHE"); !folder.empty()) return folder;
+  if (std::string folder = setting("XDG_CACHE_HOME"); !folder.empty()) return folder + "/convnet";
   if (const std::string home = setting("HOME"); !home.empty()) return home + "/.cache/convnet";
   return "";
 }
