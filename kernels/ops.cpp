@@ -1,5 +1,7 @@
 #include "kernels/ops.h"
 
+#include "kernels/crop.h"
+
 namespace convnet {
 namespace {
 
@@ -133,7 +135,14 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           [](const LogregBackward& op) { return logreg_backward(op); },
           [](const SoftmaxLogregBackward& op) { return logreg_backward(op); },
           [](const LoadImages& op) {
-            std::vector<Argument> args = {{"src", R, op.from, op.source}};
+            std::vector<Argument> args;
+            if (op.whole.empty())
+              args.push_back({"src", R, op.from, op.source});
+            else
+              args.push_back({"src",
+                              R,
+                              {op.from[0], cropped_image_bytes(element_count(op.whole) * size_of(op.source))},
+                              DataType::u8});
             if (op.mean) {
               Dims one = op.from;
               one[0] = 1;

@@ -432,13 +432,16 @@ struct SquaresBackward {
 };
 
 /// Brings host data to the device: dst = float(src) - mean, of the features [offset, offset + size of dst) of
-/// every image. Args: src [mean (1,...)] dst
+/// what is seen of every image. Args: src [mean (1,...)] dst
 struct LoadImages {
-  Dims from;  ///< of src and mean (their first dimension aside)
+  Dims from;  ///< of what is seen of src, and of mean (the first dimension aside)
   Dims dims;  ///< of dst
   std::int64_t offset = 0;
   DataType source = DataType::u8;
   bool mean = false;
+  /// (C,H,W) of images that come whole, each with its Crop (crop.h), which `from` is the size of: src is
+  /// their bytes. Empty: src is what is seen.
+  Dims whole = {};
 };
 /// Copies integer labels to the device. Args: src dst
 struct LoadLabels {

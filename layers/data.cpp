@@ -25,7 +25,9 @@ class DataLayer : public Layer {
     if (mean.exists()) args.push_back(mean);
     args.push_back(l.output());
     const std::int64_t n = l.images();
-    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists()}, args);
+    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists(),
+                     l.whole_image(static_cast<std::size_t>(data_matrix))},
+          args);
   }
   void backward(Lowering&) const override {}
 };

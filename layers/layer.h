@@ -124,6 +124,8 @@ class Lowering {
   virtual std::vector<std::int64_t> images_of_replicas() const = 0;
   virtual bool first_replica() const = 0;
   virtual Value source(std::size_t matrix) = 0;  ///< the provider's matrix, on the host; data layers only
+  /// MatrixInfo::whole of it.
+  virtual Dims whole_image(std::size_t matrix) const = 0;
   virtual Value mean_image() = 0;                ///< does not exist if nothing is subtracted
   virtual Value step() = 0;                      ///< the step block
   virtual Value costs() = 0;                     ///< the device's cost accumulators

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/crop.h"
 #include "kernels/error.h"
 #include "kernels/philox.h"
 
@@ -17,32 +18,38 @@ struct ImageShape {
   std::int64_t size() const { return channels * height * width; }
 };
 
-/// Origin of a crop in the image, which it may leave for the zeros around, and whether it is mirrored.
-struct Crop {
-  std::int64_t y = 0, x = 0;
-  bool mirror = false;
-};
+Crop crop_at(std::int64_t y, std::int64_t x, bool mirror) {
+  return {static_cast<std::int32_t>(y), static_cast<std::int32_t>(x), mirror ? 1 : 0};
+}
 
 /// Of the centre; the upper left one of four where there is none.
 Crop centre_crop(const ImageShape& from, const ImageShape& to) {
-  return {(from.height - to.height) / 2, (from.width - to.width) / 2, false};
+  return crop_at((from.height - to.height) / 2, (from.width - to.width) / 2, false);
 }
 
-/// Cuts `crop` out of an image; `Item` has the size of a number.
+/// What is seen of an image; `Item` is the type of a pixel.
 template <class Item>
-void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* source, Item* out) {
-  // The part of a row that lies within the image.
-  const std::int64_t begin = std::clamp<std::int64_t>(-crop.x, 0, to.width);
-  const std::int64_t end = std::clamp<std::int64_t>(from.width - crop.x, begin, to.width);
-  for (std::int64_t c = 0; c < to.channels; ++c)
-    for (std::int64_t y = 0; y < to.height; ++y, out += to.width) {
-      std::fill(out, out + to.width, Item{});
-      const std::int64_t row = crop.y + y;
-      if (row < 0 || row >= from.height || begin == end) continue;
-      const Item* const pixels = source + ((c * from.height + row) * from.width + crop.x + begin);
-      std::copy(pixels, pixels + (end - begin), out + begin);
-      if (crop.mirror) std::reverse(out, out + to.width);
-    }
+std::vector<float> cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* image) {
+  const CropSizes sizes{from.height, from.width, to.height, to.width};
+  std::vector<float> out;
+  for (std::int64_t c = 0; c < to.channels; ++c, image += from.height * from.width)
+    for (std::int64_t y = 0; y < to.height; ++y)
+      for (std::int64_t x = 0; x < to.width; ++x) {
+        const std::int64_t pixel = sizes.pixel(crop, y, x);
+        out.push_back(pixel < 0 ? 0.0F : static_cast<float>(image[pixel]));
+      }
+  return out;
+}
+
+template <class Item>
+std::vector<float> seen_pixels(const std::byte* bytes, const MatrixInfo& info) {
+  const auto* const pixels = reinterpret_cast<const Item*>(bytes);
+  if (info.whole.empty()) return {pixels, pixels + element_count(info.dims)};
+  const ImageShape from{info.whole[0], info.whole[1], info.whole[2]};
+  const ImageShape to{info.dims[0], info.dims[1], info.dims[2]};
+  Crop crop;
+  std::memcpy(&crop, bytes + crop_offset(from.size() * static_cast<std::int64_t>(sizeof(Item))), sizeof crop);
+  return cut(from, to, crop, pixels);
 }
 
 class CroppedProvider final : public StoredProvider {
@@ -62,6 +69,7 @@ class CroppedProvider final : public StoredProvider {
     if (to_.height > from_.height || to_.width > from_.width)
       throw InputError(fmt::format("--inner-size {}: the images are {} (channels x height x width)",
                                    options.inner_size, to_string(dims)));
+    if (options.crops()) matrices_[0].whole = dims;
     matrices_[0].dims = {to_.channels, to_.height, to_.width};
     if (options.pixel_std) matrices_[0].type = DataType::f32;
   }
@@ -92,23 +100,20 @@ class CroppedProvider final : public StoredProvider {
     return statistics;
   }
 
-  DataBatch finish(DataBatch stored, const LoadRequest& request,
+  DataBatch finish(DataBatch piece, const LoadRequest& request,
                    const PixelStatistics& statistics) const override {
-    std::vector<std::byte>& images = stored.matrices[0];
-    if (options_.crops())
-      images = whole_->matrices()[0].type == DataType::f32
-                   ? crop_all<float>(images, stored.images, request)
-                   : crop_all<std::uint8_t>(images, stored.images, request);
+    std::vector<std::byte>& images = piece.matrices[0];
     if (options_.pixel_std)
       images = whole_->matrices()[0].type == DataType::f32
                    ? scale<float>(images, statistics.deviations)
                    : scale<std::uint8_t>(images, statistics.deviations);
+    if (options_.crops()) images = with_crops(images, piece.images, request);
     if (const int views = views_of(request); views > 1) {
-      for (std::size_t m = 1; m < stored.matrices.size(); ++m)
-        stored.matrices[m] = repeat(stored.matrices[m], stored.images, views);
-      stored.images *= views;
+      for (std::size_t m = 1; m < piece.matrices.size(); ++m)
+        piece.matrices[m] = repeat(piece.matrices[m], piece.images, views);
+      piece.images *= views;
     }
-    return stored;
+    return piece;
   }
 
  private:
@@ -129,26 +134,29 @@ class CroppedProvider final : public StoredProvider {
       const std::int64_t places = (side + 2 * pad - inner) / 2 * 2 + 1;
       return static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32) - pad;
     };
-    return {origin(from_.height, to_.height, random.value[0]),
-            origin(from_.width, to_.width, random.value[1]), (random.value[2] & 1) != 0};
+    return crop_at(origin(from_.height, to_.height, random.value[0]),
+                   origin(from_.width, to_.width, random.value[1]), (random.value[2] & 1) != 0);
   }
 
   /// View `view` of a test image.
   Crop view_of(int view) const {
     const Crop centre = centre_crop(from_, to_);
-    return {view / 3 * centre.y, view % 3 * centre.x, false};
+    return crop_at(view / 3 * centre.y, view % 3 * centre.x, false);
   }
 
-  template <class Item>
-  std::vector<std::byte> crop_all(const std::vector<std::byte>& images, std::int64_t count,
-                                  const LoadRequest& request) const {
+  /// Each image as often as it is seen, with its crop.
+  std::vector<std::byte> with_crops(const std::vector<std::byte>& images, std::int64_t count,
+                                    const LoadRequest& request) const {
     const int views = views_of(request);
-    std::vector<std::byte> out(static_cast<std::size_t>(count * views * to_.size()) * sizeof(Item));
-    const auto* const source = reinterpret_cast<const Item*>(images.data());
-    auto* into = reinterpret_cast<Item*>(out.data());
+    const std::int64_t pixels = from_.size() * size_of(matrices_[0].type), bytes = matrices_[0].image_bytes();
+    std::vector<std::byte> out(static_cast<std::size_t>(count * views * bytes));
+    std::byte* into = out.data();
     for (std::int64_t i = 0; i < count; ++i)
-      for (int view = 0; view < views; ++view, into += to_.size())
-        cut(from_, to_, views > 1 ? view_of(view) : crop_of(request, i), source + i * from_.size(), into);
+      for (int view = 0; view < views; ++view, into += bytes) {
+        const Crop crop = views > 1 ? view_of(view) : crop_of(request, request.first + i);
+        std::memcpy(into, images.data() + i * pixels, static_cast<std::size_t>(pixels));
+        std::memcpy(into + crop_offset(pixels), &crop, sizeof crop);
+      }
     return out;
   }
 
@@ -171,8 +179,8 @@ class CroppedProvider final : public StoredProvider {
     std::vector<std::byte> out(count * sizeof(float));
     const auto* const source = reinterpret_cast<const Item*>(images.data());
     auto* const into = reinterpret_cast<float*>(out.data());
-    const auto plane = static_cast<std::size_t>(to_.height * to_.width),
-               channels = static_cast<std::size_t>(to_.channels);
+    const auto plane = static_cast<std::size_t>(from_.height * from_.width),
+               channels = static_cast<std::size_t>(from_.channels);
     for (std::size_t i = 0, c = 0; i < count; i += plane, c = c + 1 == channels ? 0 : c + 1) {
       const float deviation = deviations.empty() ? 1 : deviations[c];
       for (std::size_t j = i; j < i + plane; ++j) into[j] = static_cast<float>(source[j]) / deviation;
@@ -182,9 +190,7 @@ class CroppedProvider final : public StoredProvider {
 
   std::vector<float> crop_mean(const std::vector<float>& mean) const {
     if (mean.empty()) return mean;
-    std::vector<float> out(static_cast<std::size_t>(to_.size()));
-    cut(from_, to_, centre_crop(from_, to_), mean.data(), out.data());
-    return out;
+    return cut(from_, to_, centre_crop(from_, to_), mean.data());
   }
 
   /// Of each channel's pixels over all images of a range; 1 for a channel of one colour.
@@ -235,6 +241,12 @@ class CroppedProvider final : public StoredProvider {
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
                                                       const ImageOptions& options, std::uint64_t seed) {
   return std::make_unique<CroppedProvider>(std::move(whole), options, seed);
+}
+
+std::vector<float> seen_pixels(const DataBatch& batch, const MatrixInfo& info, std::int64_t image) {
+  const std::byte* const bytes = batch.matrices[0].data() + image * info.image_bytes();
+  return info.type == DataType::f32 ? seen_pixels<float>(bytes, info)
+                                    : seen_pixels<std::uint8_t>(bytes, info);
 }
 
 }  // namespace convnet

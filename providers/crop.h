@@ -1,9 +1,11 @@
 // What a net sees of a provider's images: random crops and mirror images in training, the centre in tests,
-// and pixels in units of their standard deviation.
+// and pixels in units of their standard deviation. Which part is seen is chosen here; it is cut out where the
+// images are used (MatrixInfo::whole).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "providers/provider.h"
 
@@ -17,5 +19,8 @@ namespace convnet {
 /// batch alone. Throws InputError naming the option that does not fit the images.
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
                                                       const ImageOptions& options, std::uint64_t seed);
+
+/// What a net sees of image `image` of a batch's matrix 0, before a mean is subtracted: `info.dims` values.
+std::vector<float> seen_pixels(const DataBatch& batch, const MatrixInfo& info, std::int64_t image);
 
 }  // namespace convnet

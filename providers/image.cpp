@@ -91,7 +91,6 @@ class ImageProvider final : public Provider {
   }
   bool subtracts_mean() const override { return true; }
   int views() const override { return options_.multiview ? 10 : 1; }
-  bool streams() const override { return true; }
 
   std::vector<std::string> skipped_images() const override {
     const std::lock_guard lock(mutex_);

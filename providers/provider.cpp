@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
+#include "kernels/crop.h"
 #include "kernels/error.h"
 #include "providers/cifar.h"
 #include "providers/crop.h"
@@ -13,6 +15,41 @@
 #include "providers/shuffle.h"
 
 namespace convnet {
+
+std::int64_t MatrixInfo::image_bytes() const {
+  return whole.empty() ? element_count(dims) * size_of(type)
+                       : cropped_image_bytes(element_count(whole) * size_of(type));
+}
+
+DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count) {
+  DataBatch piece;
+  piece.first = first;
+  first = std::min(first, batch.images);
+  piece.images = std::min(count, batch.images - first);
+  piece.last = first + piece.images == batch.images;
+  for (const std::vector<std::byte>& matrix : batch.matrices) {
+    const auto bytes = std::ssize(matrix) / std::max<std::int64_t>(1, batch.images);
+    piece.matrices.emplace_back(matrix.begin() + first * bytes,
+                                matrix.begin() + (first + piece.images) * bytes);
+  }
+  return piece;
+}
+
+const DataBatch& StoredProvider::kept(int batch) const {
+  // Files are read and unpickled once: small nets on GPUs would wait for it.
+  if (const auto found = kept_.find(batch); found != kept_.end()) return found->second;
+  if (passing_) kept_.erase(*passing_);
+  passing_.reset();
+  const DataBatch& loaded = kept_.emplace(batch, load(batch)).first->second;
+  std::int64_t bytes = 0;
+  for (const std::vector<std::byte>& matrix : loaded.matrices) bytes += std::ssize(matrix);
+  // The first ones stay: epochs go through the batches in one order, so the last one is needed last.
+  if (kept_bytes_ + bytes <= most_kept())
+    kept_bytes_ += bytes;
+  else
+    passing_ = batch;
+  return loaded;
+}
 
 std::string BatchRange::str() const {
   return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace convnet {
 
-/// What one matrix of a provider looks like: 0 is the images, 1 the labels.
+/// What one matrix of a provider looks like to a net: 0 is the images, 1 the labels.
 struct MatrixInfo {
   std::string name;              ///< "data", "labels"
   Dims dims;                     ///< of one image: (C,H,W), or (1) for labels
@@ -20,9 +21,15 @@ struct MatrixInfo {
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
   /// Of labels: what the data set calls the classes, as many as there are, or none. From outside: any bytes.
   std::vector<std::string> class_names = {};
+  /// (C,H,W) of images that read() gives whole, each with a Crop of the size of `dims` (kernels/crop.h),
+  /// which is cut out where they are used; empty: what it gives is what the net sees.
+  Dims whole = {};
+
+  /// Of what read() gives of one image.
+  std::int64_t image_bytes() const;
 };
 
-/// A batch or a piece of one: a matrix per MatrixInfo, images outermost, row-major.
+/// A batch or a piece of one: a matrix per MatrixInfo, images outermost, row-major, image_bytes() each.
 struct DataBatch {
   std::int64_t images = 0;
   std::vector<std::vector<std::byte>> matrices;
@@ -43,7 +50,7 @@ struct BatchRange {
 /// "1-5, 7" of sorted batch numbers.
 std::string batches_text(const std::vector<int>& batches);
 
-/// What to read.
+/// What to read: a piece of a batch.
 struct LoadRequest {
   static constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   int batch = 0;
@@ -103,15 +110,16 @@ class Provider {
   virtual PixelStatistics statistics(const BatchRange& range) const = 0;
   /// Rows that a test image has in what read() makes: its views.
   virtual int views() const { return 1; }
-  /// Whether images are made as they are asked for, so that a few minibatches at a time are best; else read()
-  /// takes requests for whole batches only.
-  virtual bool streams() const { return false; }
-  /// What a net gets of a batch: for training (epoch > 0) shuffled and cropped at random, by seed, epoch,
-  /// batch and place in the batch. Throws InputError (bad data, naming file and record) or RunError (I/O).
+  /// What a net gets of a piece of a batch: for training (epoch > 0) shuffled and cropped at random, by seed,
+  /// epoch, batch and place in the batch. Throws InputError (bad data, naming file and record) or RunError
+  /// (I/O).
   virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
   /// Unreadable images that were left out so far, by name; thread-safe.
   virtual std::vector<std::string> skipped_images() const { return {}; }
 };
+
+/// The images [first, first + count) of a batch, as far as there are.
+DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t count);
 
 /// A provider whose images have one size, as bytes or numbers that are there to be copied.
 class StoredProvider : public Provider {
@@ -122,14 +130,26 @@ class StoredProvider : public Provider {
   /// subtract.
   virtual std::vector<float> mean_image(const BatchRange& range) const = 0;
   PixelStatistics statistics(const BatchRange& range) const override { return {mean_image(range), {}, {}}; }
-  /// Makes of a loaded batch, shuffled or not, what read() gives. Where nothing is cropped or divided, it is
-  /// the batch itself.
-  virtual DataBatch finish(DataBatch stored, const LoadRequest&, const PixelStatistics&) const {
-    return stored;
+  /// Makes of a piece of a loaded batch, shuffled or not, what read() gives. Where nothing is cropped or
+  /// divided, it is the piece itself.
+  virtual DataBatch finish(DataBatch piece, const LoadRequest&, const PixelStatistics&) const {
+    return piece;
   }
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
-    return finish(load(request.batch), request, statistics);
+    return finish(piece_of(kept(request.batch), request.first, request.count), request, statistics);
   }
+
+  /// Bytes of the batches that read() keeps. It keeps the last one always.
+  virtual std::int64_t most_kept() const { return std::int64_t{1} << 30; }
+
+ private:
+  /// A loaded batch: the one of the last call, or of those that are kept, or it is loaded now.
+  const DataBatch& kept(int batch) const;
+
+  // Of read() alone, which has one caller at a time.
+  mutable std::map<int, DataBatch> kept_;
+  mutable std::int64_t kept_bytes_ = 0;
+  mutable std::optional<int> passing_;  ///< one of kept_ that goes when another batch is read
 };
 
 /// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar" and "cropped-cifar" (read `path`),

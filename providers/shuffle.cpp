@@ -25,11 +25,11 @@ class ShuffledProvider final : public Provider {
   int views() const override { return ordered_->views(); }
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     if (request.epoch == 0) return ordered_->read(request, statistics);
-    return ordered_->finish(shuffled(request.epoch, request.batch), request, statistics);
+    return ordered_->finish(shuffled(request), request, statistics);
   }
 
  private:
-  DataBatch shuffled(int epoch, int batch) const {
+  DataBatch shuffled(const LoadRequest& request) const {
     if (batches_.empty()) {
       first_ = {0};
       for (int b = range_.first; b <= range_.last; ++b) {
@@ -37,37 +37,37 @@ class ShuffledProvider final : public Provider {
         first_.push_back(first_.back() + batches_.back().images);
       }
     }
-    if (order_epoch_ != epoch) {
+    if (order_epoch_ != request.epoch) {
       order_.resize(static_cast<std::size_t>(first_.back()));
       std::iota(order_.begin(), order_.end(), 0U);
       const std::uint64_t key = philox_key(seed_, "shuffle");
       for (std::size_t i = order_.size(); i > 1; --i) {
         const auto random =
-            philox(key, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(epoch), 0, 0);
+            philox(key, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(request.epoch), 0, 0);
         const std::uint64_t word = std::uint64_t{random.value[0]} << 32 | random.value[1];
         std::swap(order_[i - 1], order_[static_cast<std::size_t>(word % i)]);
       }
-      order_epoch_ = epoch;
+      order_epoch_ = request.epoch;
     }
-    const auto at = static_cast<std::size_t>(batch - range_.first);
-    DataBatch out;
-    out.images = batches_[at].images;
-    for (std::size_t m = 0; m < batches_[at].matrices.size(); ++m) {
-      const std::size_t image_bytes =
-          out.images == 0 ? 0 : batches_[at].matrices[m].size() / static_cast<std::size_t>(out.images);
-      std::vector<std::byte> gathered(batches_[at].matrices[m].size());
-      for (std::int64_t i = 0; i < out.images; ++i) {
-        const std::int64_t image = order_[static_cast<std::size_t>(first_[at] + i)];
-        const auto owner = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) -
-                                                    first_.begin() - 1);
-        std::memcpy(gathered.data() + static_cast<std::size_t>(i) * image_bytes,
-                    batches_[owner].matrices[m].data() +
-                        static_cast<std::size_t>(image - first_[owner]) * image_bytes,
-                    image_bytes);
+    const auto at = static_cast<std::size_t>(request.batch - range_.first);
+    DataBatch piece;
+    piece.first = request.first;
+    const std::int64_t in_batch = batches_[at].images, first = std::min(request.first, in_batch);
+    piece.images = std::min(request.count, in_batch - first);
+    piece.last = first + piece.images == in_batch;
+    piece.matrices.resize(batches_[at].matrices.size());
+    for (std::int64_t i = 0; i < piece.images; ++i) {
+      const std::int64_t image = order_[static_cast<std::size_t>(first_[at] + first + i)];
+      const auto owner = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) -
+                                                  first_.begin() - 1);
+      const DataBatch& from = batches_[owner];
+      for (std::size_t m = 0; m < piece.matrices.size(); ++m) {
+        const auto bytes = std::ssize(from.matrices[m]) / from.images;
+        const auto begin = from.matrices[m].begin() + (image - first_[owner]) * bytes;
+        piece.matrices[m].insert(piece.matrices[m].end(), begin, begin + bytes);
       }
-      out.matrices.push_back(std::move(gathered));
     }
-    return out;
+    return piece;
   }
 
   const std::unique_ptr<StoredProvider> ordered_;

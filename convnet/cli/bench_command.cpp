@@ -44,8 +44,7 @@ Matrices one_minibatch(const Provider& provider, std::int64_t images) {
     const DataBatch data = provider.read({batch, 1, 0, images}, {});
     const std::int64_t take = std::min(images - have, data.images);
     for (std::size_t m = 0; m < matrices.size(); ++m) {
-      const auto bytes = static_cast<std::ptrdiff_t>(element_count(provider.matrices()[m].dims) *
-                                                     size_of(provider.matrices()[m].type) * take);
+      const auto bytes = static_cast<std::ptrdiff_t>(provider.matrices()[m].image_bytes() * take);
       matrices[m].insert(matrices[m].end(), data.matrices[m].begin(), data.matrices[m].begin() + bytes);
     }
     have += take;

@@ -186,21 +186,21 @@ std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
 Value PlanBuilder::source(std::size_t matrix) {
   const MatrixInfo& info = set_.matrices_[matrix];
   int& bound = plan_.inputs[matrix];
-  if (bound < 0) {
-    Dims dims = info.dims;
-    dims.insert(dims.begin(), plan_.images);
-    bound = add_buffer(info.name, BufferKind::input, 0, {dims, info.type, nullptr});
-  }
+  // Images with their crops are bytes until they are loaded.
+  const std::int64_t image = info.image_bytes();
+  const DataType type = info.whole.empty() ? info.type : DataType::u8;
+  Dims dims = info.whole.empty() ? info.dims : Dims{image};
+  dims.insert(dims.begin(), plan_.images);
+  if (bound < 0) bound = add_buffer(info.name, BufferKind::input, 0, {dims, type, nullptr});
   PlannedTensor t;
   t.name = info.name;
   t.kind = BufferKind::input;
   t.device = at_.device;  // the host's memory is everybody's
-  t.dims = info.dims;
-  t.dims.insert(t.dims.begin(), images());
-  t.type = info.type;
+  t.dims = dims;
+  t.dims[0] = images();
+  t.type = type;
   t.buffer = bound;
   t.pinned = true;
-  const std::int64_t image = element_count(info.dims) * size_of(info.type);
   t.begin = first_image() * image;
   t.bytes = images() * image;
   return add(std::move(t));

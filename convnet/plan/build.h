@@ -39,6 +39,7 @@ class PlanBuilder : public Lowering {
   std::vector<std::int64_t> images_of_replicas() const override;
   bool first_replica() const override { return at_.microbatch % at_.node->replicas() == 0; }
   Value source(std::size_t matrix) override;
+  Dims whole_image(std::size_t matrix) const override { return set_.matrices_[matrix].whole; }
   Value mean_image() override;
   Value step() override { return Value{set_.step_buffer(at_.device)}; }
   Value costs() override { return Value{set_.costs_buffer(at_.device)}; }

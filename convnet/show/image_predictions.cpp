@@ -14,25 +14,12 @@
 #include "convnet/train/progress_line.h"
 #include "convnet/train/report.h"
 #include "kernels/error.h"
+#include "providers/crop.h"
 
 namespace convnet {
 namespace {
 
 constexpr std::size_t kBest = 5;
-
-/// Pixel values of one image of matrix 0.
-std::vector<float> pixels_of(const DataBatch& batch, const MatrixInfo& info, std::int64_t place) {
-  const auto count = static_cast<std::size_t>(element_count(info.dims));
-  const auto bytes = count * static_cast<std::size_t>(size_of(info.type));
-  const std::byte* from = batch.matrices[0].data() + static_cast<std::size_t>(place) * bytes;
-  std::vector<float> values(count);
-  if (info.type == DataType::f32) {
-    std::memcpy(values.data(), from, bytes);
-  } else {
-    std::transform(from, from + count, values.begin(), [](std::byte b) { return std::to_integer<int>(b); });
-  }
-  return values;
-}
 
 Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
   if (info.type == DataType::f32) {
@@ -124,8 +111,7 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
       const Plan& plan = net.prepare(Phase::test, images);
       StepInputs inputs;
       for (std::size_t m = 0; m < infos.size(); ++m)
-        inputs.matrices.push_back(data.matrices[m].data() +
-                                  first * element_count(infos[m].dims) * size_of(infos[m].type));
+        inputs.matrices.push_back(data.matrices[m].data() + first * infos[m].image_bytes());
       inputs.rates = net.rates(0);
       if (!net.run(plan, inputs, nullptr, reader.reading(plan)).finite())
         throw RunError(fmt::format("a cost is not finite (NaN or infinity) in test batch {}", batch));
@@ -169,7 +155,7 @@ std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predict
   std::vector<Picture> pictures;
   for (const std::size_t i : chosen) {
     const ImagePredictions::Image& image = predictions.images[i];
-    pictures.push_back(picture_of(pixels_of(batches[image.batch], info, image.place), info));
+    pictures.push_back(picture_of(seen_pixels(batches[image.batch], info, image.place), info));
   }
   return pictures;
 }

@@ -35,6 +35,13 @@ void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest
 
 }  // namespace
 
+std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
+  constexpr std::int64_t kBytes = 64 << 20, kFew = 2, kMany = 64;
+  std::int64_t image = 0;
+  for (const MatrixInfo& m : provider.matrices()) image += m.image_bytes();
+  return static_cast<std::size_t>(std::clamp(kBytes / (images * image), kFew, kMany));
+}
+
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
     const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph) {
   return [provider, statistics, labels = label_matrices(graph, provider->matrices())](const LoadRequest& r) {

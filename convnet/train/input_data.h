@@ -12,8 +12,9 @@
 
 namespace convnet {
 
-/// Minibatches that are read ahead where a provider makes them as they are asked for.
-constexpr std::size_t pieces_ahead = 2;
+/// Pieces of `images` that are read ahead: as many as bridge the reading of the next file, but of large images
+/// two.
+std::size_t pieces_ahead(const Provider& provider, std::int64_t images);
 
 /// Reads of `provider`, for a Prefetcher. Throws like it, and InputError for an image without a class (-1)
 /// where the net reads classes.

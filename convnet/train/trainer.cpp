@@ -150,7 +150,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       folder_(std::move(loaded.folder)),
       net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.only_tests()),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
-                  provider_->streams() ? pieces_ahead : 1) {
+                  pieces_ahead(*provider_, options_.mini)) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
     std::int64_t images = 0;
@@ -215,7 +215,6 @@ bool Trainer::test_follows(const Position& work) const {
 }
 
 LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
-  if (!provider_->streams()) return {batch, epoch};
   return {batch, epoch, first, epoch > 0 ? options_.mini : test_minibatch() / provider_->views()};
 }
 
@@ -324,8 +323,7 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double 
   StepInputs inputs;
   const std::vector<MatrixInfo>& infos = provider_->matrices();
   for (std::size_t m = 0; m < infos.size(); ++m) {
-    const std::int64_t image_bytes = element_count(infos[m].dims) * size_of(infos[m].type);
-    inputs.matrices.push_back(data.matrices[m].data() + first * image_bytes);
+    inputs.matrices.push_back(data.matrices[m].data() + first * infos[m].image_bytes());
   }
   inputs.iteration = state_.iteration;
   inputs.rates = net_.rates(progress);
@@ -448,7 +446,7 @@ void Trainer::test_only() {
 
 void Trainer::check_gradients() {
   LoadRequest wanted = request(train_range_.first, 0);
-  if (provider_->streams()) wanted.count = options_.mini;
+  wanted.count = options_.mini;
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
   const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images);
   const std::vector<GradientReport> reports = net_.check_gradients(images, inputs_of(*data, 0, 0));

@@ -1,6 +1,8 @@
 // What the host has copied to the device: images become floats there.
 #include <stdexcept>
 
+#include "kernels/crop.h"
+#include "kernels/cuda/divisor.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 
@@ -26,6 +28,36 @@ Prepared prepare_load(const LoadImages& op, std::vector<TensorDesc> args) {
       });
 }
 
+/// The same of images that come whole.
+template <class Source>
+Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
+  const View view = view_of(args.back());
+  const std::int64_t pixel_bytes = element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source));
+  return std::make_shared<KernelOp>(
+      std::move(args),
+      [view, offset = op.offset, has_mean = op.mean, image_bytes = cropped_image_bytes(pixel_bytes),
+       crop_at = crop_offset(pixel_bytes),
+       sizes = CropSizes{op.whole[1], op.whole[2], op.from[2], op.from[3]}, rows = Divisor(op.from[2]),
+       columns = Divisor(op.from[3])](Stream stream, std::span<std::byte* const> p, std::byte*) {
+        const std::byte* src = p[0];
+        const float* mean = has_mean ? as_floats(p[1]) : nullptr;
+        float* dst = as_floats(p.back());
+        for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+          const View::Place at = view.place(i);
+          const std::int64_t feature = offset + at.c * view.spatial() + at.s;
+          const Quotient row = columns.divide(static_cast<std::uint32_t>(feature));
+          const Quotient channel = rows.divide(static_cast<std::uint32_t>(row.value));
+          const std::byte* const image = src + at.n * image_bytes;
+          const std::int64_t pixel =
+              sizes.pixel(*reinterpret_cast<const Crop*>(image + crop_at), channel.rest, row.rest);
+          const float value = pixel < 0 ? 0.0F
+                                        : static_cast<float>(reinterpret_cast<const Source*>(
+                                              image)[channel.value * sizes.height * sizes.width + pixel]);
+          dst[i] = value - (mean == nullptr ? 0.0F : mean[feature]);
+        });
+      });
+}
+
 }  // namespace
 
 template <>
@@ -35,9 +67,13 @@ Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context&)
     throw std::logic_error("load: features beyond those of " + to_string(op.from));
   std::vector<TensorDesc> args = argument_tensors(op);
   args.back() = hinted_or_preferred(op.dims, hints, args.size() - 1);
+  const bool crop = !op.whole.empty();
   switch (op.source) {
-    case DataType::u8: return prepare_load<std::uint8_t>(op, std::move(args));
-    case DataType::f32: return prepare_load<float>(op, std::move(args));
+    case DataType::u8:
+      return crop ? prepare_crop<std::uint8_t>(op, std::move(args))
+                  : prepare_load<std::uint8_t>(op, std::move(args));
+    case DataType::f32:
+      return crop ? prepare_crop<float>(op, std::move(args)) : prepare_load<float>(op, std::move(args));
     case DataType::f64:
     case DataType::bf16:
     case DataType::s32: break;

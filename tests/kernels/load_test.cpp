@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <stdexcept>
 
 #include "tests/kernels/run_op.h"
+#include "tests/kernels/whole_images.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -66,6 +68,73 @@ TEST_CASE("load takes a slice of every image", "[load]") {
       CHECK(op.get(mean ? 2 : 1) == expected);
     }
   CHECK_THROWS_AS(cpu::prepare(LoadImages{{2, 9}, {2, 3}, 7, DataType::u8, false}, {}), std::logic_error);
+}
+
+namespace {
+
+/// Images of 2x5x4 with their crops, of which 3x3 are seen.
+template <class Source>
+struct Whole {
+  static constexpr std::int64_t kPixels = 40, kSeen = 18;
+  const std::vector<Crop> crops{{0, 0, 0},  {2, 1, 1},  {-1, -2, 0}, {-1, -2, 1}, {3, 2, 0},  {4, 3, 1},
+                                {1, -3, 0}, {-3, 1, 1}, {9, 9, 0},   {1, 1, 1},   {1, -2, 0}, {2, 3, 1}};
+  const std::vector<std::byte> bytes = whole_images<Source>(kPixels, crops);
+
+  /// What is seen of an image, column by column from the left of the picture or, mirrored, of its mirror
+  /// image.
+  /// What is seen of image i.
+  std::vector<float> seen(std::size_t i) const {
+    std::vector<float> out;
+    for (int c = 0; c < 2; ++c)
+      for (int y = 0; y < 3; ++y) {
+        std::vector<float> row;
+        for (int x = 0; x < 3; ++x) {
+          const int v = crops[i].y + y, u = crops[i].x + x;
+          const bool inside = v >= 0 && v < 5 && u >= 0 && u < 4;
+          row.push_back(inside ? static_cast<float>(whole_pixel(i, (c * 5 + v) * 4 + u)) : 0.0F);
+        }
+        if (crops[i].mirror != 0) std::reverse(row.begin(), row.end());
+        out.insert(out.end(), row.begin(), row.end());
+      }
+    return out;
+  }
+};
+
+template <class Source>
+void check_crops(DataType type) {
+  const Whole<Source> whole;
+  const auto images = static_cast<std::int64_t>(whole.crops.size());
+  const auto means = random_values(Whole<Source>::kSeen, 2, 100, 150);
+  struct Slice {
+    Dims dims;
+    std::int64_t offset;
+  };
+  for (const Slice& slice :
+       std::vector<Slice>{{{images, 2, 3, 3}, 0}, {{images, 7}, 4}, {{images, 18}, 0}, {{images, 1}, 17}})
+    for (const bool mean : {false, true}) {
+      INFO(to_string(slice.dims) << " at " << slice.offset << (mean ? ", mean" : ""));
+      std::vector<float> expected;
+      for (std::size_t i = 0; i < whole.crops.size(); ++i) {
+        const std::vector<float> seen = whole.seen(i);
+        for (std::int64_t f = 0; f < element_count(slice.dims) / images; ++f) {
+          const auto at = static_cast<std::size_t>(slice.offset + f);
+          expected.push_back(seen[at] - (mean ? means[at] : 0.0F));
+        }
+      }
+      OpRun op(
+          cpu::prepare(LoadImages{{images, 2, 3, 3}, slice.dims, slice.offset, type, mean, {2, 5, 4}}, {}));
+      op.set_raw(0, whole.bytes);
+      if (mean) op.set_raw(1, means);
+      op.run();
+      CHECK(op.get(mean ? 2 : 1) == expected);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("load cuts what is seen out of whole images", "[load]") {
+  check_crops<std::uint8_t>(DataType::u8);
+  check_crops<float>(DataType::f32);
 }
 
 TEST_CASE("load copies labels", "[load]") {

@@ -31,7 +31,9 @@ class Grid final : public StoredProvider {
     for (int p = 1; p <= 72; ++p) mean.push_back(static_cast<float>(p));
     return mean;
   }
+  std::int64_t most_kept() const override { return kept; }
   DataBatch load(int) const override {
+    ++loads;
     DataBatch batch{images, {{}, {}}};
     for (int i = 0; i < images * 4; ++i) batch.matrices[1].push_back(static_cast<std::byte>(i));
     for (int i = 0; i < images; ++i)
@@ -46,6 +48,9 @@ class Grid final : public StoredProvider {
     return batch;
   }
 
+  std::int64_t kept = 1 << 20;
+  mutable int loads = 0;
+
  private:
   std::vector<MatrixInfo> matrices_;
 };
@@ -55,8 +60,22 @@ std::unique_ptr<StoredProvider> cropped(const ImageOptions& options, DataType ty
   return make_cropped_provider(std::make_unique<Grid>(type), options, seed);
 }
 
+/// What provider.read() gives, cut out.
 DataBatch seen(const Provider& provider, const LoadRequest& request, const PixelStatistics& statistics = {}) {
-  return provider.read(request, statistics);
+  DataBatch batch = provider.read(request, statistics);
+  const MatrixInfo& info = provider.matrices()[0];
+  REQUIRE(batch.matrices[0].size() == static_cast<std::size_t>(batch.images * info.image_bytes()));
+  std::vector<std::byte> out;
+  for (std::int64_t i = 0; i < batch.images; ++i)
+    for (const float value : seen_pixels(batch, info, i)) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+      if (info.type == DataType::u8)
+        out.push_back(static_cast<std::byte>(value));
+      else
+        out.insert(out.end(), bytes, bytes + sizeof value);
+    }
+  batch.matrices[0] = std::move(out);
+  return batch;
 }
 
 std::vector<float> floats(const std::vector<std::byte>& bytes) {
@@ -193,9 +212,62 @@ TEST_CASE("shuffled images are cropped as they come", "[crop]") {
   CHECK(which.size() > 20);
 }
 
+TEST_CASE("pieces are those of the whole batch", "[crop]") {
+  const ImageOptions options{4, 1, true};
+  const PixelStatistics statistics{{}, {2, 4}, {}};
+  for (const bool shuffle : {false, true})
+    for (const int epoch : {0, 2}) {
+      std::unique_ptr<Provider> provider = cropped(options);
+      if (shuffle) provider = make_shuffled_provider(cropped(options), {1, 4}, 7);
+      const DataBatch whole = provider->read({3, epoch}, statistics);
+      CHECK(whole.images == Grid::images);
+      CHECK(whole.first == 0);
+      CHECK(whole.last);
+      for (const std::int64_t count : {1, 7, 20, 39, 40, 41}) {
+        CAPTURE(shuffle, epoch, count);
+        std::vector<std::vector<std::byte>> matrices(2);
+        std::int64_t first = 0;
+        for (bool last = false; !last; first += count) {
+          const DataBatch piece = provider->read({3, epoch, first, count}, statistics);
+          CHECK(piece.first == first);
+          REQUIRE(piece.images == std::min(count, Grid::images - first));
+          for (std::size_t m = 0; m < 2; ++m)
+            matrices[m].insert(matrices[m].end(), piece.matrices[m].begin(), piece.matrices[m].end());
+          last = piece.last;
+        }
+        CHECK(first < Grid::images + count);
+        CHECK(matrices == whole.matrices);
+      }
+      const DataBatch beyond = provider->read({3, epoch, 41, 2}, statistics);
+      CHECK(beyond.images == 0);
+      CHECK(beyond.last);
+    }
+}
+
+TEST_CASE("batches that are read again are kept as far as they fit", "[crop]") {
+  Grid grid(DataType::u8);
+  const auto loads = [&](int batch) {
+    const int before = grid.loads;
+    for (const std::int64_t first : {0, 10, 20}) CHECK(grid.read({batch, 1, first, 10}, {}).images == 10);
+    return grid.loads - before;
+  };
+  grid.kept = 2 * Grid::images * (72 + 4);  // two batches
+  CHECK(loads(1) == 1);
+  CHECK(loads(2) == 1);
+  CHECK(loads(3) == 1);
+  CHECK(loads(4) == 1);
+  CHECK(loads(1) == 0);
+  CHECK(loads(2) == 0);
+  CHECK(loads(4) == 0);  // the last one that was loaded
+  CHECK(loads(3) == 1);
+  CHECK(loads(4) == 1);
+  CHECK(loads(1) == 0);
+}
+
 TEST_CASE("the mean image is cut like a test's images", "[crop]") {
   const auto provider = cropped({4, 0, false});
   CHECK(provider->matrices()[0].dims == Dims{2, 4, 4});
+  CHECK(provider->matrices()[0].whole == Dims{2, 6, 6});
   CHECK(provider->matrices()[0].type == DataType::u8);
   CHECK(provider->matrices()[1].classes == 10);
   const PixelStatistics statistics = provider->statistics({1, 1});

@@ -74,7 +74,6 @@ TEST_CASE("pieces of a batch are the batch, whatever their size and the threads"
   const auto one = open(folder.path(), options);
   REQUIRE(one->matrices().size() == 3);
   CHECK(one->matrices()[0].dims == Dims{3, 16, 16});
-  CHECK(one->streams());
   CHECK(one->images_in(5) == 20);  // what the meta says
   for (const int epoch : {0, 1, 2}) {
     const DataBatch whole = one->read({5, epoch}, {});
