@@ -52,6 +52,8 @@ Matrices one_minibatch(const Provider& provider, std::int64_t images) {
   return matrices;
 }
 
+constexpr int kWarmUp = 4;  ///< steps; both places of the inputs are recorded then
+
 /// Medians over the measured steps, by task of the plan.
 struct Measurement {
   double step = 0;  ///< seconds, wall clock
@@ -73,13 +75,14 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   Measurement m;
   std::vector<std::vector<double>> tasks(plan.tasks.size());
   std::vector<TaskTime> times;
-  for (int warm_up = 0; warm_up < 3; ++warm_up, ++inputs.iteration) net.executor().run(plan, inputs);
+  const bool separately = net.executor().times_cost();
+  inputs.next_is_certain = separately;
+  for (int step = 0; step < kWarmUp; ++step, ++inputs.iteration) net.executor().run(plan, inputs);
   const auto start = Clock::now();
   const auto enough = [&](int done) {
     if (steps > 0) return done >= steps;
     return done >= 7 && std::chrono::duration<double>(Clock::now() - start).count() > 10;
   };
-  const bool separately = net.executor().times_cost();
   const auto look = [&] {
     overheads.push_back(1 - busiest(plan, times) / (separately ? median(walls) : walls.back()));
     for (std::size_t t = 0; t < times.size(); ++t) tasks[t].push_back(times[t].end - times[t].begin);
@@ -93,7 +96,10 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
     walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     if (!separately) look();
   }
-  for (int extra = 0; separately && extra < 7; ++extra, ++inputs.iteration) {
+  inputs.next_is_certain = false;
+  if (separately) net.executor().run(plan, inputs);
+  for (int extra = 0; separately && extra < 7; ++extra) {
+    ++inputs.iteration;
     net.executor().run(plan, inputs, &times);
     look();
   }
@@ -112,8 +118,8 @@ double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& m
   inputs.matrices = pointers_to(minibatch);
   inputs.next = pointers_to(copy);
   std::vector<double> walls;
-  constexpr int kWarmUp = 4;  // both places of the inputs are recorded
   for (int step = 0; step < kWarmUp + steps; ++step, ++inputs.iteration) {
+    inputs.next_is_certain = step + 1 < kWarmUp + steps;
     const auto begin = Clock::now();
     net.executor().run(plan, inputs);
     if (step >= kWarmUp) walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());

@@ -280,7 +280,12 @@ Executor::Executor(PlanSet& plans, std::vector<int> physical, double stall_secon
 }
 
 Executor::~Executor() {
-  if (!queues_ || !queues_->stalled()) return;
+  if (!queues_) return;
+  try {
+    queues_->settle();
+  } catch (const std::runtime_error&) {  // it has stalled, or a device is broken
+  }
+  if (!queues_->stalled()) return;
   leave_memory();
   static_cast<void>(queues_.release());
 }
@@ -337,13 +342,12 @@ std::byte* Executor::address(const Buffer& b) const {
   return (b.persistent() ? persistent_[device] : transient_[device])->data() + b.offset;
 }
 
-std::vector<std::byte> Executor::step_block(const StepInputs& inputs) const {
-  const StepHeader header{inputs.iteration};
+std::vector<std::byte> Executor::step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const {
+  const StepHeader header{iteration};
   const Buffer& buffer = plans_.persistent()[static_cast<std::size_t>(plans_.step_buffer(0))];
   std::vector<std::byte> block(static_cast<std::size_t>(buffer.bytes));
   std::memcpy(block.data(), &header, sizeof header);
-  if (!inputs.rates.empty())
-    std::memcpy(block.data() + sizeof header, inputs.rates.data(), inputs.rates.size() * sizeof(Rates));
+  if (!rates.empty()) std::memcpy(block.data() + sizeof header, rates.data(), rates.size() * sizeof(Rates));
   return block;
 }
 
@@ -354,16 +358,24 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
     if (plan.inputs[m] >= 0 && inputs.matrices.at(m) == nullptr)
       throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
   }
-  const std::vector<double> costs = queues_ ? queues_->run(plan,
-                                                           {inputs.matrices, inputs.next, step_block(inputs),
-                                                            [this](const Buffer& b) { return address(b); }},
-                                                           times, after_task)
+  const std::vector<double> costs = queues_ ? run_by_queues(plan, inputs, times, after_task)
                                             : run_by_workers(plan, inputs, times, after_task);
   StepResult result;
   const std::size_t values = costs.size() / static_cast<std::size_t>(plans_.devices());
   result.costs.resize(values, 0);
   for (std::size_t i = 0; i < costs.size(); ++i) result.costs[i % values] += costs[i];
   return result;
+}
+
+std::vector<double> Executor::run_by_queues(const Plan& plan, const StepInputs& inputs,
+                                            std::vector<TaskTime>* times,
+                                            const std::function<void(std::size_t)>& after_task) {
+  QueueRunner::Step step{
+      inputs.matrices, inputs.next, step_block(inputs.iteration, inputs.rates), {}, [this](const Buffer& b) {
+        return address(b);
+      }};
+  if (inputs.next_is_certain) step.next_block = step_block(inputs.iteration + 1, inputs.rates);
+  return queues_->run(plan, step, times, after_task);
 }
 
 std::vector<double> Executor::run_by_workers(const Plan& plan, const StepInputs& inputs,
@@ -378,7 +390,7 @@ std::vector<double> Executor::run_by_workers(const Plan& plan, const StepInputs&
     if (plan.inputs[m] >= 0)
       run->addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
   }
-  const std::vector<std::byte> block = step_block(inputs);
+  const std::vector<std::byte> block = step_block(inputs.iteration, inputs.rates);
   for (int device = 0; device < plans_.devices(); ++device)
     std::copy(block.begin(), block.end(),
               address(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(device))]));
@@ -417,6 +429,7 @@ void Executor::give_up(const std::shared_ptr<Run>& run) {
 }
 
 std::vector<float> Executor::read(const Plan* plan, int buffer) const {
+  settle();
   const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[static_cast<std::size_t>(buffer)];
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   plans_.backend().copy(stored.data(), address(b), b.desc.bytes());
@@ -430,10 +443,16 @@ void Executor::write(int persistent_buffer, std::span<const float> values) {
   const Buffer& b = plans_.persistent()[static_cast<std::size_t>(persistent_buffer)];
   if (static_cast<std::int64_t>(values.size()) != element_count(b.desc.dims))
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
+  settle();
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   plans_.backend().relay({b.desc.dims, b.desc.type, nullptr},
                          reinterpret_cast<const std::byte*>(values.data()), b.desc, stored.data());
   plans_.backend().copy(address(b), stored.data(), b.desc.bytes());
+}
+
+/// Steps in flight use what is about to be copied.
+void Executor::settle() const {
+  if (queues_) queues_->settle();
 }
 
 std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
@@ -445,6 +464,7 @@ void Executor::write_weights(const WeightBuffers& w, std::span<const float> valu
 }
 
 std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard::*buffer) const {
+  settle();
   const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
   for (const UpdateShard& shard : w.shards) {
@@ -460,6 +480,7 @@ std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard
 }
 
 void Executor::write_shards(const WeightBuffers& w, int UpdateShard::*buffer, std::span<const float> values) {
+  settle();
   const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
   // Padding holds zeros.
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);

@@ -23,6 +23,10 @@ struct StepInputs {
   /// Where the plan's next step is known: its matrices. GPUs get them while this step computes, or keep what
   /// they have where these are `matrices`. The memory must keep its contents until that step.
   std::vector<const std::byte*> next;
+  /// The executor's next step is certain to be of this plan, with `next`, the next iteration, the same rates,
+  /// and neither `times` nor `after_task`: GPUs may begin it before this one has ended. Weights that are read
+  /// before it is run may be those after it.
+  bool next_is_certain = false;
   std::uint64_t iteration = 0;
   std::vector<Rates> rates;  ///< by WeightBuffers::rate_index; may be empty in tests
 };
@@ -78,9 +82,12 @@ class Executor {
   struct Run;
 
   std::byte* address(const Buffer& b) const;
-  std::vector<std::byte> step_block(const StepInputs& inputs) const;
+  std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const;
+  std::vector<double> run_by_queues(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
+                                    const std::function<void(std::size_t)>& after_task);
   std::vector<double> run_by_workers(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
                                      const std::function<void(std::size_t)>& after_task);
+  void settle() const;
   void leave_memory();
   [[noreturn]] void give_up(const std::shared_ptr<Run>& run);
 

@@ -53,12 +53,22 @@ std::int64_t QueueRunner::unreachable_bytes(const Plan& plan, const Task& task) 
   return bytes;
 }
 
+std::int64_t QueueRunner::costs_bytes(const Plan& plan) const {
+  std::int64_t bytes = 0;
+  for (int device = 0; device < plans_.devices(); ++device)
+    bytes += plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))].bytes;
+  return bytes;
+}
+
 QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
   std::unique_ptr<Prepared>& entry = recorded_[&plan];
   if (entry) return *entry;
   const Backend& backend = plans_.backend();
   auto ready = std::make_unique<Prepared>();
   for (Inputs& inputs : ready->inputs) {
+    inputs.block =
+        backend.allocate_staging(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(0))].bytes);
+    inputs.costs = backend.allocate_staging(costs_bytes(plan));
     inputs.device.resize(static_cast<std::size_t>(plans_.devices()));
     for (auto& of_device : inputs.device) of_device.resize(plan.inputs.size());
     inputs.copied.resize(inputs.device.size());
@@ -112,7 +122,8 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads,
   inputs.holds = matrices;
 }
 
-void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready) {
+void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready,
+                              const Inputs& inputs) {
   const std::size_t q = queue_of(task);
   Queue& queue = *queues_[q];
   std::vector<std::byte*> pointers;
@@ -122,9 +133,7 @@ void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& st
     if (buffer.kind == BufferKind::input) {
       const auto m = static_cast<std::size_t>(std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer) -
                                               plan.inputs.begin());
-      pointers.push_back(
-          ready.inputs.at(ready.current).device[static_cast<std::size_t>(task.device)][m]->data() +
-          use.begin);
+      pointers.push_back(inputs.device[static_cast<std::size_t>(task.device)][m]->data() + use.begin);
     } else if (unreachable(task, buffer)) {
       if (use.access != Access::read)
         throw std::logic_error("executor: " + describe(task, plans_.graph()) + " writes to another device");
@@ -143,8 +152,8 @@ void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& st
 
 /// Everything of a step, from the copy of the step block to that of the costs. The first queue begins and
 /// ends it. `marks`: of every task.
-void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& ready, std::vector<Marks>* marks,
-                         const std::function<void(std::size_t)>& after_task) {
+void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& ready, const Inputs& inputs,
+                         std::vector<Marks>* marks, const std::function<void(std::size_t)>& after_task) {
   const auto on_device = [&](int buffer) {
     return step.address(plan.buffers[static_cast<std::size_t>(buffer)]);
   };
@@ -157,7 +166,7 @@ void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& rea
   }
   for (int device = 0; device < plans_.devices(); ++device) {
     Queue& queue = first_queue(device);
-    queue.copy(on_device(plans_.step_buffer(device)), block_->data(), block_->bytes());
+    queue.copy(on_device(plans_.step_buffer(device)), inputs.block->data(), inputs.block->bytes());
     const auto has_block = queue.mark();
     for (std::size_t stream = 1; stream < kStreams; ++stream)
       queues_[static_cast<std::size_t>(device) * kStreams + stream]->wait(*has_block);
@@ -172,7 +181,7 @@ void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& rea
         queue.wait(*other);
     }
     if (marks != nullptr) (*marks)[t].begin = queue.mark();
-    submit_task(plan, task, step, ready);
+    submit_task(plan, task, step, ready, inputs);
     if (marks != nullptr || ready.marked[t]) ends[t] = queue.mark();
     if (marks != nullptr) (*marks)[t].end = ends[t];
     if (after_task) {
@@ -186,7 +195,7 @@ void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& rea
     for (std::size_t stream = 1; stream < kStreams; ++stream)
       queue.wait(*queues_[static_cast<std::size_t>(device) * kStreams + stream]->mark());
     const Buffer& costs = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
-    queue.copy(costs_->data() + place, step.address(costs), costs.bytes);
+    queue.copy(inputs.costs->data() + place, step.address(costs), costs.bytes);
     place += costs.bytes;
     if (device > 0) queues_[0]->wait(*queue.mark());
   }
@@ -206,47 +215,70 @@ void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& rep
   }
 }
 
-std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
-                                     const std::function<void(std::size_t)>& after_task) {
-  Prepared& ready = prepared(plan);
-  std::int64_t costs_bytes = 0;
-  for (int device = 0; device < plans_.devices(); ++device)
-    costs_bytes += plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))].bytes;
-  // They live as long as the recordings that read them.
-  if (!block_) block_ = plans_.backend().allocate_staging(static_cast<std::int64_t>(step.block.size()));
-  if (!costs_) costs_ = plans_.backend().allocate_staging(costs_bytes);
-  std::memcpy(block_->data(), step.block.data(), step.block.size());
-  // The step before may have brought what this one reads.
-  if (ready.inputs.at(1 - ready.current).holds == step.matrices) ready.current = 1 - ready.current;
+/// Puts a step whose matrices are there into the queues.
+void QueueRunner::begin(const Plan& plan, const Step& step, Prepared& ready, std::vector<Marks>* marks,
+                        const std::function<void(std::size_t)>& after_task) {
   Inputs& inputs = ready.inputs.at(ready.current);
-  Inputs& others = ready.inputs.at(1 - ready.current);
-  if (inputs.holds != step.matrices) fill(plan, ready.loads, step.matrices, inputs);
-  // What lies behind the pointers may change after this step.
-  inputs.holds.clear();
-  others.holds.clear();
+  std::memcpy(inputs.block->data(), step.block.data(), step.block.size());
   for (const auto& copied : inputs.copied) queues_[0]->wait(*copied);
-
-  const bool plainly = times == nullptr && !after_task;
+  const bool plainly = marks == nullptr && !after_task;
   // The first run makes what libraries make at their first call, which cannot be recorded.
   if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
     // A copy of the step: emulated devices submit again when they play.
     inputs.recording = plans_.backend().record(
-        all, [this, &plan, step, &ready] { submit(plan, step, ready, nullptr, nullptr); });
+        all, [this, &plan, step, &ready, &inputs] { submit(plan, step, ready, inputs, nullptr, nullptr); });
   }
-  std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
-  const auto begin = queues_[0]->mark();
   if (plainly && inputs.recording)
     inputs.recording->play(*queues_[0]);
   else
-    submit(plan, step, ready, plainly ? nullptr : &marks, after_task);
-  // The same memory, which keeps its contents until the next step: they are here already.
-  if (step.next == step.matrices)
-    inputs.holds = step.next;
-  else if (!step.next.empty())
+    submit(plan, step, ready, inputs, marks, after_task);
+}
+
+/// Brings the matrices of the step after `step`, which has been begun, and begins that step where it is
+/// certain and all of it is recorded. The memory it uses on the host is that of the step before `step`, which
+/// has ended.
+bool QueueRunner::begin_early(const Plan& plan, const Step& step, Prepared& ready) {
+  Inputs& inputs = ready.inputs.at(ready.current);
+  Inputs& others = ready.inputs.at(1 - ready.current);
+  const bool certain = !step.next_block.empty();
+  // The same memory, which keeps its contents until the next step: it is here already.
+  const bool stays = step.next == step.matrices;
+  // Else what lies behind the pointers may change after this step.
+  if (!stays) inputs.holds.clear();
+  if (!stays || others.holds != step.next) others.holds.clear();
+  if (!step.next.empty() && others.holds.empty() && (!stays || certain))
     fill(plan, ready.loads, step.next, others);
-  wait(*queues_[0]->mark(), [&] {
+  if (!certain || others.holds.empty() || !inputs.recording || !others.recording) return false;
+  ready.current = 1 - ready.current;
+  begin(plan, {step.next, {}, step.next_block, {}, step.address}, ready, nullptr, nullptr);
+  return true;
+}
+
+std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
+                                     const std::function<void(std::size_t)>& after_task) {
+  Prepared& ready = prepared(plan);
+  const bool plainly = times == nullptr && !after_task;
+  std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
+  std::shared_ptr<const Mark> start, end;
+  if (begun_) {
+    if (!plainly || begun_->plan != &plan || begun_->matrices != step.matrices || begun_->block != step.block)
+      throw std::logic_error("executor: another step was certain to be run");
+    end = begun_->end;
+    begun_.reset();
+  } else {
+    // The step before may have brought what this one reads.
+    if (ready.inputs.at(1 - ready.current).holds == step.matrices) ready.current = 1 - ready.current;
+    Inputs& inputs = ready.inputs.at(ready.current);
+    if (inputs.holds != step.matrices) fill(plan, ready.loads, step.matrices, inputs);
+    start = queues_[0]->mark();
+    begin(plan, step, ready, plainly ? nullptr : &marks, after_task);
+    end = queues_[0]->mark();
+  }
+  const Inputs& inputs = ready.inputs.at(ready.current);
+  if (begin_early(plan, step, ready)) begun_ = {&plan, step.next, step.next_block, queues_[0]->mark()};
+  wait(*end, [&] {
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
     for (std::size_t t = 0; t < marks.size(); ++t) {
       if (marks[t].end->reached()) continue;
@@ -259,17 +291,26 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
   if (times != nullptr) {
     // Marks of one device can be compared: each device's times begin with its own first task.
     std::vector<std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
-    first[0] = begin;
+    first[0] = start;
     times->clear();
     for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-      auto& start = first[static_cast<std::size_t>(plan.tasks[t].device)];
-      if (!start) start = marks[t].begin;
-      times->push_back({marks[t].begin->seconds_since(*start), marks[t].end->seconds_since(*start)});
+      auto& begun = first[static_cast<std::size_t>(plan.tasks[t].device)];
+      if (!begun) begun = marks[t].begin;
+      times->push_back({marks[t].begin->seconds_since(*begun), marks[t].end->seconds_since(*begun)});
     }
   }
-  std::vector<double> costs(static_cast<std::size_t>(costs_bytes) / sizeof(double));
-  std::memcpy(costs.data(), costs_->data(), costs.size() * sizeof(double));
+  std::vector<double> costs(static_cast<std::size_t>(inputs.costs->bytes()) / sizeof(double));
+  std::memcpy(costs.data(), inputs.costs->data(), costs.size() * sizeof(double));
   return costs;
+}
+
+void QueueRunner::settle() {
+  if (begun_ && !stalled_) wait(*begun_->end, [] { return std::string("in a step that was begun early"); });
+}
+
+void QueueRunner::forget() {
+  if (begun_) throw std::logic_error("executor: memory changes while a step is certain to be run");
+  recorded_.clear();
 }
 
 }  // namespace convnet

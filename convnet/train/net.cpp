@@ -411,6 +411,7 @@ StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* 
           now ? static_cast<float>(window.images + plan.images) : 0;
     }
   }
+  if (!due.empty()) inputs.next_is_certain = false;  // it has other rates
   StepResult result = executor_.run(plan, inputs, times, after_task);
   if (!result.finite()) return result;
   for (const auto& [matrix, now] : due) {

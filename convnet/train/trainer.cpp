@@ -296,7 +296,7 @@ bool Trainer::train_batch(const Position& work) {
         data = take(wanted);
       }
       // A whole minibatch is done, or none of this batch: what is saved then is a place to resume from.
-      if (stop_.arrived()) {
+      if (stop_.arrived() && !next_is_certain_) {
         state_.partial_seconds += seconds_since(start);
         return false;
       }
@@ -344,6 +344,9 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   const auto start = Clock::now();
   std::vector<TaskTime> times;
   const bool look = options_.verbose || !options_.profile.empty() || !net_.executor().times_cost();
+  // All minibatches of a batch but the last have equally many images, and the same rates.
+  next_is_certain_ = phase == Phase::train && !look && !inputs.next.empty() && !stop_.arrived();
+  inputs.next_is_certain = next_is_certain_;
   StepResult result =
       net_.run(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (look) time_use_.add(plan, times, seconds_since(start));

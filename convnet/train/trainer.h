@@ -69,6 +69,7 @@ class Trainer {
   BatchRange train_range_, test_range_;
   PixelStatistics statistics_;
   StopSignal& stop_;
+  bool next_is_certain_ = false;  ///< a GPU may have begun the next step of this batch
   TrainingState state_;
   TimeUse time_use_;   ///< of the current batch
   ChromeTrace trace_;  ///< --profile: the first steps of training

@@ -1,7 +1,9 @@
-// The CUDA backend's devices on the host, for tests: memory is the host's, a queue does its work at once,
-// matrix products are plain loops. Kernels, layouts, planning for queues and recordings are the real ones.
+// The CUDA backend's devices on the host, for tests: memory is the host's, matrix products are plain loops, a
+// queue does its work at once, but a recording that is played only when somebody waits for it. Kernels,
+// layouts, planning for queues and recordings are the real ones.
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <vector>
 
 #include "kernels/cuda/gemm.h"
@@ -27,31 +29,63 @@ class Memory : public DeviceMemory {
   std::int64_t bytes_;
 };
 
+/// What a queue will do, in order. Marks share it: they may live longer than the queue.
+struct Line {
+  std::deque<std::function<void()>> waiting;
+  std::size_t done = 0;
+  bool working = false;
+
+  void do_until(std::size_t count) {
+    if (working) return;
+    while (done < count && !waiting.empty()) {
+      const std::function<void()> next = std::move(waiting.front());
+      waiting.pop_front();
+      ++done;
+      working = true;
+      next();
+      working = false;
+    }
+  }
+  /// How much is done when all is that has been asked for so far.
+  std::size_t end() const { return working ? done : done + waiting.size(); }
+};
+
 class Time : public Mark {
  public:
-  bool reached() const override { return true; }
+  explicit Time(std::shared_ptr<Line> line) : line_(std::move(line)), until_(line_->end()) {}
+  bool reached() const override {
+    line_->do_until(until_);
+    return true;
+  }
   double seconds_since(const Mark& earlier) const override {
     return std::chrono::duration<double>(at_ - dynamic_cast<const Time&>(earlier).at_).count();
   }
 
  private:
+  std::shared_ptr<Line> line_;
+  std::size_t until_;
   std::chrono::steady_clock::time_point at_ = std::chrono::steady_clock::now();
 };
 
 class HostQueue : public Queue {
  public:
-  std::shared_ptr<const Mark> mark() override { return std::make_shared<Time>(); }
-  void wait(const Mark&) override {}
+  std::shared_ptr<const Mark> mark() override { return std::make_shared<Time>(line_); }
+  void wait(const Mark& mark) override {
+    if (line_->waiting.empty()) static_cast<void>(mark.reached());
+  }
   void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) override {
     copy_memory(dst, src, bytes);
   }
+  void later(std::function<void()> work) { line_->waiting.push_back(std::move(work)); }
+
+ private:
+  std::shared_ptr<Line> line_ = std::make_shared<Line>();
 };
 
-/// What is recorded is also done at once, which a GPU would not.
 class Again : public Recording {
  public:
   explicit Again(std::function<void()> submit) : submit_(std::move(submit)) {}
-  void play(Queue&) const override { submit_(); }
+  void play(Queue& queue) const override { dynamic_cast<HostQueue&>(queue).later(submit_); }
 
  private:
   std::function<void()> submit_;

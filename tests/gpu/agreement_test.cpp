@@ -57,9 +57,10 @@ std::vector<double> costs_of(const Config& config, const std::string& device, co
     const Minibatch& batch = batches[static_cast<std::size_t>(step) % batches.size()];
     StepInputs inputs;
     inputs.matrices = matrices_of(batch);
-    // In some steps the next one's are not known.
+    // In some steps the next one's are not known, or are, but the step may not be run.
     const Minibatch& next = batches[static_cast<std::size_t>(step + 1) % batches.size()];
-    if (step % 3 != 2) inputs.next = matrices_of(next);
+    if (step % 8 != 7) inputs.next = matrices_of(next);
+    inputs.next_is_certain = !inputs.next.empty() && step % 8 != 5 && step + 1 < steps;
     inputs.iteration = static_cast<std::uint64_t>(step);
     inputs.rates = net.rates(0);
     costs.push_back(net.run(*configured.plan, inputs).costs.at(1) / static_cast<double>(images));
@@ -108,6 +109,60 @@ TEST_CASE("a minibatch that comes again is not copied again") {
     CHECK(cost_of(inputs) == cost);
   }
   CHECK(cost_of(inputs) != cost);
+}
+
+TEST_CASE("a minibatch that comes again is copied once where the next step is certain") {
+  const Config config{"lenet", {1, 28, 28}};
+  const ConfiguredNet configured(config, "cuda", "fp32", Phase::test, 2);
+  Minibatch batch = random_minibatch(config.image, 2, 10, 0);
+  StepInputs inputs;
+  inputs.matrices = inputs.next = matrices_of(batch);
+  inputs.next_is_certain = true;
+  const auto step = [&] {
+    const double cost = configured.net->run(*configured.plan, inputs).costs.at(1);
+    ++inputs.iteration;
+    return cost;
+  };
+  const double cost = step();
+  // The next one may lie elsewhere on the device, and has been brought.
+  for (float& value : batch.data) value = -value;
+  for (int i = 0; i < 5; ++i) {
+    inputs.next_is_certain = i < 4;
+    CHECK(step() == cost);
+  }
+}
+
+TEST_CASE("a step that was certain is the next one") {
+  const Config config{"lenet", {1, 28, 28}};
+  const ConfiguredNet configured(config, "cuda", "fp32", Phase::train, 2);
+  Net& net = *configured.net;
+  const Minibatch batch = random_minibatch(config.image, 2, 10, 0),
+                  other = random_minibatch(config.image, 2, 10, 1);
+  StepInputs inputs;
+  inputs.rates = net.rates(0);
+  const auto step = [&](bool certain) {
+    const Minibatch& now = inputs.iteration % 2 == 0 ? batch : other;
+    const Minibatch& next = inputs.iteration % 2 == 0 ? other : batch;
+    inputs.matrices = matrices_of(now);
+    inputs.next = matrices_of(next);
+    inputs.next_is_certain = certain;
+    net.run(*configured.plan, inputs);
+    ++inputs.iteration;
+  };
+  for (int i = 0; i < 4; ++i) step(true);
+  // What has been begun can be seen in the weights, and is not done twice.
+  const WeightBuffers& weights = net.plans().weights().front();
+  const std::vector<float> begun = net.executor().read_weights(weights);
+  step(false);
+  CHECK(net.executor().read_weights(weights) == begun);
+  step(true);
+  CHECK(net.executor().read_weights(weights) != begun);
+  ++inputs.iteration;
+  CHECK_THROWS_AS(step(true), std::logic_error);
+  --inputs.iteration;
+  step(false);
+  ++inputs.iteration;
+  CHECK_NOTHROW(step(false));
 }
 
 // Tolerances are some ten times what two instruction sets of a CPU (AVX-512 and AVX2) differ by, and a tenth
