@@ -128,6 +128,9 @@ class Backend {
   /// Whether all devices take from the same memory.
   virtual bool shares_memory() const = 0;
 
+  /// Whether a device works in several streams at the same time.
+  virtual bool runs_streams_together() const = 0;
+
   /// FLOP/s of fp32 multiply-adds the device can do, measured now.
   virtual double measure_peak_flops(int device) const = 0;
   /// Bytes a second, read and written together, of a copy too large for caches, measured now.

@@ -322,7 +322,7 @@ std::string op_name(const OpDesc& desc) {
           },
           [](const InnerProductBackwardData&) -> std::string { return "inner_product.backward_data"; },
           [](const InnerProductBackwardWeights&) -> std::string { return "inner_product.backward_weights"; },
-          [](const PoolForward&) -> std::string { return "pool.forward"; },
+          [](const PoolForward& op) -> std::string { return op.relu ? "pool.forward+relu" : "pool.forward"; },
           [](const PoolBackward&) -> std::string { return "pool.backward"; },
           [](const CrossMapNormForward&) -> std::string { return "cmrnorm.forward"; },
           [](const CrossMapNormBackward&) -> std::string { return "cmrnorm.backward"; },

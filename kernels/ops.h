@@ -117,14 +117,18 @@ struct PoolGeometry {
   Dims src() const { return {n, c, h, w}; }
   Dims dst() const { return {n, c, oh, ow}; }
   bool keeps_workspace() const { return kind != PoolKind::average; }
-  /// Of max and max_abs pooling: where in the window the maximum is, row * size + column.
-  DataType workspace_type() const { return size <= 16 ? DataType::u8 : DataType::s32; }
+  /// Of max and max_abs pooling: where in the window the maximum is, row * size + column, or kNowhere.
+  DataType workspace_type() const { return size < 16 ? DataType::u8 : DataType::s32; }
+  static constexpr std::int32_t kNowhere = -1;  ///< or what is left of it in the workspace's type
 };
 /// The first of equal maxima counts. Args: src dst [workspace: max, max_abs in training only, the position of
 /// each maximum, in the layout of dst]
 struct PoolForward {
   PoolGeometry g;
   bool keep_workspace = false;  ///< max, max_abs in training: PoolBackward will follow
+  /// Of max, max_abs: dst = max(0, pooled), which gets no gradient where it is not positive: such a maximum
+  /// is kNowhere.
+  bool relu = false;
 };
 /// Args: diff_dst [workspace: max, max_abs only] diff_src
 struct PoolBackward {

@@ -99,6 +99,8 @@ class Lowering {
   /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's
   /// matter.
   virtual bool fused() const = 0;
+  /// Of a relu that the layer below applies: whether that layer's backward does its part, too.
+  virtual bool input_masks_gradient() const = 0;
   virtual std::uint64_t random_key() const = 0;  ///< of the seed and the layer's name
   /// Of a part of a layer: the index of an image's first element among those of the whole layer; else 0.
   virtual std::int64_t first_element() const = 0;
@@ -126,10 +128,10 @@ class Lowering {
   virtual Value source(std::size_t matrix) = 0;  ///< the provider's matrix, on the host; data layers only
   /// MatrixInfo::whole of it.
   virtual Dims whole_image(std::size_t matrix) const = 0;
-  virtual Value mean_image() = 0;                ///< does not exist if nothing is subtracted
-  virtual Value step() = 0;                      ///< the step block
-  virtual Value costs() = 0;                     ///< the device's cost accumulators
-  virtual std::int64_t cost_slot() const = 0;    ///< this cost layer's first accumulator
+  virtual Value mean_image() = 0;              ///< does not exist if nothing is subtracted
+  virtual Value step() = 0;                    ///< the step block
+  virtual Value costs() = 0;                   ///< the device's cost accumulators
+  virtual std::int64_t cost_slot() const = 0;  ///< this cost layer's first accumulator
 
   /// Adds an operation; `values` are its arguments in the order of arguments(op).
   virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
@@ -179,10 +181,11 @@ class Layer {
   bool cheap = false;  ///< --conserve-mem may recompute the output in backward instead of keeping it
 
   // Facts the graph's rewrites use.
-  bool relu = false;          ///< computes max(0,x): the layer below may do it itself
-  bool applies_relu = false;  ///< that layer below can
-  bool logistic = false;      ///< computes 1/(1+exp(-x)): a binary cost above may differentiate both at once
-  bool unchanged = false;     ///< the output is the input, without a copy
+  bool relu = false;            ///< computes max(0,x): the layer below may do it itself
+  bool applies_relu = false;    ///< that layer below can
+  bool masks_gradient = false;  ///< its backward then knows where the relu was 0: that has none of its own
+  bool logistic = false;   ///< computes 1/(1+exp(-x)): a binary cost above may differentiate both at once
+  bool unchanged = false;  ///< the output is the input, without a copy
 
   bool differentiable = true;  ///< false: no weights may lie below
 

@@ -66,7 +66,7 @@ class NeuronLayer : public Layer {
   }
   void backward(Lowering& l) const override {
     // A fused logistic is differentiated by the cost above.
-    if (unchanged || (l.fused() && logistic)) return l.backward_unchanged();
+    if (unchanged || (l.fused() && (logistic || l.input_masks_gradient()))) return l.backward_unchanged();
     const Value kept = neuron_uses_output(f.kind) ? l.output() : l.input(0);
     l.run(NeuronBackward{f, output.dims(l.images())}, {kept, l.output_gradient(), l.input_gradient(0)});
   }

@@ -17,7 +17,7 @@ class PoolLayer : public Layer {
   PoolGeometry geometry;  ///< n is set when lowering
 
   void forward(Lowering& l) const override {
-    const PoolForward op{at(l), geometry.keeps_workspace() && l.training()};
+    const PoolForward op{at(l), geometry.keeps_workspace() && l.training(), l.fused()};
     std::vector<Value> args = {l.input(0), l.output()};
     if (op.keep_workspace) args.push_back(workspace(l, op.g));
     l.run(op, args);
@@ -72,6 +72,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   layer->cheap = true;
   PoolGeometry& g = layer->geometry;
   g.kind = p.kind;
+  layer->applies_relu = layer->masks_gradient = g.keeps_workspace();
   g.c = in->c;
   g.h = in->h;
   g.w = in->w;

@@ -76,7 +76,6 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   std::vector<std::vector<double>> tasks(plan.tasks.size());
   std::vector<TaskTime> times;
   const bool separately = net.executor().times_cost();
-  inputs.next_is_certain = separately;
   for (int step = 0; step < kWarmUp; ++step, ++inputs.iteration) net.executor().run(plan, inputs);
   const auto start = Clock::now();
   const auto enough = [&](int done) {
@@ -96,10 +95,7 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
     walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     if (!separately) look();
   }
-  inputs.next_is_certain = false;
-  if (separately) net.executor().run(plan, inputs);
-  for (int extra = 0; separately && extra < 7; ++extra) {
-    ++inputs.iteration;
+  for (int extra = 0; separately && extra < 7; ++extra, ++inputs.iteration) {
     net.executor().run(plan, inputs, &times);
     look();
   }
@@ -111,7 +107,7 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
 }
 
 /// Seconds of a step as in training: `minibatch` and a copy of it take turns, and each is brought to the
-/// devices while the step before computes.
+/// devices, and its step begun, while the step before computes.
 double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& minibatch, int steps) {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): other memory with the same contents
   const Matrices copy = minibatch;

@@ -525,7 +525,7 @@ void mark_gradients(Graph& graph) {
   }
 }
 
-/// Weight layers apply a relu that is their only user themselves; softmax and cost.logreg, logistic neurons
+/// Weight layers and max pooling apply a relu that is their only user themselves; softmax and cost.logreg, logistic neurons
 /// and binary costs are differentiated together.
 void apply_rewrites(Graph& graph) {
   const auto together = [&](Node& cost, Node& below) {

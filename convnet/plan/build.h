@@ -22,6 +22,7 @@ class PlanBuilder : public Lowering {
   bool training() const override { return plan_.phase != Phase::test; }
   bool random() const override { return plan_.phase == Phase::train; }
   bool fused() const override { return at_.node->fused; }
+  bool input_masks_gradient() const override { return input_node().layer->masks_gradient; }
   std::uint64_t random_key() const override;
   std::int64_t first_element() const override { return at_.node->first_element; }
   Value input(std::size_t i) override { return output_of(at_.node->inputs[i]); }
@@ -147,6 +148,7 @@ class PlanBuilder : public Lowering {
   int version(PlannedTensor& t, const TensorDesc& want, int device);
   Task new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const;
   void add_workspace(Task& task);
+  bool runs_beside(const Task& task) const;
   LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values);
   int bind(PlannedTensor& t, const Argument& arg, TensorDesc want, int device);
   void rebind(PlannedTensor& t, int id);

@@ -149,6 +149,16 @@ void PlanBuilder::rebind(PlannedTensor& t, int id) {
   t.copies.clear();
 }
 
+/// Gradients of weights that a GPU makes beside the backward pass: only updates wait for them, and while one
+/// is small, starting it takes as long as computing it.
+bool PlanBuilder::runs_beside(const Task& task) const {
+  constexpr double kSmall = 4e9;  // FLOP: some 20 us in tf32
+  const bool gradient = std::holds_alternative<ConvBackwardWeights>(task.op) ||
+                        std::holds_alternative<InnerProductBackwardWeights>(task.op) ||
+                        std::holds_alternative<LocalBackwardWeights>(task.op);
+  return gradient && task.flops < kSmall && set_.backend_.runs_streams_together();
+}
+
 void PlanBuilder::emit(TaskKind kind, const OpDesc& op, const std::vector<Value>& values, bool across) {
   const std::vector<Argument> args = arguments(op);
   if (args.size() != values.size())
@@ -179,6 +189,8 @@ void PlanBuilder::emit(TaskKind kind, const OpDesc& op, const std::vector<Value>
     const bool moves = std::holds_alternative<Concat>(op) || std::holds_alternative<Split>(op);
     task.kind = moves ? TaskKind::copy : TaskKind::reduce;
     task.stream = Stream::copy;
+  } else if (runs_beside(task)) {
+    task.stream = Stream::update;
   }
   add_workspace(task);
   plan_.tasks.push_back(std::move(task));

@@ -82,9 +82,10 @@ void PlanBuilder::update(WeightBuffers& w, std::int64_t images) {
   pending_updates_.push_back(&w);
   // Enough for a task that is worth its launch, and little enough that it hides behind the backward tasks to
   // come.
-  constexpr std::int64_t kJoinedBytes = 1 << 20;
+  constexpr std::int64_t kJoinedBytes = 1 << 20, kJoinedBytesOnGpus = 4 << 20;
   pending_bytes_ += layout.bytes();
-  if (pending_bytes_ >= kJoinedBytes) make_updates();
+  if (pending_bytes_ >= (set_.backend_.runs_streams_together() ? kJoinedBytesOnGpus : kJoinedBytes))
+    make_updates();
 }
 
 /// Writes down all pending updates.
@@ -129,7 +130,7 @@ void PlanBuilder::make_steps(int device, bool sums) {
   Task task = new_task(sums ? TaskKind::reduce_update : TaskKind::update, op,
                        set_.backend_.prepare(op, LayoutHints(arguments(op).size())));
   task.node = the_only(nodes);
-  if (sums) task.stream = Stream::update;
+  if (sums || set_.backend_.runs_streams_together()) task.stream = Stream::update;
   task.uses = std::move(uses);
   task.uses.push_back({set_.step_buffer(device), Access::read});
   task.uses.push_back({broken_flag, Access::read});
@@ -159,7 +160,8 @@ void PlanBuilder::constrain(const WeightBuffers& w) {
   std::vector<Value> values = {Value{replica}};
   if (accumulates) values.push_back(step());
   emit(TaskKind::update, op, values);
-  if (w.weights.size() > 1) plan_.tasks.back().stream = Stream::update;
+  if (w.weights.size() > 1 || set_.backend_.runs_streams_together())
+    plan_.tasks.back().stream = Stream::update;
 }
 
 /// Ranges of matrices go from the replicas that made them to the others: one task for each device that

@@ -79,6 +79,7 @@ class CpuBackend : public Backend {
   }
 
   bool shares_memory() const override { return true; }
+  bool runs_streams_together() const override { return false; }
 
   double measure_copy_bandwidth(int) const override { return cpu::measure_copy_bandwidth(threads_); }
   double measure_peak_flops(int) const override { return cpu::measure_peak_flops(threads_); }

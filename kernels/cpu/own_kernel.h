@@ -14,8 +14,8 @@
 namespace convnet::cpu {
 
 /// The layout of argument 0 where it is one that we can walk, else plain.
-inline ActivationView chosen_view(const Dims& dims, const LayoutHints& hints) {
-  if (const auto view = activation_view({dims, DataType::f32, hinted_layout(hints, 0)})) return *view;
+inline ActivationView chosen_view(const Dims& dims, const LayoutHints& hints, std::size_t index = 0) {
+  if (const auto view = activation_view({dims, DataType::f32, hinted_layout(hints, index)})) return *view;
   return *activation_view({dims, DataType::f32, nullptr});
 }
 

@@ -76,8 +76,9 @@ Float<Block> rank(const Float<Block>& v) {
 /// Max of one window for `Block` channels. The first of equal values wins; a NaN beats every number, so that
 /// it is not lost. A window without pixels gives 0. Position void: positions are not kept.
 template <PoolKind Kind, int Size, int Block, class Position>
-void max_window(const PoolGeometry& g, const float* src, const Extent& ys, const Extent& xs, float* dst,
+void max_window(const PoolForward& op, const float* src, const Extent& ys, const Extent& xs, float* dst,
                 Position* position) {
+  const PoolGeometry& g = op.g;
   Float<Block> best{};
   Int<Block> where{};
   if (pixels(ys, xs) > 0) {
@@ -93,6 +94,10 @@ void max_window(const PoolGeometry& g, const float* src, const Extent& ys, const
     best = better ? v : best;
     if constexpr (!std::is_void_v<Position>) where = better ? Int<Block>{} + here : where;
   });
+  if (op.relu) {
+    where = best > Float<Block>{} ? where : Int<Block>{} + PoolGeometry::kNowhere;
+    best = best < Float<Block>{} ? Float<Block>{} : best;
+  }
   store(dst, best);
   if constexpr (!std::is_void_v<Position>) store_positions<Block>(where, position);
 }
@@ -163,14 +168,15 @@ void for_each_window(const PoolGeometry& g, const Window& window) {
 
 /// A plane is one image's block of channels, in the blocked layout.
 template <PoolKind Kind, int Size, int Block, class Position>
-void forward_plane(const PoolGeometry& g, const float* src, float* dst, Position* positions) {
+void forward_plane(const PoolForward& op, const float* src, float* dst, Position* positions) {
+  const PoolGeometry& g = op.g;
   for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
     if constexpr (Kind == PoolKind::average)
       average_window<size(), Block>(g, src, ys, xs, dst + o * Block);
     else if constexpr (std::is_void_v<Position>)
-      max_window<Kind, size(), Block, void>(g, src, ys, xs, dst + o * Block, nullptr);
+      max_window<Kind, size(), Block, void>(op, src, ys, xs, dst + o * Block, nullptr);
     else
-      max_window<Kind, size(), Block>(g, src, ys, xs, dst + o * Block, positions + o * Block);
+      max_window<Kind, size(), Block>(op, src, ys, xs, dst + o * Block, positions + o * Block);
   });
 }
 
@@ -217,25 +223,28 @@ void for_groups(std::int64_t planes, const MakeScratch& make_scratch, const Body
 }
 
 template <PoolKind Kind, int Size, class Position>
-void forward_plain(const PoolGeometry& g, std::int64_t planes, const float* src, float* dst,
+void forward_plain(const PoolForward& op, std::int64_t planes, const float* src, float* dst,
                    Position* positions) {
+  const PoolGeometry& g = op.g;
   using Stored = std::conditional_t<std::is_void_v<Position>, std::uint8_t, Position>;
   const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
   const auto make_scratch = [&] {
     return std::tuple(Scratch<float>(in), Scratch<float>(out),
                       Scratch<Stored>(std::is_void_v<Position> ? 0 : out));
   };
-  for_groups(planes, make_scratch, [=](std::int64_t first, std::int64_t count, auto& scratch) {
-    auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
-    interleave(src + first * in, in, count, in, blocked_src.data());
-    if constexpr (std::is_void_v<Position>) {
-      forward_plane<Kind, Size, kRows, void>(g, blocked_src.data(), blocked_dst.data(), nullptr);
-    } else {
-      forward_plane<Kind, Size, kRows>(g, blocked_src.data(), blocked_dst.data(), blocked_positions.data());
-      separate(blocked_positions.data(), count, out, positions + first * out);
-    }
-    separate(blocked_dst.data(), count, out, dst + first * out);
-  });
+  for_groups(planes, make_scratch,
+             [&op, src, dst, positions, in, out](std::int64_t first, std::int64_t count, auto& scratch) {
+               auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
+               interleave(src + first * in, in, count, in, blocked_src.data());
+               if constexpr (std::is_void_v<Position>) {
+                 forward_plane<Kind, Size, kRows, void>(op, blocked_src.data(), blocked_dst.data(), nullptr);
+               } else {
+                 forward_plane<Kind, Size, kRows>(op, blocked_src.data(), blocked_dst.data(),
+                                                  blocked_positions.data());
+                 separate(blocked_positions.data(), count, out, positions + first * out);
+               }
+               separate(blocked_dst.data(), count, out, dst + first * out);
+             });
 }
 
 template <PoolKind Kind, int Size, class Position>
@@ -257,17 +266,18 @@ void backward_plain(const PoolGeometry& g, std::int64_t planes, const float* dif
 }
 
 template <PoolKind Kind, int Size, int Block, class Position>
-void forward(const PoolGeometry& g, std::int64_t planes, const float* src, float* dst, Position* positions) {
+void forward(const PoolForward& op, std::int64_t planes, const float* src, float* dst, Position* positions) {
   if constexpr (Block == 1) {
-    forward_plain<Kind, Size>(g, planes, src, dst, positions);
+    forward_plain<Kind, Size>(op, planes, src, dst, positions);
   } else {
+    const PoolGeometry& g = op.g;
     const std::int64_t in = g.h * g.w * Block, out = g.oh * g.ow * Block;
 #pragma omp parallel for schedule(static)
     for (std::int64_t plane = 0; plane < planes; ++plane) {
       if constexpr (std::is_void_v<Position>)
-        forward_plane<Kind, Size, Block, void>(g, src + plane * in, dst + plane * out, nullptr);
+        forward_plane<Kind, Size, Block, void>(op, src + plane * in, dst + plane * out, nullptr);
       else
-        forward_plane<Kind, Size, Block>(g, src + plane * in, dst + plane * out, positions + plane * out);
+        forward_plane<Kind, Size, Block>(op, src + plane * in, dst + plane * out, positions + plane * out);
     }
   }
 }
@@ -328,15 +338,15 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
       using Position = decltype(position);
       const auto run = [&]<PoolKind Kind>() {
         if (keep)
-          forward<Kind, size(), lanes()>(g, planes, src, dst, at<Position>(p, 2));
+          forward<Kind, size(), lanes()>(op, planes, src, dst, at<Position>(p, 2));
         else
-          forward<Kind, size(), lanes(), void>(g, planes, src, dst, nullptr);
+          forward<Kind, size(), lanes(), void>(op, planes, src, dst, nullptr);
       };
       switch (g.kind) {
         case PoolKind::max: return run.template operator()<PoolKind::max>();
         case PoolKind::max_abs: return run.template operator()<PoolKind::max_abs>();
         case PoolKind::average:
-          return forward<PoolKind::average, size(), lanes(), void>(g, planes, src, dst, nullptr);
+          return forward<PoolKind::average, size(), lanes(), void>(op, planes, src, dst, nullptr);
       }
     });
   });
@@ -344,9 +354,11 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
 
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
-  const ActivationView view = chosen_view(g.dst(), hints);
-  const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   const bool positions = g.keeps_workspace();
+  // Where forward put them: what is pooled lies so, too, and is larger than the gradient.
+  const bool decided = positions && hints.size() > 1 && hints[1];
+  const ActivationView view = chosen_view(g.dst(), hints, decided ? 1 : 0);
+  const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   std::vector<TensorDesc> args = {in_view(view, g.dst())};
   if (positions) args.push_back(in_view(view, g.dst(), g.workspace_type()));
   args.push_back(in_view(view, g.src()));

@@ -26,6 +26,7 @@ class CudaBackend : public Backend {
   }
   std::int64_t memory_available(int device) const override { return cuda::free_memory(device); }
   bool shares_memory() const override { return false; }
+  bool runs_streams_together() const override { return true; }
 
   double measure_peak_flops(int device) const override {
     return cuda::measure_peak_flops(device, precision_);

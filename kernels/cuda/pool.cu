@@ -81,6 +81,7 @@ struct MaxForward {
   View src_view, dst_view;
   Numbers<T, Lanes> src, dst;
   Vector<Position, Lanes>* positions;  ///< null: not kept
+  bool relu;
 
   CONVNET_DEVICE static float rank(float v) { return Kind == PoolKind::max_abs ? std::fabs(v) : v; }
 
@@ -109,6 +110,11 @@ struct MaxForward {
         where.lane[lane] = better ? here : where.lane[lane];
       }
     });
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes && relu; ++lane) {
+      where.lane[lane] = best.lane[lane] > 0 ? where.lane[lane] : PoolGeometry::kNowhere;
+      best.lane[lane] = ReluFunctor().forward(best.lane[lane]);
+    }
     dst.set(i, best);
     if (positions == nullptr) return;
     Vector<Position, Lanes> kept;
@@ -233,8 +239,9 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&
   std::vector<TensorDesc> tensors = {src, dst};
   if (op.keep_workspace) tensors.push_back(matching(src, g.dst(), g.workspace_type()));
   return std::make_shared<KernelOp>(
-      std::move(tensors), [g, keep = op.keep_workspace, type = src.type, views = Views(src, dst)](
-                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+      std::move(tensors),
+      [g, keep = op.keep_workspace, relu = op.relu, type = src.type, views = Views(src, dst)](
+          Stream stream, std::span<std::byte* const> args, std::byte*) {
         dispatch(g, views.lanes, g.size, type, [&](auto lanes, auto size, auto position, auto stored) {
           using Position = decltype(position);
           using T = decltype(stored);
@@ -246,11 +253,11 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&
             case PoolKind::max:
               return for_each(stream, views.dst.size(),
                               MaxForward<PoolKind::max, kSize, kWidth, Position, T>{
-                                  geometry, views.src, views.dst, from, to, positions});
+                                  geometry, views.src, views.dst, from, to, positions, relu});
             case PoolKind::max_abs:
               return for_each(stream, views.dst.size(),
                               MaxForward<PoolKind::max_abs, 0, kWidth, Position, T>{
-                                  geometry, views.src, views.dst, from, to, positions});
+                                  geometry, views.src, views.dst, from, to, positions, relu});
             case PoolKind::average:
               return for_each(stream, views.dst.size(),
                               AverageForward<kSize, kWidth, T>{geometry, views.src, views.dst, from, to});
@@ -262,7 +269,10 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&
 template <>
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints, const Context&) {
   const PoolGeometry g = op.g;
-  const TensorDesc dst = hinted_activation(g.dst(), hints, 0), src = matching(dst, g.src(), dst.type);
+  TensorDesc dst = hinted_activation(g.dst(), hints, 0);
+  // As the positions lie: what is pooled does, too, and is larger than the gradient.
+  if (g.keeps_workspace() && hints.size() > 1 && hints[1]) dst = matching(*hints[1], g.dst(), dst.type);
+  const TensorDesc src = matching(dst, g.src(), dst.type);
   std::vector<TensorDesc> tensors = {dst};
   if (g.keeps_workspace()) tensors.push_back(matching(dst, g.dst(), g.workspace_type()));
   tensors.push_back(src);

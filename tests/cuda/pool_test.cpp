@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cuda/layout.h"
 #include "tests/catch.h"
 #include "tests/cuda/both_backends.h"
 
@@ -30,6 +31,8 @@ void check(const PoolGeometry& g, const Values& src) {
   std::vector<Values> inputs(1);
   if (g.keeps_workspace()) {
     check_on_both({PoolForward{g, true}, {src}, {}, {}, 0});
+    check_on_both({PoolForward{g, true, true}, {src}, {}, {}, 0});
+    check_on_both({PoolForward{g, false, true}, {src}, {}, {}, 0});
     if (g.n > 0) inputs.push_back(run_plain(PoolForward{g, true}, {src, {}, {}})[2]);
   }
   check_on_both({PoolBackward{g}, inputs, {}, {}, tolerance});
@@ -112,4 +115,16 @@ TEST_CASE("pooling to one pixel does not lose the layout of the image", "[cuda]"
   CHECK_FALSE(cuda->prepare(PoolBackward{g}, {one_pixel, {}})->args()[1].plain());
   const TensorDesc plain{g.src(), DataType::f32, nullptr};
   CHECK(cuda->prepare(PoolForward{g}, {plain, {}})->args()[1].plain());
+}
+
+TEST_CASE("gradients of pooling lie as the positions do on GPUs", "[cuda]") {
+  const auto backend = make_cuda_backend(Precision::fp32);
+  const PoolGeometry g = pool(PoolKind::max, {2, 8, 6, 6}, 2, 2);
+  LayoutHints hints(3);
+  hints[0] = TensorDesc{g.dst(), DataType::f32, nullptr};
+  hints[1] = cuda::channels_last(g.dst(), DataType::u8);
+  const auto prepared = backend->prepare(PoolBackward{g}, hints);
+  CHECK(same_layout(prepared->args()[0], cuda::channels_last(g.dst())));
+  CHECK(same_layout(prepared->args()[1], *hints[1]));
+  CHECK(same_layout(prepared->args()[2], cuda::channels_last(g.src())));
 }

@@ -39,6 +39,27 @@ LayoutHints first_hint(const TensorDesc& layout, std::size_t count) {
   return hints;
 }
 
+/// Pooling that applies a relu, beside `pooled` without: the results of its training pass.
+void check_relu(const PoolGeometry& g, const Values& src, const TensorDesc& layout,
+                const test::Results& pooled) {
+  Values dst = pooled[1], positions = pooled[2];
+  const double nowhere = g.workspace_type() == DataType::u8 ? 255 : -1;
+  for (std::size_t i = 0; i < dst.size(); ++i) {
+    if (dst[i] > 0 || std::isnan(dst[i])) continue;
+    dst[i] = 0;
+    positions[i] = nowhere;
+  }
+  for (const bool keep : {true, false}) {
+    const PoolForward op{g, keep, true};
+    std::vector<Values> inputs(keep ? 3 : 2);
+    inputs[0] = src;
+    const test::Results results =
+        test::run_plain(OpDesc(op), *cpu::prepare(op, first_hint(layout, inputs.size())), inputs);
+    CHECK(results[1] == dst);
+    if (keep) CHECK(results[2] == positions);
+  }
+}
+
 void check_all(const PoolGeometry& g, const Values& src) {
   const bool max = g.keeps_workspace();
   const Values diff_dst = test::test_values(g.dst(), 9);
@@ -59,6 +80,7 @@ void check_all(const PoolGeometry& g, const Values& src) {
     CHECK(test::relative_error(test::run_plain(OpDesc(test_pass),
                                                *cpu::prepare(test_pass, first_hint(layout, 2)), {src, {}})[1],
                                results[1]) == 0.0);
+    if (max) check_relu(g, src, layout, results);
   }
   for (const TensorDesc& layout : layouts(g.dst())) {
     const PoolBackward backward{g};
@@ -93,7 +115,9 @@ TEST_CASE("pooling matches the reference", "[pool]") {
   check_kinds({1, 18, 5, 5}, 5, 1);     // one window
   check_kinds({1, 1, 4, 4}, 7, 2, -3);  // wider than the image
   check_kinds({1, 2, 20, 20}, 17, 3);   // positions beyond a byte
-  check_kinds({3, 11, 1, 1}, 1, 1);     // one pixel
+  check_kinds({1, 2, 17, 18}, 15, 1);
+  check_kinds({1, 2, 17, 18}, 16, 1);
+  check_kinds({3, 11, 1, 1}, 1, 1);  // one pixel
   check_kinds({1, 1, 9, 11}, 2, 1, -1);
   check_kinds({2, 8, 6, 7}, 2, 3);
 }
@@ -107,6 +131,32 @@ TEST_CASE("max pooling of equal values sends the gradient to the first", "[pool]
   CHECK(results[1] == Values{2});
   CHECK(results[2] == Values{1});
   CHECK(test::run_plain(PoolBackward{g}, {{3}, results[2], {}})[2] == Values{0, 3, 0, 0});
+}
+
+TEST_CASE("gradients of pooling lie as the positions do", "[pool]") {
+  const PoolGeometry g = pool(PoolKind::max, {2, 20, 6, 6}, 2, 2);
+  LayoutHints hints(3);
+  hints[0] = TensorDesc{g.dst(), DataType::f32, nullptr};
+  hints[1] = cpu::blocked_activations(g.dst(), 16, DataType::u8);
+  const auto prepared = cpu::prepare(PoolBackward{g}, hints);
+  CHECK(same_layout(prepared->args()[0], cpu::blocked_activations(g.dst(), 16)));
+  CHECK(same_layout(prepared->args()[1], *hints[1]));
+  CHECK(same_layout(prepared->args()[2], cpu::blocked_activations(g.src(), 16)));
+}
+
+TEST_CASE("max pooling with a relu gives no gradient to what is not positive", "[pool]") {
+  const float nan = std::nanf("");
+  const PoolGeometry g = pool(PoolKind::max, {1, 1, 2, 8}, 2, 2);
+  const auto results = test::run_plain(PoolForward{g, true, true}, {{-1, -2, 0, -1, 2, 3, 1, nan,  //
+                                                                     -3, -4, -1, -1, 1, 3, 5, 6},
+                                                                    {},
+                                                                    {}});
+  CHECK(results[1][0] == 0);
+  CHECK(results[1][1] == 0);
+  CHECK(results[1][2] == 3);
+  CHECK(std::isnan(results[1][3]));
+  CHECK(test::run_plain(PoolBackward{g}, {{3, 4, 5, 6}, results[2], {}})[2] ==
+        Values{0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
 }
 
 TEST_CASE("max-abs pooling keeps the sign of the first of the largest", "[pool]") {

@@ -52,6 +52,26 @@ TEST_CASE("rewrites change nothing but speed") {
   same_with_and_without(fc("f", "inputs=data outputs=9 dropout=0.5 neuron=relu"), "f", 1);
 }
 
+TEST_CASE("rewrites of pooling change nothing but speed") {
+  const auto pooled = [](const std::string& keys) {
+    return section("p", "pool", "inputs=c channels=6 neuron=relu " + keys);
+  };
+  const std::string c = conv("c", "inputs=data channels=3 filters=6 filterSize=3 initW=0.3");
+  same_with_and_without(c + pooled("pool=max sizeX=2 stride=2"), "p", 2);
+  same_with_and_without(c + pooled("pool=max sizeX=3 stride=2"), "p", 2);
+  same_with_and_without(c + pooled("pool=maxabs sizeX=3 stride=1"), "p", 2);
+  same_with_and_without(c + pooled("pool=max sizeX=0"), "p", 2);
+  // An average keeps no positions.
+  same_with_and_without(c + pooled("pool=avg sizeX=3 stride=2"), "p", 1);
+  // Someone else reads what is pooled.
+  same_with_and_without(c + section("p", "pool", "inputs=c channels=6 pool=max sizeX=2 stride=2") +
+                            section("n", "neuron", "inputs=p neuron=relu"),
+                        "p,n", 1);
+  // Nothing learns below.
+  same_with_and_without(section("p", "pool", "inputs=data channels=3 pool=max sizeX=2 stride=2 neuron=relu"),
+                        "p", 2);
+}
+
 TEST_CASE("rewrites of local, sfc and bnorm change nothing but speed") {
   same_with_and_without(
       section("l", "local", "inputs=data channels=3 filters=4 filterSize=3 stride=2 initW=0.3 neuron=relu"),

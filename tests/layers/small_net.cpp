@@ -174,7 +174,7 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
     if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))
       outcome.outputs[node.name] =
           outcome.outputs[graph().nodes[static_cast<std::size_t>(node.inputs[0])].name];
-    if (node.fused && node.role == LayerRole::weights) outcome.outputs[node.name + " fused"] = {};
+    if (node.fused && node.layer->applies_relu) outcome.outputs[node.name + " fused"] = {};
   }
   for (const Node& node : graph().nodes) {
     if (outcome.outputs.erase(node.name + " fused") > 0) outcome.outputs.erase(node.name);
