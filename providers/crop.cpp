@@ -82,6 +82,7 @@ class CroppedProvider final : public StoredProvider {
   DataBatch load(int batch) const override { return whole_->load(batch); }
   bool subtracts_mean() const override { return options_.scalar_mean >= 0 || whole_->subtracts_mean(); }
   int views() const override { return options_.multiview ? 9 : 1; }
+  std::int64_t most_kept() const override { return whole_->most_kept(); }
 
   std::vector<float> mean_image(const BatchRange& range) const override {
     if (options_.scalar_mean >= 0)

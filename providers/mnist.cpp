@@ -175,6 +175,7 @@ class MnistProvider final : public StoredProvider {
   }
 
   bool subtracts_mean() const override { return true; }
+  std::int64_t most_kept() const override { return 0; }  // the files' contents are
 
   std::vector<float> mean_image(const BatchRange& range) const override {
     const auto size = static_cast<std::size_t>(train_.image_bytes());

@@ -63,7 +63,7 @@ struct LoadRequest {
 /// image.
 struct PixelStatistics {
   std::vector<float>
-      mean;  ///< (C,H,W) of what read() makes, to be subtracted from it; empty: nothing to subtract
+      mean;  ///< (C,H,W) of what the net sees, to be subtracted from it; empty: nothing to subtract
   std::vector<float> deviations;  ///< of the channels, by which read() divides; empty: it does not
   /// (4,3) for colour noise: the standard deviations of the colours' principal components, then these, a
   /// column each; empty: no noise.

@@ -58,6 +58,9 @@ class Executor {
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 
+  /// Whether a step on a GPU was given up: whatever waits for the device may wait for ever.
+  bool stalled() const { return queues_ && queues_->stalled(); }
+
   /// Whether steps are faster without `times`, which need every task to be marked.
   bool times_cost() const { return queues_ != nullptr; }
   /// Whether steps copy their matrices to the devices; else devices read them where they lie.

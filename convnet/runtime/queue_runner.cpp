@@ -1,5 +1,7 @@
 #include "convnet/runtime/queue_runner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -227,8 +229,16 @@ void QueueRunner::begin(const Plan& plan, const Step& step, Prepared& ready, std
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
     // A copy of the step: emulated devices submit again when they play.
-    inputs.recording = plans_.backend().record(
-        all, [this, &plan, step, &ready, &inputs] { submit(plan, step, ready, inputs, nullptr, nullptr); });
+    const auto all_of_it = [this, &plan, step, &ready, &inputs] {
+      submit(plan, step, ready, inputs, nullptr, nullptr);
+    };
+    try {
+      inputs.recording = plans_.backend().record(all, all_of_it);
+    } catch (const DeviceError& e) {
+      fmt::print(stderr, "warning: a step cannot be recorded, so its operations are started one by one: {}\n",
+                 e.what());
+      ready.recordable = false;
+    }
   }
   if (plainly && inputs.recording)
     inputs.recording->play(*queues_[0]);

@@ -19,6 +19,9 @@ std::string difference(const std::vector<MatrixInfo>& then, const std::vector<Ma
     if (then[i].classes < now[i].classes)
       return "it has " + std::to_string(now[i].classes) + " classes, but the net was trained on " +
              std::to_string(then[i].classes);
+    if (then[i].type != now[i].type)
+      return "its '" + now[i].name + "' are of type " + to_string(now[i].type) +
+             ", but the net was trained on " + to_string(then[i].type);
   }
   return "";
 }
@@ -129,7 +132,7 @@ std::vector<Magnitude> magnitudes(const Run& run) {
 std::string plan_of(const Run& run) {
   const auto backend = make_backend(run.options, run.graph.gpu_count());
   const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data_provider + ".mean");
-  PlanSet plans(run.graph, run.matrices, *backend,
+  PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, *backend,
                 {run.options.seed_value(), mean, true, run.options.conserve_mem});
   const Plan& train = plans.plan(Phase::train, run.options.mini);
   const Plan& test = plans.plan(Phase::test, run.options.mini);

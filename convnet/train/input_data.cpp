@@ -20,8 +20,9 @@ std::vector<std::size_t> label_matrices(const Graph& graph, const std::vector<Ma
   return labels;
 }
 
-/// Throws InputError for an image without a class (-1): costs of classes cannot leave one out.
-void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request) {
+/// Throws InputError for an image without a class (-1): costs of classes cannot leave one out. `views`: rows
+/// of an image.
+void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request, int views) {
   const auto* const labels = reinterpret_cast<const std::int32_t*>(data.matrices[matrix].data());
   const std::size_t count = data.matrices[matrix].size() / sizeof(std::int32_t);
   const std::int32_t* const bare = std::find_if(labels, labels + count, [](std::int32_t l) { return l < 0; });
@@ -29,14 +30,14 @@ void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest
     throw InputError(fmt::format(
         "batch {}: image {} (counted from 0) has no label, but the net reads labels (dataIdx={}); "
         "dataIdx=2 has a number for every class",
-        request.batch, data.first + (bare - labels) * data.images / static_cast<std::int64_t>(count),
+        request.batch, data.first + (bare - labels) * data.images / static_cast<std::int64_t>(count) / views,
         matrix));
 }
 
 }  // namespace
 
 std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
-  constexpr std::int64_t kBytes = 64 << 20, kFew = 2, kMany = 64;
+  constexpr std::int64_t kBytes = 64 << 20, kFew = 2, kMany = 4096;
   std::int64_t image = 0;
   for (const MatrixInfo& m : provider.matrices()) image += m.image_bytes();
   return static_cast<std::size_t>(std::clamp(kBytes / (images * image), kFew, kMany));
@@ -46,7 +47,7 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
     const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph) {
   return [provider, statistics, labels = label_matrices(graph, provider->matrices())](const LoadRequest& r) {
     auto data = std::make_shared<const DataBatch>(provider->read(r, statistics));
-    for (const std::size_t m : labels) check_labelled(*data, m, r);
+    for (const std::size_t m : labels) check_labelled(*data, m, r, r.epoch == 0 ? provider->views() : 1);
     return data;
   };
 }

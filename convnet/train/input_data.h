@@ -12,8 +12,8 @@
 
 namespace convnet {
 
-/// Pieces of `images` that are read ahead: as many as bridge the reading of the next file, but of large images
-/// two.
+/// Pieces of `images` that are read ahead: as many as bridge the reading of the next file, but of large
+/// images few.
 std::size_t pieces_ahead(const Provider& provider, std::int64_t images);
 
 /// Reads of `provider`, for a Prefetcher. Throws like it, and InputError for an image without a class (-1)

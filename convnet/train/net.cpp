@@ -151,6 +151,11 @@ const Plan& Net::prepare(Phase phase, std::int64_t images) {
   return plan;
 }
 
+/// A device that hangs keeps its libraries: closing these would wait for it, and nobody would read why.
+Net::~Net() {
+  if (executor_.stalled()) static_cast<void>(backend_.release());
+}
+
 void Net::upload_mean() {
   if (std::exchange(mean_uploaded_, true)) return;
   for (int buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);

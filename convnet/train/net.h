@@ -64,6 +64,9 @@ class Net {
  public:
   /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained.
   Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns);
+  Net(const Net&) = delete;
+  Net& operator=(const Net&) = delete;
+  ~Net();
 
   const Graph& graph() const { return graph_; }
   const PlanSet& plans() const { return plans_; }

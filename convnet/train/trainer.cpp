@@ -353,17 +353,20 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (!result.finite()) {
     std::string where;
+    // A step that has been begun since may have changed the weights a little.
+    inputs.next.clear();
+    inputs.next_is_certain = false;
     try {
       where = net_.first_non_finite(phase, images, inputs);
     } catch (const DeviceError&) {
       where = "there is not enough memory to look for the layer";
     }
-    throw RunError(
-        fmt::format("a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
-                    "{}-{} of the batch{}{}",
-                    phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first,
-                    data.first + first + images - 1, where.empty() ? "" : "; " + where,
-                    last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
+    throw RunError(fmt::format(
+        "a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
+        "{}-{} of the batch{}{}",
+        phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first / plan.views,
+        data.first + (first + images - 1) / plan.views, where.empty() ? "" : "; " + where,
+        last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
   if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
   add_costs(sums, plan, net_.graph(), result.costs, images);

@@ -39,7 +39,7 @@ class Trainer {
   /// Images, all views of them, that a test computes at once: no more than --mini, unless one has more views.
   std::int64_t test_minibatch() const;
   bool test_follows(const Position& work) const;
-  /// The minibatch from image `first` on, of a provider that streams; else the whole batch.
+  /// The minibatch from image `first` on.
   LoadRequest request(int batch, int epoch, std::int64_t first = 0) const;
   LoadRequest test_request(std::int64_t cursor) const;
   /// From the prefetcher; the time is counted as waiting for data.

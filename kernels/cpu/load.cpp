@@ -19,7 +19,7 @@ void load_crop(const LoadImages& op, const std::byte* image, const float* mean, 
   std::memcpy(&crop, image + crop_offset(element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source))),
               sizeof crop);
   // The image's columns are seen from here to there.
-  const std::int64_t inside_begin = crop.mirror != 0 ? crop.x + seen_width - width : -crop.x;
+  const std::int64_t inside_begin = crop.mirror != 0 ? crop.x + seen_width - width : -std::int64_t{crop.x};
   const std::int64_t inside_end = inside_begin + width;
   const std::int64_t last = op.offset + count;
   for (std::int64_t row = op.offset / seen_width; row * seen_width < last; ++row) {

@@ -241,6 +241,8 @@ TEST_CASE("without its data set a checkpoint still shows the rest") {
   // Another data set is not what the net was made for.
   CHECK(holds(error({shop / "run", "--show-preds", "probs", "--data-provider", "dummy-1x9x9-10"}),
               "the data set does not fit: its 'data' are 1x9x9, but the net was trained on 1x8x8"));
+  CHECK(holds(error({shop / "run", "--show-preds", "probs", "--data-provider", "dummy-1x8x8-10"}),
+              "the data set does not fit: its 'data' are of type f32, but the net was trained on u8"));
   CHECK(holds(error({shop / "run", "--show-preds", "probs", "--data-provider", "dummy-1x8x8-11"}),
               "it has 11 classes, but the net was trained on 10"));
   CHECK(holds(

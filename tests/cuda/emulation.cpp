@@ -42,7 +42,12 @@ struct Line {
       waiting.pop_front();
       ++done;
       working = true;
-      next();
+      try {
+        next();
+      } catch (...) {
+        working = false;
+        throw;
+      }
       working = false;
     }
   }

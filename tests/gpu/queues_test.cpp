@@ -1,0 +1,251 @@
+// What the queue runner puts into the queues waits for what the plan says. Emulated devices do their work in
+// the order in which it is asked for, so a wait that is missing changes nothing there: here it is seen.
+#include <map>
+
+#include "convnet/runtime/executor.h"
+#include "kernels/error.h"
+#include "tests/catch.h"
+#include "tests/layers/small_net.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// Of each queue: how many of its pieces of work are done for certain.
+using Clock = std::map<int, int>;
+
+void learn(Clock& clock, const Clock& other) {
+  for (const auto& [queue, done] : other) clock[queue] = std::max(clock[queue], done);
+}
+
+struct Work {
+  bool copies = false;
+  int queue = 0, place = 0;  ///< counted in its queue, from 1
+  Clock before;              ///< what is done when it begins
+};
+
+struct Log {
+  std::vector<Work> work;
+  Clock last_mark;
+  int queues = -1;  ///< the executor's first one only tells that there are queues
+};
+
+class WatchedMark : public Mark {
+ public:
+  explicit WatchedMark(Clock clock) : clock_(std::move(clock)) {}
+  const Clock& clock() const { return clock_; }
+  bool reached() const override { return true; }
+  double seconds_since(const Mark&) const override { return 0; }
+
+ private:
+  Clock clock_;
+};
+
+class WatchedQueue : public Queue {
+ public:
+  explicit WatchedQueue(Log& log) : log_(log), id_(log.queues++) {}
+  void put(bool copies) {
+    log_.work.push_back({copies, id_, clock_[id_] + 1, clock_});
+    ++clock_[id_];
+  }
+  std::shared_ptr<const Mark> mark() override {
+    log_.last_mark = clock_;
+    return std::make_shared<WatchedMark>(clock_);
+  }
+  void wait(const Mark& mark) override { learn(clock_, dynamic_cast<const WatchedMark&>(mark).clock()); }
+  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) override {
+    put(true);
+    std::copy_n(src, bytes, dst);
+  }
+
+ private:
+  Log& log_;
+  int id_;
+  Clock clock_;
+};
+
+class WatchedOp : public PreparedOp {
+ public:
+  explicit WatchedOp(std::shared_ptr<const PreparedOp> op) : op_(std::move(op)) {
+    args_ = op_->args();
+    workspace_bytes_ = op_->workspace_bytes();
+  }
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
+    dynamic_cast<WatchedQueue&>(*queue).put(false);
+    op_->run(pointers, workspace, queue);
+  }
+
+ private:
+  std::shared_ptr<const PreparedOp> op_;
+};
+
+class Again : public Recording {
+ public:
+  explicit Again(std::function<void()> submit) : submit_(std::move(submit)) {}
+  void play(Queue&) const override { submit_(); }
+
+ private:
+  std::function<void()> submit_;
+};
+
+/// Emulated GPUs whose queues are watched.
+class Watched : public Backend {
+ public:
+  explicit Watched(Log& log) : log_(log), gpus_(make_cuda_backend(Precision::fp32)) {}
+  bool refuses_to_record = false;
+
+  std::string name() const override { return gpus_->name(); }
+  std::string precision() const override { return gpus_->precision(); }
+  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
+    return std::make_shared<WatchedOp>(gpus_->prepare(op, hints));
+  }
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    return gpus_->allocate(device, bytes);
+  }
+  std::int64_t memory_available(int device) const override { return gpus_->memory_available(device); }
+  bool shares_memory() const override { return gpus_->shares_memory(); }
+  bool runs_streams_together() const override { return gpus_->runs_streams_together(); }
+  double measure_peak_flops(int device) const override { return gpus_->measure_peak_flops(device); }
+  double measure_copy_bandwidth(int device) const override { return gpus_->measure_copy_bandwidth(device); }
+  void enter_worker(int device) const override { gpus_->enter_worker(device); }
+  std::unique_ptr<Queue> make_queue(int) const override { return std::make_unique<WatchedQueue>(log_); }
+  std::unique_ptr<Recording> record(std::span<Queue* const>,
+                                    const std::function<void()>& submit) const override {
+    if (refuses_to_record) throw DeviceError("this cannot be recorded");
+    return std::make_unique<Again>(submit);
+  }
+  std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
+    return gpus_->allocate_staging(bytes);
+  }
+  bool reaches(int device, int other) const override { return gpus_->reaches(device, other); }
+  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const override {
+    gpus_->copy(dst, src, bytes);
+  }
+  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
+             std::byte* dst) const override {
+    gpus_->relay(from, src, to, dst);
+  }
+
+ private:
+  Log& log_;
+  std::unique_ptr<Backend> gpus_;
+};
+
+constexpr std::int64_t kImages = 6;
+constexpr int kClasses = 4;
+
+/// A net on watched devices, and a step of it.
+struct WatchedNet {
+  Log log;
+  Watched backend{log};
+  ShapeOnlyProvider provider{{3, 8, 8}, kClasses};
+  Graph graph;
+  std::unique_ptr<PlanSet> plans;
+  Minibatch batch = random_minibatch({3, 8, 8}, kImages, kClasses, 1);
+  StepInputs inputs;
+
+  explicit WatchedNet(const std::string& gpus) {
+    const NetTexts texts = between_data_and_cost(
+        "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=8\nfilterSize=3\nbiases=1\ninitW=0.1\ngpu=" +
+            gpus +
+            "\n[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=8\nsizeX=2\nstride=2\nneuron=relu\n"
+            "[conv2]\ntype=conv\ninputs=pool1\nchannels=8\nfilters=8\nfilterSize=3\ninitW=0.1\n"
+            "[bn]\ntype=bnorm\ninputs=conv2\nneuron=relu\n",
+        "bn", kClasses);
+    Diagnostics diagnostics;
+    graph = build_graph(parse_ini("net.cfg", texts.definition, diagnostics),
+                        parse_ini("params.cfg", texts.parameters, diagnostics), provider.matrices(), {},
+                        diagnostics);
+    diagnostics.throw_if_errors();
+    plans = std::make_unique<PlanSet>(graph, provider.matrices(), backend, PlanOptions{});
+    inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
+                       reinterpret_cast<const std::byte*>(batch.labels.data())};
+    inputs.rates.resize(plans->weights().size());
+  }
+};
+
+bool is_done(const Clock& clock, const Work& work) {
+  const auto found = clock.find(work.queue);
+  return found != clock.end() && found->second >= work.place;
+}
+
+/// One step's work against its plan.
+void check_waits(const Plan& plan, const Log& log) {
+  std::vector<Work> earlier, tasks;  // copies before the first task; the tasks' operations
+  std::size_t next = 0;
+  for (; next < log.work.size() && log.work[next].copies; ++next) earlier.push_back(log.work[next]);
+  for (; next < log.work.size() && tasks.size() < plan.tasks.size(); ++next) {
+    const Work& work = log.work[next];
+    const Task& task = plan.tasks[tasks.size()];
+    INFO("task " << tasks.size() << (work.copies ? ", a copy for it" : ""));
+    for (const int after : task.after) CHECK(is_done(work.before, tasks[static_cast<std::size_t>(after)]));
+    for (const Work& copy : earlier) {
+      // The step block of each device comes in its first queue; queues of inputs are the last of a device.
+      const bool block = copy.queue % (kStreams + 1) == 0;
+      if (!block || copy.queue / (kStreams + 1) == task.device) CHECK(is_done(work.before, copy));
+    }
+    if (!work.copies) {
+      CHECK(work.queue == task.device * (kStreams + 1) + static_cast<int>(task.stream));
+      tasks.push_back(work);
+    }
+  }
+  REQUIRE(tasks.size() == plan.tasks.size());
+  for (const Work& work : log.work) CHECK(is_done(log.last_mark, work));
+}
+
+}  // namespace
+
+TEST_CASE("queues wait for what the plan says") {
+  struct Case {
+    std::string gpus;
+    std::vector<int> physical;
+  };
+  for (const Case& c :
+       std::vector<Case>{{"0", {0}}, {"0,1", {0, 2}}, {"0,1", {0, 1}}, {"0,1,2", {0, 1, 2}}}) {
+    INFO(c.gpus << ", the last one is device " << c.physical.back());
+    WatchedNet net(c.gpus);
+    Executor executor(*net.plans, c.physical);
+    for (const Phase phase : {Phase::train, Phase::test}) {
+      const Plan& plan = net.plans->plan(phase, kImages);
+      const auto streams = [&](Stream stream) {
+        return std::any_of(plan.tasks.begin(), plan.tasks.end(),
+                           [&](const Task& t) { return t.stream == stream; });
+      };
+      if (phase == Phase::train) CHECK(streams(Stream::update));
+      if (phase == Phase::train && c.physical.size() > 1) CHECK(streams(Stream::copy));
+      for (int run = 0; run < 3; ++run) {  // as it is, recorded and played, played
+        net.log.work.clear();
+        executor.run(plan, net.inputs);
+        ++net.inputs.iteration;
+        check_waits(plan, net.log);
+      }
+    }
+  }
+}
+
+TEST_CASE("steps that cannot be recorded run all the same") {
+  std::vector<std::vector<double>> costs;
+  for (const bool refuses : {false, true}) {
+    WatchedNet net("0");
+    net.backend.refuses_to_record = refuses;
+    Executor executor(*net.plans, {0});
+    const Plan& plan = net.plans->plan(Phase::train, kImages);
+    executor.reserve(plan);
+    for (Rates& r : net.inputs.rates) r = {0.1F, 0.9F, 0, 0};
+    for (const WeightBuffers& w : net.plans->weights()) {
+      const auto count = static_cast<std::size_t>(element_count(net.graph.weight({w.node, w.index}).dims));
+      std::vector<float> values;
+      for (std::size_t i = 0; i < count; ++i) values.push_back(0.01F * static_cast<float>(i % 7));
+      executor.write_weights(w, values);
+    }
+    costs.emplace_back();
+    for (int step = 0; step < 4; ++step, ++net.inputs.iteration) {
+      net.inputs.next = net.inputs.matrices;
+      net.inputs.next_is_certain = step < 3;
+      costs.back().push_back(executor.run(plan, net.inputs).costs.at(1));
+    }
+  }
+  CHECK(costs[0] == costs[1]);
+  CHECK(costs[0][0] != costs[0][3]);
+}
