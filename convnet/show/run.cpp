@@ -19,6 +19,8 @@ std::string difference(const std::vector<MatrixInfo>& then, const std::vector<Ma
     if (then[i].classes < now[i].classes)
       return "it has " + std::to_string(now[i].classes) + " classes, but the net was trained on " +
              std::to_string(then[i].classes);
+  }
+  for (std::size_t i = 0; i < then.size(); ++i) {
     if (then[i].type != now[i].type)
       return "its '" + now[i].name + "' are of type " + to_string(now[i].type) +
              ", but the net was trained on " + to_string(then[i].type);
