@@ -525,8 +525,8 @@ void mark_gradients(Graph& graph) {
   }
 }
 
-/// Weight layers and max pooling apply a relu that is their only user themselves; softmax and cost.logreg, logistic neurons
-/// and binary costs are differentiated together.
+/// Weight layers and max pooling apply a relu that is their only user themselves; softmax and cost.logreg,
+/// logistic neurons and binary costs are differentiated together.
 void apply_rewrites(Graph& graph) {
   const auto together = [&](Node& cost, Node& below) {
     cost.fused = below.fused = true;
