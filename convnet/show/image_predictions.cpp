@@ -178,9 +178,10 @@ void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
                       const std::vector<std::size_t>& chosen, const std::vector<Picture>& pictures) {
   for (std::size_t n = 0; n < chosen.size(); ++n) {
     const std::size_t image = chosen[n];
-    const Box cell = {static_cast<double>(kMargin + static_cast<int>(n) % kColumns * kCellWidth),
-                      static_cast<double>(kMargin + static_cast<int>(n) / kColumns * kCellHeight),
-                      kCellWidth - kMargin, kCellHeight - kMargin};
+    const int row = static_cast<int>(n) / kColumns, column = static_cast<int>(n) % kColumns;
+    const Box cell = {static_cast<double>(kMargin + column * kCellWidth),
+                      static_cast<double>(kMargin + row * kCellHeight), kCellWidth - kMargin,
+                      kCellHeight - kMargin};
     const double scale = kImageSide / std::max(pictures[n].width(), pictures[n].height());
     const double width = pictures[n].width() * scale;
     const double height = pictures[n].height() * scale;

@@ -40,7 +40,8 @@ std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
   constexpr std::int64_t kBytes = 64 << 20, kFew = 2, kMany = 4096;
   std::int64_t image = 0;
   for (const MatrixInfo& m : provider.matrices()) image += m.image_bytes();
-  return static_cast<std::size_t>(std::clamp(kBytes / (images * image), kFew, kMany));
+  return static_cast<std::size_t>(
+      std::clamp(kBytes / std::max<std::int64_t>(1, images * image), kFew, kMany));
 }
 
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(

@@ -32,8 +32,8 @@ void load_crop(const LoadImages& op, const std::byte* image, const float* mean, 
     const std::int64_t to = has_pixels ? std::clamp(inside_end, from, end) : end;
     float* const out = dst + (at - op.offset);
     std::fill(out + begin, out + from, 0.0F);
-    const Source* const source = pixels + (row / seen_height * height + y) * width;
-    if (crop.mirror != 0) {
+    const Source* const source = pixels + (row / seen_height * height + (has_pixels ? y : 0)) * width;
+    if (crop.mirror != 0) {  // NOLINT(bugprone-branch-clone): the branches differ in the direction
 #pragma omp simd
       for (std::int64_t x = from; x < to; ++x) out[x] = static_cast<float>(source[inside_end - 1 - x]);
     } else {
