@@ -142,7 +142,7 @@ class CroppedProvider final : public StoredProvider {
   /// View `view` of a test image.
   Crop view_of(int view) const {
     const Crop centre = centre_crop(from_, to_);
-    return crop_at(view / 3 * centre.y, view % 3 * centre.x, false);
+    return crop_at(std::int64_t{view / 3} * centre.y, std::int64_t{view % 3} * centre.x, false);
   }
 
   /// Each image as often as it is seen, with its crop.
