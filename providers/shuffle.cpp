@@ -50,14 +50,11 @@ class ShuffledProvider final : public Provider {
       order_epoch_ = request.epoch;
     }
     const auto at = static_cast<std::size_t>(request.batch - range_.first);
-    DataBatch piece;
-    piece.first = request.first;
-    const std::int64_t in_batch = batches_[at].images, first = std::min(request.first, in_batch);
-    piece.images = std::min(request.count, in_batch - first);
-    piece.last = first + piece.images == in_batch;
+    // Which places of the batch; the images in them are others.
+    DataBatch piece = piece_of({batches_[at].images, {}}, request.first, request.count);
     piece.matrices.resize(batches_[at].matrices.size());
     for (std::int64_t i = 0; i < piece.images; ++i) {
-      const std::int64_t image = order_[static_cast<std::size_t>(first_[at] + first + i)];
+      const std::int64_t image = order_[static_cast<std::size_t>(first_[at] + piece.first + i)];
       const auto owner = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) -
                                                   first_.begin() - 1);
       const DataBatch& from = batches_[owner];
