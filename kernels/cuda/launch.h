@@ -1,11 +1,19 @@
 // Runs kernel bodies on a stream. A body is a functor over an index; where this file is compiled as plain C++
-// (tests/cuda), bodies run in a loop on the host, so that everything but the launching itself is tested
-// without a GPU.
+// (tests/cuda), bodies run in a few threads of the host, so that everything but the launching itself is
+// tested without a GPU: the thread sanitizer finds where two of them meet.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cuda/runtime.h"
+
+#if defined(CONVNET_CUDA_EMULATED)
+#include <barrier>
+#include <cstring>
+#include <deque>
+#include <thread>
+#include <vector>
+#endif
 
 #if defined(__CUDACC__)
 #define CONVNET_DEVICE __device__
@@ -20,10 +28,10 @@
 
 namespace convnet::cuda {
 
+#if defined(__CUDACC__)
+
 constexpr int kBlock = 256;        ///< threads of a block in for_each
 constexpr int kTeamThreads = 256;  ///< threads of a team
-
-#if defined(__CUDACC__)
 
 /// The threads of a block that work on one item together. Sums are taken in a fixed order: the same bits
 /// every time.
@@ -100,28 +108,89 @@ void for_teams(Stream stream, std::int64_t count, const Body& body) {
 #error "kernels are compiled by nvcc, or as C++ with CONVNET_CUDA_EMULATED"
 #else
 
+/// What works together where a stream's kernels run in threads; elsewhere one does everything.
+constexpr int kWorkers = 2;  ///< threads that share the indices of for_each
+constexpr int kTeams = 2;    ///< that share the items of for_teams
+constexpr int kMembers = 2;  ///< of a team
+
+/// Calls work(0), work(1)... work(threads - 1), each in a thread of its own.
+template <class Work>
+void on_threads(int threads, const Work& work) {
+  std::vector<std::jthread> others;
+  for (int rank = 1; rank < threads; ++rank) others.emplace_back([&work, rank] { work(rank); });
+  work(0);
+}
+
+/// Which of `count` workers gets index `i`; no step leads to indices of the same one only.
+inline int worker_of(std::int64_t i, int count) {
+  const std::uint64_t mixed = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
+  return static_cast<int>((mixed >> 32) % static_cast<unsigned>(count));
+}
+
 class Team {
  public:
-  int rank() const { return 0; }
-  int size() const { return 1; }
+  /// What the members of a team have in common.
+  class Meeting {
+   public:
+    explicit Meeting(int members) : barrier_(members), parts_(static_cast<std::size_t>(members)) {}
+    int members() const { return static_cast<int>(parts_.size()); }
+    template <class T, class Combine>
+    T reduce(int rank, T value, Combine combine) {
+      static_assert(sizeof(T) <= sizeof(Part));
+      std::memcpy(&parts_[static_cast<std::size_t>(rank)], &value, sizeof value);
+      barrier_.arrive_and_wait();
+      T total;
+      std::memcpy(&total, &parts_[0], sizeof total);
+      for (std::size_t other = 1; other < parts_.size(); ++other) {
+        std::memcpy(&value, &parts_[other], sizeof value);
+        total = combine(total, value);
+      }
+      barrier_.arrive_and_wait();  // everybody has read the parts
+      return total;
+    }
+
+   private:
+    using Part = double;
+    std::barrier<> barrier_;
+    std::vector<Part> parts_;
+  };
+  Team(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+  int rank() const { return rank_; }
+  int size() const { return meeting_.members(); }
   template <class T>
   T sum(T value) const {
-    return value;
+    return meeting_.reduce(rank_, value, [](T a, T b) { return a + b; });
   }
   template <class T>
   T max(T value) const {
-    return value;
+    return meeting_.reduce(rank_, value, [](T a, T b) { return a > b ? a : b; });
   }
+
+ private:
+  Meeting& meeting_;
+  int rank_;
 };
 
 template <class Body>
-void for_each(Stream, std::int64_t count, const Body& body) {
-  for (std::int64_t i = 0; i < count; ++i) body(i);
+void for_each(Stream stream, std::int64_t count, const Body& body) {
+  const int threads = stream.threads ? kWorkers : 1;
+  on_threads(threads, [&](int rank) {
+    for (std::int64_t i = 0; i < count; ++i)
+      if (worker_of(i, threads) == rank) body(i);
+  });
 }
 
 template <class Body>
-void for_teams(Stream, std::int64_t count, const Body& body) {
-  for (std::int64_t i = 0; i < count; ++i) body(Team(), i);
+void for_teams(Stream stream, std::int64_t count, const Body& body) {
+  const int teams = stream.threads ? kTeams : 1, members = stream.threads ? kMembers : 1;
+  std::deque<Team::Meeting> meetings;
+  for (int i = 0; i < teams; ++i) meetings.emplace_back(members);
+  on_threads(teams * members, [&](int thread) {
+    const int mine = thread / members;
+    const Team team(meetings[static_cast<std::size_t>(mine)], thread % members);
+    for (std::int64_t i = 0; i < count; ++i)
+      if (worker_of(i, teams) == mine) body(team, i);
+  });
 }
 
 #endif

@@ -1,5 +1,5 @@
 // What a backend does with devices, streams and memory. runtime.cpp does it with the CUDA runtime. Compiled
-// with CONVNET_CUDA_EMULATED (tests/cuda), a stream is nothing: kernels then run on the host, at once.
+// with CONVNET_CUDA_EMULATED (tests/cuda), kernels run on the host, at once.
 #pragma once
 
 #include "kernels/backend.h"
@@ -11,7 +11,9 @@
 namespace convnet::cuda {
 
 #if defined(CONVNET_CUDA_EMULATED)
-struct Stream {};
+struct Stream {
+  bool threads = false;  ///< kernels run in several threads
+};
 #else
 struct Stream {
   cudaStream_t handle = nullptr;

@@ -9,7 +9,7 @@ namespace {
 class Memory {
  public:
   Memory(const Backend& backend, std::int64_t bytes)
-      : backend_(backend), bytes_(bytes), memory_(backend.allocate(0, bytes + 2 * kGuard)) {
+      : backend_(backend), bytes_(bytes), memory_(backend.allocate(test_device(), bytes + 2 * kGuard)) {
     const std::vector<std::byte> poison(static_cast<std::size_t>(bytes + 2 * kGuard), kPoison);
     backend_.copy(memory_->data(), poison.data(), bytes + 2 * kGuard);
   }
@@ -72,7 +72,7 @@ Bytes results_on(const Backend& backend, const OpCase& c, const LayoutHints& hin
   }
   const Memory workspace(backend, prepared->workspace_bytes());
   if (with_queue) {
-    const auto queue = backend.make_queue(0);
+    const auto queue = backend.make_queue(test_device());
     prepared->run(pointers, workspace.data(), queue.get());
     const auto mark = queue->mark();
     while (!mark->reached()) {
@@ -98,6 +98,11 @@ Bytes results_on(const Backend& backend, const OpCase& c, const LayoutHints& hin
 Values values_of(const std::vector<std::byte>& bytes, DataType type) { return unpacked(bytes, type); }
 
 }  // namespace
+
+int test_device() {
+  std::string reason;
+  return cuda_devices(reason) - 1;
+}
 
 std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) {
   std::vector<std::byte> bytes(

@@ -7,6 +7,9 @@
 
 namespace convnet::test {
 
+/// The device that operations run on: on emulated ones its kernels run in several threads.
+int test_device();
+
 /// Values of an argument; nothing: random numbers of [-1,1) by the argument's index.
 struct OpCase {
   OpDesc op;

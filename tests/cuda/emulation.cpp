@@ -74,6 +74,8 @@ class Time : public Mark {
 
 class HostQueue : public Queue {
  public:
+  explicit HostQueue(bool threads) : stream_{threads} {}
+  Stream stream() const { return stream_; }
   std::shared_ptr<const Mark> mark() override { return std::make_shared<Time>(line_); }
   void wait(const Mark& mark) override {
     if (line_->waiting.empty()) static_cast<void>(mark.reached());
@@ -84,6 +86,7 @@ class HostQueue : public Queue {
   void later(std::function<void()> work) { line_->waiting.push_back(std::move(work)); }
 
  private:
+  Stream stream_;
   std::shared_ptr<Line> line_ = std::make_shared<Line>();
 };
 
@@ -141,7 +144,7 @@ class LoopGemm : public PreparedGemm {
 
 }  // namespace
 
-Stream stream_of(Queue*) { return {}; }
+Stream stream_of(Queue* queue) { return dynamic_cast<HostQueue&>(*queue).stream(); }
 int count_devices(std::string&) { return kDevices; }
 std::string device_name(int) { return "emulated"; }
 std::int64_t free_memory(int) { return std::int64_t{1} << 34; }
@@ -149,7 +152,10 @@ std::unique_ptr<DeviceMemory> allocate_memory(int, std::int64_t bytes) {
   return std::make_unique<Memory>(bytes);
 }
 std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes) { return std::make_unique<Memory>(bytes); }
-std::unique_ptr<Queue> make_stream_queue(int) { return std::make_unique<HostQueue>(); }
+/// Threads are slow: those of the last device are there for tests of single operations.
+std::unique_ptr<Queue> make_stream_queue(int device) {
+  return std::make_unique<HostQueue>(device == kDevices - 1);
+}
 std::unique_ptr<Recording> record_graph(std::span<Queue* const>, const std::function<void()>& submit) {
   return std::make_unique<Again>(submit);
 }

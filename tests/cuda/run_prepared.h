@@ -39,7 +39,7 @@ inline Results run_prepared(const Backend& backend, const OpDesc& op, const Prep
           i < inputs.size() ? inputs[i] : test_values(tensor.dims, static_cast<std::uint32_t>(i + 1));
       backend.relay(plain_of(tensor), packed(values, tensor.type).data(), tensor, bytes.data());
     }
-    memory.push_back(backend.allocate(0, std::ssize(all)));
+    memory.push_back(backend.allocate(test_device(), std::ssize(all)));
     backend.copy(memory.back()->data(), all.data(), std::ssize(all));
     pointers.push_back(memory.back()->data() + before);
     backend.copy(pointers.back(), bytes.data(), tensor.bytes());
@@ -47,9 +47,9 @@ inline Results run_prepared(const Backend& backend, const OpDesc& op, const Prep
   // At least one byte: memory of none has no address.
   const std::vector<std::byte> poison(static_cast<std::size_t>(prepared.workspace_bytes() + 1),
                                       std::byte{0xFF});
-  const auto workspace = backend.allocate(0, std::ssize(poison));
+  const auto workspace = backend.allocate(test_device(), std::ssize(poison));
   backend.copy(workspace->data(), poison.data(), std::ssize(poison));
-  const auto queue = backend.make_queue(0);
+  const auto queue = backend.make_queue(test_device());
   prepared.run(pointers, workspace->data(), queue.get());
   const auto mark = queue->mark();
   while (!mark->reached()) {
