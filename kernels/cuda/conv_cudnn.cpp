@@ -1,8 +1,9 @@
 // Convolutions through cuDNN's graph interface. For every operation the engines that the library proposes are
-// timed once; the choice is kept (tuning.h). Only deterministic engines are asked. Plans are made on the
-// first device and run on all, which are taken to be of one kind.
+// timed once; the choice is kept (tuning.h). Only deterministic engines are asked, and none that is compiled
+// at run time. Plans are made on the first device and run on all, which are taken to be of one kind.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -77,7 +78,7 @@ enum class Pass { forward, backward_data, backward_weights };
 /// One way to do an operation.
 struct Variant {
   /// Bias and relu are part of the graph; in bf16 runs the bias is then rounded to bf16 before, which engines
-  /// that need not be compiled at run time ask for.
+  /// that are not compiled at run time ask for.
   bool fused = false;
   bool padded = false;  ///< borders are copied around the images before (or cut off after)
   bool narrow = false;  ///< the weights' gradient is made as bf16, and widened after
@@ -238,7 +239,26 @@ std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_
   return configs;
 }
 
-/// Whether an engine gives the same bits every time, in the precision that was asked for.
+/// What an engine says of itself: its notes of one kind.
+template <class Note, std::size_t Most>
+class Notes {
+ public:
+  Notes(const Descriptor& engine, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
+    check(cudnnBackendGetAttribute(engine.get(), name, type, std::ssize(notes_), &count_, notes_.data()),
+          "asking for an engine's properties");
+    count_ = std::min(count_, std::ssize(notes_));  // a newer library knows more of them
+  }
+  bool have(Note note) const {
+    return std::find(notes_.begin(), notes_.begin() + count_, note) != notes_.begin() + count_;
+  }
+
+ private:
+  std::array<Note, Most> notes_{};
+  std::int64_t count_ = 0;
+};
+
+/// Whether an engine gives the same bits every time, in the precision that was asked for, and is there in
+/// every process at once: compiling one takes more than a second, and a library that may be missing.
 bool acceptable(const Descriptor& config, Precision precision) {
   const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
@@ -246,15 +266,14 @@ bool acceptable(const Descriptor& config, Precision precision) {
   check(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                  &count, &handle),
         "asking for an engine");
-  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
-  check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                 static_cast<std::int64_t>(notes.size()), &count, notes.data()),
-        "asking for an engine's properties");
-  const auto has = [&](cudnnBackendNumericalNote_t note) {
-    return std::find(notes.begin(), notes.begin() + count, note) != notes.begin() + count;
-  };
-  if (has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
-  const bool rounds = has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
+  const Notes<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT> behavior(
+      engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE);
+  if (behavior.have(CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)) return false;
+  const Notes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> numbers(
+      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
+  if (numbers.have(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  const bool rounds = numbers.have(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
+                      numbers.have(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
   return precision != Precision::fp32 || !rounds;
 }
 
@@ -421,10 +440,10 @@ class ConvOp : public PreparedOp {
     for (const Variant& variant : variants()) {
       const std::string prefix = variant.name() + ":";
       if (!choice.starts_with(prefix)) continue;
-      const auto found = candidates(variant, handle);
       const auto index = static_cast<std::size_t>(std::strtoul(choice.c_str() + prefix.size(), nullptr, 10));
-      if (index >= found.size()) return false;
       try {
+        const auto found = candidates(variant, handle);
+        if (index >= found.size()) return false;
         plan_ = finalized(found[index], handle);
       } catch (const DeviceError&) {
         return false;
@@ -457,26 +476,33 @@ class ConvOp : public PreparedOp {
     const Trial trial(args_, queue);
     double best = 0;
     std::string failure;  // the first: of what the library thinks best
+    const auto attempt = [&](const auto& work) {
+      try {
+        work();
+      } catch (const DeviceError& error) {
+        if (failure.empty()) failure = error.what();
+        trial.recover(problem_.name());
+      }
+    };
     for (const Variant& variant : variants()) {
       // Speed does not decide whether a gradient is rounded.
       if (plan_ && variant.narrow && !variant_.narrow) break;
       constexpr int kMostTried = 8;  // of those that run
-      const std::vector<Descriptor> found = candidates(variant, handle);
+      std::vector<Descriptor> found;
+      attempt([&] { found = candidates(variant, handle); });
       int tried = 0;
       for (std::size_t i = 0; i < found.size() && tried < kMostTried; ++i) {
-        try {
+        attempt([&] {
           Plan plan = finalized(found[i], handle);
+          if (variant.fused && problem_.relu && !keeps_nan(plan, variant, trial)) return;
           const double seconds = time(plan, variant, trial);
           ++tried;
-          if (plan_ && seconds >= best) continue;
+          if (plan_ && seconds >= best) return;
           best = seconds;
           plan_ = std::move(plan);
           variant_ = variant;
           index_ = i;
-        } catch (const DeviceError& error) {
-          if (failure.empty()) failure = error.what();
-          trial.recover(problem_.name());
-        }
+        });
       }
     }
     if (!plan_)
@@ -492,11 +518,17 @@ class ConvOp : public PreparedOp {
       for (const TensorDesc& arg : args) {
         memory_.push_back(allocate_memory(0, arg.bytes()));
         pointers.push_back(memory_.back()->data());
-        // Zeros would be faster than numbers are: all bytes 0x3c make numbers of 0.0115, f32 or bf16.
-        check(cudaMemsetAsync(pointers.back(), 0x3c, static_cast<std::size_t>(arg.bytes()),
-                              stream_of(&queue).handle),
-              "filling memory");
+        fill(pointers.size() - 1, kNumbers);
       }
+    }
+    // Bytes of arguments, f32 or bf16. Zeros would be multiplied faster than numbers are.
+    static constexpr int kNumbers = 0x3c;  ///< 0.0115
+    static constexpr int kNan = 0xff;
+    void fill(std::size_t argument, int byte) const {
+      check(
+          cudaMemsetAsync(pointers.at(argument), byte,
+                          static_cast<std::size_t>(memory_.at(argument)->bytes()), stream_of(&queue).handle),
+          "filling memory");
     }
     /// After a failure: throws where the device is lost for the process, else forgets the error, which the
     /// next kernel would report again.
@@ -513,11 +545,35 @@ class ConvOp : public PreparedOp {
     std::vector<std::unique_ptr<DeviceMemory>> memory_;
   };
 
+  std::unique_ptr<DeviceMemory> workspace_of(const Plan& plan, const Variant& variant) const {
+    // The bias is summed by our own kernel, the same for all plans.
+    return allocate_memory(0, Room(problem_, variant, plan.workspace).bytes + sums_bytes());
+  }
+
+  /// Whether NaN in images comes out of a relu that is part of the graph: a broken layer must show, and not
+  /// every engine heeds what pointwise operations are told of it.
+  bool keeps_nan(const Plan& plan, const Variant& variant, const Trial& trial) const {
+    const auto workspace = workspace_of(plan, variant);
+    trial.fill(0, Trial::kNan);
+    run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
+    trial.fill(0, Trial::kNumbers);
+    wait_for(*trial.queue.mark());
+    // Of the first image: its first window may see nothing but the border.
+    const std::int64_t count = problem_.g.k * problem_.g.oh * problem_.g.ow;
+    bool kept = false;
+    with_stored_type(problem_.type(), [&](auto stored) {
+      std::vector<decltype(stored)> outputs(static_cast<std::size_t>(count));
+      copy_memory(reinterpret_cast<std::byte*>(outputs.data()), trial.pointers.back(),
+                  count * size_of(problem_.type()));
+      kept = std::any_of(outputs.begin(), outputs.end(), [](auto y) { return std::isnan(to_float(y)); });
+    });
+    return kept;
+  }
+
   /// Seconds of a run. Throws DeviceError where it does not run or does not fit into memory.
   double time(const Plan& plan, const Variant& variant, const Trial& trial) const {
     constexpr int kRuns = 5;
-    // The bias is summed by our own kernel, the same for all plans.
-    const auto workspace = allocate_memory(0, Room(problem_, variant, plan.workspace).bytes + sums_bytes());
+    const auto workspace = workspace_of(plan, variant);
     std::vector<double> seconds;
     for (int run = 0; run <= kRuns; ++run) {
       trial.delay.put_into(trial.queue);

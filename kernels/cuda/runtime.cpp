@@ -7,9 +7,10 @@
 namespace convnet::cuda {
 
 void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw DeviceError(std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(error) + " (" +
-                      cudaGetErrorName(error) + ")");
+  if (error == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // the next launch would report it again
+  throw DeviceError(std::string("CUDA: ") + what + " failed: " + cudaGetErrorString(error) + " (" +
+                    cudaGetErrorName(error) + ")");
 }
 
 namespace {
