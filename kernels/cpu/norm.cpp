@@ -98,7 +98,7 @@ void for_runs(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t 
 
 /// Sums of the scratch array `values` over the aligned group of each channel of a run.
 template <int Block>
-Values<Block> group_sums(const Tiling& t, const Run& run, const float* values) {
+[[gnu::noinline]] Values<Block> group_sums(const Tiling& t, const Run& run, const float* values) {
   Values<Block> sums{};
   for (std::int64_t j = 0; j < std::ssize(sums); ++j) {
     const std::int64_t c = run.channel + (Block == 1 ? 0 : j);
@@ -114,8 +114,8 @@ Values<Block> group_sums(const Tiling& t, const Run& run, const float* values) {
 /// Sums of the scratch array `values` over the channels from `below` before to `above` after each of a run's,
 /// or over its group.
 template <int Block>
-Values<Block> window_sums(const Tiling& t, const Run& run, std::int64_t below, std::int64_t above,
-                          const float* values) {
+[[gnu::always_inline]] inline Values<Block> window_sums(const Tiling& t, const Run& run, std::int64_t below,
+                                                        std::int64_t above, const float* values) {
   if (t.group > 0) return group_sums<Block>(t, run, values);
   Values<Block> sums{};
   for (std::int64_t i = -below; i <= above; ++i) {
@@ -152,8 +152,9 @@ void for_tiles(const Tiling& t, std::int64_t arrays, const Body& body) {
   }
 }
 
-template <int Block>
-void forward(const CrossMapNorm& p, const Tiling& t, const float* src, float* dst) {
+template <int Block, class Power>
+void forward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const float* src,
+             float* dst) {
   const float factor = p.scale / static_cast<float>(p.size);
   for_tiles(t, 1, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
     square<Block>(t, n, begin, end, src, squares);
@@ -161,7 +162,7 @@ void forward(const CrossMapNorm& p, const Tiling& t, const float* src, float* ds
       Values<Block> y = load<Block>(src, run);
       const Values<Block> sums = window_sums<Block>(t, run, t.below, t.above, squares);
 #pragma omp simd
-      for (std::size_t j = 0; j < y.size(); ++j) y[j] *= power(p.min_div + factor * sums[j], -p.power);
+      for (std::size_t j = 0; j < y.size(); ++j) y[j] *= negative_power(p.min_div + factor * sums[j]);
       store(y, run, dst);
     });
     zero_padding(t.view, n, begin, end, dst);
@@ -170,9 +171,9 @@ void forward(const CrossMapNorm& p, const Tiling& t, const float* src, float* ds
 
 /// With the denominators d and f = d^-power:
 /// dx_i = dy_i f_i - 2 power scale/size x_i sum over {c: i in window(c)} of dy_c x_c f_c / d_c
-template <int Block>
-void backward(const CrossMapNorm& p, const Tiling& t, const float* src, const float* diff_dst,
-              float* diff_src) {
+template <int Block, class Power>
+void backward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const float* src,
+              const float* diff_dst, float* diff_src) {
   const float factor = p.scale / static_cast<float>(p.size);
   const float slope = -2 * p.power * factor;
   for_tiles(t, 3, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
@@ -188,7 +189,7 @@ void backward(const CrossMapNorm& p, const Tiling& t, const float* src, const fl
 #pragma omp simd
       for (std::size_t j = 0; j < x.size(); ++j) {
         const float d = p.min_div + factor * sums[j];
-        f[j] = power(d, -p.power);
+        f[j] = negative_power(d);
         // Padding may have d = 0; its neighbours must not see the NaN.
         ratio[j] = x[j] == 0 ? 0 : dy[j] * x[j] * f[j] / d;
       }
@@ -214,15 +215,17 @@ ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
                     tensor.layout_name());
 }
 
-/// Calls `visit` with the layout's block as an integral_constant.
+/// Calls `visit` with the layout's block as an integral_constant, and the power as a function.
 template <class Visitor>
-void visit_block(std::int64_t block, const Visitor& visit) {
-  switch (block) {
-    case 16: return visit(std::integral_constant<int, 16>{});
-    case 8: return visit(std::integral_constant<int, 8>{});
-    case 4: return visit(std::integral_constant<int, 4>{});
-    default: return visit(std::integral_constant<int, 1>{});
-  }
+void dispatch(const CrossMapNorm& p, std::int64_t block, const Visitor& visit) {
+  with_negative_power(p.power, [&](const auto& negative_power) {
+    switch (block) {
+      case 16: return visit(std::integral_constant<int, 16>{}, negative_power);
+      case 8: return visit(std::integral_constant<int, 8>{}, negative_power);
+      case 4: return visit(std::integral_constant<int, 4>{}, negative_power);
+      default: return visit(std::integral_constant<int, 1>{}, negative_power);
+    }
+  });
 }
 
 }  // namespace
@@ -232,8 +235,9 @@ Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
-        visit_block(tiling.view.block,
-                    [&](auto block) { forward<block()>(p, tiling, as_floats(args[0]), as_floats(args[1])); });
+        dispatch(p, tiling.view.block, [&](auto block, const auto& negative_power) {
+          forward<block()>(p, tiling, negative_power, as_floats(args[0]), as_floats(args[1]));
+        });
       });
 }
 
@@ -242,8 +246,9 @@ Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints) {
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
-        visit_block(tiling.view.block, [&](auto block) {
-          backward<block()>(p, tiling, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]));
+        dispatch(p, tiling.view.block, [&](auto block, const auto& negative_power) {
+          backward<block()>(p, tiling, negative_power, as_floats(args[0]), as_floats(args[1]),
+                            as_floats(args[2]));
         });
       });
 }

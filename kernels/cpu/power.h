@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -40,6 +41,19 @@ inline float power(float x, float p) {
   exp2 = exp2 * v + 1;
   const auto scale = std::bit_cast<float>((std::bit_cast<std::uint32_t>(rounded) << 23) + 0x3F800000U);
   return x > 0 ? exp2 * scale : std::numeric_limits<float>::quiet_NaN();
+}
+
+/// Calls f(g) with a function g(x) = x^-p, for what power() is defined for.
+template <class F>
+void with_negative_power(float p, const F& f) {
+  if (p == 0.75F) {  // as most nets have it: a third of the time
+    f([](float x) {
+      const float root = std::sqrt(x);
+      return x > 0 ? 1 / (root * std::sqrt(root)) : std::numeric_limits<float>::quiet_NaN();
+    });
+  } else {
+    f([p](float x) { return power(x, -p); });
+  }
 }
 
 }  // namespace convnet::cpu

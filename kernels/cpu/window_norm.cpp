@@ -123,29 +123,33 @@ void center(const WindowNorm& p, const Geometry& g, const float* src, Scratch& s
 
 float factor(const WindowNorm& p) { return p.scale / static_cast<float>(p.size * p.size); }
 
-void normalise(const WindowNorm& p, const float* __restrict x, const float* __restrict sums,
-               std::int64_t count, float* __restrict y) {
-  const float scale = factor(p), min_div = p.min_div, exponent = -p.power;
+template <class Power>
+void normalise(const WindowNorm& p, const Power& negative_power, const float* __restrict x,
+               const float* __restrict sums, std::int64_t count, float* __restrict y) {
+  const float scale = factor(p), min_div = p.min_div;
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * power(min_div + scale * sums[i], exponent);
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * negative_power(min_div + scale * sums[i]);
 }
 
 void forward_plane(const WindowNorm& p, const Geometry& g, const float* src, float* dst, Scratch& scratch) {
   center(p, g, src, scratch);
   for_window_sums(g, scratch.a, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
-    normalise(p, src + y * g.row, sums, g.row, dst + y * g.row);
+    with_negative_power(p.power, [&](const auto& negative_power) {
+      normalise(p, negative_power, src + y * g.row, sums, g.row, dst + y * g.row);
+    });
   });
 }
 
 /// With the denominators d: direct = dy d^-power, ratios = dy x d^(-power-1).
-void differentiate(const WindowNorm& p, const float* __restrict x, const float* __restrict dy,
-                   const float* __restrict sums, std::int64_t count, float* __restrict direct,
-                   float* __restrict ratios) {
-  const float scale = factor(p), min_div = p.min_div, exponent = -p.power;
+template <class Power>
+void differentiate(const WindowNorm& p, const Power& negative_power, const float* __restrict x,
+                   const float* __restrict dy, const float* __restrict sums, std::int64_t count,
+                   float* __restrict direct, float* __restrict ratios) {
+  const float scale = factor(p), min_div = p.min_div;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
     const float d = min_div + scale * sums[i];
-    const float f = power(d, exponent);
+    const float f = negative_power(d);
     direct[i] = dy[i] * f;
     // Where d = 0 the neighbours must not see the NaN.
     ratios[i] = x[i] == 0 ? 0 : dy[i] * x[i] * f / d;
@@ -178,7 +182,9 @@ void backward_plane(const WindowNorm& p, const Geometry& g, const float* src, co
   Sheet& ratios = scratch.b;
   for_window_sums(g, scratch.a, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
     const std::int64_t at = y * g.row;
-    differentiate(p, src + at, diff_dst + at, sums, g.row, diff_src + at, ratios.row(y));
+    with_negative_power(p.power, [&](const auto& negative_power) {
+      differentiate(p, negative_power, src + at, diff_dst + at, sums, g.row, diff_src + at, ratios.row(y));
+    });
   });
   Sheet& shares = scratch.a;
   const float slope = -2 * p.power * factor(p);
