@@ -145,6 +145,8 @@ class PlanBuilder : public Lowering {
   Value add(PlannedTensor t);
   Value add_like(Value other, std::string name, BufferKind kind, int device);
   int add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc);
+  void decide_layout(const PlannedTensor& weights, const TensorDesc& desc);
+  std::optional<TensorDesc> gradient_of_weights(const OpDesc& op) const;
   int version(PlannedTensor& t, const TensorDesc& want, int device);
   Task new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const;
   void add_workspace(Task& task);

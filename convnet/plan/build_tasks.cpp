@@ -34,14 +34,30 @@ Value PlanBuilder::add_like(Value other, std::string name, BufferKind kind, int 
   return add(std::move(t));
 }
 
+/// Of weights that no operation has read yet.
+void PlanBuilder::decide_layout(const PlannedTensor& weights, const TensorDesc& desc) {
+  const auto id = static_cast<int>(&weights - tensors_.data());
+  decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))], desc);
+}
+
+/// How the gradient of the weights that `op` reads would lie, if its operation were free to choose.
+std::optional<TensorDesc> PlanBuilder::gradient_of_weights(const OpDesc& op) const {
+  const auto third_argument = [this](const OpDesc& gradient) {
+    return set_.backend_.prepare(gradient, LayoutHints(arguments(gradient).size()))->args().at(2);
+  };
+  if (const auto* conv = std::get_if<ConvForward>(&op))
+    return third_argument(ConvBackwardWeights{conv->g, conv->bias});
+  if (const auto* product = std::get_if<InnerProductForward>(&op))
+    return third_argument(InnerProductBackwardWeights{product->g, product->bias});
+  return std::nullopt;
+}
+
 /// The buffer on `device` that holds `t` in layout `want`, made by a reorder or a copy if there is none yet.
 int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
   if (t.buffer < 0) {
     if (t.kind != BufferKind::weights)
       throw std::logic_error("plan: '" + t.name + "' is read before it is written");
-    const auto id = static_cast<int>(&t - tensors_.data());
-    decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))],
-                   with_type(want, t.type));
+    decide_layout(t, with_type(want, t.type));
   }
   const auto is_it = [&](int id) {
     return buffer(id).device == device && same_layout(buffer(id).desc, want);
@@ -179,6 +195,11 @@ void PlanBuilder::emit(TaskKind kind, const OpDesc& op, const std::vector<Value>
     for (std::size_t k = 0; k < args.size(); ++k) {
       if ((args[k].access == Access::read) != reads) continue;
       PlannedTensor& t = tensor(values[k]);
+      const bool converted = t.kind == BufferKind::weights && wants[k].type != t.type;
+      if (converted && t.buffer < 0 && training()) {
+        // They are copied in every step, however they lie: so they lie as what is added to them.
+        if (const auto gradient = gradient_of_weights(op)) decide_layout(t, *gradient);
+      }
       const bool there = across && t.device != task.device;
       remote = remote || there;
       const int id = bind(t, args[k], wants[k], there ? t.device : task.device);
