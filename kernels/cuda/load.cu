@@ -9,7 +9,7 @@
 namespace convnet::cuda {
 namespace {
 
-template <class Source>
+template <class Source, class Stored>
 Prepared prepare_load(const LoadImages& op, std::vector<TensorDesc> args) {
   const View view = view_of(args.back());
   return std::make_shared<KernelOp>(
@@ -18,18 +18,18 @@ Prepared prepare_load(const LoadImages& op, std::vector<TensorDesc> args) {
                            Stream stream, std::span<std::byte* const> p, std::byte*) {
         const auto* src = reinterpret_cast<const Source*>(p[0]);
         const float* mean = has_mean ? as_floats(p[1]) : nullptr;
-        float* dst = as_floats(p.back());
+        auto* dst = reinterpret_cast<Stored*>(p.back());
         for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
           const View::Place at = view.place(i);
           const std::int64_t feature = offset + at.c * view.spatial() + at.s;
-          dst[i] =
-              static_cast<float>(src[at.n * from_image + feature]) - (mean == nullptr ? 0.0F : mean[feature]);
+          dst[i] = stored_as<Stored>(static_cast<float>(src[at.n * from_image + feature]) -
+                                     (mean == nullptr ? 0.0F : mean[feature]));
         });
       });
 }
 
 /// The same of images that come whole.
-template <class Source>
+template <class Source, class Stored>
 Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
   const View view = view_of(args.back());
   const std::int64_t pixel_bytes = element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source));
@@ -41,7 +41,7 @@ Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
        columns = Divisor(op.from[3])](Stream stream, std::span<std::byte* const> p, std::byte*) {
         const std::byte* src = p[0];
         const float* mean = has_mean ? as_floats(p[1]) : nullptr;
-        float* dst = as_floats(p.back());
+        auto* dst = reinterpret_cast<Stored*>(p.back());
         for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
           const View::Place at = view.place(i);
           const std::int64_t feature = offset + at.c * view.spatial() + at.s;
@@ -53,27 +53,36 @@ Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
           const float value = pixel < 0 ? 0.0F
                                         : static_cast<float>(reinterpret_cast<const Source*>(
                                               image)[channel.value * sizes.height * sizes.width + pixel]);
-          dst[i] = value - (mean == nullptr ? 0.0F : mean[feature]);
+          dst[i] = stored_as<Stored>(value - (mean == nullptr ? 0.0F : mean[feature]));
         });
       });
+}
+
+template <class Source>
+Prepared prepare_from(const LoadImages& op, std::vector<TensorDesc> args) {
+  Prepared prepared;
+  with_stored_type(args.back().type, [&](auto stored) {
+    using Stored = decltype(stored);
+    prepared = op.whole.empty() ? prepare_load<Source, Stored>(op, std::move(args))
+                                : prepare_crop<Source, Stored>(op, std::move(args));
+  });
+  return prepared;
 }
 
 }  // namespace
 
 template <>
-Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context&) {
+Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context& context) {
   const std::int64_t last = op.offset + element_count({op.dims.begin() + 1, op.dims.end()});
   if (op.offset < 0 || last > element_count({op.from.begin() + 1, op.from.end()}))
     throw std::logic_error("load: features beyond those of " + to_string(op.from));
   std::vector<TensorDesc> args = argument_tensors(op);
   args.back() = hinted_or_preferred(op.dims, hints, args.size() - 1);
-  const bool crop = !op.whole.empty();
+  // Maps go into products; vectors may be labels, which costs want as they are.
+  if (op.dims.size() == 4) args.back().type = product_type(context);
   switch (op.source) {
-    case DataType::u8:
-      return crop ? prepare_crop<std::uint8_t>(op, std::move(args))
-                  : prepare_load<std::uint8_t>(op, std::move(args));
-    case DataType::f32:
-      return crop ? prepare_crop<float>(op, std::move(args)) : prepare_load<float>(op, std::move(args));
+    case DataType::u8: return prepare_from<std::uint8_t>(op, std::move(args));
+    case DataType::f32: return prepare_from<float>(op, std::move(args));
     case DataType::f64:
     case DataType::bf16:
     case DataType::s32: break;

@@ -17,12 +17,13 @@ TEST_CASE("load on both backends", "[cuda]") {
                                          {{3, 2, 3, 5}, {3, 7}, 4},
                                          {{0, 9}, {0, 3}, 3}})
     for (const DataType type : {DataType::u8, DataType::f32})
-      for (const bool mean : {false, true}) {
+      for (const auto& [mean, bf16] : {std::pair{false, false}, {true, false}, {true, true}}) {
         INFO(to_string(c.from) << " to " << to_string(c.to) << " at " << c.offset);
         Values pixels;
         for (std::int64_t i = 0; i < element_count(c.from); ++i)
           pixels.push_back(static_cast<double>(i * 37 % 256));
-        check_on_both({LoadImages{c.from, c.to, c.offset, type, mean}, {pixels}, {}, {}, 0});
+        check_on_both(
+            {LoadImages{c.from, c.to, c.offset, type, mean}, {pixels}, {}, {}, bf16 ? 0.004 : 0, bf16});
       }
 }
 
@@ -42,7 +43,7 @@ TEST_CASE("load of whole images on both backends", "[cuda]") {
                                          {{2, 5, 4}, {3, 3}, {7}, 4},
                                          {{2, 5, 4}, {3, 2}, {1, 3, 2}, 6}})
     for (const DataType type : {DataType::u8, DataType::f32})
-      for (const bool mean : {false, true}) {
+      for (const auto& [mean, bf16] : {std::pair{false, false}, {true, false}, {true, true}}) {
         INFO(to_string(c.whole) << " to " << to_string(c.to) << " at " << c.offset);
         Dims to = c.to;
         to.insert(to.begin(), images);
@@ -53,6 +54,7 @@ TEST_CASE("load of whole images on both backends", "[cuda]") {
              {type == DataType::u8 ? whole_images<std::uint8_t>(pixels, crops)
                                    : whole_images<float>(pixels, crops)},
              {},
-             0});
+             bf16 ? 0.004 : 0,
+             bf16});
       }
 }
