@@ -197,9 +197,10 @@ class ThreadedOp : public PreparedOp {
   }
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const override {
     std::atomic<bool> good = true;
-    // A team even for one task: oneDNN's matrix product takes all threads outside of one.
 #pragma omp parallel num_threads(std::min(threads_, omp_get_max_threads()))
     {
+      // In this region only: oneDNN's matrix product takes all threads outside of a team of several.
+      omp_set_num_threads(1);
       float* scratch = as_floats(workspace) + omp_get_thread_num() * floats_;
 #pragma omp for schedule(dynamic)
       for (std::int64_t i = 0; i < tasks_; ++i)
