@@ -46,7 +46,7 @@ inline float power(float x, float p) {
 /// Calls f(g) with a function g(x) = x^-p, for what power() is defined for.
 template <class F>
 void with_negative_power(float p, const F& f) {
-  if (p == 0.75F) {  // as most nets have it: a third of the time
+  if (p == 0.75F) {  // as most nets have it: roots are faster
     f([](float x) {
       const float root = std::sqrt(x);
       return x > 0 ? 1 / (root * std::sqrt(root)) : std::numeric_limits<float>::quiet_NaN();
