@@ -327,7 +327,7 @@ bool hinted_plain(const LayoutHints& hints, std::size_t index) {
 
 class ConvOp : public PreparedOp {
  public:
-  ConvOp(const OpDesc& op, Problem problem, const Context& context) : problem_(std::move(problem)) {
+  ConvOp(const OpDesc& op, const Problem& problem, const Context& context) : problem_(problem) {
     args_ = argument_tensors(op);
     for (TensorDesc& arg : args_)
       arg = channels_last(arg.dims, arg.dims.size() == 4 ? problem_.type() : DataType::f32);

@@ -141,7 +141,7 @@ class PinnedMemory : public DeviceMemory {
     if (bytes == 0) return;
     check(cudaHostAlloc(memory_.put(), static_cast<std::size_t>(bytes), cudaHostAllocPortable),
           "allocating pinned memory of the host");
-    std::fill_n(data(), bytes, std::byte{0});
+    std::fill_n(static_cast<std::byte*>(memory_.get()), bytes, std::byte{0});
   }
   std::byte* data() override { return static_cast<std::byte*>(memory_.get()); }
   std::int64_t bytes() const override { return bytes_; }
