@@ -114,13 +114,4 @@ std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision prec
 
 bool cpu_multiplies_bf16() { return cpu::multiplies_bf16(); }
 
-const char* to_string(Precision precision) {
-  switch (precision) {
-    case Precision::tf32: return "tf32";
-    case Precision::bf16: return "bf16";
-    case Precision::fp32: break;
-  }
-  return "fp32";
-}
-
 }  // namespace convnet
