@@ -12,6 +12,7 @@
 #include "convnet/cli/commands.h"
 #include "convnet/plan/simulate.h"
 #include "convnet/train/net.h"
+#include "convnet/train/report.h"
 #include "kernels/error.h"
 
 namespace convnet {
@@ -338,7 +339,8 @@ void bench_command(const std::vector<std::string>& args) {
       inside += row["forward_ms"].get<double>() + row["backward_ms"].get<double>();
   }
   result["outside_conv_fc_ms"] = m.step * 1e3 - inside / net.plans().devices();
-  fmt::print("{}", options.json ? result.dump(2) + "\n" : text_of(result));
+  fmt::print("{}",
+             options.json ? result.dump(2) + "\n" : devices_text(net, options) + "\n\n" + text_of(result));
 }
 
 }  // namespace convnet

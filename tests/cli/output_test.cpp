@@ -235,5 +235,14 @@ TEST_CASE("bench --json measures the step and its layers") {
     CHECK(std::count(layers.begin(), layers.end(), layer) == 1);
 }
 
+TEST_CASE("bench says what it runs on, and why on no GPU") {
+  const Workshop shop;
+  const Outcome run = run_well(
+      Args{"bench", "--steps", "1", "--data-provider", "dummy-1x8x8-10", "--mini", "32"} + shop.net());
+  const std::string first = run.out.substr(0, run.out.find('\n'));
+  CHECK(first.starts_with("Devices: cpu:0, "));
+  CHECK(first.find("minibatches of 32 images; no GPU: ") != std::string::npos);
+}
+
 }  // namespace
 }  // namespace convnet
