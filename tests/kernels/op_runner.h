@@ -67,7 +67,7 @@ inline std::vector<std::byte> reordered(const std::vector<std::byte>& from_bytes
   buffers.emplace_back(from.bytes());
   buffers.emplace_back(to.bytes());
   REQUIRE(from_bytes.size() == buffers[0].size());
-  std::memcpy(buffers[0].data(), from_bytes.data(), from_bytes.size());
+  std::copy(from_bytes.begin(), from_bytes.end(), buffers[0].data());
   run_guarded(*cpu::prepare(Reorder{from, to}, {}), buffers);
   return buffers[1].copy();
 }
@@ -82,7 +82,7 @@ std::vector<std::byte> packed_as(const Values& values) {
 template <class T>
 Values unpacked_as(const std::vector<std::byte>& bytes) {
   std::vector<T> typed(bytes.size() / sizeof(T));
-  std::memcpy(typed.data(), bytes.data(), typed.size() * sizeof(T));
+  std::copy_n(bytes.data(), typed.size() * sizeof(T), reinterpret_cast<std::byte*>(typed.data()));
   return {typed.begin(), typed.end()};
 }
 inline std::vector<std::byte> packed(const Values& values, DataType type) {
@@ -104,7 +104,8 @@ inline Values unpacked(const std::vector<std::byte>& bytes, DataType type) {
   switch (type) {
     case DataType::bf16: {
       std::vector<BFloat16> stored(bytes.size() / sizeof(BFloat16));
-      std::memcpy(stored.data(), bytes.data(), stored.size() * sizeof(BFloat16));
+      std::copy_n(bytes.data(), stored.size() * sizeof(BFloat16),
+                  reinterpret_cast<std::byte*>(stored.data()));
       Values values;
       for (BFloat16 v : stored) values.push_back(static_cast<double>(to_float(v)));
       return values;
@@ -150,7 +151,7 @@ inline Results run_plain(const OpDesc& op, const PreparedOp& prepared, const std
     if (sized(args[i]) && !bytes.empty()) bytes = reordered(bytes, plain_of(args[i]), args[i]);
     REQUIRE(bytes.empty() == (arguments_of_op[i].access == Access::write));
     buffers.emplace_back(sized(args[i]) ? args[i].bytes() : static_cast<std::int64_t>(bytes.size()));
-    if (!bytes.empty()) std::memcpy(buffers.back().data(), bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), buffers.back().data());
     before.push_back(buffers.back().copy());
   }
   run_guarded(prepared, buffers);
