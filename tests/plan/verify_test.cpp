@@ -63,6 +63,18 @@ std::string name(const Plan& plan, const Graph& graph, std::size_t t) {
   return std::to_string(t) + " " + describe(plan.tasks[t], graph);
 }
 
+/// A net that trains on 16 images; none, and a warning, where the processor cannot compute in bf16.
+std::unique_ptr<PlannedNet> bf16_net(const std::string& config) {
+  try {
+    auto net = std::make_unique<PlannedNet>(config, true, false, 0, Precision::bf16);
+    net->plan(Phase::train, 16);
+    return net;
+  } catch (const DeviceError& e) {
+    WARN("not tested: " << e.what());
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every plan of configs is right") {
@@ -101,14 +113,8 @@ TEST_CASE("plans in bf16 are right: copies of weights are made anew after every 
   for (const char* config : {"lenet", "wrn-16-4", "alexnet-owt-2gpu-hybrid", "alexnet-owt-4gpu-hybrid",
                              "alexnet-owt-4gpu-hybrid-auto", "alexnet-2gpu-model"}) {
     INFO(config);
-    std::unique_ptr<PlannedNet> net;
-    try {
-      net = std::make_unique<PlannedNet>(config, true, false, 0, Precision::bf16);
-      net->plan(Phase::train, 16);
-    } catch (const DeviceError& e) {
-      WARN("not tested: " << e.what());
-      return;
-    }
+    const auto net = bf16_net(config);
+    if (!net) return;
     for (const std::int64_t images : {16, 3}) {
       for (const Phase phase : {Phase::train, Phase::test})
         CHECK_NOTHROW(verify(net->plan(phase, images), net->graph));
@@ -137,14 +143,8 @@ TEST_CASE("plans in bf16 are right: copies of weights are made anew after every 
 }
 
 TEST_CASE("in bf16 plans weights lie as their gradients do: nothing is reordered for an update") {
-  std::unique_ptr<PlannedNet> net;
-  try {
-    net = std::make_unique<PlannedNet>("alexnet-owt", true, false, 0, Precision::bf16);
-    net->plan(Phase::train, 16);
-  } catch (const DeviceError& e) {
-    WARN("not tested: " << e.what());
-    return;
-  }
+  const auto net = bf16_net("alexnet-owt");
+  if (!net) return;
   const Plan& plan = net->plan(Phase::train, 16);
   std::map<int, OpDesc> made_by;
   int gradients = 0;
