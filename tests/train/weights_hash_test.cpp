@@ -1,0 +1,95 @@
+// Hashes of the weights after some steps, recorded once: a change of the program's structure must not change
+// a bit. The libraries choose kernels by the processor's instructions and caches, so the recorded values
+// belong to one model of processor each.
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "tests/catch.h"
+#include "tests/layers/small_net.h"
+#include "tests/source_dir.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(source_dir() + "/" + path);
+  REQUIRE(file);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Vendor, family and model as /proc/cpuinfo gives them: "GenuineIntel 6 106".
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  std::map<std::string, std::string> first;
+  for (std::string line; std::getline(file, line) && !line.empty();) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || colon + 2 > line.size()) continue;
+    first[line.substr(0, line.find_last_not_of(" \t:", colon) + 1)] = line.substr(colon + 2);
+  }
+  return first["vendor_id"] + " " + first["cpu family"] + " " + first["model"];
+}
+
+struct HashedNet {
+  std::string name;  ///< in the table of recorded hashes
+  std::string files;
+  Dims image;
+  NetOptions options;
+};
+
+/// FNV-1a over names and bytes of all tensors after three minibatches of 12, 12 and 7 images.
+std::string hash_of(const HashedNet& hashed) {
+  SmallNet net({text_of(hashed.files + ".cfg"), text_of(hashed.files + "-params.cfg")}, hashed.image, 10,
+               hashed.options);
+  std::uint64_t iteration = 0;
+  for (const std::int64_t images : {12, 12, 7}) {
+    net.step(Phase::train, random_minibatch(hashed.image, images, 10, iteration), iteration);
+    ++iteration;
+  }
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](const void* bytes, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i)
+      hash = (hash ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001b3U;
+  };
+  for (const auto& [name, tensor] : net.tensors()) {
+    add(name.data(), name.size());
+    add(tensor.values.data(), tensor.values.size() * sizeof(float));
+  }
+  std::ostringstream text;
+  text << std::hex << hash;
+  return text.str();
+}
+
+}  // namespace
+
+// Other builds vectorise sums in another order.
+#if defined(NDEBUG) && !defined(CONVNET_CHECKS)
+TEST_CASE("weights after some steps are those of earlier versions, to the bit") {
+  using Hashes = std::map<std::string, std::string>;  // by net
+  const std::map<std::string, Hashes> recorded = {
+      {"GenuineIntel 6 207",
+       {{"lenet", "dd37e822af5cc97b"}, {"hybrid", "becf719b55a7f3f4"}, {"bnorm", "1f2753e887a77f57"}}},
+  };
+  const auto known = recorded.find(processor());
+  NetOptions two_devices;
+  two_devices.gpu = "0,1";
+  NetOptions replicas = two_devices;
+  replicas.data_parallel = true;
+  const std::vector<HashedNet> nets = {{"lenet", "configs/lenet", {1, 28, 28}, {}},
+                                       {"hybrid", "tests/nets/seed-hybrid", {3, 24, 24}, two_devices},
+                                       {"bnorm", "configs/wrn-16-4", {3, 32, 32}, replicas}};
+  for (const HashedNet& net : nets) {
+    const std::string hash = hash_of(net);
+    INFO(net.name << " on " << processor() << ": " << hash);
+    CHECK(hash == hash_of(net));
+    if (known != recorded.end()) CHECK(hash == known->second.at(net.name));
+  }
+  if (known == recorded.end()) WARN("skipped: no hashes are recorded for this processor, " << processor());
+}
+#endif
