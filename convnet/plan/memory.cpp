@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "convnet/plan/plan.h"
 
@@ -29,33 +30,15 @@ std::vector<Lifetime> lifetimes(const Plan& plan) {
 
 bool transient(const Buffer& b) { return !b.persistent() && b.kind != BufferKind::input; }
 
-/// Which buffers may share memory: all uses of one come before all uses of the other, on whatever streams and
-/// devices these run.
-class Sharing {
- public:
-  Sharing(const Plan& plan, const std::vector<Lifetime>& lives)
-      : order_(plan), lives_(lives), uses_(lives.size()) {
-    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-      for (const BufferUse& use : plan.tasks[t].uses)
-        uses_[static_cast<std::size_t>(use.buffer)].push_back(t);
-      if (plan.tasks[t].workspace >= 0) uses_[static_cast<std::size_t>(plan.tasks[t].workspace)].push_back(t);
-    }
+/// By buffer: the tasks that use it.
+std::vector<std::vector<std::size_t>> tasks_by_buffer(const Plan& plan) {
+  std::vector<std::vector<std::size_t>> tasks(plan.buffers.size());
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    for (const BufferUse& use : plan.tasks[t].uses) tasks[static_cast<std::size_t>(use.buffer)].push_back(t);
+    if (plan.tasks[t].workspace >= 0) tasks[static_cast<std::size_t>(plan.tasks[t].workspace)].push_back(t);
   }
-  bool allowed(std::size_t a, std::size_t b) const {
-    // The order of the list is one of those that dependencies allow.
-    if (lives_[a].overlaps(lives_[b])) return false;
-    const auto& first = uses_[lives_[a].first < lives_[b].first ? a : b];
-    const auto& second = uses_[lives_[a].first < lives_[b].first ? b : a];
-    return std::all_of(first.rbegin(), first.rend(), [&](std::size_t x) {
-      return std::all_of(second.begin(), second.end(), [&](std::size_t y) { return order_.is_before(x, y); });
-    });
-  }
-
- private:
-  TaskOrder order_;
-  const std::vector<Lifetime>& lives_;
-  std::vector<std::vector<std::size_t>> uses_;  ///< by buffer, in order
-};
+  return tasks;
+}
 
 /// The lowest place where `size` bytes fit between the already placed buffers that live at the same time.
 std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken, std::int64_t size) {
@@ -68,63 +51,101 @@ std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken
   return place;
 }
 
-/// Bytes by kind at the moment when most transient memory is in use.
+/// Bytes by kind of one device at the first moment when it has most transient memory in use. `buffers`: the
+/// device's transient buffers.
 std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::vector<Lifetime>& lives,
-                                                  int device) {
+                                                  const std::vector<std::size_t>& buffers) {
+  // What begins to live at a task joins before the moment is judged; what ended at an earlier one has left.
+  struct Change {
+    int task;
+    bool begins;
+    std::size_t buffer;
+  };
+  std::vector<Change> changes;
+  for (const std::size_t b : buffers) {
+    if (lives[b].last < 0) continue;
+    changes.push_back({lives[b].first, true, b});
+    changes.push_back({lives[b].last + 1, false, b});
+  }
+  std::sort(changes.begin(), changes.end(), [](const Change& x, const Change& y) { return x.task < y.task; });
+  std::map<BufferKind, std::int64_t> now;
   std::map<BufferKind, std::int64_t> fullest;
-  std::int64_t most = -1;
-  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
-    std::map<BufferKind, std::int64_t> now;
-    std::int64_t total = 0;
-    for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
-      const Buffer& buffer = plan.buffers[b];
-      if (buffer.device != device || !transient(buffer) || lives[b].first > t || lives[b].last < t) continue;
-      now[buffer.kind] += buffer.bytes;
-      total += buffer.bytes;
-    }
-    if (total > most) {
+  std::int64_t total = 0;
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const Buffer& buffer = plan.buffers[changes[i].buffer];
+    const std::int64_t bytes = changes[i].begins ? buffer.bytes : -buffer.bytes;
+    now[buffer.kind] += bytes;
+    total += bytes;
+    const bool last_of_task = i + 1 == changes.size() || changes[i + 1].task != changes[i].task;
+    if (last_of_task && total > most) {
       most = total;
-      fullest = std::move(now);
+      fullest = now;
     }
   }
+  std::erase_if(fullest, [](const auto& kind) { return kind.second == 0; });
   return fullest;
+}
+
+/// Gives the device's transient buffers their places, in their order, and returns the bytes that these take.
+/// Buffers share memory where all uses of one come before all uses of the other, on whatever streams and
+/// devices these run.
+std::int64_t place_on_device(Plan& plan, const std::vector<std::size_t>& buffers,
+                             const std::vector<Lifetime>& lives,
+                             const std::vector<std::vector<std::size_t>>& tasks, const TaskOrder& order) {
+  struct Placed {
+    std::size_t buffer;
+    TaskOrder::Group uses;
+  };
+  std::vector<Placed> placed;
+  std::int64_t needed = 0;
+  for (const std::size_t b : buffers) {
+    const Placed mine{b, order.group(tasks[b])};
+    const auto may_share = [&](const Placed& other) {
+      // The order of the list is one of those that dependencies allow.
+      const Lifetime &x = lives[b], &y = lives[other.buffer];
+      if (x.overlaps(y)) return false;
+      return x.first < y.first ? TaskOrder::all_before(mine.uses, other.uses)
+                               : TaskOrder::all_before(other.uses, mine.uses);
+    };
+    std::vector<std::pair<std::int64_t, std::int64_t>> taken;
+    for (const Placed& other : placed) {
+      const Buffer& o = plan.buffers[other.buffer];
+      if (!may_share(other)) taken.emplace_back(o.offset, o.offset + aligned(o.bytes));
+    }
+    Buffer& buffer = plan.buffers[b];
+    buffer.offset = lowest_gap(std::move(taken), buffer.bytes);
+    needed = std::max(needed, buffer.offset + aligned(buffer.bytes));
+    placed.push_back(mine);
+  }
+  return needed;
 }
 
 }  // namespace
 
 void place_buffers(Plan& plan, int devices) {
   const std::vector<Lifetime> lives = lifetimes(plan);
-  const Sharing sharing(plan, lives);
-  // Largest first: small buffers then fill the gaps.
-  std::vector<std::size_t> order(plan.buffers.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return plan.buffers[a].bytes > plan.buffers[b].bytes;
-  });
-  plan.memory.assign(static_cast<std::size_t>(devices), {});
-  std::vector<std::size_t> placed;
-  for (std::size_t b : order) {
-    Buffer& buffer = plan.buffers[b];
-    if (!transient(buffer)) continue;
-    std::vector<std::pair<std::int64_t, std::int64_t>> taken;
-    for (std::size_t other : placed) {
-      const Buffer& o = plan.buffers[other];
-      if (o.device == buffer.device && !sharing.allowed(other, b))
-        taken.emplace_back(o.offset, o.offset + aligned(o.bytes));
-    }
-    buffer.offset = lowest_gap(std::move(taken), buffer.bytes);
-    placed.push_back(b);
-    std::int64_t& needed = plan.memory[static_cast<std::size_t>(buffer.device)].transient;
-    needed = std::max(needed, buffer.offset + aligned(buffer.bytes));
+  const std::vector<std::vector<std::size_t>> tasks = tasks_by_buffer(plan);
+  const TaskOrder order(plan);
+  std::vector<std::vector<std::size_t>> buffers(static_cast<std::size_t>(devices));  // transient, by device
+  plan.memory.assign(buffers.size(), {});
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    const Buffer& buffer = plan.buffers[b];
+    const auto device = static_cast<std::size_t>(buffer.device);
+    if (transient(buffer)) buffers[device].push_back(b);
+    if (!buffer.persistent()) continue;
+    plan.memory[device].by_kind[buffer.kind] += buffer.bytes;
+    plan.memory[device].persistent =
+        std::max(plan.memory[device].persistent, buffer.offset + aligned(buffer.bytes));
   }
-  for (int device = 0; device < devices; ++device) {
-    DeviceMemoryNeeds& needs = plan.memory[static_cast<std::size_t>(device)];
-    needs.by_kind = fullest_moment(plan, lives, device);
-    for (const Buffer& b : plan.buffers) {
-      if (b.device != device || !b.persistent()) continue;
-      needs.by_kind[b.kind] += b.bytes;
-      needs.persistent = std::max(needs.persistent, b.offset + aligned(b.bytes));
-    }
+  for (std::size_t device = 0; device < buffers.size(); ++device) {
+    // Largest first: small buffers then fill the gaps.
+    std::stable_sort(buffers[device].begin(), buffers[device].end(), [&](std::size_t a, std::size_t b) {
+      return plan.buffers[a].bytes > plan.buffers[b].bytes;
+    });
+    DeviceMemoryNeeds& needs = plan.memory[device];
+    needs.transient = place_on_device(plan, buffers[device], lives, tasks, order);
+    needs.by_kind.merge(fullest_moment(plan, lives, buffers[device]));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 #include "convnet/plan/plan.h"
 
@@ -62,7 +63,27 @@ struct Touches {
 
 }  // namespace
 
-TaskOrder::TaskOrder(const Plan& plan) : words_((plan.tasks.size() + 63) / 64) {
+TaskOrder::Group TaskOrder::group(std::vector<std::size_t> tasks) const {
+  const auto stream = [&](std::size_t t) { return std::pair(plan_.tasks[t].device, plan_.tasks[t].stream); };
+  std::sort(tasks.begin(), tasks.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(stream(a), a) < std::pair(stream(b), b); });
+  // Streams run in order, so their first and last tasks speak for the others.
+  Group group{{}, std::vector<std::uint64_t>(words_, ~std::uint64_t{0})};
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (i + 1 == tasks.size() || stream(tasks[i]) != stream(tasks[i + 1])) group.last.push_back(tasks[i]);
+    if (i > 0 && stream(tasks[i]) == stream(tasks[i - 1])) continue;
+    const std::uint64_t* before = &before_[tasks[i] * words_];
+    for (std::size_t w = 0; w < words_; ++w) group.before_first[w] &= before[w];
+  }
+  return group;
+}
+
+bool TaskOrder::all_before(const Group& a, const Group& b) {
+  return std::all_of(a.last.begin(), a.last.end(),
+                     [&](std::size_t task) { return has(b.before_first.data(), task); });
+}
+
+TaskOrder::TaskOrder(const Plan& plan) : plan_(plan), words_((plan.tasks.size() + 63) / 64) {
   Closure closure(plan.tasks.size());
   Streams streams(plan);
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {

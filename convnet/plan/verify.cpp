@@ -1,7 +1,9 @@
 // Proves that a plan computes what it says in every order its dependencies allow.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "convnet/plan/plan.h"
 
@@ -213,31 +215,47 @@ class Verifier {
            graph_.weight(matrix).name + "' do not get the same updates");
   }
 
-  bool share_memory(const Buffer& a, const Buffer& b) const {
-    return a.device == b.device && a.persistent() == b.persistent() && a.offset >= 0 && b.offset >= 0 &&
-           a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+  /// Every buffer has a place, and those that share memory are never in use together.
+  void check_memory() const {
+    std::map<std::pair<int, bool>, std::vector<std::size_t>> together;  // by device, and persistent or not
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (buffer.kind == BufferKind::input) continue;  // the host's
+      check_place(b);
+      if (!uses_[b].empty()) together[{buffer.device, buffer.persistent()}].push_back(b);
+    }
+    for (auto& [place, buffers] : together) check_sharing(std::move(buffers));
   }
 
-  /// Buffers that share memory: all uses of one come before all uses of the other.
-  void check_memory() const {
-    for (std::size_t a = 0; a < plan_.buffers.size(); ++a) {
-      const Buffer& first = plan_.buffers[a];
-      if (first.kind == BufferKind::input) continue;  // the host's
-      if (first.offset < 0 && !uses_[a].empty()) fail("'" + first.name + "' has no place");
-      if (first.offset % kMemoryAlignment != 0) fail("'" + first.name + "' is not aligned");
-      const DeviceMemoryNeeds& needs = plan_.memory.at(static_cast<std::size_t>(first.device));
-      if (!uses_[a].empty() &&
-          first.offset + first.bytes > (first.persistent() ? needs.persistent : needs.transient))
-        fail("'" + first.name + "' lies outside the memory asked for");
-      for (std::size_t b = a + 1; b < plan_.buffers.size(); ++b) {
-        const Buffer& second = plan_.buffers[b];
-        if (!share_memory(first, second) || uses_[a].empty() || uses_[b].empty()) continue;
-        const auto all_before = [&](const std::vector<Use>& x, const std::vector<Use>& y) {
-          return std::all_of(x.begin(), x.end(), [&](const Use& p) {
-            return std::all_of(y.begin(), y.end(), [&](const Use& q) { return is_before(p.task, q.task); });
-          });
-        };
-        if (first.persistent() || !(all_before(uses_[a], uses_[b]) || all_before(uses_[b], uses_[a])))
+  void check_place(std::size_t b) const {
+    const Buffer& buffer = plan_.buffers[b];
+    if (buffer.offset < 0 && !uses_[b].empty()) fail("'" + buffer.name + "' has no place");
+    if (buffer.offset % kMemoryAlignment != 0) fail("'" + buffer.name + "' is not aligned");
+    const DeviceMemoryNeeds& needs = plan_.memory.at(static_cast<std::size_t>(buffer.device));
+    if (!uses_[b].empty() &&
+        buffer.offset + buffer.bytes > (buffer.persistent() ? needs.persistent : needs.transient))
+      fail("'" + buffer.name + "' lies outside the memory asked for");
+  }
+
+  /// Of any two of a device's buffers that share memory, all uses of one come before all uses of the other.
+  void check_sharing(std::vector<std::size_t> buffers) const {
+    std::sort(buffers.begin(), buffers.end(), [&](std::size_t a, std::size_t b) {
+      return std::pair(plan_.buffers[a].offset, a) < std::pair(plan_.buffers[b].offset, b);
+    });
+    std::vector<TaskOrder::Group> tasks;
+    for (const std::size_t b : buffers) {
+      std::vector<std::size_t> of_buffer;
+      for (const Use& use : uses_[b]) of_buffer.push_back(use.task);
+      tasks.push_back(order_.group(std::move(of_buffer)));
+    }
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      const Buffer& first = plan_.buffers[buffers[i]];
+      for (std::size_t k = i + 1; k < buffers.size(); ++k) {
+        const Buffer& second = plan_.buffers[buffers[k]];
+        if (second.offset >= first.offset + first.bytes) break;
+        if (second.bytes == 0) continue;
+        if (first.persistent() ||
+            !(TaskOrder::all_before(tasks[i], tasks[k]) || TaskOrder::all_before(tasks[k], tasks[i])))
           fail("'" + first.name + "' and '" + second.name + "' share memory while both are in use");
       }
     }
