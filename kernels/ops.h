@@ -27,7 +27,7 @@ struct ConvGeometry {
   double flops() const;
 };
 
-/// dst = [dst +] conv(src, weights) [+ bias], then `activation`. Args: src weights [bias] dst
+/// dst = [dst +] conv(src, weights) [+ bias], then max(0,x) if `relu`. Args: src weights [bias] dst
 struct ConvForward {
   ConvGeometry g;
   bool bias = true;
@@ -56,7 +56,7 @@ struct InnerProductGeometry {
     return 2.0 * static_cast<double>(n) * static_cast<double>(in) * static_cast<double>(dst()[1]);
   }
 };
-/// dst = [dst +] src weights^T [+ bias], then `activation`. Args: src weights [bias] dst
+/// dst = [dst +] src weights^T [+ bias], then max(0,x) if `relu`. Args: src weights [bias] dst
 struct InnerProductForward {
   InnerProductGeometry g;
   bool bias = true;

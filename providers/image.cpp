@@ -126,7 +126,8 @@ class ImageProvider final : public Provider {
   PixelStatistics statistics(const BatchRange& range) const override {
     const ImageSetInfo& info = source_->info();
     PixelStatistics statistics;
-    const bool wants_mean = options_.scalar_mean<0, wants_pca = options_.color_noise> 0;
+    const bool wants_mean = options_.scalar_mean < 0;
+    const bool wants_pca = options_.color_noise > 0;
     const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
     if (!wants_mean) statistics.mean.assign(3 * plane, static_cast<float>(options_.scalar_mean));
     if (wants_mean && !info.mean.empty()) statistics.mean = centre_of(info.mean);
