@@ -1,35 +1,29 @@
 #include "convnet/graph/idle_weights.h"
 
-#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace convnet {
-namespace {
-
-/// Whether some layer adds to the gradient of matrix `i` of `owner`.
-bool gets_gradient(const Graph& graph, const Node& owner, int i) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& user) {
-    if (!user.gets_gradient) return false;
-    for (std::size_t k = 0; k < user.owners.size(); ++k) {
-      if (user.owners[k] == WeightOwner{owner.id, i} && graph.learns(user, k)) return true;
-    }
-    return false;
-  });
-}
-
-}  // namespace
 
 void warn_of_idle_weights(const Graph& graph, Diagnostics& diagnostics) {
+  // By node and index: the matrices that some layer adds a gradient to.
+  std::set<std::pair<int, int>> reached;
+  for (const Node& user : graph.nodes) {
+    for (std::size_t i = 0; user.gets_gradient && i < user.owners.size(); ++i) {
+      if (graph.learns(user, i)) reached.emplace(user.owners[i].node, user.owners[i].index);
+    }
+  }
   std::vector<std::string> layers;
   SourceLocation first;
   for (const Node& node : graph.nodes) {
     for (std::size_t i = 0; i < node.owners.size(); ++i) {
-      const int index = static_cast<int>(i);
-      if (node.owners[i] != WeightOwner{node.id, index} || !graph.learns(node, i) ||
-          gets_gradient(graph, node, index))
+      const WeightOwner& owner = node.owners[i];
+      if (owner.node != node.id || !graph.learns(node, i) || reached.contains({owner.node, owner.index}))
         continue;
       if (layers.empty()) first = node.where;
-      if (std::find(layers.begin(), layers.end(), node.section) == layers.end())
-        layers.push_back(node.section);
+      if (layers.empty() || layers.back() != node.section) layers.push_back(node.section);
     }
   }
   if (layers.empty()) return;
