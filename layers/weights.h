@@ -63,12 +63,13 @@ std::vector<ParamSpec> weight_param_specs() {
                       {.min = 0, .max = 1, .doc = "momentum of the weights", .file = CfgFile::parameters}),
       param("momB", field(&WeightParams::mom_b),
             {.min = 0, .max = 1, .doc = "momentum of the biases", .file = CfgFile::parameters}),
-      param_per_input("wc", field(&WeightParams::wc),
-                      {.fallback = "0",
-                       .min = 0,
-                       .doc = "L2 weight decay, part of the updates: weights without a cost of coeff other "
-                              "than 0 above them get no gradient, are not updated and do not decay",
-                       .file = CfgFile::parameters}),
+      param_per_input(
+          "wc", field(&WeightParams::wc),
+          {.fallback = "0",
+           .min = 0,
+           .doc = "L2 weight decay; weights without a cost of coeff other than 0 above them are not updated "
+                  "and do not decay",
+           .file = CfgFile::parameters}),
       param_per_input("wball", field(&WeightParams::wball),
                       {.fallback = "0",
                        .min = 0,

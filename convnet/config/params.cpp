@@ -287,17 +287,16 @@ void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
   report_missing_section(specs, layer, definition, parameters, diagnostics);
 }
 
-bool report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
+void report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
                             const IniSection& definition, const IniSection* parameters,
                             Diagnostics& diagnostics) {
-  if (parameters) return false;
+  if (parameters) return;
   std::vector<std::string> needed;
   for (const ParamSpec& spec : specs)
     if (spec.file == CfgFile::parameters && !spec.fallback) needed.push_back(spec.key);
-  if (needed.empty()) return false;
+  if (needed.empty()) return;
   diagnostics.error(definition.where, "layer " + excerpt(layer) + " has no section [" + layer +
                                           "] in the parameter file; it needs " + join(needed));
-  return true;
 }
 
 const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,

@@ -167,8 +167,8 @@ ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<
 /// original).
 ParamSpec param_hint(std::string key, ParamInfo info);
 
-/// Keys that this layer type does not have, but others: by key in lower case, why the key is ignored, as the
-/// end of a sentence ("it belongs to layers of type pool").
+/// Keys that other layer types have: each, in lower case, with the reason why a layer without it ignores it,
+/// as the end of a sentence ("it belongs to layers of type pool").
 using ForeignKeys = std::map<std::string, std::string>;
 
 /// The keys around those of a layer's own type.
@@ -189,8 +189,8 @@ void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& el
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
 
-/// Reports a layer without a section in the parameter file where `specs` need one. True if it did.
-bool report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
+/// Reports a layer without a section in the parameter file if `specs` need one.
+void report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
                             const IniSection& definition, const IniSection* parameters,
                             Diagnostics& diagnostics);
 

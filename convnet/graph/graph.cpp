@@ -160,7 +160,9 @@ class Builder {
     return true;
   }
 
-  /// Where --conv-to-local made one of two layers local that share weights: what gives `user` its own.
+  /// Names the option that gives `user` weights of its own if it and `source` are a conv and a local layer,
+  /// as after
+  /// --conv-to-local; else "".
   static std::string unshare_hint(const Node& source, const Node& user) {
     const auto windowed = [](const Node& n) { return n.type == "conv" || n.type == "local"; };
     if (!windowed(source) || !windowed(user)) return "";
@@ -185,8 +187,12 @@ class Builder {
   void warn_random_sparse(const IniSection& section) {
     const IniValue* value = section.find("randSparse");
     if (value == nullptr) return;
-    bool sparse = true;
-    parse_value(value->text, ParamSpec{}, sparse);
+    const std::vector<std::string> items = split_list(value->text);
+    const bool sparse = std::any_of(items.begin(), items.end(), [](const std::string& item) {
+      bool on = true;
+      parse_value(item, ParamSpec{}, on);
+      return on;
+    });
     if (!sparse) return;
     diagnostics_.warning(value->where,
                          "layer '" + section.name +
@@ -465,7 +471,7 @@ class Builder {
     }
   }
 
-  /// `wish`, or where a layer of the file has that name, the first of wish.1, wish.2, … that is free.
+  /// Returns `wish`, or if a layer of the file has that name, the first of wish.1, wish.2, … that is free.
   std::string unused_name(const std::string& wish) const {
     std::string name = wish;
     for (int i = 1; own_name_.contains(name) || definition_.find(name) != nullptr; ++i)

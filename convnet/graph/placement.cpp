@@ -78,8 +78,9 @@ class Placer {
                       " (devices in gpu=), must divide that of its input, but " + count_of(below));
   }
 
-  /// Where one of two unequal inputs of a layer is data that follows another user: the gpu= line that helps.
-  /// All users of a layer have equal counts, so where they have not the layer needs data of its own.
+  /// Names the gpu= line that helps if one of two unequal inputs of a layer is data that follows another
+  /// user; else
+  /// "". All users of a layer must have equal counts: if they have not, the layer needs data of its own.
   std::string data_hint(const Node& a, const Node& b) const {
     const Node& data = a.role == LayerRole::data ? a : b;
     const Node& other = &data == &a ? b : a;

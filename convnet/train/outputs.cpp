@@ -11,8 +11,7 @@ namespace {
 
 bool is_gather(const Node& node) { return node.implicit && node.type == "pass"; }
 
-/// The nodes of the file's layer, or of the layer that its section put above it, called `name`: that or its
-/// parts.
+/// The nodes called `name`: a layer of the file or one that its section put above it, or the parts of either.
 std::vector<int> nodes_called(const Graph& graph, const std::string& name) {
   std::vector<int> nodes;
   for (const Node& node : graph.nodes) {
