@@ -89,6 +89,10 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
                              std::to_string(probs.shape.size()) + " outputs of '" + probs.name + "'");
     return nullptr;
   }
+  if (labels.classes < probs.shape.size())
+    source.warning("inputs", "'" + probs.name + "' has " + std::to_string(probs.shape.size()) +
+                                 " outputs, but the data has only " + std::to_string(labels.classes) +
+                                 " classes: no image belongs to the others");
   auto layer = make_cost<LogregLayer>(p, 3);
   layer->classes = probs.shape.size();
   layer->topk = p.topk;

@@ -1,6 +1,8 @@
 #include "layers/layer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace convnet {
 
@@ -71,6 +73,49 @@ const std::vector<ParamSpec>& common_params() {
                 "first input that is not a data layer, else 0",
                 CfgFile::definition)};
   return params;
+}
+
+const ForeignKeys& foreign_keys() {
+  static const ForeignKeys keys = [] {
+    constexpr std::size_t kMostTypes = 5;
+    std::map<std::string, std::vector<std::string>> types;
+    for (const LayerType& type : layer_types()) {
+      for (const ParamSpec& spec : type.params) {
+        types[lower(spec.key)].push_back(type.name);
+        for (const std::string& alias : spec.aliases) types[lower(alias)].push_back(type.name);
+      }
+    }
+    ForeignKeys all = {{"initcfunc", "it makes the connections of randSparse, which is not supported"}};
+    for (auto& [key, names] : types) {
+      const std::size_t more = names.size() - std::min(names.size(), kMostTypes);
+      names.resize(names.size() - more);
+      all[key] = "it belongs to layers of type " + join(names) +
+                 (more > 0 ? " and " + std::to_string(more) + " more" : "");
+    }
+    return all;
+  }();
+  return keys;
+}
+
+std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& definition) {
+  std::vector<ParamSpec> specs = type.params;
+  bool biases = true;
+  for (const ParamSpec& spec : type.params) {
+    const IniValue* value = spec.key == "biases" ? definition.find(spec.key) : nullptr;
+    if (value != nullptr) parse_value(value->text, spec, biases);
+  }
+  for (ParamSpec& spec : specs) {
+    if (!biases && (spec.key == "epsB" || spec.key == "momB")) spec.fallback = "0";
+  }
+  return specs;
+}
+
+bool parse_into(const LayerType& type, const LayerSource& source, void* params) {
+  const std::size_t before = source.diagnostics->error_count();
+  assign_params(params_of(type, *source.definition), {common_params(), foreign_keys()}, source.name,
+                *source.definition, source.parameters, source.inputs.size(), source.strict, params,
+                *source.diagnostics);
+  return source.diagnostics->error_count() == before;
 }
 
 }  // namespace convnet

@@ -252,6 +252,11 @@ const LayerType* find_layer_type(std::string_view name);
 
 /// Keys every layer may have beside its own: type, inputs, neuron, gpu, dropout.
 const std::vector<ParamSpec>& common_params();
+/// The keys of all layer types, and those that cuda-convnet2 reads and this program does not: on a layer
+/// whose own type has no such key they are ignored with a warning.
+const ForeignKeys& foreign_keys();
+/// The keys of a layer of this type: one with biases=0 needs no learning parameters of biases.
+std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& definition);
 
 /// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known
 /// ones.
@@ -272,13 +277,12 @@ std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape&
 std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
                                     std::string_view key);
 
-/// Parses the layer's two sections into `params` by the type's table; false if there were errors.
+/// Parses the layer's two sections into the struct at `params` by the type's table; false if there were
+/// errors.
+bool parse_into(const LayerType& type, const LayerSource& source, void* params);
 template <class Params>
 bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {
-  const std::size_t before = source.diagnostics->error_count();
-  assign_params(type.params, common_params(), source.name, *source.definition, source.parameters,
-                source.inputs.size(), source.strict, &params, *source.diagnostics);
-  return source.diagnostics->error_count() == before;
+  return parse_into(type, source, &params);
 }
 
 // One function per type, for the registry.

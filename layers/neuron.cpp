@@ -81,7 +81,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   NeuronParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const IniValue* text = source.definition->find("neuron");
-  if (text == nullptr) {
+  if (text == nullptr || text->text.empty()) {
     source.error("neuron", "'neuron' is missing; it is one of " + known_neurons());
     return nullptr;
   }

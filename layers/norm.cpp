@@ -1,4 +1,6 @@
 // cmrnorm: local response normalisation across maps. rnorm, cnorm: within each map.
+#include <algorithm>
+
 #include "layers/geometry_layer.h"
 
 namespace convnet {
@@ -15,9 +17,15 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
+  const bool across = type.name == "cmrnorm";
+  if (p.size > (across ? in->c : std::min(in->h, in->w)))
+    source.warning("size", "size=" + std::to_string(p.size) + " is larger than the " +
+                               (across ? "maps" : "image") + " of input '" + source.inputs[0].name + "' (" +
+                               in->str() + "): windows are clipped, but " +
+                               (across ? "scale/size" : "scale/size^2") + " is not");
   const auto scale = static_cast<float>(p.scale), power = static_cast<float>(p.power);
   const auto min_div = static_cast<float>(p.min_div);
-  if (type.name == "cmrnorm")
+  if (across)
     return std::make_shared<GeometryLayer<CrossMapNorm, CrossMapNormForward, CrossMapNormBackward>>(
         CrossMapNorm{0, in->c, in->h, in->w, p.size, p.blocked, scale, power, min_div}, *in);
   return std::make_shared<GeometryLayer<WindowNorm, WindowNormForward, WindowNormBackward>>(

@@ -109,6 +109,17 @@ struct CmpoolParams {
   int channels = 0, size = 0, stride = 0, start = 0, outputs = 0;
 };
 
+/// Number of maps that lie in no window.
+std::int64_t uncovered(std::int64_t maps, std::int64_t outputs, const CmpoolParams& p) {
+  std::int64_t covered = 0, end = 0;  // end: of the maps looked at so far
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    const std::int64_t begin = std::max(end, p.start + p.stride * i);
+    end = std::min(maps, std::max(end, p.start + p.stride * i + p.size));
+    covered += std::max<std::int64_t>(0, end - begin);
+  }
+  return maps - covered;
+}
+
 std::shared_ptr<const Layer> create_cmpool(const LayerType& type, const LayerSource& source) {
   CmpoolParams p;
   if (!parse_params(type, source, p)) return nullptr;
@@ -127,6 +138,11 @@ std::shared_ptr<const Layer> create_cmpool(const LayerType& type, const LayerSou
                      ", " + std::to_string(outputs) + " outputs)");
     return nullptr;
   }
+  if (const std::int64_t unused = uncovered(in->c, outputs, p); unused > 0)
+    source.warning("size", std::to_string(unused) + " of the " + std::to_string(in->c) + " maps of input '" +
+                               source.inputs[0].name + "' lie in no window (size=" + std::to_string(p.size) +
+                               ", stride=" + std::to_string(p.stride) + ", start=" + std::to_string(p.start) +
+                               ", " + std::to_string(outputs) + " outputs) and are not used");
   return std::make_shared<GeometryLayer<CrossMapPool, CrossMapPoolForward, CrossMapPoolBackward>>(
       CrossMapPool{0, in->c, in->h, in->w, outputs, p.size, p.stride, p.start},
       FeatureShape{outputs, in->h, in->w, true});

@@ -7,19 +7,20 @@ namespace {
 
 constexpr const char* kInitFunctions[] = {"makew", "makewcat", "makeb", "makebcat", "makeb_vec"};
 
-/// "module.name(a,b)"; the module's name has no meaning here. False after reporting what is wrong.
+/// "module.name(a,b)", or "module.name" without arguments; the module's name has no meaning here. False after
+/// reporting what is wrong.
 bool parse_init_function(const LayerSource& source, const std::string& key, const std::string& text,
                          InitFunction& out) {
   if (text.empty()) return true;
-  const std::size_t open = text.find('(');
-  if (open == std::string::npos || text.back() != ')') {
-    source.error(key, key + " must be written function(arguments), not '" + text + "'");
+  const std::size_t open = std::min(text.find('('), text.size());
+  const std::string path(trim(text.substr(0, open)));
+  out.name = path.substr(path.rfind('.') + 1);
+  const bool call = open < text.size();
+  if (out.name.empty() || (call && text.back() != ')')) {
+    source.error(key, key + " must be written function or function(arguments), not '" + text + "'");
     return false;
   }
-  const std::size_t dot = text.rfind('.', open);
-  out.name =
-      text.substr(dot == std::string::npos ? 0 : dot + 1, open - (dot == std::string::npos ? 0 : dot + 1));
-  out.args = split_list(text.substr(open + 1, text.size() - open - 2));
+  if (call) out.args = split_list(text.substr(open + 1, text.size() - open - 2));
   if (const IniValue* value = source.definition->find(key)) out.where = value->where;
   if (!is_init_function(out.name))
     source.warning(key, key + "=" + text + ": there is no function '" + out.name +
@@ -57,19 +58,7 @@ bool is_init_function(std::string_view name) {
 
 bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,
                          void* object) {
-  bool biases = true;
-  if (const IniValue* value = source.definition->find("biases"))
-    parse_value(value->text, ParamSpec{}, biases);
-  std::vector<ParamSpec> specs = type.params;
-  if (!biases) {
-    for (ParamSpec& spec : specs) {
-      if (spec.key == "epsB" || spec.key == "momB") spec.fallback = "0";
-    }
-  }
-  const std::size_t before = source.diagnostics->error_count();
-  assign_params(specs, common_params(), source.name, *source.definition, source.parameters,
-                source.inputs.size(), source.strict, object, *source.diagnostics);
-  if (source.diagnostics->error_count() != before) return false;
+  if (!parse_into(type, source, object)) return false;
   for (const char* key : {"superEps", "superMom"}) {
     if (source.parameters != nullptr && source.parameters->find(key) != nullptr)
       source.warning(key, std::string(key) + " never had an effect and is ignored");

@@ -63,8 +63,13 @@ std::vector<ParamSpec> weight_param_specs() {
                       {.min = 0, .max = 1, .doc = "momentum of the weights", .file = CfgFile::parameters}),
       param("momB", field(&WeightParams::mom_b),
             {.min = 0, .max = 1, .doc = "momentum of the biases", .file = CfgFile::parameters}),
-      param_per_input("wc", field(&WeightParams::wc),
-                      {.fallback = "0", .min = 0, .doc = "L2 weight decay", .file = CfgFile::parameters}),
+      param_per_input(
+          "wc", field(&WeightParams::wc),
+          {.fallback = "0",
+           .min = 0,
+           .doc = "L2 weight decay; weights without a cost of coeff other than 0 above them are not updated "
+                  "and do not decay",
+           .file = CfgFile::parameters}),
       param_per_input("wball", field(&WeightParams::wball),
                       {.fallback = "0",
                        .min = 0,
@@ -83,8 +88,7 @@ std::vector<ParamSpec> weight_param_specs() {
   };
 }
 
-/// parse_params for weight layers: without biases there are no rates of biases, and keys that never had an
-/// effect are named.
+/// parse_params for weight layers: keys that never had an effect are named.
 bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,
                          void* object);
 template <class Params>

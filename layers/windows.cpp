@@ -11,6 +11,12 @@ std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, 
   return 1 + (rest >= 0 ? (rest + stride - 1) / stride : -(-rest / stride));
 }
 
+/// "192 filters" or "96 filters in each of 2 groups".
+std::string maps(const WindowParams& p, std::size_t i) {
+  const std::string filters = std::to_string(p.filters[i]) + " filters";
+  return p.groups[i] == 1 ? filters : filters + " in each of " + std::to_string(p.groups[i]) + " groups";
+}
+
 }  // namespace
 
 std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i) {
@@ -24,7 +30,7 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
   g.stride = p.stride[i];
   g.pad = p.padding[i];
   g.groups = p.groups[i];
-  g.k = static_cast<std::int64_t>(p.filters) * g.groups;
+  g.k = static_cast<std::int64_t>(p.filters[i]) * g.groups;
   if (g.c % g.groups != 0) {
     source.error("groups", "groups=" + std::to_string(g.groups) + " does not divide the " +
                                std::to_string(g.c) + " channels of input '" + source.inputs[i].name + "'");
@@ -69,7 +75,14 @@ std::vector<ConvGeometry> window_geometries(const LayerSource& source, const Win
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
     const std::optional<ConvGeometry> g = window_geometry(source, p, i);
     if (!g) return {};
-    if (i > 0 && (g->k != all[0].k || g->oh != all[0].oh || g->ow != all[0].ow)) {
+    if (i > 0 && g->k != all[0].k) {
+      source.error("filters",
+                   "input '" + source.inputs[i].name + "' gives " + maps(p, i) + ", but '" +
+                       source.inputs[0].name + "' gives " + maps(p, 0) +
+                       "; the outputs of all inputs are added up, so filters*groups must be equal");
+      return {};
+    }
+    if (i > 0 && (g->oh != all[0].oh || g->ow != all[0].ow)) {
       source.error("inputs", "input '" + source.inputs[i].name + "' gives an output of " +
                                  to_string(Dims{g->k, g->oh, g->ow}) + ", but '" + source.inputs[0].name +
                                  "' gives " + to_string(Dims{all[0].k, all[0].oh, all[0].ow}));

@@ -9,8 +9,8 @@
 namespace convnet {
 
 struct WindowParams : WeightParams {
-  std::vector<int> channels, filter_size, padding, stride, groups;
-  int filters = 0, modules = 0;
+  std::vector<int> channels, filters, filter_size, padding, stride, groups;
+  int modules = 0;
 };
 
 /// The keys of WindowParams for a layer whose parameters derive from it.
@@ -21,8 +21,11 @@ std::vector<ParamSpec> window_param_specs() {
   return {
       param_per_input("channels", field(&WindowParams::channels),
                       {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),
-      param("filters", field(&WindowParams::filters),
-            {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "output maps of each group"}),
+      param_per_input("filters", field(&WindowParams::filters),
+                      {.min = 1,
+                       .max = 1 << 20,
+                       .unit = "maps",
+                       .doc = "output maps of each group; filters*groups is the same for all inputs"}),
       param_per_input("filterSize", field(&WindowParams::filter_size),
                       {.min = 1, .max = 4096, .unit = "pixels", .doc = "side of the square filters"}),
       param_per_input("padding", field(&WindowParams::padding),

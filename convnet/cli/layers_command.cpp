@@ -60,7 +60,13 @@ std::string layers_markdown() {
       "A schedule is a number, or one of these of the progress p in [0,1] of training: `const[base=b]`; "
       "`linear[base=b;tgtFactor=f]`, b(1-p) + (b/f)p; `exp[base=b;tgtFactor=f]`, b f^(-p); "
       "`dexp[base=b;tgtFactor=f;numSteps=n]`, n equal steps from b down to b/f. A base of 0 freezes the "
-      "matrix.\n\n"
+      "matrix. Their names and arguments may be written in any case.\n\n"
+      "Lines that begin with `#`, `;` or, in the first column, the word `rem` are comments, and so is what "
+      "follows ` #` or ` ;` in a line. Keys may be written in any case. A key that only other layer types "
+      "have is ignored with a warning, as is one that no type has; one that looks like a misspelt key of the "
+      "layer is an error (`--strict`: all three are).\n\n"
+      "`neuron=` and `dropout=` make layers of their own above the layer, `<layer>_dropout` and "
+      "`<layer>_neuron`; where the file has a layer of that name, `<layer>_neuron.1`.\n\n"
       "## Keys of every layer\n\n";
   markdown_table(text, common_params());
   for (const LayerType& type : layer_types()) {

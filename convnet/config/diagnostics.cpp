@@ -21,20 +21,24 @@ void add(std::vector<std::string>& messages, const SourceLocation& where, std::s
   messages.push_back(place + (place.empty() ? "" : ": ") + std::string(label) + message);
 }
 
-/// Levenshtein distance, case-insensitive; limit + 1 stands for anything above `limit`.
+/// Number of insertions, deletions, replacements and transpositions of neighbours (optimal string alignment),
+/// case-insensitive; limit + 1 stands for anything above `limit`.
 std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return limit + 1;
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
+  const auto same = [&](std::size_t i, std::size_t j) { return lower(a[i]) == lower(b[j]); };
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before.swap(above);
+    above.swap(row);
     std::size_t smallest = row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+      row[j + 1] = std::min({above[j] + (same(i, j) ? 0 : 1), row[j] + 1, above[j + 1] + 1});
+      if (i > 0 && j > 0 && same(i, j - 1) && same(i - 1, j))
+        row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
       smallest = std::min(smallest, row[j + 1]);
     }
+    // No distance in a later row is smaller, whether or not it comes from a transposition.
     if (smallest > limit) return limit + 1;
   }
   return row[b.size()];

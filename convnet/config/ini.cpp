@@ -56,6 +56,12 @@ std::string_view strip_comment(std::string_view text) {
   return text;
 }
 
+/// Whether Python's ConfigParser takes the line for a comment: the word "rem", in any case, in the first
+/// column.
+bool is_rem_comment(std::string_view line) {
+  return line.size() >= 3 && lower(line.substr(0, 3)) == "rem" && (line.size() == 3 || is_blank(line[3]));
+}
+
 /// The key of a continuation line that looks like "key = value", or "".
 std::string_view key_of_assignment(std::string_view text) {
   std::size_t end = 0;
@@ -135,7 +141,7 @@ class Reader {
   std::string clean(std::string_view line) {
     indented_ = !line.empty() && is_blank(line[0]);
     const std::string_view body = trim(strip_comment(line));
-    if (body.empty()) return "";
+    if (body.empty() || is_rem_comment(line)) return "";
     if (body[0] == '[' && !(indented_ && after_key_)) return header(trim(line));
     untaken_ = body;
     return (indented_ ? " " : "") + std::string(body);

@@ -77,8 +77,10 @@ class KnownKeys {
 /// The work of assign_params for one layer.
 class Assigner {
  public:
-  Assigner(const KnownKeys& known, const std::string& layer, bool strict, Diagnostics& diagnostics)
+  Assigner(const KnownKeys& known, const ForeignKeys& foreign, const std::string& layer, bool strict,
+           Diagnostics& diagnostics)
       : known_(known),
+        foreign_(foreign),
         prefix_("layer " + excerpt(layer) + ": "),
         strict_(strict),
         diagnostics_(diagnostics) {}
@@ -137,9 +139,16 @@ class Assigner {
   void report_unknown(const IniValue& value) {
     const std::string close = nearest(value.written, known_.names(), value.written.size() < 6 ? 1 : 2);
     const std::string message = "unknown key " + excerpt(value.written);
-    if (!close.empty()) {
+    const std::string hint = close.empty() ? "" : "; did you mean '" + close + "'?";
+    if (const auto foreign = foreign_.find(value.key); foreign != foreign_.end()) {
+      if (strict_) {
+        error(value.where, message + ": " + foreign->second + hint);
+      } else {
+        warning(value.where, message + " is ignored: " + foreign->second + hint);
+      }
+    } else if (!close.empty()) {
       suggested_.push_back(close);
-      error(value.where, message + "; did you mean '" + close + "'?");
+      error(value.where, message + hint);
     } else if (strict_) {
       error(value.where, message);
     } else {
@@ -165,6 +174,7 @@ class Assigner {
   }
 
   const KnownKeys& known_;
+  const ForeignKeys& foreign_;
   std::string prefix_;
   bool strict_;
   Diagnostics& diagnostics_;
@@ -252,17 +262,16 @@ ParamSpec param_hint(std::string key, ParamInfo info) {
   return spec;
 }
 
-void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& common,
+void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics) {
   KnownKeys known;
   known.add(specs);
-  known.add(common);
-  Assigner assigner(known, layer, strict, diagnostics);
+  known.add(elsewhere.common);
+  Assigner assigner(known, elsewhere.foreign, layer, strict, diagnostics);
   assigner.check_keys(definition, CfgFile::definition);
   if (parameters) assigner.check_keys(*parameters, CfgFile::parameters);
 
-  std::vector<std::string> needed;  // of a parameter section that is not there
   for (const ParamSpec& spec : specs) {
     if (const IniValue* value = assigner.choose(spec, definition, parameters)) {
       assigner.assign(spec, *value, inputs, params);
@@ -273,13 +282,21 @@ void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamS
       assigner.report_missing(spec, definition.where);
     } else if (parameters) {
       assigner.report_missing(spec, parameters->where);
-    } else {
-      needed.push_back(spec.key);
     }
   }
-  if (!needed.empty())
-    diagnostics.error(definition.where, "layer " + excerpt(layer) + " has no section [" + layer +
-                                            "] in the parameter file; it needs " + join(needed));
+  report_missing_section(specs, layer, definition, parameters, diagnostics);
+}
+
+void report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
+                            const IniSection& definition, const IniSection* parameters,
+                            Diagnostics& diagnostics) {
+  if (parameters) return;
+  std::vector<std::string> needed;
+  for (const ParamSpec& spec : specs)
+    if (spec.file == CfgFile::parameters && !spec.fallback) needed.push_back(spec.key);
+  if (needed.empty()) return;
+  diagnostics.error(definition.where, "layer " + excerpt(layer) + " has no section [" + layer +
+                                          "] in the parameter file; it needs " + join(needed));
 }
 
 const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,
@@ -287,7 +304,7 @@ const IniValue* choose_value(const std::string& key, const std::string& layer, c
   ParamSpec spec;
   spec.key = key;
   spec.file = CfgFile::both;
-  return Assigner(KnownKeys(), layer, false, diagnostics).choose(spec, definition, parameters);
+  return Assigner(KnownKeys(), ForeignKeys(), layer, false, diagnostics).choose(spec, definition, parameters);
 }
 
 std::string describe_values(const ParamSpec& spec) {

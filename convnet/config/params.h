@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -166,16 +167,32 @@ ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<
 /// original).
 ParamSpec param_hint(std::string key, ParamInfo info);
 
+/// Keys that other layer types have: each, in lower case, with the reason why a layer without it ignores it,
+/// as the end of a sentence ("it belongs to layers of type pool").
+using ForeignKeys = std::map<std::string, std::string>;
+
+/// The keys around those of a layer's own type.
+struct KnownElsewhere {
+  /// Keys that every layer has ("type", "inputs"…), already handled by the caller: they are known, not
+  /// assigned.
+  const std::vector<ParamSpec>& common;
+  const ForeignKeys& foreign;
+};
+
 /// Fills `params` from the layer's sections of the two files by `specs`, defaults included, and reports
 /// everything wrong with file:line and layer: bad values, missing required keys, unknown keys (an error
-/// within two edits of a known one, one edit for keys under six letters, else a warning, or an error under
-/// `strict`), known keys in the wrong file (ignored, with a warning that names the right file). `common` are
-/// keys every layer has ("type", "inputs"…), already handled by the caller: they are known, not assigned.
-/// `parameters` may be null (no such section). Where both files give a key that may stand in both, the
-/// parameter file wins, with a warning.
-void assign_params(const std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& common,
+/// within two edits of a known one, one edit for keys under six letters, unless another layer type has a key
+/// of that name; else a warning, or an error under `strict`), known keys in the wrong file (ignored, with a
+/// warning that names the right file). `parameters` may be null (no such section). Where both files give a
+/// key that may stand in both, the parameter file wins, with a warning.
+void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
+
+/// Reports a layer without a section in the parameter file if `specs` need one.
+void report_missing_section(const std::vector<ParamSpec>& specs, const std::string& layer,
+                            const IniSection& definition, const IniSection* parameters,
+                            Diagnostics& diagnostics);
 
 /// The value of a key that may stand in both files, as assign_params chooses it: own values before inherited
 /// ones, then the parameter file's, with a warning. nullptr if neither has it.

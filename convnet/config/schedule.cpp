@@ -38,7 +38,7 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
 const Form& find_form(std::string_view name, std::string_view text) {
   std::vector<std::string> names;
   for (const Form& form : forms()) {
-    if (name == form.name) return form;
+    if (lower(name) == form.name) return form;
     names.emplace_back(form.name);
   }
   fail(excerpt(text) + " is neither a number nor one of the schedules " + join(names) +
@@ -54,13 +54,15 @@ std::map<std::string, std::string> read_arguments(const Form& form, std::string_
     body.remove_prefix(std::min(end + 1, body.size()));
     if (argument.empty()) continue;
     const std::size_t equals = std::min(argument.find('='), argument.size());
-    const std::string name(trim(argument.substr(0, equals)));
-    if (std::find(form.arguments.begin(), form.arguments.end(), name) == form.arguments.end())
-      fail(std::string(form.name) + " has no argument " + excerpt(name) + ", it takes " +
-           join(form.arguments) + did_you_mean(name, form.arguments));
-    if (equals == argument.size()) fail(std::string(form.name) + ": '" + name + "' has no value");
-    if (!found.emplace(name, trim(argument.substr(equals + 1))).second)
-      fail(std::string(form.name) + ": '" + name + "' is given twice");
+    const std::string_view written = trim(argument.substr(0, equals));
+    const auto name = std::find_if(form.arguments.begin(), form.arguments.end(),
+                                   [&](const std::string& known) { return lower(known) == lower(written); });
+    if (name == form.arguments.end())
+      fail(std::string(form.name) + " has no argument " + excerpt(written) + ", it takes " +
+           join(form.arguments) + did_you_mean(written, form.arguments));
+    if (equals == argument.size()) fail(std::string(form.name) + ": '" + *name + "' has no value");
+    if (!found.emplace(*name, trim(argument.substr(equals + 1))).second)
+      fail(std::string(form.name) + ": '" + *name + "' is given twice");
   }
   for (const std::string& name : form.arguments)
     if (!found.contains(name)) fail(std::string(form.name) + " needs " + name);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "convnet/config/text.h"
+#include "convnet/graph/idle_weights.h"
 #include "convnet/graph/placement.h"
 
 namespace convnet {
@@ -29,7 +30,7 @@ class Builder {
 
   Graph build() {
     if (definition_.sections.empty() && !diagnostics_.has_errors())
-      diagnostics_.error({}, definition_.path + ": holds no layers; a layer is a [section] with type=");
+      diagnostics_.error(place_in_definition(1), "holds no layers; a layer is a [section] with type=");
     for (const IniSection& section : definition_.sections) add_section(section);
     for (const IniSection& section : parameters_.sections) {
       if (definition_.find(section.name) == nullptr)
@@ -48,6 +49,11 @@ class Builder {
   static std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
     const std::string close = nearest(word, known);
     return close.empty() ? "" : "; did you mean '" + close + "'?";
+  }
+
+  /// `line` 0 stands for the whole file.
+  SourceLocation place_in_definition(int line) const {
+    return {std::make_shared<const std::string>(definition_.path), line};
   }
 
   std::vector<std::string> section_names() const {
@@ -76,7 +82,12 @@ class Builder {
     node.type = type->name;
     node.role = type->role;
     node.where = section.where;
-    if (!find_inputs(section, *type, node, source)) return;
+    if (!find_inputs(section, *type, node, source)) {
+      // A missing section is named here too: all of them are found in one run.
+      report_missing_section(params_of(*type, section), section.name, section, source.parameters,
+                             diagnostics_);
+      return;
+    }
     const bool gpus_good = find_gpus(section, node);
     node.layer = type->create(*type, source);
     if (node.layer == nullptr || !gpus_good) return;
@@ -131,7 +142,8 @@ class Builder {
       const Node& source = own ? node : graph_.nodes[static_cast<std::size_t>(found->second)];
       if (own && index >= i) return wrong("must name an earlier input of the layer");
       if (source.type != node.type)
-        return wrong("is a layer of type '" + source.type + "'; weights are shared between equal types");
+        return wrong("is a layer of type '" + source.type + "'; weights are shared between equal types" +
+                     unshare_hint(source, node));
       const std::size_t matrices = source.layer->weights.size() -
                                    static_cast<std::size_t>(!source.layer->weights.empty() &&
                                                             source.layer->weights.back().name == "biases");
@@ -146,6 +158,15 @@ class Builder {
       node.owners.back() = source.owners[index];
     }
     return true;
+  }
+
+  /// Names the option that gives `user` weights of its own if it and `source` are a conv and a local layer,
+  /// as after
+  /// --conv-to-local; else "".
+  static std::string unshare_hint(const Node& source, const Node& user) {
+    const auto windowed = [](const Node& n) { return n.type == "conv" || n.type == "local"; };
+    if (!windowed(source) || !windowed(user)) return "";
+    return "; --unshare-weights " + user.name + " gives '" + user.name + "' weights of its own";
   }
 
   /// What has no gradient must not lie above weights.
@@ -166,8 +187,12 @@ class Builder {
   void warn_random_sparse(const IniSection& section) {
     const IniValue* value = section.find("randSparse");
     if (value == nullptr) return;
-    bool sparse = true;
-    parse_value(value->text, ParamSpec{}, sparse);
+    const std::vector<std::string> items = split_list(value->text);
+    const bool sparse = std::any_of(items.begin(), items.end(), [](const std::string& item) {
+      bool on = true;
+      parse_value(item, ParamSpec{}, on);
+      return on;
+    });
     if (!sparse) return;
     diagnostics_.warning(value->where,
                          "layer '" + section.name +
@@ -435,7 +460,7 @@ class Builder {
       if (drop > 0)
         id = add_above(id, section.name, "_dropout", "dropout", make_dropout_layer(drop, layer.output));
     }
-    if (neuron == nullptr || type.role == LayerRole::neuron) return;
+    if (neuron == nullptr || neuron->text.empty() || type.role == LayerRole::neuron) return;
     try {
       const Neuron f = parse_neuron(neuron->text);
       if (f.kind == NeuronKind::ident) return;
@@ -446,11 +471,19 @@ class Builder {
     }
   }
 
+  /// Returns `wish`, or if a layer of the file has that name, the first of wish.1, wish.2, … that is free.
+  std::string unused_name(const std::string& wish) const {
+    std::string name = wish;
+    for (int i = 1; own_name_.contains(name) || definition_.find(name) != nullptr; ++i)
+      name = wish + "." + std::to_string(i);
+    return name;
+  }
+
   /// Users that name `layer` from now on read the new node.
   int add_above(int below, const std::string& layer, const char* suffix, const char* type,
                 std::shared_ptr<const Layer> maths) {
     Node node;
-    node.name = layer + suffix;
+    node.name = unused_name(layer + suffix);
     node.type = type;
     node.role = LayerRole::neuron;
     node.layer = std::move(maths);
@@ -462,9 +495,6 @@ class Builder {
     node.where = node.gpu_where = graph_.nodes[static_cast<std::size_t>(below)].where;
     node.implicit = true;
     node.weights_below = graph_.nodes[static_cast<std::size_t>(below)].weights_below;
-    if (by_name_.contains(node.name) || definition_.find(node.name) != nullptr)
-      error(node.where, layer,
-            "its implicit layer would be called '" + node.name + "', which is defined too; rename one");
     const int id = add_node(std::move(node));
     by_name_[layer] = id;
     return id;
@@ -489,8 +519,7 @@ class Builder {
     const bool cost =
         std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
     if (!cost && !graph_.nodes.empty() && broken_.empty())
-      diagnostics_.error({},
-                         definition_.path + ": the net has no cost layer; add one, like type=cost.logreg");
+      diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
   }
 
   const IniFile& definition_;
@@ -550,33 +579,6 @@ void apply_rewrites(Graph& graph) {
 
 }  // namespace
 
-const Node* Graph::find(std::string_view name) const {
-  for (const Node& node : nodes) {
-    if (node.name == name) return &node;
-  }
-  return nullptr;
-}
-
-std::vector<int> Graph::replica_counts() const {
-  std::set<int> counts;
-  for (const Node& node : nodes) counts.insert(static_cast<int>(node.gpus.size()));
-  return {counts.begin(), counts.end()};
-}
-
-std::int64_t Graph::images_of(std::int64_t images, int microbatch, std::int64_t views) const {
-  const std::int64_t most = (images / views + microbatches - 1) / microbatches * views;
-  return std::clamp<std::int64_t>(images - most * microbatch, 0, most);
-}
-
-int Graph::gpu_count() const {
-  int count = 1;
-  for (const Node& node : nodes) {
-    for (int gpu : node.gpus) count = std::max(count, gpu + 1);
-    for (int gpu : node.part_gpus) count = std::max(count, gpu + 1);
-  }
-  return count;
-}
-
 Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                   Diagnostics& diagnostics) {
@@ -585,25 +587,10 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   expand_parts(graph);
   find_passes(graph);
   mark_gradients(graph);
+  warn_of_idle_weights(graph, diagnostics);
   graph.in_place = options.rewrites;
   if (options.rewrites) apply_rewrites(graph);
   return graph;
-}
-
-std::vector<std::string> logical_signature(const IniFile& definition) {
-  static const std::set<std::string> without_meaning = {
-      "gpu", "parallel", "initw", "initb", "initwfunc", "initbfunc", "initscale", "sumwidth", "partialsum"};
-  std::vector<std::string> lines;
-  for (const IniSection& section : definition.sections) {
-    std::map<std::string, std::string> sorted;
-    for (const IniValue& value : section.values) {
-      if (!without_meaning.contains(value.key)) sorted[value.key] = join(split_list(value.text));
-    }
-    std::string line = "[" + section.name + "]";
-    for (const auto& [key, value] : sorted) line += " " + key + "=" + value;
-    lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 }  // namespace convnet

@@ -20,7 +20,9 @@ struct WeightOwner {
 
 struct Node {
   int id = 0;
-  std::string name;     ///< as in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron"
+  /// As in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the file has
+  /// a layer of that name.
+  std::string name;
   std::string whole;    ///< of a part of a layer (parallel=model): that layer's name; else `name`
   std::string section;  ///< of the definition file that it comes from
   std::string type;

@@ -61,7 +61,8 @@ class Placer {
     for (int input : node.inputs) {
       if (at(input).replicas() == at(node.inputs[0]).replicas()) continue;
       return error(node, "its inputs must have equal numbers of replicas (devices in gpu=), but " +
-                             count_of(at(node.inputs[0])) + " and " + count_of(at(input)));
+                             count_of(at(node.inputs[0])) + " and " + count_of(at(input)) +
+                             data_hint(at(node.inputs[0]), at(input)));
     }
     for (int user : node.users) {
       if (at(user).replicas() == at(node.users[0]).replicas()) continue;
@@ -75,6 +76,21 @@ class Placer {
     if (most % std::min(below.replicas(), node.replicas()) != 0)
       error(node, "its number of replicas, " + std::to_string(node.replicas()) +
                       " (devices in gpu=), must divide that of its input, but " + count_of(below));
+  }
+
+  /// Names the gpu= line that helps if one of two unequal inputs of a layer is data that follows another
+  /// user; else
+  /// "". All users of a layer must have equal counts: if they have not, the layer needs data of its own.
+  std::string data_hint(const Node& a, const Node& b) const {
+    const Node& data = a.role == LayerRole::data ? a : b;
+    const Node& other = &data == &a ? b : a;
+    if (data.role != LayerRole::data || data.placed || other.role == LayerRole::data) return "";
+    const bool equal = std::all_of(data.users.begin(), data.users.end(), [&](int user) {
+      return at(user).replicas() == at(data.users[0]).replicas();
+    });
+    const std::string line = "gpu=" + number_list(other.gpus);
+    return equal ? "; " + line + " on '" + data.section + "' gives it as many"
+                 : "; a data layer of its own with " + line + " has as many";
   }
 
   void check_count(const Node& node) {

@@ -106,8 +106,13 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   double flops = 0;
   std::int64_t parameters = 0;
   for (const Node& node : graph.nodes) {
-    std::int64_t count = 0;
-    for (const WeightSpec& w : node.layer->weights) count += w.state ? 0 : element_count(w.dims);
+    std::int64_t count = 0, shared = 0;
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+      const WeightSpec& w = node.layer->weights[i];
+      if (w.state) continue;
+      const bool own = node.owners[i] == WeightOwner{node.id, static_cast<int>(i)};
+      (own ? count : shared) += element_count(w.dims);
+    }
     const NodeWork& w = work[static_cast<std::size_t>(node.id)];
     json inputs = json::array();
     for (int input : node.inputs) inputs.push_back(graph.nodes[static_cast<std::size_t>(input)].name);
@@ -116,6 +121,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                       {"inputs", inputs},
                       {"output", node.layer->output.str()},
                       {"parameters", count},
+                      {"shared_parameters", shared},
                       {"gpu", node.gpus},
                       {"replicas", node.gpus.size()},
                       {"fused", node.fused},
@@ -217,10 +223,12 @@ std::string plan_text(const json& plan) {
       const double value = l[key].get<double>();
       return value == 0 ? std::string("-") : scaled(value);
     };
-    text += row(
-        l["name"].get<std::string>(), l["type"].get<std::string>(), l["output"].get<std::string>(),
-        l["parameters"].get<std::int64_t>() == 0 ? "-" : std::to_string(l["parameters"].get<std::int64_t>()),
-        number("forward_flops"), number("backward_flops"), number("bytes"), number("link_bytes"), gpus);
+    // Shared weights are counted where their owner is.
+    const auto own = l["parameters"].get<std::int64_t>();
+    const char* none = l["shared_parameters"].get<std::int64_t>() > 0 ? "shared" : "-";
+    text += row(l["name"].get<std::string>(), l["type"].get<std::string>(), l["output"].get<std::string>(),
+                own == 0 ? none : std::to_string(own), number("forward_flops"), number("backward_flops"),
+                number("bytes"), number("link_bytes"), gpus);
   }
   text += fmt::format("\n{} parameters; {} FLOP a step of {} images; {} tasks on backend {}\n",
                       plan["parameters"].get<std::int64_t>(), scaled(plan["flops_per_step"].get<double>()),

@@ -112,6 +112,13 @@ std::vector<OptionSpec> make_specs() {
               .doc = "batches between tests with a checkpoint"}),
       option("test-one", &Options::test_one, "t",
              {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"}),
+      option(
+          "max-test-err", &Options::max_test_err, "t",
+          {.fallback = "0",
+           .min = 0,
+           .max = 1e9,
+           .doc = "largest test error, of the first cost, with which a test is followed by a checkpoint; 0: "
+                  "always"}),
       option("test-only", &Options::test_only, "t",
              {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}, false),
       option(

@@ -23,7 +23,7 @@ struct Options {
   std::string gpu = "0";
   std::string device = "auto";
   int mini = 128, epochs = 50000, test_freq = 57, threads = 0, keep = 2;
-  double stall_timeout = 300;
+  double stall_timeout = 300, max_test_err = 0;
   double seed = 1;
   bool test_one = true, test_only = false, force_save = false, shuffle = false, strict = false;
   bool check_grads = false, conserve_mem = false;

@@ -9,17 +9,35 @@
 namespace convnet {
 namespace {
 
-/// The nodes that hold what users of `layer` read: the layer with the dropout and the neuron that its section
-/// put above it, or the parts of that.
-std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
+bool is_gather(const Node& node) { return node.implicit && node.type == "pass"; }
+
+/// The nodes called `name`: a layer of the file or one that its section put above it, or the parts of either.
+std::vector<int> nodes_called(const Graph& graph, const std::string& name) {
   std::vector<int> nodes;
-  for (const char* suffix : {"", "_dropout", "_neuron"}) {
-    std::vector<int> found;
-    for (const Node& node : graph.nodes) {
-      if (node.section == layer && node.whole == layer + suffix) found.push_back(node.id);
-    }
-    if (!found.empty()) nodes = found;
+  for (const Node& node : graph.nodes) {
+    if (node.whole == name && !is_gather(node)) nodes.push_back(node.id);
   }
+  return nodes;
+}
+
+/// The nodes that hold what users of the file's `layer` read: the layer with the dropout and the neuron that
+/// its section put above it, or the parts of that.
+std::vector<int> nodes_of_section(const Graph& graph, const std::string& layer) {
+  std::string top;
+  for (const Node& node : graph.nodes) {
+    if (node.section == layer && !is_gather(node)) top = node.whole;
+  }
+  return nodes_called(graph, top);
+}
+
+/// The nodes that `layer` stands for: a layer of the file; one that its section put above it; or "x_neuron",
+/// as cuda-convnet2 calls the neuron of x even where it is ident, which makes no node here.
+std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
+  constexpr std::string_view suffix = "_neuron";
+  std::vector<int> nodes = nodes_of_section(graph, layer);
+  if (nodes.empty()) nodes = nodes_called(graph, layer);
+  if (nodes.empty() && layer.ends_with(suffix))
+    nodes = nodes_of_section(graph, layer.substr(0, layer.size() - suffix.size()));
   if (!nodes.empty()) return nodes;
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {

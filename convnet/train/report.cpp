@@ -109,6 +109,11 @@ std::vector<std::string> value_names(const Node& cost, const IniFile& parameters
   return names;
 }
 
+double first_error(const CostSums& costs, const Graph& graph) {
+  const std::vector<double> values = cost_reports(costs, graph).at(0).values;
+  return values.size() > 1 ? values[1] : values.at(0);
+}
+
 std::string cost_text(const CostSums& costs, const Graph& graph) {
   std::vector<std::string> texts;
   for (const CostReport& report : cost_reports(costs, graph)) {

@@ -244,27 +244,26 @@ void Trainer::run_all() {
   const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
   if (work_left && !options_.tensorboard.empty())
     board_.emplace(options_.tensorboard, net_, files_, state_.iteration);
+  bool saved = true;
   if (state_.test_due) {
-    const bool finished = test();
-    save();
-    if (!finished) return;
+    if (!test()) return save();
+    saved = save_tested();
   }
   bool trained = false;
   for (Position work = next_batch(); work.epoch <= options_.epochs; work = next_batch()) {
     trained = true;
-    bool going_on = train_batch(work);
+    const bool going_on = train_batch(work);
     if (going_on && test_follows(work)) {
       state_.test_due = true;
-      going_on = test();
-      save();
-      if (!going_on) return;
+      if (!test()) return save();
+      saved = save_tested();
     }
     if (!going_on || stop_.arrived()) return save();
   }
-  if (trained) return;
-  fmt::print("Nothing to train: {} of {} epochs are done\n",
-             std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
-  if (options_.force_save) save();
+  if (!trained)
+    fmt::print("Nothing to train: {} of {} epochs are done\n",
+               std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
+  if (options_.force_save && !(trained && saved)) save();
 }
 
 bool Trainer::train_batch(const Position& work) {
@@ -412,6 +411,7 @@ bool Trainer::test() {
   fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
              cost_text(sums, net_.graph()), seconds_since(start));
   if (board_) board_->tested(state_.iteration, sums);
+  test_error_ = first_error(sums, net_.graph());
   state_.history.push_back({state_.position.epoch, state_.position.batch, first, std::move(sums)});
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;
@@ -472,6 +472,17 @@ void Trainer::check_gradients() {
         "kinks: larger initial weights help\n",
         count[0], count[1]);
   }
+}
+
+bool Trainer::save_tested() {
+  if (options_.max_test_err == 0 || test_error_ <= options_.max_test_err) {
+    save();
+    return true;
+  }
+  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_,
+             options_.max_test_err);
+  std::fflush(stdout);
+  return false;
 }
 
 void Trainer::save() {

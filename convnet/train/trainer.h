@@ -53,6 +53,8 @@ class Trainer {
   bool test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs = nullptr);
 
   void save();
+  /// After a test: saves, unless the test's error is above --max-test-err. Returns whether it did.
+  bool save_tested();
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
   /// Adds one of the first steps to the trace of --profile.
@@ -71,9 +73,10 @@ class Trainer {
   StopSignal& stop_;
   bool next_is_certain_ = false;  ///< a GPU may have begun the next step of this batch
   TrainingState state_;
-  TimeUse time_use_;   ///< of the current batch
-  ChromeTrace trace_;  ///< --profile: the first steps of training
-  int traced_ = 0;     ///< steps in it
+  TimeUse time_use_;       ///< of the current batch
+  ChromeTrace trace_;      ///< --profile: the first steps of training
+  int traced_ = 0;         ///< steps in it
+  double test_error_ = 0;  ///< of the last test, as --max-test-err means it
   std::string folder_;
   std::string last_checkpoint_;  ///< file; "" if none was read or written
   Net net_;

@@ -132,6 +132,43 @@ TEST_CASE("images train from every form, the same with one and two decoder threa
   for (const char* mini : {"25", "100"}) CHECK(tested({"--multiview-test", "1", "--mini", mini}) == views);
 }
 
+TEST_CASE("small forms of cuda-convnet2's six ImageNet pairs train on its batches of JPEGs") {
+  const TempFolder folder;
+  const std::string set = folder / "set";
+  const std::vector<Item> items = photographs(32, 20, 72);
+  std::filesystem::create_directory(set);
+  write_file(set + "/batches.meta", meta(20, 22, 72));
+  write_batch(set, 0, {items.begin(), items.begin() + 22}, 8);
+  write_batch(set, 1000, {items.begin() + 22, items.end()}, 8);
+  for (const auto& [name, gpus] :
+       std::vector<std::pair<std::string, std::string>>{{"1gpu", "0"},
+                                                        {"2gpu-data", "0,1"},
+                                                        {"2gpu-model", "0,1"},
+                                                        {"2gpu-data-model", "0,1"},
+                                                        {"4gpu-data", "0,1,2,3"},
+                                                        {"4gpu-data-model", "0,1,2,3"}}) {
+    INFO(name);
+    const Outcome run = run_well({"--data-path",     set,
+                                  "--train-range",   "0",
+                                  "--test-range",    "1000",
+                                  "--save-path",     folder / name,
+                                  "--epochs",        "2",
+                                  "--layer-path",    std::string(CONVNET_SOURCE_DIR) + "/tests/nets/",
+                                  "--layer-def",     "imagenet-" + name + ".cfg",
+                                  "--layer-params",  "imagenet-" + name + "-params.cfg",
+                                  "--data-provider", "image",
+                                  "--inner-size",    "64",
+                                  "--gpu",           gpus,
+                                  "--mini",          "8",
+                                  "--test-freq",     "2",
+                                  "--color-noise",   "0.1",
+                                  "--threads",       "1"});
+    CHECK(run.err.empty());
+    CHECK(run.out.find("2.0 (50.00%)... logprob: ") != std::string::npos);
+    CHECK(run.out.find("Saved checkpoint to ") != std::string::npos);
+  }
+}
+
 TEST_CASE("a run on images that is stopped at any minibatch goes on to the same bits") {
   const Photographs photos;
   const Args args = photos.train("pickles", "whole") + Args{"--keep", "20"};

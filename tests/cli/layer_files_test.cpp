@@ -1,4 +1,8 @@
 // What the program says about wrong layer files: the place, what is wrong, what would be right; exit code 2.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <regex>
+
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -50,11 +54,9 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:14: layer 'extra': no layer uses its output; name it in an inputs= or remove it"},
     {"[logprob]\ntype=cost.logreg\ninputs=labels,probs\n", "",
      "net.cfg: the net has no cost layer; add one, like type=cost.logreg"},
-    {kDefinition, "", "net.cfg: holds no layers; a layer is a [section] with type="},
+    {kDefinition, "", "net.cfg:1: holds no layers; a layer is a [section] with type="},
+    {kDefinition, "\n# nothing\n", "net.cfg:1: holds no layers; a layer is a [section] with type="},
     {"inputs=pool1", "inputs=pool1,pool1", "net.cfg:23: layer 'fc10': input 'pool1' is given twice"},
-    {"[pool1]", "[conv1_neuron]\ntype=neuron\nneuron=relu\ninputs=conv1\n[pool1]",
-     "net.cfg:7: layer 'conv1': its implicit layer would be called 'conv1_neuron', which is defined too; "
-     "rename one"},
     // Neurons and dropout.
     {"neuron=relu", "neuron=reul",
      "net.cfg:13: layer 'conv1': unknown neuron 'reul'; did you mean 'relu'? known: ident, "},
@@ -93,8 +95,8 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '0'"},
     {"filters=2", "filters=99999999999",
      "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not '99999999999'"},
-    {"filters=2",
-     "filters=", "net.cfg:11: layer 'conv1': filters expects an integer between 1 and 1048576, not ''"},
+    {"filters=2", "filters=",
+     "net.cfg:11: layer 'conv1': filters has 0 values for 1 inputs; give one value, or one per input"},
     {"filterSize=3", "filterSize=5000",
      "net.cfg:12: layer 'conv1': filterSize expects an integer between 1 and 4096, not '5000'"},
     {"filterSize=3", "filterSize=3,3",
@@ -279,6 +281,76 @@ TEST_CASE("all mistakes of both files are reported in one run, in order of their
   }
 }
 
+TEST_CASE("all layers that lack their section are named, below and above each other") {
+  const Workshop shop;
+  const std::string defaults = "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\ncoeff=1\n";
+  const std::string conv2 =
+      "[conv2]\ntype=conv\ninputs=conv1\nchannels=2\nfilters=2\nfilterSize=3\nbiases=0\n";
+  shop.write(
+      replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", conv2 + "[pool1]\ntype=pool\ninputs=conv2"),
+      defaults);
+  const Outcome run = plan(shop);
+  INFO(run.err);
+  CHECK(run.code == 2);
+  const std::string rates = " in the parameter file; it needs epsW, epsB, momW, momB\n";
+  for (const std::string& message :
+       {"net.cfg:7: layer 'conv1' has no section [conv1]" + rates,
+        std::string(
+            "net.cfg:14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, momW\n"),
+        "net.cfg:28: layer 'fc10' has no section [fc10]" + rates,
+        std::string("net.cfg:36: layer 'logprob' has no section [logprob] in the parameter file; it needs "
+                    "coeff\n")}) {
+    INFO(message);
+    CHECK(run.err.find(message) != std::string::npos);
+  }
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 4);
+  // An empty section takes the values of [DEFAULT].
+  shop.write(kDefinition, defaults + "[conv1]\n[fc10]\n[logprob]\n");
+  CHECK(plan(shop).code == 0);
+}
+
+TEST_CASE("a layer may have the name of another's neuron") {
+  const Workshop shop;
+  shop.write(replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1",
+                      "[conv1_neuron]\ntype=neuron\nneuron=abs\ninputs=conv1\n[pool1]\ntype=pool\n"
+                      "inputs=conv1_neuron"),
+             kParameters);
+  const Outcome run = plan(shop);
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(run.err.empty());
+  CHECK(run.out.find("\nconv1_neuron.1  ") != std::string::npos);
+  CHECK(run.out.find("\nconv1_neuron  ") != std::string::npos);
+}
+
+TEST_CASE("plan counts shared weights once, where their owner is") {
+  const Workshop shop;
+  // conv2 has the two 3x3 filters of 2 channels that conv3 shares, and each its own two biases.
+  const std::string keys = "type=conv\nchannels=2\nfilters=2\nfilterSize=3\npadding=1\n";
+  const std::string convs = "[conv2]\n" + keys + "inputs=conv1\n[conv3]\n" + keys +
+                            "inputs=conv2\nweightSource=conv2[0]\n[conv4]\n" + keys +
+                            "inputs=conv3\nweightSource=conv2[0]\nbiases=0\n";
+  const std::string rates = "epsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n";
+  shop.write(
+      replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", convs + "[pool1]\ntype=pool\ninputs=conv4"),
+      kParameters + "[conv2]\n" + rates + "[conv3]\n" + rates + "[conv4]\n" + rates);
+  const Outcome table = plan(shop);
+  INFO(table.out << table.err);
+  REQUIRE(table.code == 0);
+  // conv1 20, conv2 36 + 2, conv3 2, fc10 180 + 10.
+  CHECK(std::regex_search(table.out, std::regex("\n250 parameters;")));
+  CHECK(std::regex_search(table.out, std::regex("\nconv2 +conv +2x6x6 +38 ")));
+  CHECK(std::regex_search(table.out, std::regex("\nconv3 +conv +2x6x6 +2 ")));
+  CHECK(std::regex_search(table.out, std::regex("\nconv4 +conv +2x6x6 +shared ")));
+  const auto json = nlohmann::json::parse(plan(shop, {"--json"}).out);
+  CHECK(json["parameters"] == 250);
+  for (const auto& layer : json["layers"]) {
+    if (layer["name"] == "conv2") CHECK((layer["parameters"] == 38 && layer["shared_parameters"] == 0));
+    if (layer["name"] == "conv3") CHECK((layer["parameters"] == 2 && layer["shared_parameters"] == 36));
+    if (layer["name"] == "conv4") CHECK((layer["parameters"] == 0 && layer["shared_parameters"] == 36));
+  }
+}
+
 TEST_CASE("a flood of mistakes is cut, and a broken layer after it stays broken") {
   const Workshop shop;
   std::string definition;
@@ -311,7 +383,11 @@ TEST_CASE("what is odd but harmless gets a warning, and an error with --strict w
   const std::vector<Oddity> oddities = {
       {"stride=2", "stride=2\ncolour=red", "",
        "net.cfg:21: warning: layer 'pool1': unknown key 'colour' is ignored", true},
-      {"stride=2", "stride=2\nepsW=0.1", "", "", true},
+      {"stride=2", "stride=2\nepsW=0.1", "",
+       "net.cfg:21: warning: layer 'pool1': unknown key 'epsW' is ignored: it belongs to layers of type fc, "
+       "sfc, "
+       "conv, local, bnorm",
+       true},
       {"filters=2", "filters=2\nmomW=0.5", "",
        "net.cfg:12: warning: layer 'conv1': 'momW' belongs in the parameter file and is ignored here", false},
       {"filters=2", "filters=3\nFilters=2", "",
@@ -326,7 +402,10 @@ TEST_CASE("what is odd but harmless gets a warning, and an error with --strict w
        "params.cfg:15: warning: section [conv9] is ignored: there is no such layer; did you mean 'conv1'?",
        false},
       {"stride=2", "stride=2", "filters=1\n",
-       "params.cfg:15: warning: layer 'logprob': unknown key 'filters' is ignored", true},
+       "params.cfg:15: warning: layer 'logprob': unknown key 'filters' is ignored: it belongs to layers of "
+       "type "
+       "conv, local",
+       true},
       {"stride=2", "stride=2", "[conv1]\nfilters=1\n",
        "params.cfg:16: warning: layer 'conv1': 'filters' belongs in the layer definition file and is ignored "
        "here",

@@ -137,6 +137,29 @@ TEST_CASE("conversions of layers that are not there, or not of the kind, are ref
   refused({"--unshare-weights", "conv1[x]"}, "--unshare-weights: 'conv1[x]': expects an integer");
 }
 
+TEST_CASE("a layer that shares weights becomes local with weights of its own") {
+  const Workshop shop;
+  const std::string twin =
+      "[conv2]\ntype=conv\ninputs=data\nchannels=1\nfilters=2\nfilterSize=3\nweightSource=conv1[0]\n"
+      "[sum]\ntype=eltsum\ninputs=conv1,conv2\n";
+  shop.write(
+      replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", twin + "[pool1]\ntype=pool\ninputs=sum"),
+      kParameters + "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n");
+  const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
+  for (const std::string layer : {"conv1", "conv2"}) {
+    const Outcome run = run_program(plan + Args{"--conv-to-local", layer});
+    INFO(run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err.find(
+              std::string("net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type '") +
+              (layer == "conv1" ? "local" : "conv") +
+              "'; weights are shared between equal types; --unshare-weights conv2 gives 'conv2' weights of "
+              "its own") != std::string::npos);
+    run_well(plan + Args{"--conv-to-local", layer, "--unshare-weights", "conv2"});
+  }
+  run_well(plan + Args{"--conv-to-local", "conv1,conv2"});
+}
+
 TEST_CASE("option --init-from copies what fits and lists what does not") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});

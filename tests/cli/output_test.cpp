@@ -137,6 +137,38 @@ TEST_CASE("option --epochs 0 --force-save saves the untrained net") {
   CHECK_FALSE(std::filesystem::exists(shop / "none"));
 }
 
+TEST_CASE("option --max-test-err keeps checkpoints of worse tests from being saved") {
+  const Workshop shop;
+  const Args args = shop.dummy() + Args{"--epochs", "1", "--test-freq", "1", "--keep", "9"};
+  const auto saved = [&](const std::string& name) { return std::filesystem::exists(shop / name); };
+  // Of random images with ten classes, about nine in ten are wrong.
+  const Outcome none = run_well(args + Args{"--save-file", shop / "none", "--max-test-err", "0.5"});
+  const std::vector<std::string> lines = lines_of(none.out);
+  const auto refused = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return std::regex_match(
+        line,
+        std::regex(R"(No checkpoint saved: the test error, [01]\.\d{6}, is above --max-test-err 0\.5)"));
+  });
+  CHECK(refused == 2);
+  CHECK(none.out.find("Saved") == std::string::npos);
+  CHECK_FALSE(saved("none/1.1.safetensors"));
+  CHECK_FALSE(saved("none/1.2.safetensors"));
+  run_well(args + Args{"--save-file", shop / "all", "--max-test-err", "1"});
+  CHECK(saved("all/1.1.safetensors"));
+  CHECK(saved("all/1.2.safetensors"));
+  // What is asked for is saved all the same, and the option goes on with the run.
+  run_well(args + Args{"--save-file", shop / "end", "--max-test-err", "0.5", "--force-save", "1"});
+  CHECK_FALSE(saved("end/1.1.safetensors"));
+  CHECK(saved("end/1.2.safetensors"));
+  const Outcome resumed = run_well({"--load-file", shop / "end", "--epochs", "2"});
+  CHECK(resumed.out.find("No checkpoint saved") != std::string::npos);
+  CHECK_FALSE(saved("end/2.2.safetensors"));
+  const Outcome wrong = run_program(args + Args{"--save-file", shop / "none", "--max-test-err", "-1"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err.find("--max-test-err expects a number between 0 and 1000000000, not '-1'") !=
+        std::string::npos);
+}
+
 TEST_CASE("option --save-path makes a folder named by the time") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-path", shop / "runs/today", "--epochs", "1"});

@@ -49,7 +49,13 @@ TEST_CASE("nearest finds the closest candidate", "[diagnostics]") {
   CHECK(nearest("STRIDES", keys) == "stride");
   CHECK(nearest("padding", keys) == "padding");
   CHECK(nearest("pad", keys) == "");
-  CHECK(nearest("stirde", keys, 1) == "");
+  CHECK(nearest("stirde", keys, 1) == "stride");
+  CHECK(nearest("strat", {"start"}, 1) == "start");
+  CHECK(nearest("kepe", {"keep"}, 1) == "keep");
+  CHECK(nearest("ab", {"ba"}, 1) == "ba");
+  CHECK(nearest("stidre", keys, 1) == "");
+  CHECK(nearest("tsirde", keys) == "stride");
+  CHECK(nearest("tsirde", keys, 1) == "");
   CHECK(nearest("strde", keys, 1) == "stride");
   CHECK(nearest("stride", keys, 0) == "stride");
   CHECK(nearest("", keys) == "");

@@ -111,6 +111,24 @@ TEST_CASE("comments", "[ini]") {
   CHECK(p.ini.find("c # d"));
 }
 
+TEST_CASE("lines that begin with the word rem are comments, as in Python's ConfigParser", "[ini]") {
+  Diagnostics diagnostics;
+  const IniFile ini = parse_ini("f",
+                                "rem before any section\nREM\n[a]\nrem=1\nRem k=9\nk=1\nrem [b]\nremark=2\n"
+                                "l=3,\n rem 4\nreM\t= 5\n",
+                                diagnostics);
+  CHECK(diagnostics.errors().empty());
+  REQUIRE(ini.sections.size() == 1);
+  const IniSection& a = ini.sections[0];
+  CHECK(a.values.size() == 4);
+  REQUIRE(a.find("rem"));
+  CHECK(a.find("rem")->text == "1");
+  CHECK(a.find("k")->text == "1");
+  CHECK(a.find("remark")->text == "2");
+  // An indented line is none: it continues the value.
+  CHECK(a.find("l")->text == "3,\nrem 4");
+}
+
 TEST_CASE("CRLF, a byte order mark and a missing last line break", "[ini]") {
   const Parsed p = parse("\xEF\xBB\xBF[a]\r\nx=1\r\n\r\ny=2 ; c\r\n[b]\r\nz=3");
   REQUIRE(p.clean());

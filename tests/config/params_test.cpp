@@ -76,7 +76,10 @@ Result assign(const std::string& definition, const std::string& parameters = goo
   const IniFile p = parse_ini("par.cfg", parameters, result.diagnostics);
   REQUIRE_FALSE(result.diagnostics.has_errors());
   REQUIRE(d.find("c"));
-  assign_params(specs(), common(), "c", *d.find("c"), p.find("c"), inputs, strict, &result.params,
+  const auto keys = common();
+  const ForeignKeys foreign = {{"coeff", "it belongs to layers of type cost"},
+                               {"topk", "it belongs to layers of type cost"}};
+  assign_params(specs(), {keys, foreign}, "c", *d.find("c"), p.find("c"), inputs, strict, &result.params,
                 result.diagnostics);
   return result;
 }
@@ -225,8 +228,7 @@ TEST_CASE("the missing-key message describes every type", "[params]") {
   Diagnostics diagnostics;
   const IniFile ini = parse_ini("net.cfg", "[c]", diagnostics);
   Fields fields;
-  assign_params(required, std::vector<ParamSpec>{}, "c", ini.sections.at(0), nullptr, 1, false, &fields,
-                diagnostics);
+  assign_params(required, {{}, {}}, "c", ini.sections.at(0), nullptr, 1, false, &fields, diagnostics);
   CHECK(diagnostics.errors() ==
         Strings{"net.cfg:1: layer 'c': 'i' is missing; it is an integer between 1 and 9",
                 "net.cfg:1: layer 'c': 'd' is missing; it is a number of at most 1",
@@ -241,7 +243,7 @@ TEST_CASE("no parameter section is needed without required parameters", "[params
   Diagnostics diagnostics;
   const IniFile ini = parse_ini("net.cfg", "[c]", diagnostics);
   const std::vector<ParamSpec> optional = {specs().back()};
-  assign_params(optional, common(), "c", ini.sections.at(0), nullptr, 1, true, &params, diagnostics);
+  assign_params(optional, {common(), {}}, "c", ini.sections.at(0), nullptr, 1, true, &params, diagnostics);
   CHECK_FALSE(diagnostics.has_errors());
   CHECK(params.wc == 0);
 }
@@ -271,6 +273,29 @@ TEST_CASE("other unknown keys are warnings, errors when strict", "[params]") {
     CHECK(strict.errors() == Strings{"net.cfg:3: layer 'c': unknown key '" + std::string(key) + "'"});
     CHECK(strict.warnings().empty());
   }
+}
+
+TEST_CASE("transposed short keys are misspelt ones", "[params]") {
+  CHECK(assign("[c]\nfilters=1\nytpe=5").errors() ==
+        Strings{"net.cfg:3: layer 'c': unknown key 'ytpe'; did you mean 'type'?"});
+  CHECK(assign("[c]\nfilters=1", "[c]\nepsW=1\nespB=1\nepsB=1").errors() ==
+        Strings{"par.cfg:3: layer 'c': unknown key 'espB'; did you mean 'epsB'?"});
+}
+
+TEST_CASE("keys of other layer types are warnings, however close, and errors when strict", "[params]") {
+  const Result near = assign("[c]\nfilters=1\nCoeff=5");
+  CHECK(near.errors().empty());
+  CHECK(near.warnings() ==
+        Strings{"net.cfg:3: warning: layer 'c': unknown key 'Coeff' is ignored: it belongs to layers "
+                "of type cost; did you mean 'coeffs'?"});
+  const Result far = assign("[c]\nfilters=1", "[c]\nepsW=1\nepsB=1\ntopk=2");
+  CHECK(
+      far.warnings() ==
+      Strings{
+          "par.cfg:4: warning: layer 'c': unknown key 'topk' is ignored: it belongs to layers of type cost"});
+  const Result strict = assign("[c]\nfilters=1\ncoeff=5", good_parameters, 1, true);
+  CHECK(strict.errors() == Strings{"net.cfg:3: layer 'c': unknown key 'coeff': it belongs to layers of type "
+                                   "cost; did you mean 'coeffs'?"});
 }
 
 TEST_CASE("a key in the wrong file is ignored with a warning", "[params]") {
@@ -346,7 +371,7 @@ TEST_CASE("a default that does not parse is a mistake of the program", "[params]
   const IniFile ini = parse_ini("net.cfg", "[c]", diagnostics);
   const std::vector<ParamSpec> wrong = {param("wc", &Params::wc, {.fallback = "x"})};
   CHECK_THROWS_AS(
-      assign_params(wrong, common(), "c", ini.sections.at(0), nullptr, 1, false, &params, diagnostics),
+      assign_params(wrong, {common(), {}}, "c", ini.sections.at(0), nullptr, 1, false, &params, diagnostics),
       std::logic_error);
 }
 

@@ -33,6 +33,16 @@ TEST_CASE("constant schedules", "[schedule]") {
   CHECK(Schedule(0.5).at(0.3) == 0.5);
 }
 
+TEST_CASE("names and arguments of schedules in any case", "[schedule]") {
+  const Schedule dexp = Schedule::parse("dexp[base=0.1;tgtFactor=8;numSteps=4]");
+  for (const char* text : {"DEXP[base=0.1;tgtFactor=8;numSteps=4]", "dExp[Base=0.1;tgtfactor=8;NUMSTEPS=4]",
+                           "dexp[BASE=0.1; TGTFACTOR = 8; numsteps=4]"})
+    CHECK(Schedule::parse(text).str() == dexp.str());
+  CHECK(Schedule::parse("Exp[base=1;tgtfactor=2]").str() == "exp[base=1;tgtFactor=2]");
+  CHECK(Schedule::parse("CONST[BASE=3]").str() == "3");
+  CHECK(mistake("Exp[base=1;BASE=2;tgtFactor=2]") == "exp: 'base' is given twice");
+}
+
 TEST_CASE("linear goes straight from base to base/tgtFactor", "[schedule]") {
   const Schedule s = Schedule::parse("linear[base=0.8;tgtFactor=4]");
   CHECK(s.at(0) == Approx(0.8));
@@ -103,8 +113,8 @@ TEST_CASE("mistakes in schedules are named", "[schedule]") {
   CHECK(mistake("1e999") == "'1e999' " + known);
   CHECK(mistake("0.01 0.02") == "'0.01 0.02' " + known);
   CHECK(mistake("dex[base=1]") == "'dex[base=1]' " + known + "; did you mean 'dexp'?");
-  CHECK(mistake("Linear[base=1;tgtFactor=2]") ==
-        "'Linear[base=1;tgtFactor=2]' " + known + "; did you mean 'linear'?");
+  CHECK(mistake("Linaer[base=1;tgtFactor=2]") ==
+        "'Linaer[base=1;tgtFactor=2]' " + known + "; did you mean 'linear'?");
   CHECK(mistake("x") == "'x' " + known);
   CHECK(mistake("const") == "const is written const[base=...], not 'const'");
   CHECK(mistake("dexp[base=1") ==

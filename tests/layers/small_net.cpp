@@ -132,6 +132,11 @@ std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch
     if (features && !hidden && std::find(layers.begin(), layers.end(), node.section) == layers.end())
       layers.push_back(node.section);
   }
+  return read_outputs(batch, layers);
+}
+
+std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch& batch,
+                                                                 const std::vector<std::string>& layers) {
   const Plan& plan = prepare(Phase::test, batch.images());
   OutputReader reader(*net_, layers);
   net_->run(plan, inputs_of(batch, 0), nullptr, reader.reading(plan));

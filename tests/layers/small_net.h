@@ -102,6 +102,9 @@ class SmallNet {
   /// A test, and what OutputReader says of every layer of the file that has features of its own: those that
   /// apply the relu of the layer above are left out.
   std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch);
+  /// The same of these layers.
+  std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch,
+                                                         const std::vector<std::string>& layers);
   Net& net() { return *net_; }
   const Graph& graph() const { return net_->graph(); }
   /// Weights and increments by checkpoint name.

@@ -61,6 +61,33 @@ TEST_CASE("the output of a layer below a relu of its own layer is what the relu 
   }
 }
 
+TEST_CASE("layers answer to cuda-convnet2's names of their neurons, ident ones too") {
+  const NetTexts texts = between_data_and_cost(
+      conv("conv1", "inputs=data channels=3 filters=4 filterSize=3 dropout=0.25 neuron=relu") +
+          fc("fc1", "inputs=conv1 outputs=6 neuron=ident") +
+          fc("fc2", "inputs=fc1 outputs=5 neuron=tanh[1,1]"),
+      "fc2", kClasses);
+  const Minibatch batch = random_minibatch(kImage, 7, kClasses, 1);
+  for (const bool parallel : {false, true}) {
+    NetOptions options;
+    if (parallel) {
+      options.gpu = "0,1";
+      options.data_parallel = true;
+    }
+    SmallNet small(texts, kImage, kClasses, options);
+    auto read = small.read_outputs(
+        batch, {"conv1", "conv1_dropout", "conv1_neuron", "fc1", "fc1_neuron", "fc2", "fc2_neuron"});
+    const std::vector<float>&conv1 = read["conv1"], &masked = read["conv1_dropout"];
+    CHECK(read["conv1_neuron"] == conv1);
+    CHECK(read["fc1_neuron"] == read["fc1"]);
+    CHECK(read["fc2_neuron"] == read["fc2"]);
+    // Below the neuron.
+    REQUIRE(masked.size() == conv1.size());
+    CHECK(*std::min_element(masked.begin(), masked.end()) < 0);
+    for (std::size_t i = 0; i < conv1.size(); ++i) CHECK(conv1[i] == std::max(0.0F, masked[i]));
+  }
+}
+
 TEST_CASE("layers without outputs are refused by name") {
   SmallNet small(between_data_and_cost(fc("fc1", "inputs=data outputs=6 neuron=relu"), "fc1", kClasses),
                  kImage, kClasses);
@@ -68,7 +95,10 @@ TEST_CASE("layers without outputs are refused by name") {
     return message_of<InputError>([&] { OutputReader(small.net(), {layer}); });
   };
   CHECK(error("fc2") == "the net has no layer 'fc2'; did you mean 'fc1'?");
-  CHECK(error("fc1_neuron") == "the net has no layer 'fc1_neuron'; its layers are data, fc1, top, probs");
+  CHECK(error("fc2_neuron") == "the net has no layer 'fc2_neuron'; its layers are data, fc1, top, probs");
+  CHECK(error("_neuron") == "the net has no layer '_neuron'; its layers are data, fc1, top, probs");
+  CHECK(error("labels_neuron") ==
+        "layer 'labels_neuron' is of type 'data' and holds labels: it has no features");
   CHECK(error("labels") == "layer 'labels' is of type 'data' and holds labels: it has no features");
   CHECK(error("logprob") == "layer 'logprob' is of type 'cost.logreg': it has no features");
 }

@@ -195,6 +195,29 @@ TEST_CASE("inputs with other replica counts than each other") {
   check_said_in(built, texts.definition, "fc1", {"conv2a", "conv2b", "2", "1", "replica"});
 }
 
+TEST_CASE("where data is one of two unequal inputs, the gpu= line that helps is named") {
+  // The data follows f, its first user.
+  const auto texts = [](const std::string& data, const std::string& g) {
+    return between_data_and_cost(
+        section("images", "data", "dataIdx=0" + data) + fc("f", "inputs=images outputs=4 gpu=1") +
+            fc("wide", "inputs=data outputs=4 gpu=0,1") + fc("g", "inputs=wide,images outputs=4" + g) +
+            fc("h", "inputs=f,g outputs=4"),
+        "h", kClasses);
+  };
+  const NetTexts narrow = texts("", " gpu=1");
+  check_said_in(build(narrow), narrow.definition, "g",
+                {"'wide' has 2 and 'images' has 1; gpu=0,1 on 'images' gives it as many"});
+  good(texts(" gpu=0,1", " gpu=1"));
+  // All users of a layer have equal counts: with two replicas g needs data of its own.
+  const NetTexts wide = texts("", "");
+  check_said_in(build(wide), wide.definition, "g",
+                {"'wide' has 2 and 'images' has 1; a data layer of its own with gpu=0,1 has as many"});
+  // Between layers that compute there is nothing to add.
+  const NetTexts others = placed_net({{"pool1", "0"}, {"conv2a", "0,1"}, {"conv2b", "1"}, {"fc1", "0"}});
+  check_said_in(build(others), others.definition, "fc1", {"'conv2a' has 2 and 'conv2b' has 1"});
+  for (const std::string& message : build(others).errors) CHECK(message.find("; ") == std::string::npos);
+}
+
 TEST_CASE("users with other replica counts than each other") {
   const NetTexts texts = placed_net({{"conv1", "0,1"}, {"conv2b", "1"}});
   const Built built = build(texts);

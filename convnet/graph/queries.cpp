@@ -1,0 +1,53 @@
+// What a finished graph says about itself.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+const Node* Graph::find(std::string_view name) const {
+  for (const Node& node : nodes) {
+    if (node.name == name) return &node;
+  }
+  return nullptr;
+}
+
+std::vector<int> Graph::replica_counts() const {
+  std::set<int> counts;
+  for (const Node& node : nodes) counts.insert(static_cast<int>(node.gpus.size()));
+  return {counts.begin(), counts.end()};
+}
+
+std::int64_t Graph::images_of(std::int64_t images, int microbatch, std::int64_t views) const {
+  const std::int64_t most = (images / views + microbatches - 1) / microbatches * views;
+  return std::clamp<std::int64_t>(images - most * microbatch, 0, most);
+}
+
+int Graph::gpu_count() const {
+  int count = 1;
+  for (const Node& node : nodes) {
+    for (int gpu : node.gpus) count = std::max(count, gpu + 1);
+    for (int gpu : node.part_gpus) count = std::max(count, gpu + 1);
+  }
+  return count;
+}
+
+std::vector<std::string> logical_signature(const IniFile& definition) {
+  static const std::set<std::string> without_meaning = {
+      "gpu", "parallel", "initw", "initb", "initwfunc", "initbfunc", "initscale", "sumwidth", "partialsum"};
+  std::vector<std::string> lines;
+  for (const IniSection& section : definition.sections) {
+    std::map<std::string, std::string> sorted;
+    for (const IniValue& value : section.values) {
+      if (!without_meaning.contains(value.key)) sorted[value.key] = join(split_list(value.text));
+    }
+    std::string line = "[" + section.name + "]";
+    for (const auto& [key, value] : sorted) line += " " + key + "=" + value;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace convnet
