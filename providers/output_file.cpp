@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -37,23 +36,61 @@ auto retry(const Call& call) {
 /// Linux has closed it even if it says EINTR.
 int close_once(int& descriptor) { return descriptor < 0 ? 0 : ::close(std::exchange(descriptor, -1)); }
 
+/// Whether a file is written to as it is, for its reader or driver, instead of being replaced.
+bool is_stream(const fs::file_status& file) { return fs::is_fifo(file) || fs::is_character_file(file); }
+
+/// The name behind all symbolic links of `path`, also where the last of them leads to no file yet.
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  fs::path name = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code no_link;
+    const fs::path next = fs::read_symlink(name, no_link);
+    if (no_link) return name.string();
+    name = name.parent_path() / next;
+  }
+  errno = ELOOP;
+  fail_to_write(path);
+}
+
 }  // namespace
 
-OutputFile::OutputFile(std::string path)
-    : path_(std::move(path)),
-      temporary_(fmt::format("{}{}{}", path_, kTemporaryMark, ::getpid())),
-      descriptor_(retry([this] {
-        return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
-      })) {
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path_, ignored);
+  if (fs::is_directory(there)) {
+    errno = EISDIR;
+    fail();
+  }
+  if (is_stream(there)) {
+    if (::access(path_.c_str(), W_OK) != 0) fail();
+    return;
+  }
+  if (fs::exists(there) && !fs::is_regular_file(there))
+    throw RunError(path_ + ": cannot be written: it is neither a file nor a pipe nor a character device");
+  target_ = follow_links(path_);
+  temporary_ = fmt::format("{}{}{}", target_, kTemporaryMark, ::getpid());
+  descriptor_ = retry([this] {
+    return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  });
   if (descriptor_ < 0) fail();
 }
 
 OutputFile::~OutputFile() {
   close_once(descriptor_);
-  if (!published_) ::unlink(temporary_.c_str());
+  if (!published_ && !temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+/// Opens a pipe or device. Not before there is something to write: the end of a pipe's first writer is the
+/// end of the file to its reader.
+void OutputFile::open_stream() {
+  if (descriptor_ >= 0) return;
+  descriptor_ = retry([this] { return ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  if (descriptor_ < 0) fail();
 }
 
 void OutputFile::write(const void* bytes, std::size_t count) {
+  if (temporary_.empty()) open_stream();
   const char* from = static_cast<const char*>(bytes);
   while (count > 0) {
     const ssize_t done = retry([&] { return ::write(descriptor_, from, count); });
@@ -64,11 +101,14 @@ void OutputFile::write(const void* bytes, std::size_t count) {
 }
 
 void OutputFile::publish() {
-  if (retry([this] { return ::fsync(descriptor_); }) != 0) fail();
+  if (temporary_.empty()) open_stream();
+  if (!temporary_.empty() && retry([this] { return ::fsync(descriptor_); }) != 0) fail();
   if (close_once(descriptor_) != 0 && errno != EINTR) fail();
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   published_ = true;
-  sync_parent_folder(path_);
+  if (temporary_.empty()) return;
+  published_ = ::rename(temporary_.c_str(), target_.c_str()) == 0;
+  if (!published_) fail();
+  sync_parent_folder(target_);
 }
 
 void OutputFile::fail() const { fail_to_write(path_); }
@@ -79,14 +119,12 @@ void write_whole_file(const std::string& path, std::string_view bytes) {
   file.publish();
 }
 
-std::optional<TemporaryName> parse_temporary_name(const std::string& name) {
+std::optional<std::string> target_of_temporary(const std::string& name) {
   const std::size_t at = name.rfind(kTemporaryMark);
   if (at == std::string::npos) return std::nullopt;
-  TemporaryName parsed{name.substr(0, at)};
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + at + kTemporaryMark.size(), end, parsed.process);
-  if (error != std::errc() || stop != end || parsed.process <= 0) return std::nullopt;
-  return parsed;
+  const std::string process = name.substr(at + kTemporaryMark.size());
+  if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return name.substr(0, at);
 }
 
 void sync_parent_folder(const std::string& path) {
@@ -112,6 +150,27 @@ void check_folder_writable(const std::string& path, const std::string& what) {
       throw InputError(at.string() + ": cannot be written; " + what + " " + path);
     return;
   }
+}
+
+void check_file_writable(const std::string& path, const std::string& what) {
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  if (fs::is_directory(there)) throw InputError(path + ": is a folder, not a file; " + what + " " + path);
+  if (!is_stream(there))
+    return check_folder_writable(fs::path(follow_links(path)).parent_path().string(), what);
+  if (::access(path.c_str(), W_OK) != 0) throw InputError(path + ": cannot be written; " + what + " " + path);
+}
+
+std::string make_numbered_folder(const std::string& name) {
+  std::string path = name;
+  for (int number = 2; ::mkdir(path.c_str(), 0777) != 0; ++number) {
+    if (errno != EEXIST) {
+      const int code = errno;
+      throw InputError(path + ": cannot be made: " + std::generic_category().message(code));
+    }
+    path = fmt::format("{}_{}", name, number);
+  }
+  return path;
 }
 
 void make_folders(const std::string& path) {

@@ -8,9 +8,11 @@
 
 namespace convnet {
 
-/// Written to `path`.tmp-<process id>; publish() gives it its name, durably. Without that the destructor
-/// removes it (a killed process leaves it). An existing file of that name stays whole until then. Everything
-/// throws RunError naming file and cause.
+/// Written to NAME.tmp-<process id>; publish() gives it its name, durably. Without that the destructor
+/// removes it (a killed process leaves it). An existing file of that name stays whole until then. A symbolic
+/// link is followed: the file that it names is replaced, not the link. Pipes and character devices are not
+/// replaced but written to, from the first write() on; a folder is an error, and so is any other kind of
+/// file. Everything throws RunError naming file and cause.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);
@@ -25,8 +27,10 @@ class OutputFile {
 
  private:
   [[noreturn]] void fail() const;
+  void open_stream();
 
-  std::string path_, temporary_;
+  std::string path_;
+  std::string target_, temporary_;  ///< path_ after symbolic links; empty for pipes and devices
   int descriptor_ = -1;
   bool published_ = false;
 };
@@ -34,13 +38,8 @@ class OutputFile {
 /// A whole file through an OutputFile.
 void write_whole_file(const std::string& path, std::string_view bytes);
 
-/// What the name of the temporary file of an OutputFile says.
-struct TemporaryName {
-  std::string target;  ///< the name it was to get
-  long process = 0;    ///< that wrote it
-};
-/// Nothing for names of other files.
-std::optional<TemporaryName> parse_temporary_name(const std::string& name);
+/// The name that a temporary file of an OutputFile was to get; nullopt for names of other files.
+std::optional<std::string> target_of_temporary(const std::string& name);
 
 /// Makes the name of a file or folder just renamed to `path` survive a power cut. Throws RunError.
 void sync_parent_folder(const std::string& path);
@@ -48,6 +47,14 @@ void sync_parent_folder(const std::string& path);
 /// Throws InputError if no folder can be made or written at `path`; `what` ends the message: "checkpoints are
 /// to be saved in". Makes nothing.
 void check_folder_writable(const std::string& path, const std::string& what);
+
+/// Throws InputError if an OutputFile at `path` could not be written, or is a folder; the folders above it
+/// may be missing. `what` is as in check_folder_writable(). Makes nothing.
+void check_file_writable(const std::string& path, const std::string& what);
+
+/// Makes a folder of this name, or where something has the name already, with "_2", "_3", … after it. Nobody
+/// else gets the same one. Returns the name. Throws InputError if none can be made.
+std::string make_numbered_folder(const std::string& name);
 
 /// Makes a folder and those above it; "" is the current one. Throws RunError.
 void make_folders(const std::string& path);

@@ -16,9 +16,7 @@ namespace convnet {
 namespace {
 
 void write(const std::string& path, const std::string& bytes, const std::string& what) {
-  OutputFile file(path);
-  file.write(bytes);
-  file.publish();
+  write_whole_file(path, bytes);
   fmt::print("Wrote {}: {}\n", path, what);
 }
 

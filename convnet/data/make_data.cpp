@@ -260,8 +260,7 @@ State Maker::open_folder() {
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(options_.folder)) {
     const std::string name = entry.path().filename().string();
-    const auto temporary = parse_temporary_name(name);
-    if (!temporary || temporary->target != state_name)
+    if (target_of_temporary(name) != state_name)
       throw InputError(
           fmt::format("{}: is not empty ({} is there), and not a data set that make-data has begun",
                       options_.folder, name));
@@ -285,7 +284,7 @@ void Maker::check_files(std::size_t parts) const {
 void Maker::remove_leftovers() const {
   std::vector<fs::path> leftovers;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(options_.folder))
-    if (parse_temporary_name(entry.path().filename().string())) leftovers.push_back(entry.path());
+    if (target_of_temporary(entry.path().filename().string())) leftovers.push_back(entry.path());
   for (const fs::path& leftover : leftovers) fs::remove(leftover);
 }
 

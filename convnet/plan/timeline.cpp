@@ -1,18 +1,13 @@
 #include "convnet/plan/timeline.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-#include <system_error>
 
-#include "kernels/error.h"
+#include "providers/output_file.h"
 
 namespace convnet {
 namespace {
@@ -78,21 +73,6 @@ json sort_event(const char* what, int device, Stream stream, int index) {
 /// A layer's name may hold any bytes: what is not UTF-8 is replaced.
 std::string text_of(const json& event) { return event.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-[[noreturn]] void fail(const std::string& file, const std::string& why) {
-  throw RunError(fmt::format("{}: cannot be written: {}", file, why));
-}
-
-/// Writes `text` to a new file; what went wrong, or "".
-std::string write_new(const std::string& file, const std::string& text) {
-  errno = 0;
-  std::ofstream out(file, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (out) return "";
-  const int code = errno;
-  return code == 0 ? "an output error" : std::generic_category().message(code);
-}
-
 }  // namespace
 
 void ChromeTrace::add_event(const std::string& json) {
@@ -146,19 +126,6 @@ std::string ChromeTrace::str() const {
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + names + events_ + "\n]}\n";
 }
 
-void ChromeTrace::write(const std::string& file) const {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  // Renaming over a device like /dev/null would replace it.
-  const fs::file_status old = fs::status(file, error);
-  if (fs::exists(old) && !fs::is_regular_file(old)) fail(file, "it is no regular file");
-  const std::string temporary = fmt::format("{}.tmp-{}", file, ::getpid());
-  const std::string wrong = write_new(temporary, str());
-  if (wrong.empty()) fs::rename(temporary, file, error);
-  if (wrong.empty() && !error) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  fail(file, wrong.empty() ? error.message() : wrong);
-}
+void ChromeTrace::write(const std::string& file) const { write_whole_file(file, str()); }
 
 }  // namespace convnet

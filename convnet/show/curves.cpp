@@ -89,20 +89,24 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const IniFile& 
 
   Series train{"training", palette::train, {}, {}};
   Series test{"test", palette::test, {}, {}};
-  std::deque<const CostSums*> recent;
+  std::deque<const HistoryEntry*> recent;
+  std::int64_t tests = 0;  // that `recent` stands for
   for (const HistoryEntry& entry : state.history) {
     check_entry(entry, graph);
-    const std::string label = fmt::format("epoch {}, batch {}", entry.epoch, entry.batch);
+    std::string label = fmt::format("epoch {}, batch {}", entry.epoch, entry.batch);
+    if (entry.count > 1)
+      label += fmt::format(", mean of {} {}", entry.count, entry.test_batch < 0 ? "batches" : "tests");
     if (entry.test_batch < 0) {
       train.points.push_back(
           {epochs_done(entry, request.train_range), value_of(entry.costs, graph, request)});
       train.labels.push_back(label);
       continue;
     }
-    recent.push_back(&entry.costs);
-    if (recent.size() > static_cast<std::size_t>(std::max(1, request.smooth))) recent.pop_front();
+    recent.push_back(&entry);
+    for (tests += entry.count; tests > request.smooth && recent.size() > 1; recent.pop_front())
+      tests -= recent.front()->count;
     CostSums pooled;
-    for (const CostSums* costs : recent) pool(pooled, *costs);
+    for (const HistoryEntry* one : recent) pool(pooled, one->costs);
     test.points.push_back({epochs_done(entry, request.train_range), value_of(pooled, graph, request)});
     test.labels.push_back(label);
   }

@@ -16,7 +16,8 @@ struct CurveRequest {
   BatchRange train_range;  ///< an epoch
 };
 
-/// Training and tests over epochs: a point for each batch trained and for each test. Throws InputError: no
+/// Training and tests over epochs: a point for each batch trained and for each test, or for several that the
+/// history has added up. Throws InputError: no
 /// such cost or value (with what there is), a history without entries, or one that is damaged.
 Chart cost_chart(const TrainingState& state, const Graph& graph, const IniFile& parameters,
                  const CurveRequest& request);

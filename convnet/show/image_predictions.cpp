@@ -49,7 +49,7 @@ DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int
 }
 
 PixelStatistics statistics_of(const Run& run) {
-  return saved_statistics(run.checkpoint, run.options, run.provider->matrices()[0].dims);
+  return saved_statistics(run.checkpoint, run.options, *run.provider);
 }
 
 Color mixed(Color a, Color b, double share) {

@@ -1,15 +1,11 @@
 #include "convnet/train/checkpoint.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <functional>
 
 #include "kernels/error.h"
 #include "providers/output_file.h"
@@ -59,6 +55,7 @@ json to_json(const TrainingState& s) {
     entry["epoch"] = h.epoch;
     entry["batch"] = h.batch;
     if (h.test_batch >= 0) entry["test_batch"] = h.test_batch;
+    if (h.count > 1) entry["count"] = h.count;
     history.push_back(std::move(entry));
   }
   json windows = json::array();
@@ -99,6 +96,7 @@ TrainingState state_from(const json& j) {
     h.batch = entry.at("batch").get<int>();
     h.test_batch = entry.value("test_batch", -1);
     h.costs = costs_from(entry);
+    if (entry.contains("count")) h.count = std::max<std::int64_t>(1, whole(entry.at("count"), kMostImages));
     s.history.push_back(std::move(h));
   }
   if ((s.position.minibatches == 0) != (s.position.images == 0))
@@ -145,33 +143,46 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
   return matrices;
 }
 
-/// Removes what writers that were killed left in `folder`: entries called NAME.tmp-PID, NAME as `ours` says,
-/// whose process is gone.
-void remove_leftovers(const fs::path& folder, const std::function<bool(const std::string&)>& ours) {
-  std::error_code ignored;
-  std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, ignored)) {
-    const auto temporary = parse_temporary_name(entry.path().filename().string());
-    if (!temporary || !ours(temporary->target)) continue;
-    if (kill(static_cast<pid_t>(temporary->process), 0) != 0 && errno == ESRCH)
-      leftovers.push_back(entry.path());
+/// The checkpoints in a folder, oldest first; none where there is no folder.
+std::vector<std::pair<Position, fs::path>> checkpoints_in(const fs::path& folder) {
+  std::vector<std::pair<Position, fs::path>> found;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return found;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (const auto position = Position::of_file_name(at->path().filename().string()))
+      found.emplace_back(*position, at->path());
   }
-  for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
+  if (error) throw InputError(folder.string() + ": cannot be listed: " + error.message());
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return found;
 }
 
-/// Removes all but the newest `keep` checkpoints; never `written`, which may be older than others after going
-/// back.
-void remove_old(const std::string& folder, int keep, const std::string& written) {
-  std::vector<std::pair<Position, fs::path>> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    if (const auto position = Position::of_file_name(entry.path().filename().string()))
-      found.emplace_back(*position, entry.path());
-  }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (std::size_t i = static_cast<std::size_t>(keep); i < found.size(); ++i) {
+/// Removes all but the newest `keep` checkpoints; never `written`, which may be older than others where a run
+/// saves without having trained.
+void remove_old(const std::string& folder, std::size_t keep, const std::string& written) {
+  const auto found = checkpoints_in(folder);
+  for (std::size_t i = 0; i + keep < found.size(); ++i) {
+    std::error_code ignored;
     if (found[i].second.filename() != written) fs::remove(found[i].second, ignored);
   }
+}
+
+/// The newest checkpoint before `file` in its folder that can be read; "" if there is none.
+std::string sound_checkpoint_before(const fs::path& file) {
+  const auto position = Position::of_file_name(file.filename().string());
+  if (!position) return "";
+  auto found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
+  for (auto before = found.rbegin(); before != found.rend(); ++before) {
+    if (before->first >= *position) continue;
+    const std::string path = (file.parent_path() / before->second.filename()).string();
+    try {
+      parse_checkpoint(path, read_safetensors(path));
+      return path;
+    } catch (const InputError&) {
+      // This one is damaged, too.
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -217,56 +228,60 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   // Names of classes come from data sets, in whatever encoding.
   meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string name = checkpoint.state.position.file_name();
-  std::error_code error;
-  if (fs::is_directory(folder, error)) {
-    write_safetensors((fs::path(folder) / name).string(), checkpoint.tensors);
-  } else {
-    const fs::path fresh = folder + ".tmp-" + std::to_string(getpid());
-    remove_leftovers(fs::path(folder).parent_path(),
-                     [&](const std::string& n) { return n == fs::path(folder).filename().string(); });
-    fs::create_directories(fresh, error);
-    if (error) throw RunError("cannot create the checkpoint folder " + folder + ": " + error.message());
-    try {
-      write_safetensors((fresh / name).string(), checkpoint.tensors);
-      fs::rename(fresh, folder);
-      sync_parent_folder(folder);
-    } catch (const fs::filesystem_error& e) {
-      fs::remove_all(fresh, error);
-      throw RunError("cannot create the checkpoint folder " + folder + ": " + e.code().message());
-    } catch (...) {
-      fs::remove_all(fresh, error);
-      throw;
-    }
-  }
+  make_folders(folder);  // somebody may have removed it during the run
   checkpoint.file = (fs::path(folder) / name).string();
-  remove_leftovers(folder, [](const std::string& n) { return Position::of_file_name(n).has_value(); });
-  remove_old(folder, keep, name);
+  write_safetensors(checkpoint.file, checkpoint.tensors);
+  remove_old(folder, static_cast<std::size_t>(keep), name);
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
-  std::optional<std::pair<Position, std::string>> newest;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const auto position = Position::of_file_name(entry.path().filename().string());
-    if (position && (!newest || *position > newest->first)) newest = {*position, entry.path().string()};
-  }
-  if (!newest) return std::nullopt;
-  return newest->second;
+  const auto found = checkpoints_in(folder);
+  if (found.empty()) return std::nullopt;
+  return found.back().second.string();
 }
 
-Checkpoint read_checkpoint(const std::string& file_or_folder) {
-  std::string file = file_or_folder;
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position) {
+  auto later = checkpoints_in(folder);
+  std::erase_if(later, [&](const auto& c) { return c.first <= position; });
+  if (later.empty()) return {};
+  const std::string stem = fs::path(position.file_name()).stem().string();
+  const std::string moved = make_numbered_folder((fs::path(folder) / ("abandoned-after-" + stem)).string());
+  // The newest first: whatever stops this, those that stay are a run without a gap.
+  for (auto checkpoint = later.rbegin(); checkpoint != later.rend(); ++checkpoint) {
+    const fs::path& from = checkpoint->second;
+    std::error_code error;
+    fs::rename(from, fs::path(moved) / from.filename(), error);
+    if (error) throw RunError(from.string() + ": cannot be moved to " + moved + ": " + error.message());
+  }
+  sync_parent_folder((fs::path(moved) / "moved").string());
+  sync_parent_folder(moved);
+  return {moved, later.size()};
+}
+
+std::string find_checkpoint(const std::string& file_or_folder) {
   std::error_code error;
   if (fs::is_directory(file_or_folder, error)) {
     const auto newest = newest_checkpoint(file_or_folder);
     if (!newest)
       throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
                        std::string(kExtension) + ")");
-    file = *newest;
-  } else if (!fs::exists(file_or_folder, error)) {
-    throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
+    return *newest;
   }
-  return parse_checkpoint(file, read_safetensors(file));
+  if (!fs::exists(file_or_folder, error))
+    throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
+  return file_or_folder;
+}
+
+Checkpoint read_checkpoint(const std::string& file_or_folder) {
+  const std::string file = find_checkpoint(file_or_folder);
+  try {
+    return parse_checkpoint(file, read_safetensors(file));
+  } catch (const InputError& damaged) {
+    const std::string before = sound_checkpoint_before(file);
+    if (before.empty()) throw;
+    throw InputError(
+        fmt::format("{}\nthe checkpoint before it can be read: --load-file {}", damaged.what(), before));
+  }
 }
 
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {

@@ -33,11 +33,13 @@ struct CostSums {
   std::vector<std::pair<std::string, std::vector<double>>> sums;
 };
 
-/// One line of a run's history.
+/// One point of a run's history: a batch of training or a test, or in the older part of a long history
+/// several of them in a row (history.h).
 struct HistoryEntry {
   int epoch = 0, batch = 0;  ///< training batch it came after; `batch` of a test is the training batch too
   int test_batch = -1;       ///< first tested batch; -1 for training
-  CostSums costs;
+  CostSums costs;            ///< of all `count` together
+  std::int64_t count = 1;    ///< batches or tests; the names above are those of the last one
 };
 
 /// An update whose period spans several minibatches: what it has seen since the last.
@@ -71,18 +73,32 @@ struct Checkpoint {
   std::vector<MatrixInfo> matrices;  ///< of the data set; none in older checkpoints
 };
 
-/// Fills the metadata of checkpoint.tensors and writes it into `folder`, creating the folder with it so that
-/// it never exists without a checkpoint; then removes all but the newest `keep` and
-/// this one, and what killed writers left. Throws RunError.
+/// Fills the metadata of checkpoint.tensors and writes it into `folder`; then removes all but the newest
+/// `keep` and this one. Throws RunError.
 void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
 
 /// The checkpoint that the tensors and metadata of `file` are. Throws InputError naming what is wrong.
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);
 
-/// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file and what is wrong.
+/// The path of a checkpoint: that of the file, or of a folder's newest. Throws InputError if there is none.
+std::string find_checkpoint(const std::string& file_or_folder);
+
+/// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file, what is wrong, and the
+/// newest sound checkpoint before it, if there is one.
 Checkpoint read_checkpoint(const std::string& file_or_folder);
 
-/// The newest checkpoint in a folder; nullopt if there is none or no folder.
+/// The newest checkpoint in a folder; nullopt if there is none or no folder. Throws InputError if the folder
+/// cannot be listed.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
+
+/// Where checkpoints were moved.
+struct Abandoned {
+  std::string folder;  ///< "" if there were none
+  std::size_t checkpoints = 0;
+};
+/// Moves the checkpoints in `folder` that come after `position` into a new folder there, so that a run that
+/// goes on from `position` neither removes them nor is taken for their successor. Returns that folder and how
+/// many they are. Throws InputError or RunError.
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position);
 
 }  // namespace convnet

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "kernels/error.h"
 #include "providers/output_file.h"
@@ -79,15 +80,23 @@ std::string summary(const std::string& tag, const std::string& value) {
   return bytes(event_field::summary, bytes(1, bytes(value_field::tag, tag) + value));
 }
 
+/// The names of the event files in a folder.
+std::vector<std::string> event_files(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(kStem)) names.push_back(name);
+  }
+  return names;
+}
+
 /// The files' names hold a second; they are read in order of names.
 std::int64_t next_number(const std::string& folder) {
   using std::chrono::system_clock;
   std::int64_t next =
       std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count();
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with(kStem)) continue;
+  for (const std::string& name : event_files(folder)) {
     std::int64_t number = 0;
     const char* const first = name.data() + kStem.size();
     const auto [stop, wrong] = std::from_chars(first, name.data() + name.size(), number);
@@ -97,6 +106,8 @@ std::int64_t next_number(const std::string& folder) {
 }
 
 }  // namespace
+
+bool has_event_files(const std::string& folder) { return !event_files(folder).empty(); }
 
 std::uint32_t crc32c(std::string_view bytes) {
   static const std::array<std::uint32_t, 256> table = [] {

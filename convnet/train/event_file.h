@@ -11,6 +11,9 @@ namespace convnet {
 /// CRC-32C (Castagnoli) of bytes.
 std::uint32_t crc32c(std::string_view bytes);
 
+/// Whether a folder has event files, of whatever program.
+bool has_event_files(const std::string& folder);
+
 /// One file of a run, open for what is still to come. Names of series (tags) are UTF-8.
 class EventFile {
  public:

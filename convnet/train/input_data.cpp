@@ -63,35 +63,38 @@ void save_statistics(const PixelStatistics& statistics, const Options& options, 
   put(".colorPca", {4, 3}, statistics.color_pca);
 }
 
-PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image) {
-  const auto take = [&](const char* name) {
-    const auto found = checkpoint.tensors.tensors.find(options.data_provider + name);
-    return found == checkpoint.tensors.tensors.end() ? std::vector<float>() : found->second.values;
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options,
+                                 const Provider& provider) {
+  const Dims& image = provider.matrices()[0].dims;
+  // The tensor, of `count` finite numbers, each at least `least`.
+  const auto take = [&](const char* user, const char* name, std::int64_t count, float least,
+                        const char* what) {
+    const std::string tensor = options.data_provider + name;
+    const auto fail = [&](const std::string& wrong) {
+      return InputError(
+          fmt::format("{}: {} needs the tensor '{}', {}; {}", checkpoint.file, user, tensor, what, wrong));
+    };
+    const auto found = checkpoint.tensors.tensors.find(tensor);
+    if (found == checkpoint.tensors.tensors.end()) throw fail("it is not there");
+    const std::vector<float>& values = found->second.values;
+    if (static_cast<std::int64_t>(values.size()) != count)
+      throw fail(fmt::format("it has {} values, not {}", values.size(), count));
+    if (!std::all_of(values.begin(), values.end(), [&](float v) { return std::isfinite(v) && v >= least; }))
+      throw fail(least > 0 ? "it holds others" : "it holds numbers that are not finite (NaN or infinity)");
+    return values;
   };
-  // All of `values` are there, each at least `least`.
-  const auto check = [&](const char* option, const char* name, const std::vector<float>& values,
-                         std::size_t count, float least, const char* what) {
-    if (values.size() != count ||
-        !std::all_of(values.begin(), values.end(), [&](float v) { return std::isfinite(v) && v >= least; }))
-      throw InputError(fmt::format("{}: --{} needs the tensor '{}{}', {}", checkpoint.file, option,
-                                   options.data_provider, name, what));
-  };
+  constexpr float kAny = std::numeric_limits<float>::lowest();
   PixelStatistics statistics;
-  statistics.mean = take(".mean");
-  if (!statistics.mean.empty() && static_cast<std::int64_t>(statistics.mean.size()) != element_count(image))
-    throw InputError(checkpoint.file + ": its mean image has " + std::to_string(statistics.mean.size()) +
-                     " values, but the data's images have " + std::to_string(element_count(image)));
-  if (options.pixel_std) {
-    statistics.deviations = take(".deviations");
-    check("pixel-std", ".deviations", statistics.deviations, static_cast<std::size_t>(image[0]),
-          std::numeric_limits<float>::min(), "a positive number for each channel");
-  }
-  if (options.color_noise > 0) {
-    statistics.color_pca = take(".colorPca");
-    check("color-noise", ".colorPca", statistics.color_pca, 12, std::numeric_limits<float>::lowest(),
-          "three standard deviations and the axes of the colours, measured when a run with colour noise "
-          "begins");
-  }
+  if (provider.subtracts_mean())
+    statistics.mean = take(("--data-provider " + options.data_provider).c_str(), ".mean",
+                           element_count(image), kAny, "the mean image of the training range");
+  if (options.pixel_std)
+    statistics.deviations = take("--pixel-std", ".deviations", image[0], std::numeric_limits<float>::min(),
+                                 "a positive number for each channel");
+  if (options.color_noise > 0)
+    statistics.color_pca = take("--color-noise", ".colorPca", 12, kAny,
+                                "three standard deviations and the axes of the colours, measured when a run "
+                                "with colour noise begins");
   return statistics;
 }
 

@@ -21,11 +21,14 @@ std::size_t pieces_ahead(const Provider& provider, std::int64_t images);
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
     const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph);
 
-/// Puts into a checkpoint's tensors, or takes out of them, what was measured when the run began. `image`: the
-/// dimensions of the data's images. Throws InputError if something is missing or damaged.
+/// Puts into a checkpoint's tensors what was measured when the run began. `image`: the dimensions of the
+/// data's images.
 void save_statistics(const PixelStatistics& statistics, const Options& options, const Dims& image,
                      TensorFile& into);
-PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options, const Dims& image);
+/// Takes out of a checkpoint what images of `provider` need. Throws InputError naming file and tensor if one
+/// is missing, does not fit or holds numbers that are not finite.
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options,
+                                 const Provider& provider);
 
 /// Throws InputError where the options ask for other images than the run has had so far: its weights fit no
 /// others.

@@ -1,6 +1,7 @@
 #include "convnet/train/safetensors.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -29,6 +30,71 @@ static_assert(std::endian::native == std::endian::little, "safetensors files are
 constexpr std::uint64_t max_header_bytes = 100'000'000;  // as in the format's own library
 constexpr std::size_t max_dims = 16;
 constexpr const char* metadata_key = "__metadata__";
+
+// ---- Checksums ----
+
+constexpr const char* tensors_checksum_key = "checksum.tensors";
+constexpr const char* metadata_checksum_key = "checksum.metadata";
+
+/// CRC-32 of texts and numbers, each with its length, so that nothing moves from one to the next unseen.
+class Crc {
+ public:
+  void add(const void* bytes, std::size_t count) {
+    const std::uint64_t length = count;
+    update(&length, sizeof length);
+    update(bytes, count);
+  }
+  void add(const std::string& text) { add(text.data(), text.size()); }
+  template <class T>
+  void add(const std::vector<T>& values) {
+    add(values.data(), values.size() * sizeof(T));
+  }
+  /// Eight hexadecimal digits.
+  std::string text() const { return fmt::format("{:08x}", crc_); }
+
+ private:
+  void update(const void* bytes, std::size_t count) {
+    // zlib starts again where there is no address, as of nothing.
+    if (count > 0) crc_ = crc32_z(crc_, static_cast<const Bytef*>(bytes), count);
+  }
+  uLong crc_ = 0;
+};
+
+std::string checksum_of(const std::map<std::string, NamedTensor>& tensors) {
+  Crc crc;
+  for (const auto& [name, tensor] : tensors) {
+    crc.add(name);
+    crc.add(tensor.dims);
+    crc.add(tensor.values);
+  }
+  return crc.text();
+}
+
+/// Covers the tensors' checksum, too: it is one of the entries.
+std::string checksum_of(const std::map<std::string, std::string>& metadata) {
+  Crc crc;
+  for (const auto& [key, text] : metadata) {
+    crc.add(key);
+    crc.add(text);
+  }
+  return crc.text();
+}
+
+/// Takes the checksums out of what was read from `file`. One without the other is a damaged name.
+void take_checksums(const std::string& file, TensorFile& contents, Checksums checksums) {
+  auto& metadata = contents.metadata;
+  const auto whole = metadata.extract(metadata_checksum_key);
+  const std::string of_metadata = checksum_of(metadata);
+  const auto tensors = metadata.extract(tensors_checksum_key);
+  if (checksums == Checksums::ignore || (whole.empty() && tensors.empty())) return;
+  const auto fail = [&](const char* part, const char* key) {
+    throw InputError(fmt::format("{}: is damaged: its {} are not what was written, says '{}' in its metadata",
+                                 file, part, key));
+  };
+  if (whole.empty() || whole.mapped() != of_metadata) fail("metadata", metadata_checksum_key);
+  if (tensors.empty() || tensors.mapped() != checksum_of(contents.tensors))
+    fail("tensors", tensors_checksum_key);
+}
 
 // ---- Reading ----
 
@@ -61,6 +127,8 @@ class HeaderParser {
 
   Header parse(std::string_view text) {
     if (text.empty() || text[0] != '{') fail("the header is not a JSON object");
+    // The JSON library takes a zero byte for the end.
+    if (text.find('\0') != std::string_view::npos) fail("the header is not valid JSON");
     try {
       const json ignored = json::parse(text.begin(), text.end(), [this](int depth, auto event, json& value) {
         return on_event(depth, event, value);
@@ -201,7 +269,8 @@ class HeaderParser {
 /// Copies the next `count` bytes of the file to `to`; they are there.
 using ReadBytes = std::function<void(void* to, std::size_t count)>;
 
-TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBytes& read) {
+TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBytes& read,
+                 Checksums checksums) {
   std::uint64_t header_bytes = 0;
   if (file_bytes < sizeof header_bytes)
     throw InputError(fmt::format("{}: it has {} bytes; a safetensors file has at least 8", name, file_bytes));
@@ -225,6 +294,7 @@ TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBy
     tensor.values.resize(static_cast<std::size_t>(entry.end - entry.begin) / sizeof(float));
     read(tensor.values.data(), tensor.values.size() * sizeof(float));
   }
+  take_checksums(name, contents, checksums);
   return contents;
 }
 
@@ -233,7 +303,11 @@ TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBy
 /// The length and the padded JSON, ready to be written.
 std::string make_header(const std::string& path, const TensorFile& contents) {
   json header = json::object();
-  if (!contents.metadata.empty()) header[metadata_key] = contents.metadata;
+  std::map<std::string, std::string> metadata = contents.metadata;
+  metadata[tensors_checksum_key] = checksum_of(contents.tensors);
+  metadata.erase(metadata_checksum_key);
+  metadata[metadata_checksum_key] = checksum_of(metadata);
+  header[metadata_key] = std::move(metadata);
   std::uint64_t at = 0;
   for (const auto& [name, tensor] : contents.tensors) {
     if (name == metadata_key || element_count(tensor.dims) != static_cast<std::int64_t>(tensor.values.size()))
@@ -277,18 +351,20 @@ TensorFile read_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::uintmax_t size = fs::file_size(path, error);
   if (!file || error) throw InputError(fmt::format("{}: cannot be opened", path));
-  return parse(path, size, [&](void* to, std::size_t count) {
+  const ReadBytes read = [&](void* to, std::size_t count) {
     if (!file.read(static_cast<char*>(to), static_cast<std::streamsize>(count)))
       throw InputError(fmt::format("{}: cannot be read to its end", path));
-  });
+  };
+  return parse(path, size, read, Checksums::compare);
 }
 
-TensorFile parse_safetensors(const std::string& name, const std::string& bytes) {
+TensorFile parse_safetensors(const std::string& name, const std::string& bytes, Checksums checksums) {
   std::size_t at = 0;
-  return parse(name, bytes.size(), [&](void* to, std::size_t count) {
+  const ReadBytes read = [&](void* to, std::size_t count) {
     if (count > 0) std::memcpy(to, bytes.data() + at, count);
     at += count;
-  });
+  };
+  return parse(name, bytes.size(), read, checksums);
 }
 
 }  // namespace convnet

@@ -59,12 +59,8 @@ TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices
     check_folder_writable(options.feature_path, "features are to be written to");
   if (!options.test_out.empty())
     check_folder_writable(options.test_out, "probabilities are to be written to");
-  if (!options.confusion.empty()) {
-    if (fs::is_directory(options.confusion))
-      throw InputError("--confusion " + options.confusion + ": is a folder, not a file");
-    check_folder_writable(fs::path(options.confusion).parent_path().string(),
-                          "the confusion matrix is to be written to");
-  }
+  if (!options.confusion.empty())
+    check_file_writable(options.confusion, "the confusion matrix is to be written to");
 }
 
 void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::string& stem,
@@ -125,9 +121,7 @@ std::string TestOutputs::finish() {
   constexpr std::size_t kMostClasses = 20;
   if (!options_.confusion.empty()) {
     make_folders(fs::path(options_.confusion).parent_path().string());
-    OutputFile file(options_.confusion);
-    file.write(confusion_->csv());
-    file.publish();
+    write_whole_file(options_.confusion, confusion_->csv());
   }
   if (classifier_)
     return fmt::format("Errors by class ('{}', worst first):\n{}", classifier_->cost,

@@ -1,16 +1,14 @@
 #include "convnet/train/trainer.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
-#include <filesystem>
 
 #include "convnet/train/convert.h"
+#include "convnet/train/history.h"
 #include "convnet/train/input_data.h"
 #include "convnet/train/progress_line.h"
 #include "kernels/error.h"
@@ -41,7 +39,7 @@ struct Trainer::Loaded {
   NetFiles files;
   std::shared_ptr<const Provider> provider;
   BatchRange train_range, test_range;
-  std::string folder;
+  std::unique_ptr<RunFolder> folder;
   Graph graph;
   PixelStatistics statistics;
   std::optional<Checkpoint> checkpoint;
@@ -50,6 +48,8 @@ struct Trainer::Loaded {
 Trainer::Loaded Trainer::load(const OptionTexts& given) {
   Loaded l;
   const Options first = parse_options(given);
+  // Before anything is read: nobody else trains from the same checkpoint then.
+  l.folder = claim_run_folder(first);
   std::string resume_from = first.load_file;
   if (resume_from.empty() && !first.save_file.empty() && newest_checkpoint(first.save_file))
     resume_from = first.save_file;
@@ -65,8 +65,9 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     throw InputError(option + " tests a trained net: --load-file must name its checkpoint");
   }
   for (const auto& [key, text] : given) texts[key] = text;
-  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider", "train-range",
-                                       "test-range"};
+  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
+  if (!first.only_tests()) required.emplace_back("train-range");
+  required.emplace_back("test-range");
   if (first.load_file.empty() && first.save_file.empty() && first.save_path.empty())
     required.emplace_back("save-path or --save-file");
   require_options(texts, required, "; or --load-file with a checkpoint to resume from");
@@ -76,21 +77,9 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     if (spec.saved && texts.contains(spec.param.key))
       l.saved_options[spec.param.key] = texts.at(spec.param.key);
   }
-  if (!first.load_file.empty()) {
-    l.folder = std::filesystem::path(l.checkpoint->file).parent_path().string();
-    if (l.folder.empty()) l.folder = ".";
-  } else if (!l.options.save_file.empty()) {
-    l.folder = l.options.save_file;
-  } else {
-    l.folder = (std::filesystem::path(l.options.save_path) /
-                fmt::format("ConvNet__{:%Y-%m-%d_%H.%M.%S}", fmt::localtime(std::time(nullptr))))
-                   .string();
-  }
-  if (l.folder.size() > 1 && l.folder.back() == '/') l.folder.pop_back();
-  if (!l.options.only_tests() && !l.options.check_grads) {
-    check_folder_writable(l.folder, "checkpoints are to be saved in");
-    if (!l.options.tensorboard.empty())
-      check_folder_writable(l.options.tensorboard, "event files are to be written to");
+  if (l.folder && !l.options.tensorboard.empty()) {
+    check_folder_writable(l.options.tensorboard, "event files are to be written to");
+    check_board_owner(l.options.tensorboard, *l.folder, l.checkpoint);
   }
   if (l.checkpoint && !first.init_from.empty())
     throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
@@ -118,9 +107,11 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     }
   }
   l.provider = open_provider(l.options);
-  l.train_range = l.options.train_batches();
   l.test_range = l.options.test_batches();
-  l.provider->check_range(l.train_range, "--train-range");
+  if (!l.options.only_tests()) {
+    l.train_range = l.options.train_batches();
+    l.provider->check_range(l.train_range, "--train-range");
+  }
   l.provider->check_range(l.test_range, "--test-range");
   l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
@@ -131,7 +122,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     reported.throw_if_errors();
     convert_tensors(l.checkpoint->tensors, before, l.graph);
   }
-  l.statistics = l.checkpoint ? saved_statistics(*l.checkpoint, l.options, l.provider->matrices()[0].dims)
+  l.statistics = l.checkpoint ? saved_statistics(*l.checkpoint, l.options, *l.provider)
                               : l.provider->statistics(l.train_range);
   return l;
 }
@@ -147,7 +138,8 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       test_range_(loaded.test_range),
       statistics_(std::move(loaded.statistics)),
       stop_(stop),
-      folder_(std::move(loaded.folder)),
+      run_folder_(std::move(loaded.folder)),
+      folder_(run_folder_ ? run_folder_->path() : ""),
       net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.only_tests()),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
                   pieces_ahead(*provider_, options_.mini)) {
@@ -242,8 +234,9 @@ void Trainer::run_all() {
   if (options_.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
+  if (work_left) leave_later_checkpoints();
   if (work_left && !options_.tensorboard.empty())
-    board_.emplace(options_.tensorboard, net_, files_, state_.iteration);
+    board_.emplace(options_.tensorboard, net_, files_, state_.iteration, folder_);
   bool saved = true;
   if (state_.test_due) {
     if (!test()) return save();
@@ -264,6 +257,13 @@ void Trainer::run_all() {
     fmt::print("Nothing to train: {} of {} epochs are done\n",
                std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
   if (options_.force_save && !(trained && saved)) save();
+}
+
+void Trainer::leave_later_checkpoints() {
+  const Abandoned left = move_later_checkpoints(folder_, state_.position);
+  if (left.folder.empty()) return;
+  fmt::print(stderr, "The run goes on from {}: {} later checkpoint(s) were moved to {}\n", last_checkpoint_,
+             left.checkpoints, left.folder);
 }
 
 bool Trainer::train_batch(const Position& work) {
@@ -313,7 +313,8 @@ bool Trainer::train_batch(const Position& work) {
   if (options_.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
   std::fflush(stdout);
   if (board_) board_->trained(state_.iteration, state_.partial, done);
-  state_.history.push_back({work.epoch, work.batch, -1, std::exchange(state_.partial, {})});
+  add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
+                 test_range_.count());
   state_.partial_seconds = 0;
   return true;
 }
@@ -412,17 +413,12 @@ bool Trainer::test() {
              cost_text(sums, net_.graph()), seconds_since(start));
   if (board_) board_->tested(state_.iteration, sums);
   test_error_ = first_error(sums, net_.graph());
-  state_.history.push_back({state_.position.epoch, state_.position.batch, first, std::move(sums)});
+  add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
+                 test_range_.count());
   if (options_.test_one) ++state_.test_cursor;
   state_.test_due = false;
 
-  CostSums pooled;
-  int left = test_range_.count();
-  for (auto entry = state_.history.rbegin(); entry != state_.history.rend() && left > 0; ++entry) {
-    if (entry->test_batch < 0) continue;
-    pool(pooled, entry->costs);
-    --left;
-  }
+  const CostSums pooled = latest_tests(state_.history, test_range_.count());
   fmt::print("----------------------Averages-------------------------\n{}\n",
              cost_text(pooled, net_.graph()));
   print_weights(net_);

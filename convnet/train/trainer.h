@@ -9,6 +9,7 @@
 #include "convnet/train/net.h"
 #include "convnet/train/options.h"
 #include "convnet/train/report.h"
+#include "convnet/train/run_folder.h"
 #include "convnet/train/stop_signal.h"
 #include "convnet/train/tensorboard.h"
 #include "convnet/train/test_outputs.h"
@@ -52,6 +53,8 @@ class Trainer {
   bool test();
   bool test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs = nullptr);
 
+  /// Moves aside what the folder has of a branch of the run that is given up, and says so.
+  void leave_later_checkpoints();
   void save();
   /// After a test: saves, unless the test's error is above --max-test-err. Returns whether it did.
   bool save_tested();
@@ -73,12 +76,13 @@ class Trainer {
   StopSignal& stop_;
   bool next_is_certain_ = false;  ///< a GPU may have begun the next step of this batch
   TrainingState state_;
-  TimeUse time_use_;       ///< of the current batch
-  ChromeTrace trace_;      ///< --profile: the first steps of training
-  int traced_ = 0;         ///< steps in it
-  double test_error_ = 0;  ///< of the last test, as --max-test-err means it
-  std::string folder_;
-  std::string last_checkpoint_;  ///< file; "" if none was read or written
+  TimeUse time_use_;                       ///< of the current batch
+  ChromeTrace trace_;                      ///< --profile: the first steps of training
+  int traced_ = 0;                         ///< steps in it
+  double test_error_ = 0;                  ///< of the last test, as --max-test-err means it
+  std::unique_ptr<RunFolder> run_folder_;  ///< null for tests and gradient checks
+  std::string folder_;                     ///< its path
+  std::string last_checkpoint_;            ///< file; "" if none was read or written
   Net net_;
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   Prefetcher prefetcher_;

@@ -183,14 +183,9 @@ TEST_CASE("option --keep decides how many checkpoints stay, and the one just wri
            Args{"--save-file", shop / "out", "--epochs", "3", "--test-freq", "1", "--keep", "3"});
   CHECK(files_in(shop / "out") ==
         std::vector<std::string>{"2.2.safetensors", "3.1.safetensors", "3.2.safetensors"});
-  // Back to an older one: what it writes is older than the others.
-  run_well(
-      {"--load-file", shop / "out/2.2.safetensors", "--epochs", "3", "--keep", "1", "--test-freq", "100"});
-  CHECK(files_in(shop / "out") == std::vector<std::string>{"3.2.safetensors"});
-  run_well(shop.dummy() +
-           Args{"--save-file", shop / "two", "--epochs", "2", "--test-freq", "1", "--keep", "4"});
-  run_well({"--load-file", shop / "two/1.1.safetensors", "--epochs", "1", "--keep", "1"});
-  CHECK(files_in(shop / "two") == std::vector<std::string>{"1.2.safetensors", "2.2.safetensors"});
+  // An older one is saved again, with nothing to train: what is written is older than the others.
+  run_well({"--load-file", shop / "out/2.2.safetensors", "--epochs", "2", "--keep", "1", "--force-save"});
+  CHECK(files_in(shop / "out") == std::vector<std::string>{"2.2.safetensors", "3.2.safetensors"});
 }
 
 TEST_CASE("a --save-file that exists is resumed from, with the same command line") {

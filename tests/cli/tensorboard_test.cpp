@@ -104,4 +104,44 @@ TEST_CASE("option --tensorboard where no folder can be is refused before trainin
   CHECK(run.err.find("is not a folder; event files are to be written to") != std::string::npos);
 }
 
+TEST_CASE("curves of another run are not written over") {
+  const Workshop shop;
+  shop.write_data();
+  const Args run = shop.mnist() + Args{"--test-freq", "1", "--keep", "9", "--tensorboard", shop / "board"};
+  const auto refused = [&](const Args& args, const std::string& owner) {
+    const Outcome outcome = run_program(args);
+    INFO(outcome.out << outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err.find("--tensorboard " + (shop / "board") + ": has the curves of another run" + owner +
+                           ", which this one would write over") != std::string::npos);
+  };
+  const std::string the_first = ", that of " + (shop / "one");
+  done(run + Args{"--save-file", shop / "one", "--epochs", "2"});
+  const auto all = curves(shop / "board");
+  refused(run + Args{"--save-file", shop / "two", "--epochs", "2"}, the_first);
+  refused(run + Args{"--save-path", shop / "runs", "--epochs", "2"}, the_first);
+  CHECK_FALSE(std::filesystem::exists(shop / "two"));
+  CHECK_FALSE(std::filesystem::exists(shop / "runs"));
+  CHECK(curves(shop / "board") == all);
+
+  // The same run, also from another place; then, from a checkpoint of it, a branch, to which the curves
+  // belong then.
+  done(run + Args{"--save-file", shop / "one", "--epochs", "3"});
+  std::filesystem::rename(shop / "one", shop / "moved");
+  done({"--load-file", shop / "moved", "--epochs", "4"});
+  done({"--load-file", shop / "moved/2.1.safetensors", "--save-file", shop / "branch", "--epochs", "3"});
+  refused({"--load-file", shop / "moved", "--epochs", "5"}, ", that of " + (shop / "branch"));
+  done({"--load-file", shop / "moved", "--epochs", "5", "--tensorboard", shop / "another board"});
+
+  // A run that was killed before its first checkpoint begins again; one whose folder was removed is another.
+  std::filesystem::remove(shop / "branch/3.1.safetensors");
+  done(run + Args{"--save-file", shop / "branch", "--epochs", "1"});
+  std::filesystem::remove_all(shop / "branch");
+  refused(run + Args{"--save-file", shop / "branch", "--epochs", "1"}, ", that of " + (shop / "branch"));
+
+  // Event files of another program, or of an older version.
+  std::filesystem::remove(shop / "board/convnet-run.txt");
+  refused(run + Args{"--save-file", shop / "three", "--epochs", "1"}, "");
+}
+
 }  // namespace convnet

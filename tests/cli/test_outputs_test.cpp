@@ -1,6 +1,9 @@
 // What tests of a checkpoint write: features, probabilities, errors by class.
+#include <sys/stat.h>
+
 #include <cstring>
 #include <filesystem>
+#include <future>
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
@@ -180,6 +183,37 @@ TEST_CASE("options of test outputs that do not fit are refused") {
   const Outcome fresh = refused(shop.mnist() + Args{"--save-file", shop / "new", "--test-out", shop / "f"});
   CHECK(fresh.err.find("--test-out tests a trained net: --load-file must name its checkpoint") !=
         std::string::npos);
+}
+
+TEST_CASE("results go into pipes and devices, which stay what they are") {
+  const Workshop shop;
+  shop.write_data();
+  done(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"});
+  const Args test = {"--load-file", shop / "run"};
+  done(test + Args{"--confusion", shop / "m.csv"});
+  const std::string pipe = shop / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  fs::create_symlink("/dev/null", shop / "null");
+  fs::create_symlink("linked.csv", shop / "link");
+  const auto read = [&] { return std::async(std::launch::async, [&] { return read_file(pipe); }); };
+  auto reader = read();
+  done(test + Args{"--confusion", pipe});
+  CHECK(reader.get() == read_file(shop / "m.csv"));
+  done(test + Args{"--confusion", shop / "null"});
+  done(test + Args{"--confusion", shop / "link"});
+  CHECK(read_file(shop / "linked.csv") == read_file(shop / "m.csv"));
+
+  done({"show", shop / "run", "--save-preds", shop / "p.csv"});
+  reader = read();
+  done({"show", shop / "run", "--save-preds", pipe, "--html", shop / "null"});
+  CHECK(reader.get() == read_file(shop / "p.csv"));
+  done({"show", shop / "run", "--show-cost", "logprob", "--out", "/dev/null"});
+  fs::create_directory(shop / "out");
+  fs::create_symlink("/dev/null", shop / "out/probabilities_2.npy");
+  done(test + Args{"--test-out", shop / "out"});
+  CHECK(fs::is_fifo(pipe));
+  for (const char* link : {"null", "link", "out/probabilities_2.npy"}) CHECK(fs::is_symlink(shop / link));
+  CHECK(fs::is_character_file("/dev/null"));
 }
 
 TEST_CASE("a net that does not classify has no errors by class") {

@@ -156,8 +156,10 @@ inline std::vector<Event> read_events(const std::string& path) {
 /// there of its step and later ones.
 inline std::vector<Event> read_folder(const std::string& folder) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    files.push_back(entry.path().string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().find("tfevents") != std::string::npos)
+      files.push_back(entry.path().string());
+  }
   std::sort(files.begin(), files.end());
   std::vector<Event> all;
   for (const std::string& file : files) {

@@ -100,7 +100,10 @@ TEST_CASE("safetensors keep every bit", "[train]") {
 TEST_CASE("safetensors of nothing", "[train]") {
   const TempFolder folder;
   write_safetensors(folder / "empty", {});
-  CHECK(read_file(folder / "empty") == file_of("{}      ", 0));
+  // Nothing but its checksums.
+  const std::string bytes = read_file(folder / "empty");
+  CHECK_THAT(bytes.substr(8), Catch::StartsWith(R"({"__metadata__":{"checksum.metadata":")"));
+  CHECK_THAT(bytes.substr(8), Catch::Contains(R"("checksum.tensors":"00000000"}})"));
   CHECK(read_safetensors(folder / "empty").tensors.empty());
 }
 
@@ -293,6 +296,44 @@ TEST_CASE("A file cut anywhere is refused", "[train]") {
   CHECK_THAT(message_of<InputError>([&] { read_safetensors(folder / "cut"); }),
              Catch::StartsWith((folder / "cut") + ": tensor 'scalar' ends at byte 60") &&
                  Catch::EndsWith("it is truncated"));
+}
+
+TEST_CASE("Every bit that flips is found", "[train]") {
+  const TempFolder folder;
+  write_safetensors(folder / "whole", sample());
+  std::string bytes = read_file(folder / "whole");
+  for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    CAPTURE(bit);
+    const char mask = static_cast<char>(1U << bit % 8);
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ mask);
+    CHECK_THROWS_AS(parse_safetensors("f", bytes), InputError);
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ mask);
+  }
+  check_same_bits(parse_safetensors("f", bytes), sample());
+}
+
+TEST_CASE("Checksums name the part that is damaged, and need not be there", "[train]") {
+  const TempFolder folder;
+  write_safetensors(folder / "whole", sample());
+  const std::string bytes = read_file(folder / "whole");
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string copy = bytes;
+    return copy.replace(copy.find(from), from.size(), to);
+  };
+  std::string tensors = bytes;
+  tensors.back() = static_cast<char>(tensors.back() ^ 1);
+  CHECK(error_of(tensors) ==
+        "f: is damaged: its tensors are not what was written, says 'checksum.tensors' in its metadata");
+  const std::string metadata =
+      "f: is damaged: its metadata are not what was written, says 'checksum.metadata' in its metadata";
+  CHECK(error_of(changed("\"42\"", "\"43\"")) == metadata);
+  CHECK(error_of(changed("checksum.metadata", "Checksum.metadata")) == metadata);
+  CHECK(error_of(changed("checksum.tensors", "Checksum.tensors")) == metadata);
+  CHECK(parse_safetensors("f", tensors, Checksums::ignore).metadata == sample().metadata);
+
+  // Of an older version, or of another program.
+  const std::string header = R"({"a":)" + tensor("[1]", "[0,4]") + R"(,"__metadata__":{"k":"v"}})";
+  CHECK(parse_safetensors("f", file_of(header, 4)).metadata.size() == 1);
 }
 
 TEST_CASE("Hostile names are shortened in errors", "[train]") {

@@ -1,0 +1,199 @@
+#include "convnet/train/run_folder.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+
+#include "convnet/train/checkpoint.h"
+#include "kernels/error.h"
+#include "providers/file.h"
+#include "providers/output_file.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPurpose = "checkpoints are to be saved in";
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+/// Without slashes at its end.
+std::string plain(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+/// "pid 4711 on host since 2026-01-31 12:00:00".
+std::string myself() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return fmt::format("pid {} on {} since {:%Y-%m-%d %H:%M:%S}", getpid(), host.data(),
+                     fmt::localtime(std::time(nullptr)));
+}
+
+/// Removes files that writers of checkpoints were killed at. With the lock nobody else writes here, so all of
+/// them are dead; without it, those are that nobody has written to for a day.
+void remove_leftovers(const std::string& folder, bool locked) {
+  std::error_code ignored;
+  const auto young = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  std::vector<fs::path> leftovers;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const auto target = target_of_temporary(entry.path().filename().string());
+    if (!target || !Position::of_file_name(*target)) continue;
+    if (locked || entry.last_write_time(ignored) < young) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove(path, ignored);
+}
+
+}  // namespace
+
+// ---- Folders ----
+
+MadeFolders::~MadeFolders() {
+  for (auto path = paths_.rbegin(); path != paths_.rend(); ++path) ::rmdir(path->c_str());
+}
+
+void MadeFolders::make(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> missing;
+  for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path())
+    missing.push_back(at.string());
+  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder) {
+    if (::mkdir(folder->c_str(), 0777) == 0) {
+      paths_.push_back(*folder);
+      continue;
+    }
+    const int code = errno;
+    if (code == EEXIST && fs::is_directory(*folder, error)) continue;  // somebody was faster
+    const bool link = fs::is_symlink(*folder, error);
+    throw InputError(
+        *folder + ": " +
+        (link ? "is a link to " + fs::read_symlink(*folder, error).string() + ", which is not there"
+              : "cannot be made: " + reason(code)) +
+        "; " + kPurpose + " " + path);
+  }
+}
+
+std::string MadeFolders::make_numbered(const std::string& name) {
+  paths_.push_back(make_numbered_folder(name));
+  return paths_.back();
+}
+
+bool MadeFolders::made(const std::string& path) const {
+  return std::find(paths_.begin(), paths_.end(), path) != paths_.end();
+}
+
+// ---- The lock ----
+
+RunLock::RunLock(const std::string& folder) : path_((fs::path(folder) / ".lock").string()) {
+  // A run that ends removes the file, perhaps between our opening and locking it: then there is another to
+  // lock.
+  while (!open_file(folder)) ::close(descriptor_);
+  const std::string text = myself() + "\n";
+  const bool written = ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(),
+                                                                    0) == static_cast<ssize_t>(text.size());
+  if (written) return;
+  const int code = errno;
+  ::unlink(path_.c_str());
+  ::close(descriptor_);
+  throw RunError(path_ + ": cannot be written: " + reason(code));
+}
+
+RunLock::~RunLock() {
+  // Before the lock is given up: whoever gets it then sees that the file is not the folder's any more.
+  ::unlink(path_.c_str());
+  ::close(descriptor_);
+}
+
+/// Opens and locks the file. False if it is not that of the folder any more.
+bool RunLock::open_file(const std::string& folder) {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) throw InputError(path_ + ": cannot be written: " + reason(errno));
+  locked_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+  if (!locked_ && errno == EWOULDBLOCK) {
+    const std::string who = holder();
+    ::close(descriptor_);
+    throw InputError(
+        fmt::format("{}: another run saves its checkpoints there{}; wait until it ends, or give this one "
+                    "another --save-file",
+                    folder, who.empty() ? "" : ": " + who));
+  }
+  if (!locked_) {
+    fmt::print(stderr,
+               "warning: {} has no locks ({}): see to it yourself that no second run saves its checkpoints "
+               "there\n",
+               folder, reason(errno));
+    return true;
+  }
+  struct stat mine = {}, there = {};
+  return ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+std::string RunLock::holder() const {
+  std::array<char, 300> text{};
+  const ssize_t size = ::pread(descriptor_, text.data(), text.size(), 0);
+  const std::string_view line(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, size)));
+  return printable(line.substr(0, line.find('\n')));
+}
+
+// ---- Both ----
+
+RunFolder::RunFolder(const std::string& path) : RunFolder(plain(path), Kind::given) {}
+
+std::unique_ptr<RunFolder> RunFolder::make_new(const std::string& name) {
+  return std::unique_ptr<RunFolder>(new RunFolder(name, Kind::numbered));
+}
+
+RunFolder::RunFolder(const std::string& path, Kind kind)
+    : path_([&] {
+        check_folder_writable(path, kPurpose);
+        if (kind == Kind::numbered) {
+          made_.make(fs::path(path).parent_path().string());
+          return made_.make_numbered(path);
+        }
+        made_.make(path);
+        return path;
+      }()),
+      lock_(path_) {
+  remove_leftovers(path_, lock_.locked());
+}
+
+std::unique_ptr<RunFolder> claim_run_folder(const Options& given) {
+  if (given.only_tests() || given.check_grads) return nullptr;
+  if (!given.load_file.empty()) {
+    const fs::path loaded = fs::path(find_checkpoint(given.load_file)).parent_path();
+    const std::string own = loaded.empty() ? "." : loaded.string();
+    std::error_code ignored;
+    if (given.save_file.empty() || fs::equivalent(own, given.save_file, ignored))
+      return std::make_unique<RunFolder>(own);
+    auto folder = std::make_unique<RunFolder>(given.save_file);
+    if (newest_checkpoint(given.save_file))
+      throw InputError(
+          fmt::format("{0}: holds the checkpoints of a run, which --load-file {0} goes on with; to go on "
+                      "with {1} there, give "
+                      "a --save-file that is new",
+                      folder->path(), given.load_file));
+    return folder;
+  }
+  if (!given.save_file.empty()) return std::make_unique<RunFolder>(given.save_file);
+  if (given.save_path.empty()) return nullptr;
+  return RunFolder::make_new((fs::path(given.save_path) / fmt::format("ConvNet__{:%Y-%m-%d_%H.%M.%S}",
+                                                                      fmt::localtime(std::time(nullptr))))
+                                 .string());
+}
+
+}  // namespace convnet

@@ -1,0 +1,82 @@
+// The folder that a training run saves its checkpoints in.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/train/options.h"
+
+namespace convnet {
+
+/// Folders that were made; the destructor removes those that are empty still.
+class MadeFolders {
+ public:
+  MadeFolders() = default;
+  MadeFolders(const MadeFolders&) = delete;
+  MadeFolders& operator=(const MadeFolders&) = delete;
+  ~MadeFolders();
+
+  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError.
+  void make(const std::string& path);
+  /// Makes a folder in one that is there: make_numbered_folder().
+  std::string make_numbered(const std::string& name);
+  /// Whether `path` was missing.
+  bool made(const std::string& path) const;
+
+ private:
+  std::vector<std::string> paths_;
+};
+
+/// A lock on the file ".lock" in a folder, which says who holds it. It goes with the process, however that
+/// ends; the destructor removes the file, too.
+class RunLock {
+ public:
+  /// Throws InputError if the file cannot be written, or if another process holds the lock, saying which.
+  explicit RunLock(const std::string& folder);
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+  ~RunLock();
+
+  /// Whether others are kept out. Some file systems have no locks.
+  bool locked() const { return locked_; }
+
+ private:
+  bool open_file(const std::string& folder);
+  std::string holder() const;
+
+  std::string path_;
+  int descriptor_ = -1;
+  bool locked_ = false;
+};
+
+/// A folder that belongs to this run as long as the object lives. One that the run has made and put nothing
+/// into is removed again.
+class RunFolder {
+ public:
+  /// Makes the folder unless it is there, locks it, and removes what killed runs left half-written. Throws
+  /// InputError where no folder can be made or written, or where another run has it.
+  explicit RunFolder(const std::string& path);
+  /// As above, with a new folder: `name`, or name_2, name_3, …
+  static std::unique_ptr<RunFolder> make_new(const std::string& name);
+
+  const std::string& path() const { return path_; }
+  /// Whether it was not there before.
+  bool is_new() const { return made_.made(path_); }
+
+ private:
+  enum class Kind { given, numbered };
+  RunFolder(const std::string& path, Kind kind);
+
+  MadeFolders made_;
+  std::string path_;
+  RunLock lock_;
+};
+
+/// The folder of a run with these options, which are those of this invocation alone: --save-file, a new one
+/// in
+/// --save-path, or that of --load-file. Null for tests and gradient checks, which save nothing, and where no
+/// option names one. Throws InputError as RunFolder and find_checkpoint() do.
+std::unique_ptr<RunFolder> claim_run_folder(const Options& given);
+
+}  // namespace convnet

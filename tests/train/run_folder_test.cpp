@@ -1,0 +1,172 @@
+// The folders of runs: made, locked, named, and removed where they stay empty.
+#include "convnet/train/run_folder.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <optional>
+
+#include "convnet/train/checkpoint.h"
+#include "kernels/error.h"
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string refusal(const std::string& path) {
+  return message_of<InputError>([&] { RunFolder{path}; });
+}
+
+void write_empty_checkpoint(const std::string& folder, int epoch) {
+  Checkpoint checkpoint;
+  checkpoint.state.position = {epoch, 1};
+  write_checkpoint(folder, checkpoint, 100);
+}
+
+}  // namespace
+
+TEST_CASE("a run's folder that stays empty is removed with those above it that it made") {
+  const TempFolder folder;
+  fs::create_directory(folder / "there");
+  {
+    const RunFolder made((folder / "a/b/c") + "/");
+    CHECK(made.path() == folder / "a/b/c");
+    CHECK(made.is_new());
+    CHECK(fs::exists(folder / "a/b/c/.lock"));
+    const RunFolder found(folder / "there");
+    CHECK_FALSE(found.is_new());
+  }
+  CHECK_FALSE(fs::exists(folder / "a"));
+  CHECK(fs::is_empty(folder / "there"));
+  {
+    const RunFolder made(folder / "a/b");
+    write_file(folder / "a/b/file", "");
+  }
+  CHECK(fs::exists(folder / "a/b/file"));
+  CHECK_FALSE(fs::exists(folder / "a/b/.lock"));
+}
+
+TEST_CASE("one run has a folder, and the next is told which") {
+  const TempFolder folder;
+  std::optional<RunFolder> first(std::in_place, folder / "run");
+  std::string message = refusal(folder / "run");
+  CHECK(message.find((folder / "run") + ": another run saves its checkpoints there: pid " +
+                     std::to_string(getpid()) + " on ") == 0);
+  CHECK(message.find(" since 20") != std::string::npos);
+  CHECK(message.find("wait until it ends, or give this one another --save-file") != std::string::npos);
+  CHECK(fs::exists(folder / "run/.lock"));
+  first.reset();
+  CHECK_NOTHROW(RunFolder(folder / "run"));
+
+  // A killed run leaves the file, but no lock.
+  fs::create_directory(folder / "killed");
+  const pid_t child = fork();
+  if (child == 0) {
+    const RunFolder its(folder / "killed");
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  CHECK(read_file(folder / "killed/.lock").starts_with("pid " + std::to_string(child) + " on "));
+  CHECK_NOTHROW(RunFolder(folder / "killed"));
+  CHECK(fs::is_empty(folder / "killed"));
+}
+
+TEST_CASE("new folders of equal names get numbers") {
+  const TempFolder folder;
+  std::vector<std::unique_ptr<RunFolder>> runs;
+  for (int i = 0; i < 3; ++i) runs.push_back(RunFolder::make_new(folder / "runs/now"));
+  CHECK(runs[0]->path() == folder / "runs/now");
+  CHECK(runs[1]->path() == folder / "runs/now_2");
+  CHECK(runs[2]->path() == folder / "runs/now_3");
+  CHECK(runs[2]->is_new());
+}
+
+TEST_CASE("places where no folder can be are refused") {
+  const TempFolder folder;
+  write_file(folder / "file", "");
+  CHECK(refusal(folder / "file/run").starts_with((folder / "file") + ": is not a folder"));
+  fs::create_symlink(folder / "gone", folder / "link");
+  CHECK(refusal(folder / "link") == (folder / "link") + ": is a link to " + (folder / "gone") +
+                                        ", which is not there; checkpoints are to be saved in " +
+                                        (folder / "link"));
+  CHECK(refusal("/proc/convnet-run").starts_with("/proc/convnet-run: cannot be"));
+  const std::string endless = folder / std::string(300, 'n');
+  CHECK(refusal(endless).find("File name too long") != std::string::npos);
+  CHECK_NOTHROW(RunFolder(folder / std::string(250, 'n')));
+}
+
+TEST_CASE("what killed writers left in a folder is removed, and nothing else") {
+  const TempFolder folder;
+  const std::vector<std::string> stay = {"1.1.safetensors", "notes.tmp-12", "1.1.safetensors.tmp-x"};
+  for (const std::string& name : stay) write_file(folder / name, "");
+  for (const std::string& pid : {std::to_string(getpid()), std::string("999999999")})
+    write_file(folder / ("1.2.safetensors.tmp-" + pid), "half");
+  { const RunFolder run(folder.path()); }
+  for (const std::string& name : stay) CHECK(fs::exists(folder / name));
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 3);
+}
+
+TEST_CASE("checkpoints after the one that a run goes on from are moved aside") {
+  const TempFolder folder;
+  for (const int epoch : {1, 2, 3}) write_empty_checkpoint(folder.path(), epoch);
+  CHECK(move_later_checkpoints(folder.path(), {3, 1}).folder.empty());
+  for (const std::string name : {"abandoned-after-1.1", "abandoned-after-1.1_2"}) {
+    const Abandoned moved = move_later_checkpoints(folder.path(), {1, 1});
+    CHECK(moved.folder == folder / name);
+    CHECK(moved.checkpoints == 2);
+    for (const int epoch : {2, 3}) {
+      CHECK(fs::exists(folder / (name + "/" + Position{epoch, 1}.file_name())));
+      write_empty_checkpoint(folder.path(), epoch);
+    }
+  }
+  CHECK(read_checkpoint(folder / "abandoned-after-1.1").state.position == Position{3, 1});
+}
+
+TEST_CASE("a damaged checkpoint names the newest sound one before it") {
+  const TempFolder folder;
+  for (const int epoch : {1, 2, 3, 4}) write_empty_checkpoint(folder.path(), epoch);
+  for (const int epoch : {3, 4}) {
+    const std::string file = folder / Position{epoch, 1}.file_name();
+    const std::string bytes = read_file(file);
+    write_file(file, bytes.substr(0, bytes.size() - 20));
+  }
+  const std::string sound =
+      "\nthe checkpoint before it can be read: --load-file " + (folder / "2.1.safetensors");
+  for (const std::string& name : {folder.path(), folder / "4.1.safetensors"}) {
+    const std::string message = message_of<InputError>([&] { read_checkpoint(name); });
+    INFO(message);
+    CHECK(message.starts_with(folder / "4.1.safetensors: truncated"));
+    CHECK(message.ends_with(sound));
+  }
+  CHECK(read_checkpoint(folder / "2.1.safetensors").state.position == Position{2, 1});
+  fs::rename(folder / "4.1.safetensors", folder / "0.1.safetensors");
+  CHECK(message_of<InputError>([&] { read_checkpoint(folder / "0.1.safetensors"); }).find('\n') ==
+        std::string::npos);
+}
+
+TEST_CASE("each of 150 bits that flip in a checkpoint is found") {
+  const TempFolder folder;
+  Checkpoint checkpoint;
+  checkpoint.tensors.tensors["conv1.weights.data"] = {{40, 25}, std::vector<float>(1000, 0.5F)};
+  checkpoint.options = {{"mini", "128"}, {"epochs", "10"}};
+  checkpoint.definition_text = "[conv1]\ntype=conv # größe\n";
+  HistoryEntry entry;
+  entry.costs = {128, {{"logprob", {1.5, 2, 3}}}};
+  for (int i = 0; i < 30; ++i) checkpoint.state.history.push_back(entry);
+  write_checkpoint(folder.path(), checkpoint, 1);
+  const std::string bytes = read_file(checkpoint.file);
+  for (std::size_t i = 0; i < 150; ++i) {
+    const std::size_t at = i * (bytes.size() - 1) / 149;
+    std::string flipped = bytes;
+    flipped[at] = static_cast<char>(flipped[at] ^ static_cast<char>(1U << i % 8));
+    write_file(checkpoint.file, flipped);
+    INFO("byte " << at);
+    CHECK_THROWS_AS(read_checkpoint(folder.path()), InputError);
+  }
+  write_file(checkpoint.file, bytes);
+  CHECK(read_checkpoint(folder.path()).definition_text == checkpoint.definition_text);
+}
