@@ -108,6 +108,10 @@ void check_size(std::int64_t width, std::int64_t height, const std::string& name
 /// pixels have colours in the palette (it takes others from memory that was never written).
 void check_bmp(std::string_view bytes, const std::string& name) {
   const BmpHeader header = read_bmp_header(bytes, name);
+  constexpr std::array<std::uint64_t, 5> forms = {os2_header, windows_header, 56, 108, 124};
+  if (std::find(forms.begin(), forms.end(), header.size) == forms.end())
+    throw InputError(
+        fmt::format("{}: a damaged image: a BMP whose header says that it has {} bytes", name, header.size));
   check_size(header.width, header.height, name);
   constexpr std::array<std::uint64_t, 6> depths = {1, 4, 8, 16, 24, 32};
   if (std::find(depths.begin(), depths.end(), header.bits) == depths.end())

@@ -245,11 +245,14 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
 
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
   std::optional<std::pair<Position, std::string>> newest;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const auto position = Position::of_file_name(entry.path().filename().string());
-    if (position && (!newest || *position > newest->first)) newest = {*position, entry.path().string()};
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const auto position = Position::of_file_name(at->path().filename().string());
+    if (position && (!newest || *position > newest->first)) newest = {*position, at->path().string()};
   }
+  // A folder that cannot be looked into may hold checkpoints: a new run must not begin in it.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw RunError(fmt::format("{}: cannot be searched for checkpoints: {}", folder, error.message()));
   if (!newest) return std::nullopt;
   return newest->second;
 }
@@ -264,6 +267,7 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
                        std::string(kExtension) + ")");
     file = *newest;
   } else if (!fs::exists(file_or_folder, error)) {
+    if (error) throw RunError(fmt::format("{}: cannot be read: {}", file_or_folder, error.message()));
     throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
   }
   return parse_checkpoint(file, read_safetensors(file));
