@@ -2,14 +2,18 @@
 // codes.
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/train/standard_streams.h"
 #include "kernels/error.h"
 
 namespace {
@@ -34,7 +38,7 @@ constexpr const char* kUsage =
     "wrong,\n"
     "3 the machine cannot do it.\n";
 
-int dispatch(std::vector<std::string> args) {
+int dispatch(std::vector<std::string> args, const convnet::StandardStreams& streams) {
   using convnet::option_help;
   if (args.empty()) {
     fmt::print(stderr, "{}", kUsage);
@@ -78,7 +82,7 @@ int dispatch(std::vector<std::string> args) {
   } else if (command == "layers") {
     convnet::layers_command(args);
   } else if (named || command.starts_with("-")) {
-    convnet::train_command(args);
+    convnet::train_command(args, streams);
   } else {
     throw convnet::InputError("unknown command '" + command +
                               "'; there are train, plan, bench, show, make-data and layers");
@@ -86,24 +90,42 @@ int dispatch(std::vector<std::string> args) {
   return 0;
 }
 
-int fail(const char* what, int code) {
+int fail(const std::string& what, int code) {
   std::fflush(stdout);
   fmt::print(stderr, "{}\n", what);
   return code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(const std::vector<std::string>& args, const convnet::StandardStreams& streams) {
   try {
-    return dispatch({argv + 1, argv + argc});
+    return dispatch(args, streams);
   } catch (const convnet::InputError& e) {
     return fail(e.what(), 2);
   } catch (const convnet::DeviceError& e) {
     return fail(e.what(), 3);
   } catch (const std::bad_alloc&) {
     return fail("out of memory", 3);
+  } catch (const std::system_error& e) {
+    if (e.code() != std::errc::resource_unavailable_try_again) return fail(e.what(), 1);
+    return fail(
+        "no more threads can be started; ulimit -u or pids.max of the control group is the limit: raise it, "
+        "or "
+        "use fewer --threads and --decode-threads",
+        3);
   } catch (const std::exception& e) {
     return fail(e.what(), 1);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A write that fails says so, which is better than a signal: files and training are saved then.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  convnet::StandardStreams streams;
+  const int code = run({argv + 1, argv + argc}, streams);
+  std::fflush(stdout);
+  // Who closes a pipe has read enough.
+  if (code != 0 || streams.error() == 0 || streams.closed()) return code;
+  return fail("stdout cannot be written: " + std::generic_category().message(streams.error()), 1);
 }

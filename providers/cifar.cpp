@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "kernels/error.h"
+#include "providers/image_parts.h"
 #include "providers/pickle.h"
 
 namespace convnet {
@@ -93,16 +94,14 @@ std::map<int, BatchSource> numbered_files(const std::string& folder, const std::
   constexpr std::string_view stem = "data_batch_";
   constexpr int max_batch = 999'999'999;
   std::map<int, BatchSource> batches;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with(stem) || !name.ends_with(ending) || !is_file(at->path())) continue;
+  for (const std::string& name : names_in(folder, false)) {
+    if (!name.starts_with(stem) || !name.ends_with(ending)) continue;
     const char* const first = name.data() + stem.size();
     const char* const last = name.data() + name.size() - ending.size();
     int number = -1;
     const auto [stop, wrong] = std::from_chars(first, last, number);
     if (first == last || wrong != std::errc() || stop != last || number < 0 || number > max_batch) continue;
-    batches[number] = {at->path().string()};
+    batches[number] = {(fs::path(folder) / name).string()};
   }
   if (batches.empty()) return batches;
   const fs::path test = fs::path(folder) / ("test_batch" + ending);

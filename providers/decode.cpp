@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -61,16 +63,92 @@ std::uint64_t little_endian(std::string_view bytes, std::size_t offset, std::siz
   return value;
 }
 
-/// That all rows are there, for stb_image reads zeros beyond the end. `size` and a header were read before.
-void check_bmp(std::string_view bytes, const DecodedImage& size, const std::string& name) {
-  constexpr std::size_t start_at = 10, header_at = 14, old_header = 12;
-  if (bytes.size() < header_at + old_header) throw InputError(name + ": a BMP that is cut off");
-  const std::size_t bits_at = little_endian(bytes, header_at, 4) == old_header ? 24 : 28;
-  if (bytes.size() < bits_at + 2) throw InputError(name + ": a BMP that is cut off");
-  const std::uint64_t bits = little_endian(bytes, bits_at, 2), start = little_endian(bytes, start_at, 4);
-  const std::uint64_t row = (static_cast<std::uint64_t>(size.width) * bits + 31) / 32 * 4;
-  if (bytes.size() < start + row * static_cast<std::uint64_t>(size.height))
+/// The header of a BMP, as far as pixels are found by it.
+struct BmpHeader {
+  std::uint64_t size = 0;    ///< bytes of the second header, which says what form it has
+  std::uint64_t pixels = 0;  ///< offset of the first row
+  std::int64_t width = 0, height = 0;
+  std::uint64_t bits = 0;  ///< of a pixel
+
+  std::uint64_t row_bytes() const { return (static_cast<std::uint64_t>(width) * bits + 31) / 32 * 4; }
+};
+constexpr std::uint64_t bmp_file_header = 14, os2_header = 12, windows_header = 40;
+
+BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
+  const auto number = [&](std::uint64_t offset, std::size_t size) {
+    if (bytes.size() < offset + size) throw InputError(name + ": a BMP that is cut off");
+    return little_endian(bytes, offset, size);
+  };
+  BmpHeader header;
+  header.pixels = number(10, 4);
+  header.size = number(bmp_file_header, 4);
+  if (header.size == os2_header) {
+    header.width = static_cast<std::int64_t>(number(18, 2));
+    header.height = static_cast<std::int64_t>(number(20, 2));
+    header.bits = number(24, 2);
+  } else {
+    header.width = static_cast<std::int32_t>(number(18, 4));
+    // Rows of a negative height lie from top to bottom.
+    header.height = std::abs(std::int64_t{static_cast<std::int32_t>(number(22, 4))});
+    header.bits = number(28, 2);
+  }
+  return header;
+}
+
+void check_size(std::int64_t width, std::int64_t height, const std::string& name) {
+  if (width < 1 || height < 1)
+    throw InputError(
+        fmt::format("{}: a damaged image: {} x {} pixels; a side has at least one", name, width, height));
+  if (width > max_image_pixels || height > max_image_pixels || width * height > max_image_pixels)
+    throw InputError(
+        fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, max_image_pixels));
+}
+
+/// Checks what stb_image does not look at: that all rows are there (it reads zeros beyond the end), and that
+/// pixels have colours in the palette (it takes others from memory that was never written).
+void check_bmp(std::string_view bytes, const std::string& name) {
+  const BmpHeader header = read_bmp_header(bytes, name);
+  constexpr std::array<std::uint64_t, 5> forms = {os2_header, windows_header, 56, 108, 124};
+  if (std::find(forms.begin(), forms.end(), header.size) == forms.end())
+    throw InputError(
+        fmt::format("{}: a damaged image: a BMP whose header says that it has {} bytes", name, header.size));
+  check_size(header.width, header.height, name);
+  constexpr std::array<std::uint64_t, 6> depths = {1, 4, 8, 16, 24, 32};
+  if (std::find(depths.begin(), depths.end(), header.bits) == depths.end())
+    throw InputError(fmt::format("{}: a damaged image: a BMP of {} bits a pixel; there are {}", name,
+                                 header.bits, fmt::join(depths, ", ")));
+  const std::uint64_t row = header.row_bytes(), colors_at = bmp_file_header + header.size;
+  if (bytes.size() < header.pixels + row * static_cast<std::uint64_t>(header.height))
     throw InputError(name + ": a BMP that is cut off");
+  if (header.bits > 8) return;
+  if (header.size < windows_header)
+    throw InputError(name + ": a BMP of OS/2 with a palette, which cannot be read; save it as PNG");
+  if (header.pixels < colors_at + 4)
+    throw InputError(name + ": a damaged image: a BMP whose palette is not before its pixels");
+  const std::uint64_t colors = (header.pixels - colors_at) / 4, in_byte = 8 / header.bits;
+  if (colors >= std::uint64_t{1} << header.bits) return;
+  for (std::int64_t y = 0; y < header.height; ++y)
+    for (std::uint64_t x = 0; x < static_cast<std::uint64_t>(header.width); ++x) {
+      const std::string_view line = bytes.substr(header.pixels + static_cast<std::uint64_t>(y) * row);
+      const unsigned value = static_cast<unsigned char>(line[x / in_byte]);
+      const std::uint64_t shift = (in_byte - 1 - x % in_byte) * header.bits;
+      if ((value >> shift & ((1U << header.bits) - 1)) >= colors)
+        throw InputError(fmt::format(
+            "{}: a damaged image: a BMP with a pixel whose colour is not among the {} of its palette", name,
+            colors));
+    }
+}
+
+/// Shows `count` pixels of red, green, blue and opacity on white paper.
+std::vector<std::uint8_t> blend_onto_white(const std::uint8_t* pixels, std::size_t count) {
+  constexpr int opaque = 255;
+  std::vector<std::uint8_t> blended(3 * count);
+  std::uint8_t* to = blended.data();
+  for (std::size_t i = 0; i < count; ++i, pixels += 4)
+    for (int c = 0; c < 3; ++c)
+      *to++ = static_cast<std::uint8_t>((pixels[c] * pixels[3] + opaque * (opaque - pixels[3]) + opaque / 2) /
+                                        opaque);
+  return blended;
 }
 
 }  // namespace
@@ -87,18 +165,19 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   const auto fail = [&] {
     throw InputError(fmt::format("{}: a damaged image: {}", name, stbi_failure_reason()));
   };
+  if (!is_png) check_bmp(bytes, name);
   DecodedImage image;
   int channels = 0;
   if (stbi_info_from_memory(data, size, &image.width, &image.height, &channels) == 0) fail();
-  if (std::int64_t{image.width} * image.height > max_image_pixels)
-    throw InputError(
-        fmt::format("{}: {} x {} pixels; {} are allowed", name, image.width, image.height, max_image_pixels));
-  if (!is_png) check_bmp(bytes, image, name);
+  image.height = std::abs(image.height);
+  check_size(image.width, image.height, name);
+  constexpr int with_opacity = 4;
   const std::unique_ptr<stbi_uc, void (*)(void*)> pixels(
-      stbi_load_from_memory(data, size, &image.width, &image.height, &channels, 3), stbi_image_free);
+      stbi_load_from_memory(data, size, &image.width, &image.height, &channels, with_opacity),
+      stbi_image_free);
   if (!pixels) fail();
-  image.pixels.assign(pixels.get(), pixels.get() + std::size_t{3} * static_cast<std::size_t>(image.width) *
-                                                       static_cast<std::size_t>(image.height));
+  image.pixels = blend_onto_white(
+      pixels.get(), static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height));
   return image;
 }
 

@@ -97,6 +97,8 @@ class ImageProvider final : public Provider {
     return {skipped_.begin(), skipped_.end()};
   }
 
+  std::vector<std::string> dangling_links() const override { return source_->info().dangling_links; }
+
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     check_range({request.batch, request.batch}, "batch");
     const ImageSource::Extent extent = source_->extent(request.batch, request.first, request.count);

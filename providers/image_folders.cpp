@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <system_error>
 #include <tuple>
 
 #include "kernels/error.h"
@@ -70,13 +69,14 @@ class ImageFolders final : public ImageSource {
     return (batch - parts_[part].batches.first) * dealt_batch_images;
   }
 
-  std::vector<ImageFile> files_of(const std::string& folder) const {
+  std::vector<ImageFile> files_of(const std::string& folder) {
     std::vector<ImageFile> files;
     for (const std::string& name : names_in(folder, true)) {
       const auto found = std::lower_bound(classes_.begin(), classes_.end(), name);
       if (found == classes_.end() || *found != name)
         throw InputError(fmt::format("{}: class '{}' is not in {}", folder, name, parts_[0].folder));
-      add_files(fs::path(folder) / name, static_cast<std::int32_t>(found - classes_.begin()), files);
+      add_files((fs::path(folder) / name).string(), static_cast<std::int32_t>(found - classes_.begin()),
+                files);
     }
     if (files.empty())
       throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
@@ -86,20 +86,14 @@ class ImageFolders final : public ImageSource {
     return files;
   }
 
-  void add_files(const fs::path& folder, std::int32_t label, std::vector<ImageFile>& files) const {
-    std::error_code error;
-    fs::recursive_directory_iterator at(folder, error);
-    for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
-      const std::string base = at->path().filename().string();
-      std::error_code ignored;
-      if (base.starts_with('.') || !is_image_extension(lower_extension(base, base.rfind('.'))) ||
-          !at->is_regular_file(ignored))
-        continue;
-      std::string name = at->path().lexically_relative(folder).string();
+  void add_files(const std::string& folder, std::int32_t label, std::vector<ImageFile>& files) {
+    ImageFiles found = image_files_below(folder);
+    for (std::string& name : found.names) {
       const std::uint64_t order = philox_key(0, classes_[static_cast<std::size_t>(label)] + "/" + name);
       files.push_back({order, label, std::move(name)});
     }
-    if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
+    info_.dangling_links.insert(info_.dangling_links.end(), found.dangling_links.begin(),
+                                found.dangling_links.end());
   }
 
   std::vector<ImagePart> parts_;

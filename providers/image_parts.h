@@ -35,6 +35,15 @@ std::string lower_extension(std::string_view name, std::size_t dot);
 /// jpg, jpeg, png, bmp.
 bool is_image_extension(std::string_view extension);
 
+/// The images in a class's folder.
+struct ImageFiles {
+  std::vector<std::string> names;           ///< paths below the folder, in no order
+  std::vector<std::string> dangling_links;  ///< paths of links that are called like images and lead nowhere
+};
+/// Finds images in `folder` and in folders in it, without those whose names begin with a dot. Throws
+/// RunError.
+ImageFiles image_files_below(const std::string& folder);
+
 constexpr std::int64_t max_classes = 1'000'000;
 
 /// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp) with KEY.cls.

@@ -71,6 +71,24 @@ bool is_image_extension(std::string_view extension) {
   return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp";
 }
 
+ImageFiles image_files_below(const std::string& folder) {
+  ImageFiles found;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with('.') || !is_image_extension(lower_extension(name, name.rfind('.')))) continue;
+    std::error_code ignored;
+    if (at->is_regular_file(ignored))
+      found.names.push_back(at->path().lexically_relative(folder).string());
+    else if (at->is_symlink(ignored) && !at->exists(ignored))
+      found.dangling_links.push_back(at->path().string());
+  }
+  if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
+  std::sort(found.dangling_links.begin(), found.dangling_links.end());
+  return found;
+}
+
 std::unique_ptr<ImageSource> open_image_source(const std::string& path) {
   if (path.empty()) throw InputError("data provider 'image' needs --data-path, the folder of the data set");
   std::error_code ignored;

@@ -20,9 +20,10 @@ struct EncodedImage {
 /// What a data set says about itself.
 struct ImageSetInfo {
   std::int64_t classes = 0;
-  int image_size = 0;            ///< shorter side of the images; 0: any
-  std::vector<float> mean;       ///< (3, image_size, image_size); empty: not known
-  std::vector<float> color_pca;  ///< PixelStatistics::color_pca; empty: not known
+  int image_size = 0;                       ///< shorter side of the images; 0: any
+  std::vector<float> mean;                  ///< (3, image_size, image_size); empty: not known
+  std::vector<float> color_pca;             ///< PixelStatistics::color_pca; empty: not known
+  std::vector<std::string> dangling_links;  ///< as Provider::dangling_links()
 };
 
 /// Numbered batches of encoded images. Const functions may be called from several threads at once.

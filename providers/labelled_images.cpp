@@ -61,16 +61,16 @@ void Finder::find_class(const std::string& parent, const std::string& name,
   if (place == names.end() || *place != name)
     throw InputError(fmt::format("{}: training has no class '{}'", folder.string(), printable(name)));
   const std::size_t first = images.size();
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
-    const std::string file = entry.path().filename().string();
-    if (file.starts_with('.') || !is_image_extension(lower_extension(file, file.rfind('.'))) ||
-        !entry.is_regular_file())
-      continue;
-    images.push_back({entry.path().lexically_relative(found_.folder).string(),
+  const ImageFiles files = image_files_below(folder.string());
+  for (const std::string& file : files.names) {
+    const fs::path path = folder / file;
+    images.push_back({path.lexically_relative(found_.folder).string(),
                       -1,
-                      {0, entry.file_size()},
+                      {0, fs::file_size(path)},
                       static_cast<int>(place - names.begin())});
   }
+  found_.dangling_links.insert(found_.dangling_links.end(), files.dangling_links.begin(),
+                               files.dangling_links.end());
   if (images.size() == first)
     throw InputError(folder.string() +
                      ": holds no image (jpg, jpeg, png, bmp), though it stands for a class");

@@ -25,6 +25,7 @@ struct LabelledImages {
   std::vector<std::string> class_names;
   std::vector<LabelledImage> training, validation;
   std::vector<std::shared_ptr<const InputFile>> tars;
+  std::vector<std::string> dangling_links;  ///< links that are called like images and lead nowhere
 
   /// The file's bytes; may be called from any thread. Throws like InputFile.
   std::string read(const LabelledImage& image) const;

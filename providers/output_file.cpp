@@ -30,7 +30,8 @@ auto retry(const Call& call) {
 /// Must be called while errno is that of the failure.
 [[noreturn]] void fail_to_write(const std::string& path) {
   const int code = errno;
-  throw RunError(fmt::format("{}: cannot be written: {}", path, std::generic_category().message(code)));
+  throw RunError(fmt::format("{}: cannot be written: {}{}", path, std::generic_category().message(code),
+                             code == EFBIG ? " (ulimit -f says how large files may be)" : ""));
 }
 
 /// Linux has closed it even if it says EINTR.

@@ -104,6 +104,9 @@ class Provider {
   /// Images in a batch; reads no image data. Where only reading tells, it is at most so many until all of the
   /// batch was read.
   virtual std::int64_t images_in(int batch) const = 0;
+  /// Throws InputError naming a label in `range` that is none of the classes, where all labels are read
+  /// faster than they are used; else does nothing, and read() finds them.
+  virtual void check_labels(const BatchRange&) const {}
   /// Whether statistics() give an image to subtract; reads no data.
   virtual bool subtracts_mean() const = 0;
   /// Measured over the batches of `range`, or what the data set says.
@@ -116,6 +119,8 @@ class Provider {
   virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
   /// Unreadable images that were left out so far, by name; thread-safe.
   virtual std::vector<std::string> skipped_images() const { return {}; }
+  /// Links that are called like images and lead nowhere: they belong to no batch.
+  virtual std::vector<std::string> dangling_links() const { return {}; }
 };
 
 /// The images [first, first + count) of a batch, as far as there are.
@@ -129,6 +134,9 @@ class StoredProvider : public Provider {
   /// Mean image (C,H,W) over the batches of `range`, to be subtracted from every image. Empty: nothing to
   /// subtract.
   virtual std::vector<float> mean_image(const BatchRange& range) const = 0;
+  void check_labels(const BatchRange& range) const override {
+    for (int batch = range.first; batch <= range.last; ++batch) load(batch);
+  }
   PixelStatistics statistics(const BatchRange& range) const override { return {mean_image(range), {}, {}}; }
   /// Makes of a piece of a loaded batch, shuffled or not, what read() gives. Where nothing is cropped or
   /// divided, it is the piece itself.

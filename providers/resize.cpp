@@ -2,6 +2,7 @@
 // compiler makes the same ones.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "providers/decode.h"
 
@@ -57,7 +58,8 @@ std::uint8_t rounded(std::int32_t sum) {
 
 ImageSize scaled_to_shorter_side(ImageSize size, int side) {
   const auto scaled = [side](std::int64_t longer, std::int64_t shorter) {
-    return static_cast<int>((longer * side + shorter / 2) / shorter);
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
+    return static_cast<int>(std::min((longer * side + shorter / 2) / shorter, most));
   };
   return size.height < size.width ? ImageSize{side, scaled(size.width, size.height)}
                                   : ImageSize{scaled(size.height, size.width), side};

@@ -20,6 +20,7 @@ class ShuffledProvider final : public Provider {
     ordered_->check_range(range, option);
   }
   std::int64_t images_in(int batch) const override { return ordered_->images_in(batch); }
+  void check_labels(const BatchRange& range) const override { ordered_->check_labels(range); }
   bool subtracts_mean() const override { return ordered_->subtracts_mean(); }
   PixelStatistics statistics(const BatchRange& range) const override { return ordered_->statistics(range); }
   int views() const override { return ordered_->views(); }

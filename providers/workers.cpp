@@ -11,6 +11,19 @@
 namespace convnet {
 
 struct WorkerPool::State {
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  /// Also where not all threads could be started.
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    changed.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   /// Works on the job until nothing of it is left. Numbers are handed out in order, so all below one that
   /// failed were begun before it and will end.
   void help(std::unique_lock<std::mutex>& lock) {
@@ -59,14 +72,7 @@ WorkerPool::WorkerPool(int threads) : state_(std::make_unique<State>()) {
   for (int i = 1; i < threads; ++i) state_->threads.emplace_back([state = state_.get()] { state->serve(); });
 }
 
-WorkerPool::~WorkerPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->changed.notify_all();
-  for (std::thread& thread : state_->threads) thread.join();
-}
+WorkerPool::~WorkerPool() = default;
 
 void WorkerPool::run(std::int64_t count, const std::function<void(std::int64_t)>& work) {
   State& s = *state_;

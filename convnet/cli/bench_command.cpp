@@ -13,6 +13,7 @@
 #include "convnet/plan/simulate.h"
 #include "convnet/train/net.h"
 #include "convnet/train/report.h"
+#include "kernels/available_memory.h"
 #include "kernels/error.h"
 
 namespace convnet {
@@ -51,6 +52,21 @@ Matrices one_minibatch(const Provider& provider, std::int64_t images) {
     have += take;
   }
   return matrices;
+}
+
+/// Throws DeviceError if the images of a minibatch do not fit into the host's memory beside `reserved` bytes.
+void check_images_fit(const Provider& provider, std::int64_t images, std::int64_t reserved) {
+  std::int64_t image = 0;
+  for (const MatrixInfo& matrix : provider.matrices()) image += matrix.image_bytes();
+  // Devices that copy their inputs are fed from two, and a batch is read beside them.
+  constexpr std::int64_t kCopies = 2;
+  const std::int64_t needed = image * (kCopies * images + provider.images_in(1)) + reserved;
+  if (const std::int64_t available = available_memory(); needed > available)
+    throw DeviceError(
+        fmt::format("minibatches of {} images do not fit in memory: they take {} MiB with all that is "
+                    "computed of them, but "
+                    "{} MiB are free; use a smaller --mini",
+                    images, needed >> 20, available >> 20));
 }
 
 constexpr int kWarmUp = 4;  ///< steps; both places of the inputs are recorded then
@@ -256,6 +272,13 @@ std::string text_of(const json& r) {
   return text;
 }
 
+/// Bytes of all devices together.
+std::int64_t needed_memory(const PlanSet& plans) {
+  std::int64_t sum = 0;
+  for (int d = 0; d < plans.devices(); ++d) sum += plans.memory_needed(d);
+  return sum;
+}
+
 /// Of the device that needs most.
 std::int64_t largest_memory(const PlanSet& plans) {
   std::int64_t most = 0;
@@ -274,15 +297,19 @@ void bench_command(const std::vector<std::string>& args) {
   const auto provider = open_provider(options);
   Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  const Matrices minibatch = one_minibatch(*provider, options.mini);
+  check_images_fit(*provider, options.mini, 0);
   Net net(std::move(graph), *provider, options,
           std::vector<float>(provider->subtracts_mean()
                                  ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims))
                                  : 0),
           true);
-  if (const std::string slow = slow_precision(net.plans().backend()); !slow.empty())
-    fmt::print(stderr, "{}\n", slow);
+  for (const std::string& warning : {slow_precision(net.plans().backend()), too_many_threads(options)})
+    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   const Plan& plan = net.prepare(Phase::train, options.mini);
+  // The devices' memory is reserved, but not yet used.
+  if (net.plans().backend().shares_memory())
+    check_images_fit(*provider, options.mini, needed_memory(net.plans()));
+  const Matrices minibatch = one_minibatch(*provider, options.mini);
   net.init_weights(options.seed_value());
   StepInputs inputs;
   inputs.matrices = pointers_to(minibatch);

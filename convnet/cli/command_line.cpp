@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <deque>
 
 #include "kernels/error.h"
@@ -44,7 +45,13 @@ OptionTexts parse_command_line(char command, const std::vector<std::string>& arg
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   OptionTexts texts;
   for (const auto& [option, value] : options) {
-    if (option->count() > 0) texts[value->first] = value->second;
+    if (option->count() == 0) continue;
+    const std::string& key = value->first;
+    const auto spec = std::find_if(option_specs().begin(), option_specs().end(),
+                                   [&](const OptionSpec& s) { return s.param.key == key; });
+    if (value->second.empty() && spec->param.type != "boolean" && !spec->may_be_empty)
+      throw InputError("--" + key + " needs a value");
+    texts[key] = value->second;
   }
   return texts;
 }

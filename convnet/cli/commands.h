@@ -6,7 +6,9 @@
 
 namespace convnet {
 
-void train_command(const std::vector<std::string>& args);
+class StandardStreams;
+
+void train_command(const std::vector<std::string>& args, const StandardStreams& streams);
 void plan_command(const std::vector<std::string>& args);
 void bench_command(const std::vector<std::string>& args);
 void show_command(const std::vector<std::string>& args);

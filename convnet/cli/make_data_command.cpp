@@ -12,7 +12,9 @@
 #include "convnet/cli/commands.h"
 #include "convnet/data/ilsvrc.h"
 #include "convnet/data/make_data.h"
+#include "convnet/train/net.h"
 #include "convnet/train/progress_line.h"
+#include "convnet/train/report.h"
 #include "kernels/error.h"
 
 namespace convnet {
@@ -73,6 +75,8 @@ void make_data_command(const std::vector<std::string>& args) {
   require_options(texts, {"src", "dst"}, "");
   refuse_inside(options.dst, options.src);
   const LabelledImages images = find_images(options.src);
+  for (const std::string& warning : {too_many_threads(options), dangling_links_text(images.dangling_links)})
+    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print("{}: {} training images, {} validation images, {} classes\n", options.src,
              images.training.size(), images.validation.size(), images.class_names.size());
   std::fflush(stdout);

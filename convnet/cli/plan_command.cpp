@@ -73,8 +73,8 @@ void plan_command(const std::vector<std::string>& args) {
   const auto provider = open_provider(options);
   const Graph graph = checked_graph(files, *provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  if (const std::string unused = unused_devices(graph, options); !unused.empty())
-    fmt::print(stderr, "{}\n", unused);
+  for (const std::string& warning : {unused_devices(graph, options), too_many_threads(options)})
+    if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   const auto backend = make_backend(options, graph.gpu_count());
   PlanSet plans(graph, provider->matrices(), *backend, plan_options(options, *provider));
   const Plan& train = plans.plan(Phase::train, options.mini);

@@ -88,6 +88,8 @@ void show_command(const std::vector<std::string>& args) {
     if (!path.empty()) OutputFile{path};
   }
   const Run run = open_run(given);
+  if (const std::string warning = too_many_threads(run.options); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
   if (!asked.show_cost.empty()) write_curves(run, picture_name("cost.png"));
   if (!asked.show_filters.empty()) write_filters(run, picture_name("filters.png"));
 

@@ -4,9 +4,9 @@
 
 namespace convnet {
 
-void train_command(const std::vector<std::string>& args) {
+void train_command(const std::vector<std::string>& args, const StandardStreams& streams) {
   const OptionTexts texts = parse_command_line('t', args);
-  StopSignal stop;  // before any thread starts
+  StopSignal stop(streams);  // before any thread starts
   Trainer(texts, stop).run();
 }
 

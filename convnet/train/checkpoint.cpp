@@ -147,12 +147,14 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
 std::vector<std::pair<Position, fs::path>> checkpoints_in(const fs::path& folder) {
   std::vector<std::pair<Position, fs::path>> found;
   std::error_code error;
-  if (!fs::is_directory(folder, error)) return found;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     if (const auto position = Position::of_file_name(at->path().filename().string()))
       found.emplace_back(*position, at->path());
   }
-  if (error) throw InputError(folder.string() + ": cannot be listed: " + error.message());
+  // A folder that cannot be looked into may hold checkpoints: a new run must not begin in it.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw RunError(
+        fmt::format("{}: cannot be searched for checkpoints: {}", folder.string(), error.message()));
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   return found;
 }
@@ -267,8 +269,10 @@ std::string find_checkpoint(const std::string& file_or_folder) {
                        std::string(kExtension) + ")");
     return *newest;
   }
-  if (!fs::exists(file_or_folder, error))
+  if (!fs::exists(file_or_folder, error)) {
+    if (error) throw RunError(fmt::format("{}: cannot be read: {}", file_or_folder, error.message()));
     throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
+  }
   return file_or_folder;
 }
 

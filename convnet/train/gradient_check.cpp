@@ -1,4 +1,6 @@
 // --check-grads: the gradients that training uses against differences of the costs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -76,7 +78,8 @@ GradientReport compare(double least, double length, const Objective& objective,
 
 }  // namespace
 
-std::vector<GradientReport> Net::check_gradients(std::int64_t images, const StepInputs& inputs) {
+std::vector<GradientReport> Net::check_gradients(std::int64_t images, const StepInputs& inputs,
+                                                 const std::function<bool()>& stopped) {
   const Plan& plan = prepare(Phase::check, images);
   const std::vector<WeightBuffers>& all = plans_.weights();
   std::vector<std::vector<float>> start;
@@ -93,7 +96,11 @@ std::vector<GradientReport> Net::check_gradients(std::int64_t images, const Step
       executor_.write_shards(all[i], &UpdateShard::accumulator, zeros);
     }
   };
+  std::vector<GradientReport> reports;
   const auto run = [&](const StepInputs& step) {
+    if (stopped())
+      throw RunError(fmt::format(
+          "stopped when {} of the gradients were checked; nothing is known of the others", reports.size()));
     StepResult result = executor_.run(plan, step);
     if (!result.finite())
       throw RunError("a cost is not finite (NaN or infinity) while gradients are checked; " +
@@ -114,7 +121,6 @@ std::vector<GradientReport> Net::check_gradients(std::int64_t images, const Step
   std::vector<std::vector<float>> descents;
   for (std::size_t i = 0; i < all.size(); ++i)
     descents.push_back(!all[i].shards.empty() ? descent(i) : std::vector<float>());
-  std::vector<GradientReport> reports;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!spec(all[i]).learned() || all[i].shards.empty()) continue;
     GradientReport report{.name = all[i].name};

@@ -1,6 +1,7 @@
 #include "convnet/train/net.h"
 
 #include <fmt/format.h>
+#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "convnet/train/checkpoint.h"
 #include "convnet/train/convert.h"
 #include "kernels/error.h"
+#include "kernels/host_threads.h"
 #include "kernels/philox.h"
 
 namespace convnet {
@@ -60,12 +62,27 @@ NetFiles read_net_files(const Options& options, Diagnostics& diagnostics) {
   return files;
 }
 
-int thread_count(const Options& options) {
-  if (options.threads > 0) return options.threads;
+namespace {
+
+/// Cores that this process may use.
+int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace
+
+int thread_count(const Options& options) { return options.threads > 0 ? options.threads : usable_cores(); }
+
+std::string too_many_threads(const Options& options) {
+  const int cores = usable_cores();
+  if (options.threads <= cores) return "";
+  return fmt::format(
+      "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
+      "slower than --threads {}",
+      options.threads, cores, cores);
 }
 
 Options with_devices(Options options) {
@@ -87,7 +104,10 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
     const Precision precision = options.precision_or(Precision::fp32);
     if (precision == Precision::tf32)
       throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
-    return make_cpu_backend(std::max(1, thread_count(options) / devices), precision);
+    const int each = std::min(std::max(1, thread_count(options) / devices), omp_get_thread_limit());
+    // Those of the devices, of this thread, and the one that loads data.
+    check_threads(devices * each + omp_get_max_threads() + 1);
+    return make_cpu_backend(each, precision);
   }
   for (const int id : options.gpus()) {
     if (id >= gpus)

@@ -1,6 +1,7 @@
 // A net ready to run: graph, plans, executor and weights, made from two files and a data provider.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,12 +30,14 @@ IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
 
 /// Cores --threads means; all that this process may use for 0.
 int thread_count(const Options& options);
+/// A warning where --threads are more than the cores that this process may use; empty otherwise.
+std::string too_many_threads(const Options& options);
 
 /// The options with --gpu all as the list of this machine's devices: GPUs, or a CPU device for each core.
 Options with_devices(Options options);
 /// The backend --device names; CPU cores are shared out over `devices`. Throws DeviceError where it, or a GPU
-/// that
-/// --gpu lists, is not there, InputError where it cannot do --precision.
+/// that --gpu lists, is not there, or this process may not start the threads, InputError where it cannot do
+/// --precision.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
 /// A warning where the devices of `backend` only imitate its precision; empty otherwise.
 std::string slow_precision(const Backend& backend);
@@ -84,8 +87,11 @@ class Net {
   /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
   void init_from(const std::string& checkpoint);
   /// Compares the gradient of each learned matrix with central differences of the costs along it and along
-  /// random directions. Weights are left as they were. Throws RunError where a cost is not finite.
-  std::vector<GradientReport> check_gradients(std::int64_t images, const StepInputs& inputs);
+  /// random directions. Weights are left as they were. Throws RunError where a cost is not finite, and once
+  /// `stopped` says that the user wants no more.
+  std::vector<GradientReport> check_gradients(
+      std::int64_t images, const StepInputs& inputs,
+      const std::function<bool()>& stopped = [] { return false; });
   /// Weights, increments and the gradients of updates that are not yet due, to and from a checkpoint's
   /// tensors: whole matrices, whatever the devices. load() throws InputError naming `file` and the tensor
   /// that is missing or has another shape.

@@ -11,14 +11,14 @@ namespace {
 template <class T>
 OptionSpec option(std::string key, T Options::*field, std::string commands, ParamInfo info,
                   bool saved = true) {
-  return {param(std::move(key), field, std::move(info)), std::move(commands), saved};
+  return {param(std::move(key), field, std::move(info)), std::move(commands), saved, false};
 }
 
 OptionSpec choice(std::string key, std::string Options::*field, const std::vector<std::string>& choices,
                   std::string commands, ParamInfo info) {
   std::vector<std::pair<std::string, std::string>> pairs;
   for (const std::string& c : choices) pairs.emplace_back(c, c);
-  return {param_choice(std::move(key), field, pairs, std::move(info)), std::move(commands), true};
+  return {param_choice(std::move(key), field, pairs, std::move(info)), std::move(commands), true, false};
 }
 
 std::vector<OptionSpec> make_specs() {
@@ -147,7 +147,7 @@ std::vector<OptionSpec> make_specs() {
       option("tensorboard", &Options::tensorboard, "t",
              {.fallback = "",
               .doc = "folder for TensorBoard's event files: costs and rates after each batch, first filters "
-                     "after each test"}),
+                     "after each test; empty: none from now on"}),
       option("check-grads", &Options::check_grads, "t",
              {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"},
              false),
@@ -298,7 +298,11 @@ std::vector<OptionSpec> make_specs() {
 }  // namespace
 
 const std::vector<OptionSpec>& option_specs() {
-  static const std::vector<OptionSpec> specs = make_specs();
+  static const std::vector<OptionSpec> specs = [] {
+    std::vector<OptionSpec> made = make_specs();
+    for (OptionSpec& spec : made) spec.may_be_empty = spec.param.key == "tensorboard";
+    return made;
+  }();
   return specs;
 }
 

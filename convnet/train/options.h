@@ -70,6 +70,7 @@ struct OptionSpec {
   std::string
       commands;       ///< letters of the commands that take it: t(rain) p(lan) b(ench) s(how) d(ata to make)
   bool saved = true;  ///< stored in checkpoints: part of the run, not of one invocation
+  bool may_be_empty = false;  ///< an empty value takes back what a checkpoint says
 };
 const std::vector<OptionSpec>& option_specs();
 

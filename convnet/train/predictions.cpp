@@ -24,7 +24,10 @@ std::size_t width_of(const std::string& text) {
 
 }  // namespace
 
-std::string csv_field(const std::string& text) {
+std::string csv_field(std::string text) {
+  // Spreadsheets compute what begins so; after an apostrophe they show it.
+  constexpr std::string_view kFormulas = "=+-@\t\r";
+  if (!text.empty() && kFormulas.find(text[0]) != std::string_view::npos) text.insert(0, 1, '\'');
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);

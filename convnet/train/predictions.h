@@ -32,8 +32,9 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
 /// The most probable output; the first of equal ones.
 std::int64_t best_output(std::span<const float> probabilities);
 
-/// A field of a CSV file: in quotes where it must be (RFC 4180).
-std::string csv_field(const std::string& text);
+/// A field of a CSV file: in quotes where it must be (RFC 4180), and with an apostrophe before text that
+/// spreadsheets would compute (that begins with = + - @).
+std::string csv_field(std::string text);
 
 /// How often images of each class are taken for each.
 class Confusion {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 namespace convnet {
 namespace {
@@ -20,6 +21,13 @@ std::string duration(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
+/// Past stdout's own stream, which lets no control characters through. If it fails, so will what is printed.
+void erase_line() {
+  constexpr std::string_view kErase = "\r\033[K";
+  std::fflush(stdout);
+  if (write(STDOUT_FILENO, kErase.data(), kErase.size()) < 0) return;
+}
+
 }  // namespace
 
 ProgressLine::ProgressLine(std::string title)
@@ -31,7 +39,7 @@ ProgressLine::~ProgressLine() {
 }
 
 void ProgressLine::clear() {
-  if (shown_) fmt::print("\r\033[K");
+  if (shown_) erase_line();
   shown_ = false;
 }
 
@@ -41,7 +49,8 @@ void ProgressLine::show(std::int64_t done, std::int64_t total, std::int64_t sinc
   const double rate = static_cast<double>(since_start) / std::max(1e-9, seconds_since(start_));
   const int width = 20;
   const auto filled = static_cast<std::size_t>(width * done / std::max<std::int64_t>(1, total));
-  fmt::print("\r\033[K{} [{}{}] {:.0f} images/s, {} left", title_, std::string(filled, '#'),
+  erase_line();
+  fmt::print("{} [{}{}] {:.0f} images/s, {} left", title_, std::string(filled, '#'),
              std::string(width - filled, '.'), rate,
              duration(static_cast<double>(total - done) / std::max(1e-9, rate)));
   std::fflush(stdout);

@@ -142,6 +142,12 @@ std::string devices_text(const Net& net, const Options& options) {
   return text;
 }
 
+std::string dangling_links_text(const std::vector<std::string>& links) {
+  if (links.empty()) return "";
+  return fmt::format("warning: {} link(s) to images lead nowhere and are left out:\n  {}", links.size(),
+                     fmt::join(links, "\n  "));
+}
+
 void print_weights(const Net& net) {
   // Parts of a matrix on several devices count as one.
   struct Sums {

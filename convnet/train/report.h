@@ -52,6 +52,9 @@ std::string cost_text(const CostSums& costs, const Graph& graph);
 /// where, and how a minibatch is cut.
 std::string devices_text(const Net& net, const Options& options);
 
+/// A warning that names links to images that lead nowhere; "" for none.
+std::string dangling_links_text(const std::vector<std::string>& links);
+
 /// Prints the mean magnitude of every matrix and of its increments.
 void print_weights(const Net& net);
 

@@ -1,19 +1,40 @@
 #include "convnet/train/stop_signal.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 
 #include "kernels/error.h"
 
 namespace convnet {
+namespace {
 
-StopSignal::StopSignal() {
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+/// Ends this program by `signal`, which is blocked here.
+void end_by(int signal) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  raise(signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+}
+
+}  // namespace
+
+StopSignal::StopSignal(const StandardStreams& streams) : streams_(streams) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
+  if (!is_ignored(SIGHUP)) sigaddset(&signals, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &signals, nullptr) != 0 ||
       (fd_ = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
     throw RunError("cannot watch for SIGINT and SIGTERM");
@@ -23,8 +44,26 @@ StopSignal::~StopSignal() { close(fd_); }
 
 bool StopSignal::arrived() {
   signalfd_siginfo info;
-  if (!arrived_ && read(fd_, &info, sizeof info) == sizeof info) arrived_ = true;
+  if (!arrived_ && (streams_.closed() || read(fd_, &info, sizeof info) == sizeof info)) arrived_ = true;
   return arrived_;
+}
+
+StopSignal::EndsProgram::EndsProgram(const StopSignal& signals) : over_(eventfd(0, EFD_CLOEXEC)) {
+  if (over_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
+  watcher_ = std::thread([arriving = signals.fd_, over = over_] {
+    std::array<pollfd, 2> events = {{{over, POLLIN, 0}, {arriving, POLLIN, 0}}};
+    while (poll(events.data(), events.size(), -1) < 0) {
+    }
+    signalfd_siginfo info;
+    if (events[0].revents == 0 && read(arriving, &info, sizeof info) == sizeof info)
+      end_by(static_cast<int>(info.ssi_signo));
+  });
+}
+
+StopSignal::EndsProgram::~EndsProgram() {
+  eventfd_write(over_, 1);
+  watcher_.join();
+  close(over_);
 }
 
 }  // namespace convnet

@@ -117,6 +117,22 @@ void TestOutputs::end_batch() {
   }
 }
 
+std::string TestOutputs::missing(const BatchRange& batches) const {
+  std::string text = "the averages";
+  if (!options_.confusion.empty()) text += ", --confusion " + options_.confusion;
+  const auto add = [&](const std::string& folder, const char* stem) {
+    if (folder.empty()) return;
+    const auto file = [&](int batch) {
+      return (fs::path(folder) / fmt::format("{}_{}.npy", stem, batch)).string();
+    };
+    text += ", " + file(batches.first);
+    if (batches.count() > 1) text += " to " + file(batches.last);
+  };
+  add(options_.feature_path, "data_batch");
+  add(options_.test_out, "probabilities");
+  return text;
+}
+
 std::string TestOutputs::finish() {
   constexpr std::size_t kMostClasses = 20;
   if (!options_.confusion.empty()) {

@@ -45,7 +45,8 @@ struct Trainer::Loaded {
   std::optional<Checkpoint> checkpoint;
 };
 
-Trainer::Loaded Trainer::load(const OptionTexts& given) {
+Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) {
+  const StopSignal::EndsProgram while_loading(stop);
   Loaded l;
   const Options first = parse_options(given);
   // Before anything is read: nobody else trains from the same checkpoint then.
@@ -113,6 +114,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
     l.provider->check_range(l.train_range, "--train-range");
   }
   l.provider->check_range(l.test_range, "--test-range");
+  if (!l.options.only_tests()) l.provider->check_labels(l.test_range);
   l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (!l.options.write_features.empty()) keep_output(l.graph, l.options.write_features);
@@ -127,7 +129,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given) {
   return l;
 }
 
-Trainer::Trainer(const OptionTexts& given, StopSignal& stop) : Trainer(load(given), stop) {}
+Trainer::Trainer(const OptionTexts& given, StopSignal& stop) : Trainer(load(given, stop), stop) {}
 
 Trainer::Trainer(Loaded loaded, StopSignal& stop)
     : options_(std::move(loaded.options)),
@@ -156,6 +158,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
     state_ = std::move(loaded.checkpoint->state);
+    saved_iteration_ = state_.iteration;
     last_checkpoint_ = loaded.checkpoint->file;
     const Position& at = state_.position;
     if (at.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
@@ -173,8 +176,8 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
   // A file that cannot be written is an error now, not after the first steps.
   if (!options_.profile.empty()) trace_.write(options_.profile);
   fmt::print("{}\n", devices_text(net_, options_));
-  for (const std::string& warning :
-       {unused_devices(net_.graph(), options_), slow_precision(net_.plans().backend())}) {
+  for (const std::string& warning : {unused_devices(net_.graph(), options_),
+                                     slow_precision(net_.plans().backend()), too_many_threads(options_)}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);
@@ -222,7 +225,17 @@ std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
 }
 
 void Trainer::run() {
-  run_all();
+  try {
+    run_all();
+  } catch (const InputError& e) {
+    throw InputError(e.what() + save_after_error());
+  } catch (const DeviceError& e) {
+    throw DeviceError(e.what() + save_after_error());
+  } catch (const std::bad_alloc&) {
+    throw DeviceError("out of memory" + save_after_error());
+  } catch (const std::runtime_error& e) {
+    throw RunError(e.what() + save_after_error());
+  }
   const std::vector<std::string> skipped = provider_->skipped_images();
   if (skipped.empty()) return;
   fmt::print(stderr, "warning: {} image(s) could not be read, and others took their places:\n",
@@ -234,9 +247,9 @@ void Trainer::run_all() {
   if (options_.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
-  if (work_left) leave_later_checkpoints();
   if (work_left && !options_.tensorboard.empty())
-    board_.emplace(options_.tensorboard, net_, files_, state_.iteration, folder_);
+    use_board([&] { board_.emplace(options_.tensorboard, net_, files_, state_.iteration, folder_); });
+  if (work_left) leave_later_checkpoints();
   bool saved = true;
   if (state_.test_due) {
     if (!test()) return save();
@@ -312,7 +325,7 @@ bool Trainer::train_batch(const Position& work) {
              state_.partial_seconds + seconds_since(start));
   if (options_.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
   std::fflush(stdout);
-  if (board_) board_->trained(state_.iteration, state_.partial, done);
+  if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, done); });
   add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
                  test_range_.count());
   state_.partial_seconds = 0;
@@ -347,6 +360,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   // All minibatches of a batch but the last have equally many images, and the same rates.
   next_is_certain_ = phase == Phase::train && !look && !inputs.next.empty() && !stop_.arrived();
   inputs.next_is_certain = next_is_certain_;
+  sound_ = false;
   StepResult result =
       net_.run(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (look) time_use_.add(plan, times, seconds_since(start));
@@ -368,6 +382,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
         data.first + (first + images - 1) / plan.views, where.empty() ? "" : "; " + where,
         last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
+  sound_ = true;
   if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
@@ -411,7 +426,7 @@ bool Trainer::test() {
     prefetcher_.start(request(next.batch, next.epoch));
   fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
              cost_text(sums, net_.graph()), seconds_since(start));
-  if (board_) board_->tested(state_.iteration, sums);
+  if (board_) use_board([&] { board_->tested(state_.iteration, sums); });
   test_error_ = first_error(sums, net_.graph());
   add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
                  test_range_.count());
@@ -435,7 +450,9 @@ void Trainer::test_only() {
     prefetcher_.start(request(batch, 0));
     if (batch < test_range_.last) prefetcher_.start(request(batch + 1, 0));
     outputs.begin_batch(batch, provider_->images_in(batch));
-    if (!test_batch(request(batch, 0), sums, &outputs)) return;
+    if (!test_batch(request(batch, 0), sums, &outputs))
+      throw RunError(fmt::format("stopped in test batch {} of {}; missing are {}", batch, test_range_.str(),
+                                 outputs.missing({batch, test_range_.last})));
     outputs.end_batch();
     fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
@@ -451,7 +468,8 @@ void Trainer::check_gradients() {
   wanted.count = options_.mini;
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
   const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images);
-  const std::vector<GradientReport> reports = net_.check_gradients(images, inputs_of(*data, 0, 0));
+  const std::vector<GradientReport> reports =
+      net_.check_gradients(images, inputs_of(*data, 0, 0), [&] { return stop_.arrived(); });
   constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
   std::array<int, 3> count = {};
   for (const GradientReport& r : reports) {
@@ -481,6 +499,26 @@ bool Trainer::save_tested() {
   return false;
 }
 
+void Trainer::use_board(const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const RunError& e) {
+    fmt::print(stderr, "warning: {}; training goes on without --tensorboard\n", e.what());
+    board_.reset();
+  }
+}
+
+std::string Trainer::save_after_error() {
+  if (!sound_ || state_.iteration == saved_iteration_) return "";
+  try {
+    save();
+  } catch (const std::runtime_error& e) {
+    return fmt::format("\nwhat was learned since the last checkpoint could not be saved: {}", e.what());
+  }
+  return fmt::format("\nwhat was learned until then is saved in {}; --load-file {} goes on from there",
+                     last_checkpoint_, folder_);
+}
+
 void Trainer::save() {
   Checkpoint c;
   net_.store(c.tensors);
@@ -495,8 +533,11 @@ void Trainer::save() {
   c.parameters_text = files_.parameters.text;
   c.algorithms = net_.plans().algorithms();
   c.matrices = provider_->matrices();
+  sound_ = false;  // if this fails, it would fail again
   write_checkpoint(folder_, c, options_.keep);
+  sound_ = true;
   last_checkpoint_ = c.file;
+  saved_iteration_ = state_.iteration;
   fmt::print("Saved checkpoint to {}\n", folder_);
   std::fflush(stdout);
 }

@@ -1,6 +1,7 @@
 // The training loop: batches, tests, checkpoints, resuming.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,13 +25,14 @@ class Trainer {
   Trainer(const OptionTexts& given, StopSignal& stop);
 
   /// Trains (or tests, with --test-only) to the end or until the stop signal; prints the original's lines on
-  /// stdout. Throws RunError when a cost is not finite.
+  /// stdout. Throws RunError when a cost is not finite, and whatever reading data and writing files throws:
+  /// what was learned until then is saved first, and the message says where.
   void run();
 
  private:
   struct Loaded;  ///< what the constructor knows before there is a net
   explicit Trainer(Loaded loaded, StopSignal& stop);
-  static Loaded load(const OptionTexts& given);
+  static Loaded load(const OptionTexts& given, const StopSignal& stop);
 
   /// The batch to train next (minibatches and images: where in it); its epoch is beyond --epochs when all is
   /// done.
@@ -58,6 +60,12 @@ class Trainer {
   void save();
   /// After a test: saves, unless the test's error is above --max-test-err. Returns whether it did.
   bool save_tested();
+  /// Saves what the last checkpoint does not have, unless an error left the weights in doubt. Returns what is
+  /// to be said about it after the error's message.
+  std::string save_after_error();
+  /// Calls `use`, which makes or uses board_. Where event files cannot be written, the run goes on without
+  /// them, after a warning: they are worth no training.
+  void use_board(const std::function<void()>& use);
   /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
   /// Adds one of the first steps to the trace of --profile.
@@ -75,6 +83,7 @@ class Trainer {
   PixelStatistics statistics_;
   StopSignal& stop_;
   bool next_is_certain_ = false;  ///< a GPU may have begun the next step of this batch
+  bool sound_ = true;             ///< the weights are those after the last step, all finite
   TrainingState state_;
   TimeUse time_use_;                       ///< of the current batch
   ChromeTrace trace_;                      ///< --profile: the first steps of training
@@ -83,6 +92,7 @@ class Trainer {
   std::unique_ptr<RunFolder> run_folder_;  ///< null for tests and gradient checks
   std::string folder_;                     ///< its path
   std::string last_checkpoint_;            ///< file; "" if none was read or written
+  std::uint64_t saved_iteration_ = 0;      ///< of the last checkpoint
   Net net_;
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   Prefetcher prefetcher_;

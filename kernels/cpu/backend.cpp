@@ -2,11 +2,11 @@
 
 #include <omp.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <new>
 
+#include "kernels/available_memory.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/cpu/prepare.h"
@@ -73,9 +73,7 @@ class CpuBackend : public Backend {
     return std::make_unique<HostMemory>(bytes);
   }
 
-  std::int64_t memory_available(int) const override {
-    return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  }
+  std::int64_t memory_available(int) const override { return available_memory(); }
 
   bool shares_memory() const override { return true; }
   bool runs_streams_together() const override { return false; }

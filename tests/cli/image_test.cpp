@@ -203,6 +203,62 @@ TEST_CASE("a bad image ends training with its name, or is named at the end") {
                          photos.folder / "tars/a-2.tar: s/1003.jpg\n") != std::string::npos);
 }
 
+TEST_CASE("a damaged training image ends the run, and what was learned before it is saved") {
+  const Photographs photos;
+  std::vector<Item> items = photographs(17, 4, 20);
+  items[12].bytes.resize(200);
+  write_file(photos.folder / "tars/a-2.tar", tar_of(items));
+  // With a scalar mean no image is read before training.
+  const Args args = with(photos.train("tars", "bad"), "--color-noise", "0") + Args{"--scalar-mean", "100"};
+  const Outcome stopped = run_program(args);
+  INFO(stopped.err);
+  CHECK(stopped.code == 2);
+  CHECK(stopped.err.find("a-2.tar: s/1012.jpg: a damaged JPEG: ") != std::string::npos);
+  const std::string file = std::filesystem::directory_iterator(photos.folder / "bad")->path().string();
+  CHECK(stopped.err.find("\nwhat was learned until then is saved in " + file + "; --load-file ") !=
+        std::string::npos);
+  // The first shard was trained, of the second at most the minibatches before the image: --color-noise is no
+  // part of it.
+  const auto position = nlohmann::json::parse(read_safetensors(file).metadata.at("state")).at("position");
+  CHECK(position.at("epoch") == 1);
+  CHECK(position.at("images") == 8);
+  // With the image mended the run ends as if nothing had been.
+  items[12] = photographs(17, 4, 20)[12];
+  write_file(photos.folder / "tars/a-2.tar", tar_of(items));
+  run_well(args);
+  run_well(with(args, "--save-file", photos.folder / "good"));
+  check_equal(newest(photos.folder / "bad"), newest(photos.folder / "good"));
+}
+
+TEST_CASE("a BMP without pixels is an unreadable image like others, whatever it is called") {
+  const Photographs photos;
+  const std::string bmp = std::string("BM\x36\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0", 18) + std::string(8, '\0') +
+                          std::string("\1\0\x18\0", 4) + std::string(24, '\0');
+  const std::string name = photos.folder / "folders/train/c1/empty.jpg";
+  write_file(name, bmp);
+  const Args args = photos.train("folders", "run");
+  const Outcome stopped = run_program(args);
+  CHECK(stopped.code == 2);
+  CHECK(stopped.err.find(name + ": a damaged image: 0 x 0 pixels") != std::string::npos);
+  CHECK(run_well(args + Args{"--skip-bad-images", "1"}).err.find(name) != std::string::npos);
+  const Args make = {"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made",
+                     "--size",    "16"};
+  CHECK(run_program(make).code == 2);
+  CHECK(run_well(make + Args{"--skip-bad-images", "1"}).err.find("0 x 0 pixels") != std::string::npos);
+}
+
+TEST_CASE("links to images that lead nowhere are counted and named") {
+  const Photographs photos;
+  const std::string link = photos.folder / "folders/train/c1/gone.jpg";
+  std::filesystem::create_symlink("nowhere.jpg", link);
+  std::filesystem::create_symlink("nowhere.txt", photos.folder / "folders/train/c1/gone.txt");
+  const std::string warning = "warning: 1 link(s) to images lead nowhere and are left out:\n  " + link + "\n";
+  CHECK(run_well(photos.train("folders", "run")).err == warning);
+  CHECK(run_well({"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made", "--size",
+                  "16"})
+            .err == warning);
+}
+
 TEST_CASE("images without labels are errors where the net reads labels") {
   const Photographs photos;
   const std::string jpeg = photographs(1, 1, 20)[0].bytes;

@@ -31,6 +31,9 @@ TEST_CASE("a wrong option is named") {
       {{"--json"}, "unknown option '--json'"},
       {{"--mini"}, "--mini needs a value"},
       {{"--mini="}, "--mini needs a value"},
+      {{"--save-file=", "--shuffle"}, "--save-file needs a value"},
+      {{"--save-file", ""}, "--save-file needs a value"},
+      {{"--data-path="}, "--data-path needs a value"},
       {{"--mini", "0"}, "--mini expects an integer between 1 and 16777216, not '0'"},
       {{"--mini", "-5"}, "--mini expects an integer between 1 and 16777216, not '-5'"},
       {{"--mini", "1e3"}, "--mini expects an integer between 1 and 16777216, not '1e3'"},
@@ -179,7 +182,9 @@ TEST_CASE("a data set that is not whole is refused with the file at fault") {
                 "--train-range 3: batch 3 is not in " + set + "; it has 1-2 (training 1, test 2)");
   check_refused(train + Args{"--data-path", shop / "none"},
                 "--data-path " + (shop / "none") + ": no such folder");
-  check_refused(train + Args{"--data-path", ""}, "data provider 'mnist' needs --data-path");
+  check_refused(shop.net() + Args{"--data-provider", "mnist", "--train-range", "1", "--test-range", "2"} +
+                    Args{"--save-file", shop / "out"},
+                "data provider 'mnist' needs --data-path");
   std::filesystem::remove(labels);
   check_refused(train, set + ": missing, plain or .gz: train-labels-idx1-ubyte (or train-labels.idx1-ubyte)");
   CHECK_FALSE(std::filesystem::exists(shop / "out"));

@@ -29,12 +29,12 @@ struct Outcome {
 /// The program, running; its outputs are pipes. The destructor ends it.
 class Program {
  public:
-  explicit Program(std::vector<std::string> args) {
+  explicit Program(std::vector<std::string> args, const std::string& executable = CONVNET_PROGRAM) {
     std::array<int, 2> out{};
     std::array<int, 2> err{};
     if (pipe2(out.data(), O_CLOEXEC) != 0 || pipe2(err.data(), O_CLOEXEC) != 0)
       throw std::runtime_error("no pipe");
-    args.insert(args.begin(), CONVNET_PROGRAM);
+    args.insert(args.begin(), executable);
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
     argv.push_back(nullptr);
@@ -127,5 +127,13 @@ inline Args operator+(Args args, const Args& more) {
 }
 
 inline Outcome run_program(const Args& args) { return Program(args).finish(); }
+
+/// Arguments of a shell (/bin/sh) that runs `script`, in which "$@" is the program with `args`.
+inline Args in_shell(const std::string& script, const Args& args) {
+  return Args{"-c", script, "sh", CONVNET_PROGRAM} + args;
+}
+inline Outcome run_in_shell(const std::string& script, const Args& args) {
+  return Program(in_shell(script, args), "/bin/sh").finish();
+}
 
 }  // namespace convnet

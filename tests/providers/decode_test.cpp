@@ -4,6 +4,8 @@
 #include <zlib.h>
 
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "kernels/error.h"
 #include "tests/catch.h"
@@ -28,6 +30,22 @@ double largest_difference(const DecodedImage& a, const DecodedImage& b) {
 
 std::string error_of(const std::string& bytes) {
   return message_of<InputError>([&] { decode_image(bytes, "cat"); });
+}
+
+/// `value` as four bytes, the lowest first.
+std::string little_endian(std::int64_t value) {
+  std::string bytes;
+  for (int shift = 0; shift < 32; shift += 8) bytes += static_cast<char>(value >> shift & 0xFF);
+  return bytes;
+}
+
+/// A BMP of Windows' first form; `rows` as they lie in the file.
+std::string small_bmp(std::int64_t width, std::int64_t height, int bits, const std::string& palette,
+                      const std::string& rows) {
+  const auto start = static_cast<std::int64_t>(54 + palette.size());
+  return "BM" + little_endian(start + static_cast<std::int64_t>(rows.size())) + little_endian(0) +
+         little_endian(start) + little_endian(40) + little_endian(width) + little_endian(height) +
+         little_endian(1 | bits << 16) + std::string(24, '\0') + palette + rows;
 }
 
 /// The mean of a window, computed in double: scaling by whole factors.
@@ -61,18 +79,21 @@ TEST_CASE("images of every form decode to their pixels", "[decode]") {
 
 TEST_CASE("grey, transparent and CMYK images become RGB", "[decode]") {
   const DecodedImage image = test_images::waves(32, 40, 1);
-  DecodedImage grey = image;
+  DecodedImage grey = image, on_white = image;
   std::vector<std::uint8_t> values, with_alpha, inks;
   for (std::size_t i = 0; i < grey.pixels.size(); i += 3) {
     values.push_back(grey.pixels[i]);
     grey.pixels[i + 1] = grey.pixels[i + 2] = grey.pixels[i];
-    with_alpha.insert(with_alpha.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2],
-                                         static_cast<std::uint8_t>(i % 251)});
+    const auto alpha = static_cast<std::uint8_t>(i % 256);
+    with_alpha.insert(with_alpha.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2], alpha});
+    for (std::size_t c = i; c < i + 3; ++c)
+      on_white.pixels[c] =
+          static_cast<std::uint8_t>(std::lround((image.pixels[c] * alpha + 255.0 * (255 - alpha)) / 255));
     // No black: cyan, magenta and yellow are what is missing of white. Adobe's files invert all four.
     inks.insert(inks.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2], 255});
   }
   CHECK(largest_difference(decode_image(test_images::png(32, 40, 1, values), "grey"), grey) == 0);
-  CHECK(largest_difference(decode_image(test_images::png(32, 40, 4, with_alpha), "alpha"), image) == 0);
+  CHECK(largest_difference(decode_image(test_images::png(32, 40, 4, with_alpha), "alpha"), on_white) == 0);
   CHECK(largest_difference(decode_image(test_images::jpeg(32, 40, 1, values), "grey jpeg"), grey) < 8);
   CHECK(largest_difference(decode_image(test_images::jpeg(32, 40, 4, inks), "cmyk"), image) < 20);
 }
@@ -124,6 +145,62 @@ TEST_CASE("damaged images are errors with their name", "[decode]") {
   CHECK(error_of(bmp.substr(0, 40)) == "cat: a BMP that is cut off");
   CHECK(error_of("BM" + std::string(60, 'x')).starts_with("cat: a damaged image: "));
   CHECK(error_of(bmp.substr(0, bmp.size() - 1)) == "cat: a BMP that is cut off");
+}
+
+TEST_CASE("a BMP may have opacities, lie top-down and use a palette", "[decode]") {
+  // A pixel of half opacity is blended onto white; where all opacities are 0 they are not meant.
+  const auto pixel = [](const std::string& bytes) { return decode_image(bytes, "cat").pixels; };
+  CHECK(pixel(small_bmp(1, 1, 32, "", "\x14\x0a\x64\x80"s)) == std::vector<std::uint8_t>{177, 132, 137});
+  CHECK(pixel(small_bmp(1, 1, 32, "", "\x14\x0a\x64\0"s)) == std::vector<std::uint8_t>{100, 10, 20});
+  const std::string rows = "\1\2\3\0\4\5\6\0"s;  // padded to four bytes
+  CHECK(pixel(small_bmp(1, 2, 24, "", rows)) == std::vector<std::uint8_t>{6, 5, 4, 3, 2, 1});
+  CHECK(pixel(small_bmp(1, -2, 24, "", rows)) == std::vector<std::uint8_t>{3, 2, 1, 6, 5, 4});
+  const std::string palette = "\1\2\3\0\4\5\6\0"s;
+  const std::vector<std::uint8_t> both = {6, 5, 4, 3, 2, 1};
+  CHECK(pixel(small_bmp(2, 1, 1, palette, "\x80\0\0\0"s)) == both);
+  CHECK(pixel(small_bmp(2, 1, 4, palette, "\x10\0\0\0"s)) == both);
+  CHECK(pixel(small_bmp(2, 1, 8, palette, "\1\0\0\0"s)) == both);
+}
+
+TEST_CASE("images without pixels and BMPs that make no sense are errors", "[decode]") {
+  // BMPs of 54 bytes, which once ended the program; the name of the file does not matter.
+  for (const auto& [width, height] : {std::pair{0, 0}, {0, 5}, {5, 0}, {-1, 5}}) {
+    CAPTURE(width, height);
+    CHECK(error_of(small_bmp(width, height, 24, "", "")) == "cat: a damaged image: " + std::to_string(width) +
+                                                                " x " + std::to_string(height) +
+                                                                " pixels; a side has at least one");
+  }
+  const int lowest = std::numeric_limits<int>::min();
+  CHECK(error_of(small_bmp(1, lowest, 24, "", "")) == "cat: 1 x 2147483648 pixels; 100000000 are allowed");
+  CHECK(error_of(small_bmp(1, 1, 7, "", "\0\0\0\0"s)) ==
+        "cat: a damaged image: a BMP of 7 bits a pixel; there are 1, 4, 8, 16, 24, 32");
+  const std::string palette = "\1\2\3\0\4\5\6\0"s;
+  const std::string colour = "a BMP with a pixel whose colour is not among the 2 of its palette";
+  CHECK(error_of(small_bmp(2, 1, 8, palette, "\1\2\0\0"s)) == "cat: a damaged image: " + colour);
+  CHECK(error_of(small_bmp(2, 1, 4, palette, "\x12\0\0\0"s)) == "cat: a damaged image: " + colour);
+  CHECK(error_of(small_bmp(2, 1, 8, "", "\1\0\0\0"s)) ==
+        "cat: a damaged image: a BMP whose palette is not before its pixels");
+  const std::string os2 =
+      "BM\0\0\0\0\0\0\0\0\x20\0\0\0\x0c\0\0\0\1\0\1\0\1\0\1\0\0\0\0\xff\xff\xff\x80\0\0\0"s;
+  CHECK(error_of(os2).starts_with("cat: a BMP of OS/2 with a palette"));
+
+  std::string png = test_images::png(test_images::waves(16, 16, 1));
+  png.replace(16, 4, "\0\0\0\0"s);
+  const auto sum = static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17));
+  for (int i = 0; i < 4; ++i) png[static_cast<std::size_t>(29 + i)] = static_cast<char>(sum >> (24 - 8 * i));
+  CHECK(error_of(png).starts_with("cat: a damaged image: "));
+  std::string jpeg = encode_jpeg(test_images::waves(16, 16, 1));
+  for (const std::size_t side : {std::size_t{5}, std::size_t{7}}) {
+    std::string flat = jpeg;
+    flat.replace(flat.find("\xff\xc0") + side, 2, "\0\0"s);
+    CHECK(error_of(flat).starts_with("cat: a damaged JPEG: "));
+  }
+}
+
+TEST_CASE("the longer side of a scaled image never passes what an int can be", "[decode]") {
+  const ImageSize size = scaled_to_shorter_side({1, 100'000'000}, 256);
+  CHECK(size.height == 256);
+  CHECK(size.width == std::numeric_limits<int>::max());
 }
 
 TEST_CASE("absurdly large images are refused before they are decoded", "[decode]") {

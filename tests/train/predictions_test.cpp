@@ -100,6 +100,14 @@ TEST_CASE("a confusion matrix as table and CSV") {
         "unseen,0,0,0,0\r\n");
 }
 
+TEST_CASE("a name in a CSV file is text for spreadsheets, too") {
+  CHECK(csv_field("cat") == "cat");
+  CHECK(csv_field("a=b") == "a=b");
+  CHECK(csv_field("=cmd|' /C calc'!A0") == "'=cmd|' /C calc'!A0");
+  CHECK(csv_field("=1,2") == "\"'=1,2\"");
+  for (const char* name : {"+1", "-1", "@sum", "\tx"}) CHECK(csv_field(name) == "'" + std::string(name));
+}
+
 TEST_CASE("a classifier is a cost.logreg") {
   const NetTexts one = between_data_and_cost(
       "[fc1]\ntype=fc\ninputs=data\noutputs=3\n[p2]\ntype=softmax\ninputs=fc1\n", "fc1", 3);

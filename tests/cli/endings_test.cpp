@@ -1,0 +1,263 @@
+// How runs end that do not get to their end: signals, outputs that cannot be written, data that is wrong,
+// limits of the machine. What was learned is saved.
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+void check(const Outcome& run, int code, const std::string& message) {
+  INFO(run.out << run.err);
+  CHECK(run.signal == 0);
+  CHECK(run.code == code);
+  CHECK(run.err.find(message) != std::string::npos);
+}
+
+Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+/// A shell's words that run "$@" as a user without rights, where this one has all; "" if it cannot be done.
+std::string without_rights() {
+  if (geteuid() != 0) return "exec ";
+  const std::string as_nobody = "exec setpriv --reuid=65534 --regid=65534 --clear-groups ";
+  return run_in_shell(as_nobody + "\"$@\"", {"--version"}).code == 0 ? as_nobody : "";
+}
+
+}  // namespace
+
+TEST_CASE("training without an end is saved when its terminal is closed, but not under nohup") {
+  const Workshop shop;
+  shop.write_data();
+  Program program(shop.mnist() + Args{"--save-file", shop / "run"});
+  REQUIRE(program.printed("1.1 (", 1));
+  program.send(SIGHUP);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(run.out.ends_with("Saved checkpoint to " + (shop / "run") + "\n"));
+
+  // As nohup does it.
+  Program deaf(in_shell("trap '' HUP; exec \"$@\"", shop.mnist() + Args{"--save-file", shop / "deaf"}),
+               "/bin/sh");
+  REQUIRE(deaf.printed("1.1 (", 1));
+  deaf.send(SIGHUP);
+  REQUIRE(deaf.printed("Test output", 1));
+  deaf.send(SIGTERM);
+  CHECK(deaf.finish().code == 0);
+}
+
+TEST_CASE("training without an end is saved when nobody reads what it says any more") {
+  const Workshop shop;
+  shop.write_data();
+  const Outcome run = run_in_shell("{ \"$@\"; echo $? >'" + (shop / "code") + "'; } | head -1",
+                                   shop.mnist() + Args{"--save-file", shop / "run"});
+  CHECK(run.out.starts_with("Devices: "));
+  CHECK(run.err.empty());
+  CHECK(read_file(shop / "code") == "0\n");
+  CHECK(files_in(shop / "run").size() == 1);
+  // Warnings and errors are not worth less.
+  const Outcome deaf = run_in_shell("\"$@\" 2>/dev/full", {"--nonsense"});
+  CHECK(deaf.code == 2);
+}
+
+TEST_CASE("output that cannot be written is an error at the end of every command") {
+  const Workshop shop;
+  shop.write_data();
+  const Args net = shop.net() + Args{"--data-provider", "dummy-1x8x8-10"};
+  const std::string message = "stdout cannot be written: No space left on device";
+  for (const Args& args : {Args{"plan"} + net, Args{"plan", "--json"} + net, Args{"layers", "conv"},
+                           Args{"--version"}, Args{"bench", "--steps", "1", "--mini", "8"} + net}) {
+    INFO(args[0]);
+    check(run_in_shell("exec \"$@\" >/dev/full", args), 1, message);
+  }
+  // It is no reason to lose a training.
+  check(run_in_shell("exec \"$@\" >/dev/full",
+                     shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "2"}),
+        1, message);
+  CHECK(files_in(shop / "run") == std::vector<std::string>{"2.1.safetensors"});
+}
+
+TEST_CASE("a limit on the size of files is said, not died of") {
+  const Workshop shop;
+  shop.write_data();
+  const Args run = shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"};
+  check(run_in_shell("ulimit -f 2; exec \"$@\"", run), 1,
+        "cannot be written: File too large (ulimit -f says how large files may be)");
+  CHECK((!fs::exists(shop / "run") || files_in(shop / "run").empty()));
+}
+
+TEST_CASE("event files that cannot be written are a warning, and training goes on") {
+  const Workshop shop;
+  shop.write_data();
+  // Event files grow past the limit, checkpoints do not.
+  const Outcome run =
+      run_in_shell("ulimit -f 160; exec \"$@\"",
+                   shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "300", "--test-freq", "300"} +
+                       Args{"--tensorboard", shop / "board"});
+  check(run, 0, "File too large");
+  CHECK(count(run.err, "; training goes on without --tensorboard\n") == 1);
+  CHECK(run.out.find("300.1 (") != std::string::npos);
+  CHECK(files_in(shop / "run") == std::vector<std::string>{"300.1.safetensors"});
+}
+
+TEST_CASE("wrong labels of tests are found before training") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string labels = shop.data_path() + "/t10k-labels-idx1-ubyte";
+  std::string bytes = read_file(labels);
+  bytes.back() = 77;
+  write_file(labels, bytes);
+  const Outcome run = run_program(shop.mnist() + Args{"--save-file", shop / "run"});
+  check(run, 2, labels + ": record 19 (counted from 0) is label 77; labels are 0 to 9");
+  CHECK(run.out.empty());
+}
+
+TEST_CASE("weights that are not finite are never saved") {
+  const Workshop shop;
+  shop.write_data();
+  run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=1e38"));
+  const Outcome run = run_program({"--load-file", shop / "run", "--epochs", "9"});
+  check(run, 1, "not finite");
+  CHECK(run.err.find("the last good checkpoint is " + (shop / "run/1.1.safetensors")) != std::string::npos);
+  CHECK(run.err.find("saved") == std::string::npos);
+  CHECK(files_in(shop / "run") == std::vector<std::string>{"1.1.safetensors"});
+}
+
+TEST_CASE("tests that are stopped say what is missing") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  Program program({"--load-file", shop / "run", "--test-range", "3-90000", "--confusion", shop / "c.csv",
+                   "--test-out", shop / "out"});
+  REQUIRE(program.printed("3... ", 1));
+  program.send(SIGINT);
+  const Outcome run = program.finish();
+  check(run, 1, "stopped in test batch ");
+  CHECK(run.err.find(" of 3-90000; missing are the averages, --confusion " + (shop / "c.csv")) !=
+        std::string::npos);
+  CHECK(run.err.find("/probabilities_90000.npy") != std::string::npos);
+  CHECK(!fs::exists(shop / "c.csv"));
+}
+
+TEST_CASE("a check of gradients can be stopped") {
+  const Workshop shop;
+  Program program(shop.dummy() + Args{"--save-file", shop / "run", "--check-grads", "--mini", "1000"});
+  REQUIRE(program.printed("Devices: ", 1));
+  program.send(SIGINT);
+  check(program.finish(), 1, "of the gradients were checked; nothing is known of the others");
+}
+
+TEST_CASE("a run that is still reading ends at once") {
+  const Workshop shop;
+  fs::remove(shop.definition_path());
+  REQUIRE(mkfifo(shop.definition_path().c_str(), 0600) == 0);
+  Program program(shop.dummy() + Args{"--save-file", shop / "run"});
+  // This waits until the program opens the other end, and the program then waits for text.
+  const int pipe = open(shop.definition_path().c_str(), O_WRONLY | O_CLOEXEC);
+  REQUIRE(pipe >= 0);
+  program.send(SIGTERM);
+  CHECK(program.finish().signal == SIGTERM);
+  close(pipe);
+}
+
+TEST_CASE("threads beyond the cores are a warning, beyond what the machine allows an error") {
+  const Workshop shop;
+  const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
+  const Outcome many = run_program(plan + Args{"--threads", "2000"});
+  check(many, 0, "warning: --threads 2000: this process may use ");
+  CHECK(run_program(plan).err.empty());
+
+  const std::string user = without_rights();
+  if (user.empty()) {
+    WARN("there is no setpriv here to run as another user; limits do not bind this one");
+    return;
+  }
+  fs::permissions(shop.path(), fs::perms::all);
+  check(run_in_shell(user + "sh -c 'ulimit -u 1; exec \"$@\"' sh \"$@\"", plan + Args{"--threads", "2"}), 3,
+        "ulimit -u or pids.max of the control group is the limit");
+}
+
+TEST_CASE("a minibatch that does not fit is refused before it is made") {
+  const Workshop shop;
+  const Args large = {"bench",
+                      "--layer-def",
+                      shop.definition_path(),
+                      "--layer-params",
+                      shop.parameters_path(),
+                      "--data-provider",
+                      "dummy-1x1400x1400-10",
+                      "--mini",
+                      "16777216"};
+  check(run_program(large), 3, "minibatches of 16777216 images do not fit in memory: they take ");
+}
+
+TEST_CASE("a folder that cannot be looked into is not taken for an empty one") {
+  const std::string user = without_rights();
+  if (user.empty()) {
+    WARN("there is no setpriv here to run as another user; every folder is open to this one");
+    return;
+  }
+  const Workshop shop;
+  shop.write_data();
+  fs::permissions(shop.path(), fs::perms::all);
+  const Args run = shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"};
+  run_well(run);
+  // It could be written to: the run would begin anew in it.
+  fs::permissions(shop / "run", fs::perms::others_write | fs::perms::owner_write | fs::perms::others_exec |
+                                    fs::perms::owner_exec);
+  check(run_in_shell(user + "\"$@\"", run), 1,
+        (shop / "run") + ": cannot be searched for checkpoints: Permission denied");
+  fs::permissions(shop / "run", fs::perms::all);
+  CHECK(files_in(shop / "run") == std::vector<std::string>{"1.1.safetensors"});
+
+  fs::permissions(shop.data_path(), fs::perms::none);
+  Args cifar = run;
+  *std::find(cifar.begin(), cifar.end(), "mnist") = "cifar";
+  const Outcome data = run_in_shell(user + "\"$@\"", cifar + Args{"--save-file", shop / "other"});
+  check(data, 1, shop.data_path() + ": cannot be read: Permission denied");
+  fs::permissions(shop.data_path(), fs::perms::all);
+}
+
+TEST_CASE("names of layers cannot command the terminal") {
+  const Workshop shop;
+  std::string definition = kDefinition;
+  for (const char* old : {"[fc10]", "inputs=fc10"})
+    definition = replaced(definition, old, replaced(old, "fc", "fc\x1b[2J"));
+  shop.write(definition, replaced(kParameters, "[fc10]", "[fc\x1b[2J10]"));
+  shop.write_data();
+  const auto clean = [](const Outcome& run, int code) {
+    INFO(run.out << run.err);
+    CHECK(run.code == code);
+    CHECK((run.out + run.err).find("fc?[2J10") != std::string::npos);
+    CHECK((run.out + run.err).find('\x1b') == std::string::npos);
+  };
+  clean(run_program(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net()), 0);
+  clean(run_program(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"}), 0);
+  shop.write(replaced(definition, "outputs=10", "outputs=-1"), kParameters);
+  clean(run_program(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net()), 2);
+}
+
+}  // namespace convnet

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Compares the prediction in docs/parallelism.md with what the program prints today.
+
+    parallelism_test.py CONVNET [--write]
+
+--write puts today's numbers into the page.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PAGE = os.path.join(FOLDER, "docs", "parallelism.md")
+BEGIN, END = "<!-- begin: tests/docs/parallelism_test.py -->\n", "<!-- end -->\n"
+NET = "configs/alexnet-owt-4gpu-hybrid-auto"
+COMMAND = ["plan", "--layer-def", NET + ".cfg", "--layer-params", NET + "-params.cfg", "--data-provider",
+           "dummy-3x224x224-1000", "--mini", "512", "--gpu", "0,1,2,3", "--threads", "1", "--device", "cpu", "--model",
+           "bench/models/nvlink-8gpu.json"]
+# Rows of the table of layers that are shown; the others are left out, as are devices 1 to 3 of the memory.
+LAYERS = ["conv5", "pool5", "fc4096a/0", "fc4096a/1", "fc4096a/2", "fc4096a/3", "dropout1_gather/0", "fc4096b/0",
+          "logprob"]
+
+
+def shown(line, in_layers):
+    if in_layers:
+        return line.split()[0] in LAYERS + ["layer"]
+    return not re.match(r"device [1-9]\d* (train|test) ", line)
+
+
+def excerpt(output):
+    """The lines that the page shows, with "..." for those it leaves out."""
+    lines, in_layers = [], True
+    for line in output.rstrip("\n").split("\n"):
+        in_layers = in_layers and line != ""
+        if shown(line, in_layers):
+            lines.append(line)
+        elif lines[-1] != "...":
+            lines.append("...")
+    return "".join("    " + line + "\n" if line else "\n" for line in lines)
+
+
+def without_scratch(text):
+    """What is the same on every machine: without the memory that the processor's own algorithms need."""
+    return re.sub(r"(?m)^    (memory, MiB|device \d+ (train|test)) .*\n", "", text)
+
+
+def main():
+    # The processor's best instructions decide layouts; those of every processor are the same everywhere.
+    environment = dict(os.environ, ONEDNN_MAX_CPU_ISA="SSE41")
+    run = subprocess.run([sys.argv[1]] + COMMAND, cwd=FOLDER, env=environment, capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"convnet plan ended with {run.returncode}:\n{run.stderr}")
+    today = excerpt(run.stdout)
+    with open(PAGE, encoding="utf-8") as file:
+        before, rest = file.read().split(BEGIN)
+    page, after = rest.split(END)
+    if "--write" in sys.argv[2:]:
+        with open(PAGE, "w", encoding="utf-8") as file:
+            file.write(before + BEGIN + today + END + after)
+    elif without_scratch(page) != without_scratch(today):
+        sys.exit(f"docs/parallelism.md is stale; `{sys.argv[0]} CONVNET --write` renews it. Today it would show\n{today}")
+
+
+if __name__ == "__main__":
+    main()
