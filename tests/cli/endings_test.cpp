@@ -112,6 +112,9 @@ TEST_CASE("a limit on the size of files is said, not died of") {
 TEST_CASE("event files that cannot be written are a warning, and training goes on") {
   const Workshop shop;
   shop.write_data();
+  std::string slow = kParameters;
+  for (int i = 0; i < 2; ++i) slow = replaced(slow, "epsW=0.01", "epsW=0.0001");
+  shop.write(kDefinition, slow);
   // Event files grow past the limit, checkpoints do not.
   const Outcome run =
       run_in_shell("ulimit -f 160; exec \"$@\"",
@@ -196,8 +199,12 @@ TEST_CASE("threads beyond the cores are a warning, beyond what the machine allow
     return;
   }
   fs::permissions(shop.path(), fs::perms::all);
-  check(run_in_shell(user + "sh -c 'ulimit -u 1; exec \"$@\"' sh \"$@\"", plan + Args{"--threads", "2"}), 3,
-        "ulimit -u or pids.max of the control group is the limit");
+  const std::string one = user + "prlimit --nproc=1 \"$@\"";
+  const std::string message = "ulimit -u or pids.max of the control group is the limit";
+  check(run_in_shell(one, plan + Args{"--threads", "2"}), 3, message);
+  // One that is not started by the devices.
+  const Args train = shop.dummy() + Args{"--save-file", shop / "run"};
+  check(run_in_shell(one, train), 3, message);
 }
 
 TEST_CASE("a minibatch that does not fit is refused before it is made") {
