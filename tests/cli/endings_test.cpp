@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convnet/train/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -68,6 +69,18 @@ TEST_CASE("training without an end is saved when nobody reads what it says any m
   // Warnings and errors are not worth less.
   const Outcome deaf = run_in_shell("\"$@\" 2>/dev/full", {"--nonsense"});
   CHECK(deaf.code == 2);
+}
+
+TEST_CASE("with stdout and stderr closed, nothing is printed into the files that are written") {
+  const Workshop shop;
+  shop.write_data();
+  const Args args = shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "2", "--test-freq", "1"};
+  CHECK(run_in_shell("exec \"$@\" <&- >&- 2>&-", args).code == 0);
+  run_well(shop.mnist() + Args{"--save-file", shop / "same", "--epochs", "2", "--test-freq", "1"});
+  const auto tensors = [&](const std::string& name) {
+    return read_safetensors(shop / name + "/2.1.safetensors").tensors.at("conv1.weights.data").values;
+  };
+  CHECK(tensors("run") == tensors("same"));
 }
 
 TEST_CASE("output that cannot be written is an error at the end of every command") {
