@@ -9,6 +9,23 @@
 #include "kernels/error.h"
 
 namespace convnet {
+namespace {
+
+/// Throws InputError for an option that needs a value and has none: CLI11 would take the next option for it.
+void check_values(char command, const std::vector<std::string>& args) {
+  for (const OptionSpec& spec : option_specs()) {
+    if (spec.commands.find(command) == std::string::npos) continue;
+    const std::string name = "--" + spec.param.key;
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      const bool value_follows = i + 1 < args.size() && !args[i + 1].starts_with("--");
+      const bool empty = args[i] == name + "=" || (args[i] == name && value_follows && args[i + 1].empty());
+      const bool missing = args[i] == name && !value_follows && spec.param.type != "boolean";
+      if (missing || (empty && !spec.may_be_empty)) throw InputError(name + " needs a value");
+    }
+  }
+}
+
+}  // namespace
 
 OptionTexts parse_command_line(char command, const std::vector<std::string>& args) {
   CLI::App app;
@@ -26,8 +43,16 @@ OptionTexts parse_command_line(char command, const std::vector<std::string>& arg
     if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
     options.emplace_back(option, &values.back());
   }
+  check_values(command, args);
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
+    // CLI11 looks for the value of "--option=" behind it.
+    for (const OptionSpec& spec : option_specs()) {
+      const auto bare = std::find(reversed.begin(), reversed.end(), "--" + spec.param.key + "=");
+      if (bare == reversed.end()) continue;
+      bare->pop_back();
+      reversed.insert(bare, "");
+    }
     app.parse(reversed);
   } catch (const CLI::ArgumentMismatch& e) {
     const std::string what = e.what();  // "--mini: 1 required TEXT missing"
@@ -45,13 +70,7 @@ OptionTexts parse_command_line(char command, const std::vector<std::string>& arg
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   OptionTexts texts;
   for (const auto& [option, value] : options) {
-    if (option->count() == 0) continue;
-    const std::string& key = value->first;
-    const auto spec = std::find_if(option_specs().begin(), option_specs().end(),
-                                   [&](const OptionSpec& s) { return s.param.key == key; });
-    if (value->second.empty() && spec->param.type != "boolean" && !spec->may_be_empty)
-      throw InputError("--" + key + " needs a value");
-    texts[key] = value->second;
+    if (option->count() > 0) texts[value->first] = value->second;
   }
   return texts;
 }

@@ -1,5 +1,6 @@
 #include "convnet/train/standard_streams.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,9 +28,18 @@ int write_all(int descriptor, const std::string& text) {
   return 0;
 }
 
+/// A file that is opened later would get the number of a closed stdout (`convnet … >&-`), and what is
+/// printed.
+void open_closed_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) != descriptor)
+      throw DeviceError("stdin, stdout or stderr is closed, and /dev/null cannot take its place");
+}
+
 }  // namespace
 
 StandardStreams::StandardStreams() {
+  open_closed_descriptors();
   replace(stdout, streams_[0], STDOUT_FILENO, isatty(STDOUT_FILENO) == 1 ? _IOLBF : _IOFBF);
   replace(stderr, streams_[1], STDERR_FILENO, _IOLBF);
 }

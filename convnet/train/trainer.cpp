@@ -176,8 +176,9 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
   // A file that cannot be written is an error now, not after the first steps.
   if (!options_.profile.empty()) trace_.write(options_.profile);
   fmt::print("{}\n", devices_text(net_, options_));
-  for (const std::string& warning : {unused_devices(net_.graph(), options_),
-                                     slow_precision(net_.plans().backend()), too_many_threads(options_)}) {
+  for (const std::string& warning :
+       {unused_devices(net_.graph(), options_), slow_precision(net_.plans().backend()),
+        too_many_threads(options_), dangling_links_text(provider_->dangling_links())}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);

@@ -214,14 +214,11 @@ TEST_CASE("a damaged training image ends the run, and what was learned before it
   INFO(stopped.err);
   CHECK(stopped.code == 2);
   CHECK(stopped.err.find("a-2.tar: s/1012.jpg: a damaged JPEG: ") != std::string::npos);
-  const std::string file = std::filesystem::directory_iterator(photos.folder / "bad")->path().string();
+  REQUIRE(files_in(photos.folder / "bad") ==
+          std::vector<std::string>{"1.1.safetensors", "1.2-0001.safetensors"});
+  const std::string file = photos.folder / "bad/1.2-0001.safetensors";
   CHECK(stopped.err.find("\nwhat was learned until then is saved in " + file + "; --load-file ") !=
         std::string::npos);
-  // The first shard was trained, of the second at most the minibatches before the image: --color-noise is no
-  // part of it.
-  const auto position = nlohmann::json::parse(read_safetensors(file).metadata.at("state")).at("position");
-  CHECK(position.at("epoch") == 1);
-  CHECK(position.at("images") == 8);
   // With the image mended the run ends as if nothing had been.
   items[12] = photographs(17, 4, 20)[12];
   write_file(photos.folder / "tars/a-2.tar", tar_of(items));

@@ -29,20 +29,6 @@ void check_lines(const std::string& text, const std::vector<std::string>& patter
   }
 }
 
-std::vector<std::string> files_in(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-int count(const std::string& text, const std::string& part) {
-  int found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 Outcome run_well(const Args& args) {
   Outcome run = run_program(args);
   INFO(run.out << run.err);

@@ -1,9 +1,12 @@
 // A net and a data set so small that a run takes some hundredths of a second.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tests/cli/run_program.h"
 #include "tests/temp_folder.h"
@@ -65,6 +68,23 @@ inline std::string replaced(std::string text, const std::string& from, const std
   const std::size_t at = text.find(from);
   if (at == std::string::npos) throw std::invalid_argument("the text has no '" + from + "'");
   return text.replace(at, from.size(), to);
+}
+
+/// The names in a folder, sorted.
+inline std::vector<std::string> files_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// How often `part` occurs in `text`.
+inline int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
+    ++found;
+  return found;
 }
 
 /// Bytes of an IDX file of unsigned bytes; `dims` begins with the number of records.

@@ -87,6 +87,12 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   done({"--load-file", shop / "parts", "--epochs", "6"});
   CHECK(curves(shop / "parts board") == all);
 
+  // An empty value takes back what the checkpoint says.
+  done(run + Args{"--save-file", shop / "bare", "--tensorboard", shop / "none", "--epochs", "1"});
+  std::filesystem::remove_all(shop / "none");
+  done({"--load-file", shop / "bare", "--epochs", "2", "--tensorboard="});
+  CHECK(!std::filesystem::exists(shop / "none"));
+
   // Tests and runs with nothing to train leave no files.
   const auto files = [&] { return std::distance(std::filesystem::directory_iterator(shop / "board"), {}); };
   const auto before = files();

@@ -98,6 +98,15 @@ TEST_CASE("grey, transparent and CMYK images become RGB", "[decode]") {
   CHECK(largest_difference(decode_image(test_images::jpeg(32, 40, 4, inks), "cmyk"), image) < 20);
 }
 
+TEST_CASE("pieces of a PNG without pixels are passed over", "[decode]") {
+  const DecodedImage image = test_images::waves(16, 20, 3);
+  std::string png = test_images::png(image);
+  const std::string empty = "\0\0\0\0IDAT\x35\xaf\x06\x1e"s;  // with its checksum
+  png.insert(png.find("IDAT") - 4, empty);
+  png.insert(png.find("IEND") - 4, empty);
+  CHECK(decode_image(png, "cat").pixels == image.pixels);
+}
+
 TEST_CASE("a JPEG is decoded no larger than needed", "[decode]") {
   const DecodedImage image = test_images::waves(160, 240, 2);
   const std::string jpeg = encode_jpeg(image);

@@ -139,7 +139,7 @@ TEST_CASE("Writing replaces a file, and fails without a trace", "[train]") {
     const std::string error = message_of<RunError>([&] { write_safetensors(path, large); });
     setrlimit(RLIMIT_FSIZE, &before);
     std::signal(SIGXFSZ, old_handler);
-    CHECK(error == path + ": cannot be written: File too large");
+    CHECK(error == path + ": cannot be written: File too large (ulimit -f says how large files may be)");
     CHECK(read_file(path) == "older contents");
     CHECK(files_in(folder) == 1);
   }
