@@ -178,6 +178,8 @@ std::unique_ptr<RunFolder> claim_run_folder(const Options& given) {
     const fs::path loaded = fs::path(find_checkpoint(given.load_file)).parent_path();
     const std::string own = loaded.empty() ? "." : loaded.string();
     std::error_code ignored;
+    if (given.save_file.empty() && !given.save_path.empty())
+      fmt::print(stderr, "warning: --save-path is for new runs; this one goes on in {}\n", own);
     if (given.save_file.empty() || fs::equivalent(own, given.save_file, ignored))
       return std::make_unique<RunFolder>(own);
     auto folder = std::make_unique<RunFolder>(given.save_file);

@@ -83,8 +83,8 @@ TEST_CASE("a folder that cannot be made or written is found before training") {
   fs::create_symlink(shop / "gone/deep", shop / "link");
   check_refused(train + Args{"--save-file", shop / "link"},
                 (shop / "link") + ": is a link to " + (shop / "gone/deep") + ", which is not there");
-  check_refused(train + Args{"--save-file", "/proc/run"}, "/proc/run: cannot be");
-  check_refused(train + Args{"--save-path", "/proc/runs"}, "/proc/runs: cannot be");
+  check_refused(train + Args{"--save-file", "/proc/run"}, ": cannot be ");
+  check_refused(train + Args{"--save-path", "/proc/runs"}, ": cannot be ");
   check_refused(train + Args{"--save-file", shop / std::string(300, 'n')}, "File name too long");
   // This one is a name that the file system takes.
   run_well(train + Args{"--save-file", shop / std::string(250, 'n'), "--force-save"});
@@ -119,6 +119,9 @@ TEST_CASE("a run that goes on from an older checkpoint moves the later ones asid
   CHECK(names_in(shop / "run/abandoned-after-2.1") ==
         std::set<std::string>{"3.1.safetensors", "4.1.safetensors"});
   CHECK(read_file(shop / "run/abandoned-after-2.1/4.1.safetensors") == later);
+  const Outcome on = run_well({"--load-file", shop / "run", "--epochs", "3", "--save-path", shop / "runs"});
+  CHECK(on.err.find("warning: --save-path is for new runs; this one goes on in " + (shop / "run") + "\n") !=
+        std::string::npos);
   // The folder goes on with the new branch.
   CHECK(run_well({"--load-file", shop / "run", "--epochs", "3"}).out.find("run/3.1.safetensors") !=
         std::string::npos);
