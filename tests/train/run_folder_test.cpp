@@ -78,7 +78,8 @@ TEST_CASE("one run has a folder, and the next is told which") {
 TEST_CASE("new folders of equal names get numbers") {
   const TempFolder folder;
   std::vector<std::unique_ptr<RunFolder>> runs;
-  for (int i = 0; i < 3; ++i) runs.push_back(RunFolder::make_new(folder / "runs/now"));
+  for (int i = 0; i < 3; ++i)
+    runs.push_back(std::make_unique<RunFolder>(folder / "runs/now", RunFolder::Name::numbered));
   CHECK(runs[0]->path() == folder / "runs/now");
   CHECK(runs[1]->path() == folder / "runs/now_2");
   CHECK(runs[2]->path() == folder / "runs/now_3");
