@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "kernels/error.h"
@@ -54,6 +57,31 @@ std::string follow_links(const std::string& path) {
   fail_to_write(path);
 }
 
+/// Whether a signal that asks the program to end waits to be noticed, because the program blocks it.
+bool asked_to_end() {
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
+}
+
+/// Opens a pipe once somebody reads it; -1 and errno if it cannot be, or if the program is asked to end
+/// first. A plain open() waits, too, but for ever where signals are blocked.
+int open_pipe(const std::string& path) {
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  while (true) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    // From here on, writing waits for the reader.
+    if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, O_WRONLY);
+    if (descriptor >= 0 || (errno != ENXIO && errno != EINTR)) return descriptor;
+    if (asked_to_end()) {
+      errno = EINTR;
+      return -1;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 }  // namespace
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
@@ -86,7 +114,10 @@ OutputFile::~OutputFile() {
 /// end of the file to its reader.
 void OutputFile::open_stream() {
   if (descriptor_ >= 0) return;
-  descriptor_ = retry([this] { return ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  std::error_code ignored;
+  descriptor_ = fs::is_fifo(path_, ignored)
+                    ? open_pipe(path_)
+                    : retry([this] { return ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
   if (descriptor_ < 0) fail();
 }
 

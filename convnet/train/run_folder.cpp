@@ -152,24 +152,19 @@ std::string RunLock::holder() const {
 
 // ---- Both ----
 
-RunFolder::RunFolder(const std::string& path) : RunFolder(plain(path), Kind::given) {}
-
-std::unique_ptr<RunFolder> RunFolder::make_new(const std::string& name) {
-  return std::unique_ptr<RunFolder>(new RunFolder(name, Kind::numbered));
+RunFolder::RunFolder(const std::string& path, Name name) : path_(make(plain(path), name)), lock_(path_) {
+  remove_leftovers(path_, lock_.locked());
 }
 
-RunFolder::RunFolder(const std::string& path, Kind kind)
-    : path_([&] {
-        check_folder_writable(path, kPurpose);
-        if (kind == Kind::numbered) {
-          made_.make(fs::path(path).parent_path().string());
-          return made_.make_numbered(path);
-        }
-        made_.make(path);
-        return path;
-      }()),
-      lock_(path_) {
-  remove_leftovers(path_, lock_.locked());
+/// Returns the name that the folder got.
+std::string RunFolder::make(const std::string& path, Name name) {
+  check_folder_writable(path, kPurpose);
+  if (name == Name::as_given) {
+    made_.make(path);
+    return path;
+  }
+  made_.make(fs::path(path).parent_path().string());
+  return made_.make_numbered(path);
 }
 
 std::unique_ptr<RunFolder> claim_run_folder(const Options& given) {
@@ -178,6 +173,8 @@ std::unique_ptr<RunFolder> claim_run_folder(const Options& given) {
     const fs::path loaded = fs::path(find_checkpoint(given.load_file)).parent_path();
     const std::string own = loaded.empty() ? "." : loaded.string();
     std::error_code ignored;
+    if (given.save_file.empty() && !given.save_path.empty())
+      fmt::print(stderr, "warning: --save-path is for new runs; this one goes on in {}\n", own);
     if (given.save_file.empty() || fs::equivalent(own, given.save_file, ignored))
       return std::make_unique<RunFolder>(own);
     auto folder = std::make_unique<RunFolder>(given.save_file);
@@ -191,9 +188,8 @@ std::unique_ptr<RunFolder> claim_run_folder(const Options& given) {
   }
   if (!given.save_file.empty()) return std::make_unique<RunFolder>(given.save_file);
   if (given.save_path.empty()) return nullptr;
-  return RunFolder::make_new((fs::path(given.save_path) / fmt::format("ConvNet__{:%Y-%m-%d_%H.%M.%S}",
-                                                                      fmt::localtime(std::time(nullptr))))
-                                 .string());
+  const std::string name = fmt::format("ConvNet__{:%Y-%m-%d_%H.%M.%S}", fmt::localtime(std::time(nullptr)));
+  return std::make_unique<RunFolder>((fs::path(given.save_path) / name).string(), RunFolder::Name::numbered);
 }
 
 }  // namespace convnet

@@ -54,19 +54,18 @@ class RunLock {
 /// into is removed again.
 class RunFolder {
  public:
-  /// Makes the folder unless it is there, locks it, and removes what killed runs left half-written. Throws
-  /// InputError where no folder can be made or written, or where another run has it.
-  explicit RunFolder(const std::string& path);
-  /// As above, with a new folder: `name`, or name_2, name_3, …
-  static std::unique_ptr<RunFolder> make_new(const std::string& name);
+  enum class Name { as_given, numbered };
+  /// Makes the folder unless it is there, or with Name::numbered a new one: `path`, or path_2, path_3, …
+  /// Locks it, and removes what killed runs left half-written. Throws InputError where no folder can be made
+  /// or written, or where another run has it.
+  explicit RunFolder(const std::string& path, Name name = Name::as_given);
 
   const std::string& path() const { return path_; }
   /// Whether it was not there before.
   bool is_new() const { return made_.made(path_); }
 
  private:
-  enum class Kind { given, numbered };
-  RunFolder(const std::string& path, Kind kind);
+  std::string make(const std::string& path, Name name);
 
   MadeFolders made_;
   std::string path_;

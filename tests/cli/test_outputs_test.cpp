@@ -212,6 +212,12 @@ TEST_CASE("results go into pipes and devices, which stay what they are") {
   fs::create_symlink("/dev/null", shop / "out/probabilities_2.npy");
   done(test + Args{"--test-out", shop / "out"});
   CHECK(fs::is_fifo(pipe));
+  // Nobody reads it: the program waits, and can be ended.
+  Program waits(test + Args{"--confusion", pipe});
+  REQUIRE(waits.printed("logprob:  ", 1));
+  waits.send(SIGTERM);
+  const Outcome ended = waits.finish();
+  CHECK(ended.code == 1);
   for (const char* link : {"null", "link", "out/probabilities_2.npy"}) CHECK(fs::is_symlink(shop / link));
   CHECK(fs::is_character_file("/dev/null"));
 }

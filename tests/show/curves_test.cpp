@@ -81,6 +81,26 @@ TEST_CASE("smoothed tests are means over as many as there are") {
   CHECK(chart.series[0].points[0].y == 0.8);
 }
 
+TEST_CASE("entries of several batches or tests are their means, and count as so many") {
+  const SmallGraph net;
+  TrainingState state = four_batches();
+  // Two batches of ten images with six wrong; then tests of one and of three, with 5 and 9 of 10 and 30
+  // wrong.
+  state.history[1].count = 2;
+  state.history[1].costs.images = 20;
+  state.history[5].count = 3;
+  state.history[5].costs.images = 30;
+  state.history[5].costs.sums[1].second[1] = 9 - 1;
+  state.history[5].costs.sums[0].second[1] = 1;
+  const Chart chart = net.chart(state, {"logprob", 1, 3, {3, 4}});
+  CHECK(chart.series[0].points[1] == Point{1, 0.3});
+  CHECK(chart.series[0].labels[1] == "epoch 1, batch 4, mean of 2 batches");
+  // Three tests are wanted, and the last entry is three.
+  CHECK(chart.series[1].points == std::vector<Point>{{1, 0.5}, {2, 0.3}});
+  CHECK(chart.series[1].labels[1] == "epoch 2, batch 4, mean of 3 tests");
+  CHECK(net.chart(state, {"logprob", 1, 4, {3, 4}}).series[1].points[1] == Point{2, 14.0 / 40});
+}
+
 TEST_CASE("values of costs have names") {
   const SmallGraph net;
   CHECK(value_names(*net.graph.find("logprob"), net.parameters) ==
