@@ -127,9 +127,12 @@ class Judge {
     double least = INFINITY, most = -INFINITY;
     for (std::size_t i = 0; i + 1 < kPlaces.size(); ++i) {
       const double numeric = (value[i + 1] - value[i]) / step;
-      const double difference = numeric - (slope[i] + slope[i + 1]) / 2;
+      // The mean slope of a parabola through this quarter's ends and the other end of its half.
+      const double beyond = slope[i % 2 == 0 ? i + 2 : i - 1];
+      const double near = slope[i % 2 == 0 ? i : i + 1], middle = slope[i % 2 == 0 ? i + 1 : i];
+      const double difference = numeric - (5 * near + 8 * middle - beyond) / 12;
       const double explained =
-          kClose * scale_of(numeric) + 0.25 * std::abs(slope[i + 1] - slope[i]) + rounding_ / step;
+          kClose * scale_of(numeric) + 0.1 * std::abs(slope[i + 1] - slope[i]) + rounding_ / step;
       excess_ = difference / scale_of(numeric);
       if (std::abs(difference) < explained) return false;
       least = std::min(least, difference);
