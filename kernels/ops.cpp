@@ -271,6 +271,7 @@ std::vector<Argument> arguments(const OpDesc& desc) {
           [](const ColorTransform& op) { return src_to_dst(op.dims, op.dims); },
           [](const CrossentForward& op) { return cost_forward(op); },
           [](const CrossentBackward& op) { return cost_backward(op); },
+          [](const SoftmaxCrossentBackward& op) { return cost_backward(op); },
           [](const BinaryCostForward& op) { return cost_forward(op); },
           [](const BinaryCostBackward& op) { return cost_backward(op); },
           [](const LogisticBinaryCostBackward& op) { return cost_backward(op); },
@@ -381,6 +382,7 @@ std::string op_name(const OpDesc& desc) {
           },
           [](const CrossentForward&) -> std::string { return "crossent.forward"; },
           [](const CrossentBackward&) -> std::string { return "crossent.backward"; },
+          [](const SoftmaxCrossentBackward&) -> std::string { return "softmax+crossent.backward"; },
           [](const BinaryCostForward& op) -> std::string {
             return op.per_class ? "dce.forward" : "bce.forward";
           },

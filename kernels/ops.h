@@ -402,6 +402,12 @@ struct CrossentBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
 };
+/// Softmax and cross entropy differentiated together: diff_src = coeff * (p * (sum of the image's labels) -
+/// t). Args: labels probs diff_src
+struct SoftmaxCrossentBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1;
+};
 /// Binary cross entropy of labels t in [0,1]: -sum(pos_weight*t*log p + (1-t)*log(1-p)), logs floored at -50.
 /// Adds to costs[slot...]: the cost, the fraction of outputs on the wrong side of 0.5 per image, and top-1
 /// errors as CrossentForward. With `per_class` (cost.dce) the third value is left out and three counts follow
@@ -511,19 +517,18 @@ struct Constrain {
   std::int64_t rate_index = 0;
 };
 
-using AnyOp =
-    std::variant<ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward,
-                 InnerProductBackwardData, InnerProductBackwardWeights, PoolForward, PoolBackward,
-                 CrossMapNormForward, CrossMapNormBackward, NeuronForward, NeuronBackward, Dropout, Scale,
-                 SoftmaxForward, SoftmaxBackward, LogregForward, LogregBackward, SoftmaxLogregBackward,
-                 LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update, LocalForward,
-                 LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward, CrossMapPoolForward,
-                 CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments,
-                 BatchNormForward, BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu,
-                 EltwiseSum, EltwiseMax, EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward,
-                 SampleForward, SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward,
-                 CrossentBackward, BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward,
-                 SquaresForward, SquaresBackward, Constrain, AnyBroken, BatchNormMerge, CopyRuns>;
+using AnyOp = std::variant<
+    ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward, InnerProductBackwardData,
+    InnerProductBackwardWeights, PoolForward, PoolBackward, CrossMapNormForward, CrossMapNormBackward,
+    NeuronForward, NeuronBackward, Dropout, Scale, SoftmaxForward, SoftmaxBackward, LogregForward,
+    LogregBackward, SoftmaxLogregBackward, LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update,
+    LocalForward, LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward, CrossMapPoolForward,
+    CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments, BatchNormForward,
+    BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum, EltwiseMax,
+    EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward, SampleBackward, Blur,
+    Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward, BinaryCostForward,
+    BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain, AnyBroken,
+    BatchNormMerge, CopyRuns, SoftmaxCrossentBackward>;
 
 /// An operation. A class of its own so that copying one, which is a case for each kind, is compiled once.
 class OpDesc : public AnyOp {

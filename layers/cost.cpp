@@ -123,8 +123,13 @@ class CrossentLayer : public Layer {
     l.run(CrossentForward{l.images(), classes, l.cost_slot()}, {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
-    l.run(CrossentBackward{l.images(), classes, static_cast<float>(cost_coeff)},
-          {l.input(0), l.input(1), l.input_gradient(1)});
+    const auto coeff = static_cast<float>(cost_coeff);
+    const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
+    if (l.fused()) {
+      l.run(SoftmaxCrossentBackward{l.images(), classes, coeff}, args);
+    } else {
+      l.run(CrossentBackward{l.images(), classes, coeff}, args);
+    }
   }
 };
 

@@ -12,7 +12,7 @@ class SoftmaxLayer : public Layer {
     l.run(SoftmaxForward{l.images(), output.c, l.views()}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    // Fused with cost.logreg: the cost differentiates both at once.
+    // Fused with the cost above, which differentiates both at once.
     if (l.fused()) return l.backward_unchanged();
     l.run(SoftmaxBackward{l.images(), output.c}, {l.output(), l.output_gradient(), l.input_gradient(0)});
   }

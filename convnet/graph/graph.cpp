@@ -554,8 +554,8 @@ void mark_gradients(Graph& graph) {
   }
 }
 
-/// Weight layers and max pooling apply a relu that is their only user themselves; softmax and cost.logreg,
-/// logistic neurons and binary costs are differentiated together.
+/// Weight layers and max pooling apply a relu that is their only user themselves; softmax and cost.logreg or
+/// cost.crossent, logistic neurons and binary costs are differentiated together.
 void apply_rewrites(Graph& graph) {
   const auto together = [&](Node& cost, Node& below) {
     cost.fused = below.fused = true;
@@ -570,7 +570,7 @@ void apply_rewrites(Graph& graph) {
     if (node.layer->relu && below.layer->applies_relu && only) {
       node.fused = below.fused = true;
       graph.rewrites.push_back("'" + below.name + "' applies the relu of '" + node.name + "'");
-    } else if (only && (node.type == "cost.logreg" ||
+    } else if (only && (node.type == "cost.logreg" || node.type == "cost.crossent" ||
                         ((node.type == "cost.bce" || node.type == "cost.dce") && below.layer->logistic))) {
       together(node, below);
     }
@@ -584,6 +584,11 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   Diagnostics& diagnostics) {
   Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
   if (diagnostics.has_errors()) return graph;
+  if (options.data_parallel) {
+    Diagnostics ignored;
+    const Graph written = Builder(definition, parameters, matrices, GraphOptions(), ignored).build();
+    keep_periods(graph, written, parameters, diagnostics);
+  }
   expand_parts(graph);
   find_passes(graph);
   mark_gradients(graph);

@@ -8,6 +8,21 @@
 namespace convnet {
 namespace {
 
+SourceLocation period_where(const Node& node, const IniFile& parameters) {
+  const IniSection* section = parameters.find(node.section);
+  const IniValue* value = section == nullptr ? nullptr : section->find("updatePeriod");
+  return value == nullptr ? node.where : value->where;
+}
+
+/// The beginning of a message about a layer's updatePeriod.
+std::string written_period(const Node& node) {
+  return "layer '" + node.section + "': updatePeriod=" + std::to_string(node.layer->update_period);
+}
+
+/// Whether updates after every `period` passes fall on the same passes of every minibatch, or on whole
+/// minibatches.
+bool fits(int period, int passes) { return period < passes ? passes % period == 0 : period % passes == 0; }
+
 class Placer {
  public:
   Placer(Graph& graph, const IniFile& parameters, const GraphOptions& options, Diagnostics& diagnostics)
@@ -140,24 +155,17 @@ class Placer {
 
   void find_period(Node& node) {
     const int natural = natural_period(node), given = node.layer->update_period, passes = graph_.passes;
-    node.update_period = std::max(given, natural);
-    if (given <= 1) return;
-    const IniSection* section = parameters_.find(node.section);
-    const IniValue* value = section == nullptr ? nullptr : section->find("updatePeriod");
-    const SourceLocation where = value == nullptr ? node.where : value->where;
-    const std::string said = "layer '" + node.section + "': updatePeriod=" + std::to_string(given);
-    if (options_.data_parallel) {
-      node.update_period = 1;
-      diagnostics_.warning(where, said + " is taken as 1: with --parallel data a minibatch has one pass");
-      return;
-    }
+    // With --parallel data it counts the passes of the file's own placement: see keep_periods().
+    node.update_period = options_.data_parallel ? natural : std::max(given, natural);
+    if (given <= 1 || options_.data_parallel) return;
     if (node.update_period % natural != 0) {
-      diagnostics_.error(where, said + " must be a multiple of " + std::to_string(natural) +
-                                    ": its gradients " + "are complete once in so many passes");
-    } else if (node.update_period < passes ? passes % node.update_period != 0
-                                           : node.update_period % passes != 0) {
-      diagnostics_.error(where, said + " must divide the " + std::to_string(passes) +
-                                    " passes of a minibatch, or be a multiple of them");
+      diagnostics_.error(period_where(node, parameters_), written_period(node) + " must be a multiple of " +
+                                                              std::to_string(natural) + ": its gradients " +
+                                                              "are complete once in so many passes");
+    } else if (!fits(node.update_period, passes)) {
+      diagnostics_.error(period_where(node, parameters_),
+                         written_period(node) + " must divide the " + std::to_string(passes) +
+                             " passes of a minibatch, or be a multiple of them");
     }
   }
 
@@ -278,6 +286,28 @@ class Expander {
 void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
                     Diagnostics& diagnostics) {
   if (!graph.nodes.empty()) Placer(graph, parameters, options, diagnostics).run();
+}
+
+void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, Diagnostics& diagnostics) {
+  for (Node& node : graph.nodes) {
+    const int given = node.layer->update_period, passes = written.passes;
+    if (given == 0) continue;
+    const Node* own = written.find(node.name);
+    const int period = std::max(given, own == nullptr ? 0 : own->update_period);
+    if (!fits(period, passes)) {
+      diagnostics.error(period_where(node, parameters),
+                        written_period(node) + " must divide the " + std::to_string(passes) +
+                            " passes of a minibatch that the gpu= lines ask for, or be a multiple of them");
+    } else if (period < passes) {
+      diagnostics.warning(period_where(node, parameters),
+                          written_period(node) + " asks for " + std::to_string(passes / period) +
+                              " updates in the " + std::to_string(passes) +
+                              " passes of a minibatch that the gpu= lines ask for; with --parallel data a "
+                              "minibatch is one pass and makes one update");
+    } else {
+      node.update_period = period / passes;
+    }
+  }
 }
 
 void expand_parts(Graph& graph) {

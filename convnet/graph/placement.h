@@ -13,6 +13,11 @@ namespace convnet {
 void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
                     Diagnostics& diagnostics);
 
+/// For --parallel data: makes the updates of every layer span as many minibatches as in `written`, the same
+/// net where its gpu= lines place it. A minibatch is one pass here, so updates within one become a single
+/// update, with a warning. Needs find_placement() on both graphs.
+void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, Diagnostics& diagnostics);
+
 /// Replaces every node with part_gpus by a node per device, with gathers (pass layers) for the users that
 /// need everything.
 void expand_parts(Graph& graph);

@@ -53,6 +53,8 @@ class PlanBuilder : public Lowering {
  private:
   /// One tensor of the plan under construction. It may exist in several layouts and on several devices at
   /// once: `buffer` is the primary one, `copies` are made by reorders and die when the tensor is written.
+  /// Plain buffers have the tensor's dims; others may have the dims of another shape of as many elements,
+  /// which an operation reads or writes.
   struct PlannedTensor {
     std::string name;
     BufferKind kind = BufferKind::activation;
@@ -147,7 +149,13 @@ class PlanBuilder : public Lowering {
   int add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc);
   void decide_layout(const PlannedTensor& weights, const TensorDesc& desc);
   std::optional<TensorDesc> gradient_of_weights(const OpDesc& op) const;
+  /// Whether operations see the tensor by its dims; the step block and the costs are just bytes.
+  static bool has_shape(const PlannedTensor& t) {
+    return t.kind != BufferKind::step && t.kind != BufferKind::costs;
+  }
+  bool holds(int id, const TensorDesc& want, int device);
   int version(PlannedTensor& t, const TensorDesc& want, int device);
+  int source_of(PlannedTensor& t, const TensorDesc& want, int device);
   Task new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const;
   void add_workspace(Task& task);
   bool runs_beside(const Task& task) const;

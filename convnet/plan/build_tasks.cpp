@@ -52,32 +52,35 @@ std::optional<TensorDesc> PlanBuilder::gradient_of_weights(const OpDesc& op) con
   return std::nullopt;
 }
 
-/// The buffer on `device` that holds `t` in layout `want`, made by a reorder or a copy if there is none yet.
+/// Whether buffer `id` is on `device` and holds what a reader or writer of `want` expects. Blocked layouts
+/// depend on the shape; plain memory is the same for every shape of as many elements.
+bool PlanBuilder::holds(int id, const TensorDesc& want, int device) {
+  const Buffer& b = buffer(id);
+  return b.device == device && same_layout(b.desc, want) && (want.plain() || b.desc.dims == want.dims);
+}
+
+/// The buffer on `device` that holds `t` as `want`, made by a reorder or a copy if there is none yet.
 int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
   if (t.buffer < 0) {
     if (t.kind != BufferKind::weights)
       throw std::logic_error("plan: '" + t.name + "' is read before it is written");
     decide_layout(t, with_type(want, t.type));
   }
-  const auto is_it = [&](int id) {
-    return buffer(id).device == device && same_layout(buffer(id).desc, want);
-  };
-  if (is_it(t.buffer)) return t.buffer;
-  int from = t.buffer;
+  if (holds(t.buffer, want, device)) return t.buffer;
   for (int copy : t.copies) {
-    if (is_it(copy)) return copy;
-    if (buffer(copy).device == device && buffer(from).device != device) from = copy;
+    if (holds(copy, want, device)) return copy;
   }
+  const int from = source_of(t, want, device);
   std::string name = t.name;
   if (!same_layout(buffer(t.buffer).desc, want)) {
     const bool converted = want.type != buffer(t.buffer).desc.type;
     name += " (" + (converted ? std::string(to_string(want.type)) + " " : "") + want.layout_name() + ")";
   }
-  TensorDesc desc = want;
-  desc.dims = t.dims;
   const int copy = add_buffer(std::move(name), t.kind == BufferKind::weights ? BufferKind::workspace : t.kind,
-                              device, desc);
-  const Reorder op{buffer(from).desc, buffer(copy).desc};
+                              device, want);
+  // One shape for both sides: that of the side whose layout depends on it.
+  Reorder op{buffer(from).desc, want};
+  (want.plain() ? op.to : op.from).dims = want.plain() ? op.from.dims : want.dims;
   const int here = std::exchange(at_.device, device);
   const bool remote = buffer(from).device != device;
   Task task =
@@ -89,6 +92,24 @@ int PlanBuilder::version(PlannedTensor& t, const TensorDesc& want, int device) {
   plan_.tasks.push_back(std::move(task));
   t.copies.push_back(copy);
   return copy;
+}
+
+/// The buffer that a version of `t` is best made from: the primary one, or a copy of it that is already on
+/// `device`. A reorder cannot go from one shape's blocked layout to that of another shape: that takes a plain
+/// version in between, which is made here.
+int PlanBuilder::source_of(PlannedTensor& t, const TensorDesc& want, int device) {
+  const TensorDesc& primary = buffer(t.buffer).desc;
+  const auto can_be_reordered = [&](int id) {
+    const TensorDesc& desc = buffer(id).desc;
+    return desc.plain() || want.plain() || desc.dims == want.dims;
+  };
+  if (buffer(t.buffer).device == device && can_be_reordered(t.buffer)) return t.buffer;
+  for (int copy : t.copies) {
+    // A copy of another type has been rounded.
+    if (buffer(copy).device == device && buffer(copy).desc.type == primary.type && can_be_reordered(copy))
+      return copy;
+  }
+  return can_be_reordered(t.buffer) ? t.buffer : version(t, {t.dims, primary.type, nullptr}, device);
 }
 
 Task PlanBuilder::new_task(TaskKind kind, OpDesc op, std::shared_ptr<const PreparedOp> prepared) const {
@@ -114,30 +135,29 @@ LayoutHints PlanBuilder::hints_for(const std::vector<Argument>& args, const std:
   LayoutHints hints(args.size());
   for (std::size_t k = 0; k < args.size(); ++k) {
     const PlannedTensor& t = tensor(values[k]);
-    const bool viewed = t.kind != BufferKind::step && t.kind != BufferKind::costs && args[k].dims != t.dims;
-    if (viewed) {
-      const DataType type = t.buffer >= 0 ? buffer(t.buffer).desc.type : t.type;
-      hints[k] = TensorDesc{args[k].dims, type, nullptr};
-    } else if (t.buffer >= 0) {
+    if (t.buffer >= 0) {
       hints[k] = buffer(t.buffer).desc;
     } else if (t.preferred) {
       hints[k] = t.preferred;
+    } else if (args[k].dims != t.dims) {
+      hints[k] = TensorDesc{t.dims, t.type, nullptr};
     }
+    // The layout of another shape says nothing about this one.
+    if (hints[k] && has_shape(t) && hints[k]->dims != args[k].dims)
+      hints[k] = TensorDesc{args[k].dims, hints[k]->type, nullptr};
   }
   return hints;
 }
 
-/// The buffer on `device` that argument k reads or writes, in the layout the operation wants.
+/// The buffer on `device` that argument k reads or writes, in the layout the operation wants. An operation
+/// may see a tensor as another shape of as many elements: a version in that shape's layout is then read or
+/// written, and reordered where somebody reads the tensor as it was.
 int PlanBuilder::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, int device) {
-  if (t.kind == BufferKind::step || t.kind == BufferKind::costs || t.kind == BufferKind::input)
-    return t.buffer;
-  if (arg.dims != t.dims) {
-    if (!want.plain() || element_count(arg.dims) != element_count(t.dims))
-      throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
-                             to_string(arg.dims));
-    // A tensor read as another shape of as many elements must lie dense.
-    want = {t.dims, want.type, nullptr};
-  }
+  if (!has_shape(t) || t.kind == BufferKind::input) return t.buffer;
+  if (element_count(arg.dims) != element_count(t.dims))
+    throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
+                           to_string(arg.dims));
+  want.dims = want.plain() ? t.dims : arg.dims;
   if (arg.access == Access::read) return version(t, want, device);
   if (t.device != device) throw std::logic_error("plan: '" + t.name + "' is written from another device");
   if (arg.access == Access::read_write) {
@@ -146,12 +166,9 @@ int PlanBuilder::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, in
     return id;
   }
   // Whole overwrite: a version in the wanted layout is reused, the others are dead.
-  const auto is_it = [&](int id) {
-    return buffer(id).device == device && same_layout(buffer(id).desc, want);
-  };
-  int id = t.buffer >= 0 && is_it(t.buffer) ? t.buffer : -1;
+  int id = t.buffer >= 0 && holds(t.buffer, want, device) ? t.buffer : -1;
   for (int copy : t.copies) {
-    if (id < 0 && is_it(copy)) id = copy;
+    if (id < 0 && holds(copy, want, device)) id = copy;
   }
   if (id < 0) id = add_buffer(t.name, t.kind, t.device, want);
   rebind(t, id);

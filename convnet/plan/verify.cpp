@@ -89,10 +89,14 @@ class Verifier {
       fail(task_name(t) + " reaches beyond '" + b.name + "'");
     if (b.kind == BufferKind::step || b.kind == BufferKind::costs || arg.dims == Dims{0}) return;
     if (arg.bytes() > bytes_of(plan_, use)) fail(task_name(t) + " reaches beyond '" + b.name + "'");
-    // Ranges are flat memory.
-    if (use.bytes < 0 && !same_layout(b.desc, arg))
+    if (use.bytes >= 0) return;  // ranges are flat memory
+    if (!same_layout(b.desc, arg))
       fail(task_name(t) + " expects '" + b.name + "' as " + arg.layout_name() + ", but it is " +
            b.desc.layout_name());
+    // Plain memory has the same order of elements for every shape; other layouts belong to one.
+    if (!arg.plain() && b.desc.dims != arg.dims)
+      fail(task_name(t) + " expects '" + b.name + "' as " + to_string(arg.dims) + ", but it is " +
+           to_string(b.desc.dims));
   }
 
   /// Every read has its write before it; any two tasks that touch a buffer, one of them writing, are ordered.

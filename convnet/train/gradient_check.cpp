@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convnet/train/check_objective.h"
 #include "convnet/train/net.h"
 #include "kernels/error.h"
 #include "kernels/philox.h"
@@ -37,124 +38,147 @@ std::vector<float> direction(int which, const std::vector<float>& gradient, std:
   return d;
 }
 
-constexpr double kTolerance = 2e-2;
-
-/// Compares the derivative(0) along a line with differences of objective(distance) over several reaches.
-/// Errors, beyond rounding, are relative to the larger of both and `least`. `length` is that of the weights.
-template <class Objective, class Derivative>
-GradientReport compare(double least, double length, const Objective& objective,
-                       const Derivative& derivative) {
-  const double analytic = derivative(0.0);
-  // A sum of many fp32 terms: its last bits are noise.
-  const double size = std::max(std::abs(objective(0.0)), 1e-3), rounding = 1e-6 * size;
-  // Short steps drown in rounding, long ones meet kinks and curvature. Some move the objective, some the
-  // weights, by a fraction of what they are.
-  const double most = 0.1 * std::max(length, 0.1);
-  std::vector<double> reaches;
-  for (const double fraction : {1e-2, 1e-3, 1e-1}) {
-    if (fraction * size < most * std::abs(analytic)) reaches.push_back(fraction * size / std::abs(analytic));
-  }
-  for (const double fraction : {1.0, 1e-1, 1e-2, 1e-3}) reaches.push_back(fraction * most);
-  double best = INFINITY, at_most = INFINITY;
-  bool wrong = false;
-  for (const double reach : reaches) {
-    const double numeric = (objective(reach) - objective(-reach)) / (2 * reach), noise = rounding / reach;
-    const double scale = std::max({std::abs(numeric), std::abs(analytic), least});
-    const double error = std::max(0.0, std::abs(numeric - analytic) - noise) / std::max(scale, noise);
-    if (reach == most) at_most = error;
-    if (noise > 0.05 * scale) continue;
-    best = std::min(best, error);
-    if (best < kTolerance) return {.verdict = Verdict::right, .error = best};
-    // Where the derivative itself changes as much within the step, kinks or curvature explain the difference.
-    const double unexplained = 0.25 * std::abs(numeric - analytic);
-    wrong = wrong || (std::abs(derivative(reach) - analytic) < unexplained &&
-                      std::abs(derivative(-reach) - analytic) < unexplained);
-  }
-  // Where rounding hides all, by the step with the least of it.
-  if (std::isinf(best)) best = at_most;
-  if (best < kTolerance) return {.verdict = Verdict::right, .error = best};
-  return {.verdict = wrong ? Verdict::wrong : Verdict::unclear, .error = best};
-}
-
 }  // namespace
 
-std::vector<GradientReport> Net::check_gradients(std::int64_t images, const StepInputs& inputs,
-                                                 const std::function<bool()>& stopped) {
-  const Plan& plan = prepare(Phase::check, images);
-  const std::vector<WeightBuffers>& all = plans_.weights();
-  std::vector<std::vector<float>> start;
-  for (const WeightBuffers& w : all) start.push_back(executor_.read_weights(w));
-  StepInputs still = inputs;
-  for (Rates& r : still.rates) r = {};
-  StepInputs moving = still;
-  for (std::size_t i = 0; i < all.size(); ++i) moving.rates[i] = {1, 0, 0, static_cast<float>(images)};
-  const auto restore = [&] {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::vector<float> zeros(start[i].size(), 0.0F);
-      executor_.write_weights(all[i], start[i]);
-      set_increment(all[i], zeros);
-      executor_.write_shards(all[i], &UpdateShard::accumulator, zeros);
-    }
-  };
-  std::vector<GradientReport> reports;
-  const auto run = [&](const StepInputs& step) {
-    if (stopped())
-      throw RunError(fmt::format(
-          "stopped when {} of the gradients were checked; nothing is known of the others", reports.size()));
-    StepResult result = executor_.run(plan, step);
-    if (!result.finite())
-      throw RunError("a cost is not finite (NaN or infinity) while gradients are checked; " +
-                     first_non_finite(Phase::check, images, step));
-    return result;
-  };
-  const auto move = [&](std::size_t i, const std::vector<float>& d, double by) {
-    std::vector<float> values = start[i];
-    for (std::size_t k = 0; k < values.size(); ++k)
-      values[k] = static_cast<float>(static_cast<double>(values[k]) + by * static_cast<double>(d[k]));
-    executor_.write_weights(all[i], values);
-  };
-  // With rate 1 and nothing else the increment is minus the mean gradient.
-  const auto descent = [&](std::size_t i) { return increment(all[i]); };
+/// A check of the gradients of a net: its weights move, and are put back at the end.
+class Net::GradientCheck {
+ public:
+  GradientCheck(Net& net, std::int64_t images, const StepInputs& inputs, const std::function<bool()>& stopped)
+      : net_(net),
+        images_(images),
+        stopped_(stopped),
+        plan_(net.prepare(Phase::check, images)),
+        all_(net.plans_.weights()),
+        still_(inputs),
+        costs_(plan_, net.graph_, net.executor_, still_) {
+    for (const WeightBuffers& w : all_) start_.push_back(net_.executor_.read_weights(w));
+    for (Rates& r : still_.rates) r = {};
+    moving_ = still_;
+    for (std::size_t i = 0; i < all_.size(); ++i) moving_.rates[i] = {1, 0, 0, static_cast<float>(images)};
+    begin_at(start_);
+  }
 
-  restore();
-  run(moving);
-  std::vector<std::vector<float>> descents;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    descents.push_back(!all[i].shards.empty() ? descent(i) : std::vector<float>());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!spec(all[i]).learned() || all[i].shards.empty()) continue;
-    GradientReport report{.name = all[i].name};
+  bool learns(std::size_t i) const { return net_.spec(all_[i]).learned() && !all_[i].shards.empty(); }
+
+  /// Of matrix `i`, in three directions.
+  GradientReport report(std::size_t i) {
+    GradientReport report{.name = all_[i].name};
     for (int which = 0; which < 3; ++which) {
-      const std::vector<float> d = direction(which, descents[i], philox_key(1, all[i].name));
-      if (norm(d) == 0) continue;
-      restore();
-      // What is minimised, per image: the first value of each cost, times its coefficient.
-      const auto objective = [&](double by) {
-        move(i, d, by);
-        const StepResult result = run(still);
-        double sum = 0;
-        for (const CostSlot& c : plan.costs)
-          sum += graph_.nodes[static_cast<std::size_t>(c.node)].layer->cost_coeff *
-                 result.costs[static_cast<std::size_t>(c.slot)];
-        return sum / static_cast<double>(images);
-      };
-      const auto derivative = [&](double by) {
-        if (by == 0) return -dot(descents[i], d);
-        move(i, d, by);
-        run(moving);
-        const double slope = -dot(descent(i), d);
-        restore();
-        return slope;
-      };
-      // Across the gradient little is left of it, and kinks count for more: errors are relative to all of it.
-      const GradientReport one =
-          compare(which == 2 ? norm(descents[i]) : 0, norm(start[i]), objective, derivative);
+      Judgement one = judge(i, which);
+      if (one.verdict == Verdict::wrong) one = confirmed(one, judge_elsewhere(i, which));
       report.verdict = std::max(report.verdict, one.verdict);
       report.error = std::max(report.error, one.error);
     }
-    reports.push_back(std::move(report));
+    ++reported_;
+    return report;
   }
-  restore();
+
+  void end() { restore(start_); }
+
+ private:
+  using AllWeights = std::vector<std::vector<float>>;
+
+  StepResult run(const StepInputs& step) {
+    if (stopped_())
+      throw RunError(fmt::format(
+          "stopped when {} of the gradients were checked; nothing is known of the others", reported_));
+    StepResult result =
+        net_.executor_.run(plan_, step, nullptr, [this](std::size_t t) { costs_.after_task(t); });
+    if (!result.finite())
+      throw RunError("a cost is not finite (NaN or infinity) while gradients are checked; " +
+                     net_.first_non_finite(Phase::check, images_, step));
+    return result;
+  }
+
+  void restore(const AllWeights& weights) {
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      const std::vector<float> zeros(weights[i].size(), 0.0F);
+      net_.executor_.write_weights(all_[i], weights[i]);
+      net_.set_increment(all_[i], zeros);
+      net_.executor_.write_shards(all_[i], &UpdateShard::accumulator, zeros);
+    }
+  }
+
+  /// Makes `weights` what is checked: finds the gradients there.
+  void begin_at(AllWeights weights) {
+    here_ = std::move(weights);
+    restore(here_);
+    run(moving_);
+    costs_.hold_labels();
+    descents_.clear();
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      descents_.push_back(all_[i].shards.empty() ? std::vector<float>() : descent(i));
+  }
+
+  void move(std::size_t i, const std::vector<float>& d, double by) {
+    std::vector<float> values = here_[i];
+    for (std::size_t k = 0; k < values.size(); ++k)
+      values[k] = static_cast<float>(static_cast<double>(values[k]) + by * static_cast<double>(d[k]));
+    net_.executor_.write_weights(all_[i], values);
+  }
+  /// With rate 1 and nothing else the increment is minus the mean gradient.
+  std::vector<float> descent(std::size_t i) const { return net_.increment(all_[i]); }
+
+  Judgement judge(std::size_t i, int which, double stretch = 1) {
+    const std::vector<float> d = direction(which, descents_[i], philox_key(1, all_[i].name));
+    if (norm(d) == 0) return {};
+    restore(here_);
+    const auto objective = [&](double by) {
+      move(i, d, by);
+      return costs_.value(run(still_));
+    };
+    const auto derivative = [&](double by) {
+      if (by == 0) return -dot(descents_[i], d);
+      move(i, d, by);
+      run(moving_);
+      const double slope = -dot(descent(i), d);
+      restore(here_);
+      return slope;
+    };
+    // Across the gradient little is left of it, and kinks count for more: errors are relative to all of it.
+    return judge_derivative(
+        {objective, derivative, norm(here_[i]), which == 2 ? norm(descents_[i]) : 0, stretch});
+  }
+
+  /// The same where all weights are a few percent larger or smaller, with shorter steps: numbers far from 0
+  /// round steps of one length alike.
+  std::vector<Judgement> judge_elsewhere(std::size_t i, int which) {
+    std::vector<Judgement> judgements;
+    for (std::uint64_t place = 1; place <= 3; ++place) {
+      AllWeights weights = start_;
+      for (std::size_t w = 0; w < all_.size(); ++w) {
+        if (!learns(w)) continue;
+        const std::uint64_t key = philox_key(place, all_[w].name);
+        for (std::size_t k = 0; k < weights[w].size(); ++k)
+          weights[w][k] *= 1 + 0.05F * element_normal(key, 0, 0, static_cast<std::uint32_t>(k));
+      }
+      begin_at(std::move(weights));
+      judgements.push_back(judge(i, which, std::pow(0.83, place)));
+      if (judgements.back().verdict != Verdict::wrong) break;
+    }
+    begin_at(start_);
+    return judgements;
+  }
+
+  Net& net_;
+  const std::int64_t images_;
+  const std::function<bool()>& stopped_;
+  int reported_ = 0;  ///< matrices
+  const Plan& plan_;
+  const std::vector<WeightBuffers>& all_;
+  StepInputs still_, moving_;
+  CheckObjective costs_;
+  AllWeights start_, here_, descents_;
+};
+
+std::vector<GradientReport> Net::check_gradients(std::int64_t images, const StepInputs& inputs,
+                                                 const std::function<bool()>& stopped) {
+  GradientCheck check(*this, images, inputs, stopped);
+  std::vector<GradientReport> reports;
+  for (std::size_t i = 0; i < plans_.weights().size(); ++i) {
+    if (check.learns(i)) reports.push_back(check.report(i));
+  }
+  check.end();
   return reports;
 }
 

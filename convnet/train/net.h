@@ -12,6 +12,7 @@
 #include "convnet/plan/plan.h"
 #include "convnet/runtime/executor.h"
 #include "convnet/train/checkpoint.h"
+#include "convnet/train/gradient_judge.h"
 #include "convnet/train/options.h"
 #include "convnet/train/safetensors.h"
 
@@ -54,14 +55,6 @@ std::string unused_devices(const Graph& graph, const Options& options);
 /// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
 Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
                     Diagnostics& diagnostics);
-
-/// One matrix's analytic gradient against differences of the cost.
-enum class Verdict { right, unclear, wrong };
-struct GradientReport {
-  std::string name = {};
-  Verdict verdict = Verdict::right;  ///< unclear: fp32 differences do not tell, for rounding and kinks
-  double error = 0;  ///< the worst of three directions, beyond rounding, relative to the larger derivative
-};
 
 class Net {
  public:
@@ -120,6 +113,8 @@ class Net {
   std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
  private:
+  class GradientCheck;
+
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
   /// Name in checkpoints of what belongs to a matrix: increment_name and its kind.

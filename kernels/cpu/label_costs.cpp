@@ -114,6 +114,22 @@ Prepared prepare(const CrossentBackward& op, const LayoutHints&) {
       });
 }
 
+Prepared prepare(const SoftmaxCrossentBackward& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+#pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
+    for (std::int64_t image = 0; image < op.n; ++image) {
+      const float *labels = as_floats(args[0]) + image * op.c, *probs = as_floats(args[1]) + image * op.c;
+      float* diff = as_floats(args[2]) + image * op.c;
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t i = 0; i < op.c; ++i) sum += static_cast<double>(labels[i]);
+      const auto total = static_cast<float>(sum);
+#pragma omp simd
+      for (std::int64_t i = 0; i < op.c; ++i) diff[i] = op.coeff * (probs[i] * total - labels[i]);
+    }
+  });
+}
+
 Prepared prepare(const BinaryCostForward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
     const ImageCost sum = sum_images(op.n, op.c, args, [&](const float* labels, const float* probs) {

@@ -69,6 +69,7 @@ Prepared prepare(const RandomScale& op, const LayoutHints& hints);
 Prepared prepare(const ColorTransform& op, const LayoutHints& hints);
 Prepared prepare(const CrossentForward& op, const LayoutHints& hints);
 Prepared prepare(const CrossentBackward& op, const LayoutHints& hints);
+Prepared prepare(const SoftmaxCrossentBackward& op, const LayoutHints& hints);
 Prepared prepare(const BinaryCostForward& op, const LayoutHints& hints);
 Prepared prepare(const BinaryCostBackward& op, const LayoutHints& hints);
 Prepared prepare(const LogisticBinaryCostBackward& op, const LayoutHints& hints);

@@ -245,6 +245,26 @@ Prepared prepare(const CrossentBackward& op, const LayoutHints&, const Context&)
 }
 
 template <>
+Prepared prepare(const SoftmaxCrossentBackward& op, const LayoutHints&, const Context&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float *all_labels = as_floats(args[0]), *all_probs = as_floats(args[1]);
+        float* all_diff = as_floats(args[2]);
+        const std::int64_t c = op.c;
+        const float coeff = op.coeff;
+        for_teams(stream, op.n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
+          const float *labels = all_labels + image * c, *probs = all_probs + image * c;
+          float* diff = all_diff + image * c;
+          double sum = 0;
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) sum += static_cast<double>(labels[i]);
+          const auto total = static_cast<float>(team.sum(sum));
+          for (std::int64_t i = team.rank(); i < c; i += team.size())
+            diff[i] = coeff * (probs[i] * total - labels[i]);
+        });
+      });
+}
+
+template <>
 Prepared prepare(const BinaryCostForward& op, const LayoutHints&, const Context&) {
   using OfImage = CostOfImage<BinaryCost>;
   return std::make_shared<KernelOp>(

@@ -81,6 +81,7 @@ TEST_CASE("costs with a label for every output on both backends", "[cuda]") {
       const Values labels = labels_of(s, kind), probs = probs_of(s);
       check_costs(CrossentForward{s.n, s.c, 2}, 5, labels, probs);
       check_on_both({CrossentBackward{s.n, s.c, 0.7F}, {labels, probs}});
+      check_on_both({SoftmaxCrossentBackward{s.n, s.c, 0.7F}, {labels, probs}});
       for (const float pos_weight : {1.0F, 2.5F, 0.0F}) {
         check_costs(BinaryCostForward{s.n, s.c, 2, pos_weight}, 6, labels, probs);
         check_costs(BinaryCostForward{s.n, s.c, 2, pos_weight, true}, 5 + 3 * s.c, labels, probs);
@@ -97,6 +98,7 @@ TEST_CASE("label costs share ties, have a floor and flag on both backends", "[cu
     check_costs(BinaryCostForward{1, c, 1, 3}, 5, labels, probs);
     check_costs(BinaryCostForward{1, c, 1, 3, true}, 4 + 3 * c, labels, probs);
     check_on_both({CrossentBackward{1, c, 2}, {labels, probs}});
+    check_on_both({SoftmaxCrossentBackward{1, c, 2}, {labels, probs}});
     check_on_both({BinaryCostBackward{1, c, 2, 3}, {labels, probs}});
     check_on_both({LogisticBinaryCostBackward{1, c, 2, 3}, {labels, probs}});
   };

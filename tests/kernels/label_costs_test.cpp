@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tests/catch.h"
 #include "tests/kernels/reference.h"
@@ -55,6 +56,17 @@ Values binary(const Values& labels, const Values& probs, double pos_weight) {
     costs.push_back(-pos_weight * weighted_log(labels[i], probs[i]) -
                     weighted_log(1 - labels[i], 1 - probs[i]));
   return costs;
+}
+/// exp(x)/sum of each image of `classes`.
+Values softmax_of(const Values& x, std::int64_t classes) {
+  Values probs;
+  const auto c = static_cast<std::size_t>(classes);
+  for (std::size_t row = 0; row < x.size(); row += c) {
+    double sum = 0;
+    for (std::size_t i = row; i < row + c; ++i) sum += std::exp(x[i]);
+    for (std::size_t i = row; i < row + c; ++i) probs.push_back(std::exp(x[i]) / sum);
+  }
+  return probs;
 }
 double sum_of(const Values& values) {
   double sum = 0;
@@ -244,6 +256,41 @@ TEST_CASE("label cost gradients match central differences", "[label_costs]") {
                                                },
                                                x, kCoeff)) < 1e-6);
       }
+}
+
+TEST_CASE("softmax and crossent differentiated together match central differences", "[label_costs]") {
+  constexpr float kCoeff = 0.7F;
+  for (const Shape& s : kShapes)
+    for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary}) {
+      INFO(s.n << " images, " << s.c << " classes");
+      const Floats labels = labels_of(s, kind), x = random_values(s.n * s.c, 4, -3, 3);
+      const Values t = to_doubles(labels);
+      Floats probs;
+      for (double p : softmax_of(to_doubles(x), s.c)) probs.push_back(static_cast<float>(p));
+      const Floats together =
+          results_of(cpu::prepare(SoftmaxCrossentBackward{s.n, s.c, kCoeff}, {}), {labels, probs})[0];
+      if (s.n * s.c > kSmall) continue;
+      // An output changes the costs of all outputs of its image.
+      const auto of_image = [&](const Values& at) {
+        Values costs = crossent(t, softmax_of(at, s.c));
+        for (std::size_t i = 0; i < costs.size(); i += static_cast<std::size_t>(s.c))
+          for (std::size_t k = 1; k < static_cast<std::size_t>(s.c); ++k)
+            costs[i] += std::exchange(costs[i + k], 0.0);
+        return costs;
+      };
+      CHECK(worst_difference(together, gradient(of_image, x, kCoeff)) < 1e-6);
+    }
+}
+
+TEST_CASE("softmax and crossent keep the gradient of labels that are all but impossible", "[label_costs]") {
+  const Floats labels = {1, 0, 0, 1, .25F, .25F, 0, 2, 0}, probs = {0, 1, 1e-30F, 1, 1e-38F, 0, 0, 0, 1};
+  CHECK(results_of(cpu::prepare(SoftmaxCrossentBackward{3, 3, 2}, {}), {labels, probs})[0] ==
+        Floats{-2, 2, 2e-30F, 1, -.5F, -.5F, 0, -4, 4});
+  for (float bad : {NAN, kInfinity}) {
+    const Floats diff =
+        results_of(cpu::prepare(SoftmaxCrossentBackward{1, 2, 1}, {}), {{1, 0}, {bad, .5F}})[0];
+    CHECK_FALSE(std::isfinite(diff[0]));
+  }
 }
 
 TEST_CASE("label cost gradients of certain outputs are finite", "[label_costs]") {

@@ -99,6 +99,34 @@ TEST_CASE("rewrites of binary costs change nothing but speed") {
   }
 }
 
+TEST_CASE("rewrites of cross entropy change nothing but speed") {
+  const std::string f = section("tags", "data", "dataIdx=2") + fc("f", "inputs=data outputs=4") +
+                        section("q", "softmax", "inputs=f") + section("x", "cost.crossent", "inputs=tags,q");
+  same_with_and_without(f, "data", 2, "[x]\ncoeff=0.5\n");
+  // Others read the probabilities, so their gradient has to exist.
+  same_with_and_without(f, "q", 1, "[x]\ncoeff=0.5\n");
+}
+
+TEST_CASE("cross entropy learns labels however improbable they are") {
+  const std::string layers = section("onehot", "data", "dataIdx=2") +
+                             fc("f", "inputs=data outputs=4 initW=0") + section("q", "softmax", "inputs=f") +
+                             section("x", "cost.crossent", "inputs=onehot,q");
+  NetOptions options;
+  options.extra = {{4, ExtraMatrix::one_hot}};
+  const NetTexts texts = between_data_and_cost(layers, "data", 4, "[x]\ncoeff=0.5\n");
+  SmallNet net(texts, {3}, 4, options);
+  net.prepare(Phase::train, 1);
+  Minibatch batch = random_minibatch({3}, 1, 4, 1, options.extra);
+  batch.extra[0] = {0, 1, 0, 0};
+  for (const float difference : {10.0F, 60.0F, 200.0F}) {
+    INFO("the label is e^" << difference << " times less probable than another class");
+    net.set_weights("f.biases", {difference, 0, -500, -500});
+    net.set_weights("f.weights.data", std::vector<float>(12, 0.0F));
+    const std::vector<float> gradient = net.step(Phase::train, batch, 0, true).gradients.at("f.biases");
+    CHECK(relative_difference(gradient, std::vector<double>{0.5, -0.5, 0, 0}) < 1e-4);
+  }
+}
+
 TEST_CASE("layers that write over their input change nothing but memory") {
   const std::string c =
       conv("c", "inputs=data channels=3 filters=16 filterSize=3 padding=1 neuron=tanh[1,1]");

@@ -99,7 +99,7 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   convnet::Options of_run;
   of_run.gpu = on_this_machine(options.gpu);
   of_run.device = "auto";  // GPUs where the test program has them
-  of_run.precision = "fp32";
+  of_run.precision = options.precision;
   of_run.threads = options.threads;
   of_run.conserve_mem = options.conserve_memory;
   of_run.seed = static_cast<double>(options.seed);

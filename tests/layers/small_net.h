@@ -81,7 +81,7 @@ struct NetOptions {
   bool rewrites = true, conserve_memory = false;
   int threads = 1;
   std::uint64_t seed = 3;
-  std::string gpu = "0";
+  std::string gpu = "0", precision = "fp32";
   bool data_parallel = false;
   std::vector<ExtraMatrix> extra = {};
   std::string read = {};  ///< a layer whose output will be read whatever could be fused with it

@@ -70,6 +70,42 @@ TEST_CASE("the option --parallel data puts every layer on all devices, whatever 
   for (const std::vector<std::int64_t>& sizes : kSizes) check_like_one_device(net, sizes);
 }
 
+TEST_CASE("updates over several minibatches are those of one device with --parallel data") {
+  const std::vector<std::int64_t> sizes = {8, 8, 5, 8, 8, 8, 8, 3, 8};
+  NetTexts plain = column_net(Normalised::nowhere);
+  const Trained each = train(plain, {}, sizes);
+  plain.parameters = with_update_period(plain.parameters, 4);
+  const Trained expected = train(plain, {}, sizes);
+  CHECK(distance(expected, each) > 1e-2);
+  for (const int devices : {1, 2, 4}) {
+    INFO(devices);
+    NetOptions options;
+    options.gpu = device_list(devices);
+    options.data_parallel = true;
+    check_same_answer(train(plain, options, sizes), expected);
+  }
+}
+
+TEST_CASE("with --parallel data updatePeriod counts the passes that the gpu= lines ask for") {
+  const std::vector<std::int64_t> sizes = {8, 8, 5, 8, 8};
+  const NetTexts plain = column_net(Normalised::nowhere);
+  const Gpus two_passes = {{"conv1", "0,1"}, {"fc1", "0"}, {"fcaux", "0"}};
+  for (const int minibatches : {1, 2}) {
+    INFO(minibatches);
+    NetTexts one_device = plain;
+    one_device.parameters = with_update_period(plain.parameters, minibatches);
+    const Trained expected = train(one_device, {}, sizes);
+    PlacedNet net = place("", plain, 2, two_passes, 2 * minibatches);
+    check_same_answer(train(net.placed, net.options, sizes), expected);
+    for (const int devices : {1, 2, 4}) {
+      INFO(devices);
+      net.options.gpu = device_list(devices);
+      net.options.data_parallel = true;
+      check_same_answer(train(net.placed, net.options, sizes), expected);
+    }
+  }
+}
+
 TEST_CASE("costs of every kind are those of one device") {
   // cost.dce counts over all images before it divides.
   const std::string layers =

@@ -309,6 +309,43 @@ TEST_CASE("on one device any updatePeriod is a number of minibatches") {
   for (const int period : {0, 1, 2, 3, 7}) good(placed_net({}, {{"conv1", period}, {"fc2", period}}));
 }
 
+TEST_CASE("--parallel data warns of updatePeriod only where it changes the learning") {
+  GraphOptions options;
+  options.data_parallel = true;
+  options.devices = 2;
+  const auto build_parallel = [&](const NetTexts& texts) {
+    return build_net(texts, ShapeOnlyProvider(kImage, kClasses), options);
+  };
+  const Gpus gpus = {{"conv1", "0,1,2,3"}, {"fc1", "0,1"}, {"fc2", "3"}};  // four passes
+  for (const auto& [period, minibatches] : std::map<int, int>{{0, 1}, {4, 1}, {8, 2}, {12, 3}}) {
+    INFO(period);
+    const Built built = build_parallel(placed_net(gpus, {{"fc2", period}, {"conv1", period}}));
+    CHECK(built.errors.empty());
+    CHECK(built.warnings.empty());
+    for (const std::string layer : {"fc2", "conv1"})
+      CHECK(built.graph.find(layer)->update_period == minibatches);
+  }
+  for (const auto& [period, updates] : std::map<int, std::string>{{1, "4"}, {2, "2"}}) {
+    INFO(period);
+    // conv1 has four replicas: with any period up to 4 it is updated once in four passes.
+    const NetTexts texts = placed_net(gpus, {{"fc2", period}, {"conv1", period}});
+    const Built built = build_parallel(texts);
+    CHECK(built.errors.empty());
+    REQUIRE(built.warnings.size() == 1);
+    CHECK(built.warnings[0].find(key_line(texts.parameters, "fc2", "params.cfg")) == 0);
+    CHECK(mentions(built.warnings[0], {"'fc2'", "updatePeriod=" + std::to_string(period),
+                                       updates + " updates", "--parallel data", "one update"}));
+  }
+  const NetTexts wrong = placed_net(gpus, {{"fc2", 6}});
+  check_said(build_parallel(wrong), key_line(wrong.parameters, "fc2", "params.cfg"), "fc2",
+             {"updatePeriod=6", "4 passes"});
+  // Without gpu= lines, and where these could not be run, it counts minibatches.
+  CHECK(build_parallel(placed_net({}, {{"fc2", 3}})).graph.find("fc2")->update_period == 3);
+  const Built broken = build_parallel(placed_net({{"conv1", "0,1,2"}, {"fc1", "0,1"}}, {{"fc2", 3}}));
+  CHECK(broken.errors.empty());
+  CHECK(broken.graph.find("fc2")->update_period == 3);
+}
+
 TEST_CASE("parallel=model is for fc layers") {
   const auto with = [](const std::string& layer, const std::string& keys) {
     NetTexts texts = net();

@@ -1,0 +1,47 @@
+// What gradient checks take differences of.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "convnet/runtime/executor.h"
+
+namespace convnet {
+
+/// The sum of all costs, times their coefficients, per image, as the gradients of training mean it: the
+/// labels of a cost are constants, even where a layer that learns makes them; and where softmax (or logistic)
+/// and cost are differentiated together, log p is neither rounded nor floored, for it is computed here from
+/// what the softmax reads. The plan's own costs are taken where neither matters.
+class CheckObjective {
+ public:
+  /// All must outlive this.
+  CheckObjective(const Plan& plan, const Graph& graph, const Executor& executor, const StepInputs& inputs);
+
+  /// To be called after each task of a step; reads what it left. Tasks of several devices may do so at once.
+  void after_task(std::size_t task);
+  /// Keeps the labels of the step that has just been run: objectives to come are for these.
+  void hold_labels();
+  /// Of the step that has just been run.
+  double value(const StepResult& result) const;
+
+ private:
+  /// A cost of one microbatch that is computed here.
+  struct Part {
+    std::size_t cost_task = 0, output_task = 0;  ///< after which labels, and outputs, are read
+    int labels_buffer = -1, output_buffer = -1;
+    std::int64_t first_image = 0;
+    bool logits = false;  ///< the output is what softmax or logistic reads
+    std::vector<float> labels, held, output;
+  };
+
+  void find(std::size_t task);
+  double cost(const Part& part) const;
+
+  const Plan& plan_;
+  const Graph& graph_;
+  const Executor& executor_;
+  const StepInputs& inputs_;
+  std::map<int, std::vector<Part>> parts_;  ///< by cost layer
+};
+
+}  // namespace convnet
