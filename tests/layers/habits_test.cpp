@@ -136,29 +136,24 @@ TEST_CASE("keys that other layer types have are ignored with a warning") {
   };
   const std::string norm = "[x]\nscale=0.1\npow=0.75\n";
   const std::vector<Habit> habits = {
-    {section("x", "eltsum", "inputs=s,p coeff=1"), "",
-     "layer 'x': unknown key 'coeff' is ignored: it belongs to layers of type cost.logreg, cost.crossent, "
-     "cost.bce, cost.dce, cost.sum2; did you mean 'coeffs'?"},
-    {section("x", "rnorm", "inputs=s channels=4 size=3 sizeX=3"), norm,
-     "unknown key 'sizeX' is ignored: it belongs to layers of type pool, crop; did you mean 'size'?"},
-    {section("x", "pool", "pool=max inputs=s channels=4 sizeX=3 stride=2 size=3"), "",
-     "unknown key 'size' is ignored: it belongs to layers of type cmpool, rnorm, cmrnorm, cnorm"},
-    {section("x", "fc", "inputs=s outputs=3 outputsX=3"), "",
-     "unknown key 'outputsX' is ignored: it belongs to layers of type pool"},
-    {section("x", "fc", "inputs=s outputs=3 partialSum=3"), "",
-     "unknown key 'partialSum' is ignored: it belongs to layers of type conv, local"},
-    {section("x", "conv", "inputs=s channels=4 filters=3 filterSize=1 initCFunc=f.g(1)"), "",
-     "unknown key 'initCFunc' is ignored: it makes the connections of randSparse, which is not supported"},
-    {section("x", "href", "inputs=s channels=4 momW=0.5"), "",
-     "unknown key 'momW' is ignored: it belongs to layers of type fc, sfc, conv, local, bnorm"},
-    {
-        section("x", "fc", "inputs=s outputs=3 channels=4"),
-        "",
-        cmpool,
-        rnorm and 9 more "},
-            {section("x", "eltsum", "inputs=s,p"), "[x]\ncoeff=2\n",
-             "unknown key 'coeff' is ignored: it belongs"},
-    };
+      {section("x", "eltsum", "inputs=s,p coeff=1"), "",
+       "layer 'x': unknown key 'coeff' is ignored: it belongs to layers of type cost.logreg, cost.crossent, "
+       "cost.bce, cost.dce, cost.sum2; did you mean 'coeffs'?"},
+      {section("x", "rnorm", "inputs=s channels=4 size=3 sizeX=3"), norm,
+       "unknown key 'sizeX' is ignored: it belongs to layers of type pool, crop; did you mean 'size'?"},
+      {section("x", "pool", "pool=max inputs=s channels=4 sizeX=3 stride=2 size=3"), "",
+       "unknown key 'size' is ignored: it belongs to layers of type cmpool, rnorm, cmrnorm, cnorm"},
+      {section("x", "fc", "inputs=s outputs=3 outputsX=3"), "",
+       "unknown key 'outputsX' is ignored: it belongs to layers of type pool"},
+      {section("x", "fc", "inputs=s outputs=3 partialSum=3"), "",
+       "unknown key 'partialSum' is ignored: it belongs to layers of type conv, local"},
+      {section("x", "conv", "inputs=s channels=4 filters=3 filterSize=1 initCFunc=f.g(1)"), "",
+       "unknown key 'initCFunc' is ignored: it makes the connections of randSparse, which is not supported"},
+      {section("x", "href", "inputs=s channels=4 momW=0.5"), "",
+       "unknown key 'momW' is ignored: it belongs to layers of type fc, sfc, conv, local, bnorm"},
+      {section("x", "fc", "inputs=s outputs=3 channels=4"), "", "cmpool, rnorm and 9 more"},
+      {section("x", "eltsum", "inputs=s,p"), "[x]\ncoeff=2\n", "unknown key 'coeff' is ignored: it belongs"},
+  };
   for (const Habit& habit : habits)
     check_warned(above_sum(habit.layer, "x", habit.parameters), habit.warning);
   // Beside it, a key that is needed is still missed.
