@@ -176,7 +176,7 @@ std::string sound_checkpoint_before(const fs::path& file) {
   auto found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
   for (auto before = found.rbegin(); before != found.rend(); ++before) {
     if (before->first >= *position) continue;
-    const std::string path = (file.parent_path() / before->second.filename()).string();
+    std::string path = (file.parent_path() / before->second.filename()).string();
     try {
       parse_checkpoint(path, read_safetensors(path));
       return path;
