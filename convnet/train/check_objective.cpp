@@ -55,7 +55,7 @@ void CheckObjective::find(std::size_t task) {
   part.output_buffer = cost.uses[1].buffer;
   part.logits = node.fused;
   if (part.logits) {
-    // What the layer below reads; a neuron may write over it at once.
+    // It is read where it is made: the neuron below may write over it at once.
     for (std::size_t t = 0; t < task; ++t) {
       const Task& below = plan_.tasks[t];
       const bool makes =

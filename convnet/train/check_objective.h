@@ -1,4 +1,4 @@
-// What gradient checks take differences of.
+// The objective whose differences gradient checks take.
 #pragma once
 
 #include <map>
@@ -14,18 +14,18 @@ namespace convnet {
 /// what the softmax reads. The plan's own costs are taken where neither matters.
 class CheckObjective {
  public:
-  /// All must outlive this.
+  /// All arguments must outlive this.
   CheckObjective(const Plan& plan, const Graph& graph, const Executor& executor, const StepInputs& inputs);
 
   /// To be called after each task of a step; reads what it left. Tasks of several devices may do so at once.
   void after_task(std::size_t task);
   /// Keeps the labels of the step that has just been run: objectives to come are for these.
   void hold_labels();
-  /// Of the step that has just been run.
+  /// The objective of the step that has just been run.
   double value(const StepResult& result) const;
 
  private:
-  /// A cost of one microbatch that is computed here.
+  /// A cost of one microbatch that is computed here, and what its tasks left.
   struct Part {
     std::size_t cost_task = 0, output_task = 0;  ///< after which labels, and outputs, are read
     int labels_buffer = -1, output_buffer = -1;

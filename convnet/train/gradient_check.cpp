@@ -60,7 +60,7 @@ class Net::GradientCheck {
 
   bool learns(std::size_t i) const { return net_.spec(all_[i]).learned() && !all_[i].shards.empty(); }
 
-  /// Of matrix `i`, in three directions.
+  /// Judges matrix `i` in three directions.
   GradientReport report(std::size_t i) {
     GradientReport report{.name = all_[i].name};
     for (int which = 0; which < 3; ++which) {

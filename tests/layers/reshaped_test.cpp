@@ -234,14 +234,18 @@ TEST_CASE("vectors on one device are read as maps on another") {
 TEST_CASE("vectors read as maps train nearly like the reference in bf16") {
   NetOptions bf16;
   bf16.precision = "bf16";
+  int compared = 0;
   try {
-    for (std::uint32_t seed = 3000; seed < 3025; ++seed) {
+    for (std::uint32_t seed = 3000; seed < 3040; ++seed) {
       const NetTexts texts = texts_of(reshaped_net(seed));
       // Rounding changes which of several numbers is the largest, and so the gradients.
       const bool kinks = texts.definition.find("max") < texts.definition.find("[top]") ||
                          texts.definition.find("relu") != std::string::npos;
-      if (!kinks) check_like_reference(texts, bf16);
+      if (kinks) continue;
+      check_like_reference(texts, bf16);
+      ++compared;
     }
+    CHECK(compared >= 5);
   } catch (const DeviceError& e) {
     WARN("not tested: " << e.what());
   }

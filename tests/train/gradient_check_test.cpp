@@ -208,7 +208,7 @@ TEST_CASE("gradient checks hold the labels of a cost constant where layers make 
 
 TEST_CASE("right gradients of saturated nets and of nets with kinks are not called wrong") {
   int unclear = 0, all = 0;
-  for (std::uint32_t seed = 0; seed < 24; ++seed) {
+  for (std::uint32_t seed = 0; seed < 15; ++seed) {
     const NetTexts texts = random_net(seed, seed % 3 != 0, seed % 3 != 1);
     INFO(texts.definition);
     for (const GradientReport& report : CheckedNet(texts, {3, 6, 6}, seed + 1).check()) {
