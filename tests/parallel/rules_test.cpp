@@ -309,7 +309,7 @@ TEST_CASE("on one device any updatePeriod is a number of minibatches") {
   for (const int period : {0, 1, 2, 3, 7}) good(placed_net({}, {{"conv1", period}, {"fc2", period}}));
 }
 
-TEST_CASE("--parallel data warns of updatePeriod only where it changes the learning") {
+TEST_CASE("data parallelism warns of updatePeriod only where it changes the learning") {
   GraphOptions options;
   options.data_parallel = true;
   options.devices = 2;
