@@ -15,6 +15,7 @@
 #include "convnet/cli/commands.h"
 #include "convnet/train/standard_streams.h"
 #include "kernels/error.h"
+#include "kernels/host_threads.h"
 
 namespace {
 
@@ -107,14 +108,19 @@ int run(const std::vector<std::string>& args, const convnet::StandardStreams& st
     return fail("out of memory", 3);
   } catch (const std::system_error& e) {
     if (e.code() != std::errc::resource_unavailable_try_again) return fail(e.what(), 1);
-    return fail(
-        "no more threads can be started; ulimit -u or pids.max of the control group is the limit: raise it, "
-        "or "
-        "use fewer --threads and --decode-threads",
-        3);
+    return fail("no more threads can be started; " + convnet::thread_limits(), 3);
   } catch (const std::exception& e) {
     return fail(e.what(), 1);
   }
+}
+
+int run_with_streams(const std::vector<std::string>& args) {
+  convnet::StandardStreams streams;
+  const int code = run(args, streams);
+  std::fflush(stdout);
+  // Who closes a pipe has read enough.
+  if (code != 0 || streams.error() == 0 || streams.closed()) return code;
+  return fail("stdout cannot be written: " + std::generic_category().message(streams.error()), 1);
 }
 
 }  // namespace
@@ -122,10 +128,9 @@ int run(const std::vector<std::string>& args, const convnet::StandardStreams& st
 int main(int argc, char** argv) {
   // A write that fails says so, which is better than a signal: files and training are saved then.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-  convnet::StandardStreams streams;
-  const int code = run({argv + 1, argv + argc}, streams);
-  std::fflush(stdout);
-  // Who closes a pipe has read enough.
-  if (code != 0 || streams.error() == 0 || streams.closed()) return code;
-  return fail("stdout cannot be written: " + std::generic_category().message(streams.error()), 1);
+  try {
+    return run_with_streams({argv + 1, argv + argc});
+  } catch (const convnet::DeviceError& e) {
+    return fail(e.what(), 3);  // before there are streams
+  }
 }

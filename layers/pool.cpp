@@ -111,7 +111,7 @@ struct CmpoolParams {
 
 /// Number of maps that lie in no window.
 std::int64_t uncovered(std::int64_t maps, std::int64_t outputs, const CmpoolParams& p) {
-  std::int64_t covered = 0, end = 0;  // end: of the maps looked at so far
+  std::int64_t covered = 0, end = 0;  // `end`: one past the last map looked at so far
   for (std::int64_t i = 0; i < outputs; ++i) {
     const std::int64_t begin = std::max(end, p.start + p.stride * i);
     end = std::min(maps, std::max(end, p.start + p.stride * i + p.size));

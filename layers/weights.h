@@ -67,8 +67,8 @@ std::vector<ParamSpec> weight_param_specs() {
           "wc", field(&WeightParams::wc),
           {.fallback = "0",
            .min = 0,
-           .doc = "L2 weight decay; weights without a cost of coeff other than 0 above them are not updated "
-                  "and do not decay",
+           .doc = "L2 weight decay; weights that no cost's gradient reaches (coeff=0 makes none) are not "
+                  "updated and do not decay",
            .file = CfgFile::parameters}),
       param_per_input("wball", field(&WeightParams::wball),
                       {.fallback = "0",

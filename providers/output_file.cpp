@@ -62,7 +62,8 @@ bool asked_to_end() {
   sigset_t pending;
   sigemptyset(&pending);
   sigpending(&pending);
-  return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
+  return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
+         sigismember(&pending, SIGHUP) == 1;
 }
 
 /// Opens a pipe once somebody reads it; -1 and errno if it cannot be, or if the program is asked to end
@@ -174,7 +175,8 @@ void sync_parent_folder(const std::string& path) {
 
 void check_folder_writable(const std::string& path, const std::string& what) {
   std::error_code ignored;
-  for (fs::path at = fs::path(path).empty() ? "." : path; !at.empty(); at = at.parent_path()) {
+  for (fs::path at = path;; at = at.parent_path()) {
+    if (at.empty()) at = ".";
     if (!fs::exists(at, ignored)) continue;
     if (!fs::is_directory(at, ignored))
       throw InputError(at.string() + ": is not a folder; " + what + " " + path);
@@ -188,9 +190,20 @@ void check_file_writable(const std::string& path, const std::string& what) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
   if (fs::is_directory(there)) throw InputError(path + ": is a folder, not a file; " + what + " " + path);
-  if (!is_stream(there))
-    return check_folder_writable(fs::path(follow_links(path)).parent_path().string(), what);
-  if (::access(path.c_str(), W_OK) != 0) throw InputError(path + ": cannot be written; " + what + " " + path);
+  if (is_stream(there)) {
+    if (::access(path.c_str(), W_OK) != 0)
+      throw InputError(path + ": cannot be written; " + what + " " + path);
+    return;
+  }
+  const fs::path folder = fs::path(follow_links(path)).parent_path();
+  check_folder_writable(folder.string(), what);
+  // The rest is found by trying, where the folder is there.
+  if (!fs::is_directory(folder.empty() ? "." : folder, ignored)) return;
+  try {
+    OutputFile{path};
+  } catch (const RunError& e) {
+    throw InputError(std::string(e.what()) + "; " + what + " " + path);
+  }
 }
 
 std::string make_numbered_folder(const std::string& name) {
@@ -209,7 +222,9 @@ void make_folders(const std::string& path) {
   if (path.empty()) return;
   std::error_code error;
   fs::create_directories(path, error);
-  if (error && !fs::is_directory(path)) throw RunError(path + ": cannot be made: " + error.message());
+  std::error_code ignored;
+  if (error && !fs::is_directory(path, ignored))
+    throw RunError(path + ": cannot be made: " + error.message());
 }
 
 }  // namespace convnet

@@ -14,7 +14,7 @@ struct WorkerPool::State {
   State() = default;
   State(const State&) = delete;
   State& operator=(const State&) = delete;
-  /// Also where not all threads could be started.
+  /// Joins the threads, also if not all of them could be started.
   ~State() {
     {
       const std::lock_guard lock(mutex);

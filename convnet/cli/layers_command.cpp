@@ -66,7 +66,7 @@ std::string layers_markdown() {
       "have is ignored with a warning, as is one that no type has; one that looks like a misspelt key of the "
       "layer is an error (`--strict`: all three are).\n\n"
       "`neuron=` and `dropout=` make layers of their own above the layer, `<layer>_dropout` and "
-      "`<layer>_neuron`; where the file has a layer of that name, `<layer>_neuron.1`.\n\n"
+      "`<layer>_neuron`; where the file has a layer of such a name, `.1` (or `.2`, …) is added to it.\n\n"
       "## Keys of every layer\n\n";
   markdown_table(text, common_params());
   for (const LayerType& type : layer_types()) {

@@ -43,8 +43,9 @@ class Diagnostics {
   std::size_t error_count_ = 0;
 };
 
-/// The candidate closest to `word` within `max_edits` edits (Levenshtein, case-insensitive), or "".
-/// On equal distance the first candidate.
+/// The candidate closest to `word` within `max_edits` edits (an insertion, a deletion,
+/// a replacement or an exchange of two neighbours; case-insensitive), or "". On equal distance the first
+/// candidate.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits = 2);
 
 /// "a, b, c"

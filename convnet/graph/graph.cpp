@@ -160,9 +160,8 @@ class Builder {
     return true;
   }
 
-  /// Names the option that gives `user` weights of its own if it and `source` are a conv and a local layer,
-  /// as after
-  /// --conv-to-local; else "".
+  /// Names the option that gives `user` weights of its own where --conv-to-local may have changed one of the
+  /// two layers: where they are a conv and a local layer. Else "".
   static std::string unshare_hint(const Node& source, const Node& user) {
     const auto windowed = [](const Node& n) { return n.type == "conv" || n.type == "local"; };
     if (!windowed(source) || !windowed(user)) return "";
@@ -432,6 +431,7 @@ class Builder {
   /// dropout= and neuron= become layers of their own between this one and its users.
   void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, int id) {
     const IniValue* neuron = section.find("neuron");
+    if (neuron != nullptr && neuron->text.empty()) neuron = nullptr;
     const IniValue* dropout = choose_value("dropout", section.name, section, source.parameters, diagnostics_);
     const Layer& layer = *graph_.nodes[static_cast<std::size_t>(id)].layer;
     const bool no_features = type.role == LayerRole::cost || layer.label_classes > 0;
@@ -460,7 +460,7 @@ class Builder {
       if (drop > 0)
         id = add_above(id, section.name, "_dropout", "dropout", make_dropout_layer(drop, layer.output));
     }
-    if (neuron == nullptr || neuron->text.empty() || type.role == LayerRole::neuron) return;
+    if (neuron == nullptr || type.role == LayerRole::neuron) return;
     try {
       const Neuron f = parse_neuron(neuron->text);
       if (f.kind == NeuronKind::ident) return;
@@ -554,6 +554,21 @@ void mark_gradients(Graph& graph) {
   }
 }
 
+/// Says that --parallel data could not follow the gpu= lines of the file, where that decides when weights are
+/// updated.
+void warn_of_lost_passes(const Graph& graph, const Diagnostics& placement, Diagnostics& diagnostics) {
+  if (!placement.has_errors()) return;
+  for (const Node& node : graph.nodes) {
+    if (node.layer->update_period <= 1) continue;
+    diagnostics.warning(node.where,
+                        "layer '" + node.section +
+                            "': its updatePeriod counts minibatches, because the gpu= lines, whose "
+                            "passes it counts otherwise, are wrong: " +
+                            placement.errors().front());
+    return;
+  }
+}
+
 /// Weight layers and max pooling apply a relu that is their only user themselves; softmax and cost.logreg or
 /// cost.crossent, logistic neurons and binary costs are differentiated together.
 void apply_rewrites(Graph& graph) {
@@ -585,9 +600,11 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
   if (diagnostics.has_errors()) return graph;
   if (options.data_parallel) {
-    Diagnostics ignored;
-    const Graph written = Builder(definition, parameters, matrices, GraphOptions(), ignored).build();
+    Diagnostics placement;
+    Graph written = Builder(definition, parameters, matrices, GraphOptions(), placement).build();
+    if (placement.has_errors()) written = {};  // one pass
     keep_periods(graph, written, parameters, diagnostics);
+    warn_of_lost_passes(graph, placement, diagnostics);
   }
   expand_parts(graph);
   find_passes(graph);

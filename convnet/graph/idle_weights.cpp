@@ -27,8 +27,10 @@ void warn_of_idle_weights(const Graph& graph, Diagnostics& diagnostics) {
     }
   }
   if (layers.empty()) return;
-  diagnostics.warning(first, "no cost with a coeff other than 0 lies above " + join(layers) +
-                                 ": the weights there get no gradient and stay as they are, without decay");
+  diagnostics.warning(first,
+                      "no gradient of a cost reaches weights of " + join(layers) +
+                          ": they stay as they are, without decay (costs with coeff=0 make no gradient, "
+                          "nor do the labels of a cost)");
 }
 
 }  // namespace convnet

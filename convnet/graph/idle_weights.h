@@ -6,7 +6,7 @@
 
 namespace convnet {
 
-/// Warns of layers whose weights have rates, but no cost with a coeff other than 0 above them to learn from:
+/// Warns of layers whose weights have rates, but which no gradient of a cost reaches:
 /// such weights are never updated. Needs Node::gets_gradient.
 void warn_of_idle_weights(const Graph& graph, Diagnostics& diagnostics);
 

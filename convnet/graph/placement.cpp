@@ -291,7 +291,7 @@ void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions&
 void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, Diagnostics& diagnostics) {
   for (Node& node : graph.nodes) {
     const int given = node.layer->update_period, passes = written.passes;
-    if (given == 0) continue;
+    if (given == 0) continue;  // as often as possible, wherever the layers are
     const Node* own = written.find(node.name);
     const int period = std::max(given, own == nullptr ? 0 : own->update_period);
     if (!fits(period, passes)) {

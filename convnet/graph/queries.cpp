@@ -1,4 +1,4 @@
-// What a finished graph says about itself.
+// Queries of a finished graph.
 #include <algorithm>
 #include <map>
 #include <set>

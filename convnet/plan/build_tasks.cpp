@@ -34,7 +34,7 @@ Value PlanBuilder::add_like(Value other, std::string name, BufferKind kind, int 
   return add(std::move(t));
 }
 
-/// Of weights that no operation has read yet.
+/// Fixes the layout of weights that no operation has read yet.
 void PlanBuilder::decide_layout(const PlannedTensor& weights, const TensorDesc& desc) {
   const auto id = static_cast<int>(&weights - tensors_.data());
   decide_weights(set_.weights_[static_cast<std::size_t>(set_.weight_of_buffer_.at(id))], desc);
@@ -105,9 +105,10 @@ int PlanBuilder::source_of(PlannedTensor& t, const TensorDesc& want, int device)
   };
   if (buffer(t.buffer).device == device && can_be_reordered(t.buffer)) return t.buffer;
   for (int copy : t.copies) {
-    // A copy of another type has been rounded.
-    if (buffer(copy).device == device && buffer(copy).desc.type == primary.type && can_be_reordered(copy))
-      return copy;
+    // A copy of a narrower type has been rounded, which does no harm only where that type is wanted.
+    const DataType type = buffer(copy).desc.type;
+    const bool exact = type == primary.type || type == want.type || primary.type == DataType::bf16;
+    if (buffer(copy).device == device && exact && can_be_reordered(copy)) return copy;
   }
   return can_be_reordered(t.buffer) ? t.buffer : version(t, {t.dims, primary.type, nullptr}, device);
 }

@@ -100,7 +100,7 @@ std::int64_t place_on_device(Plan& plan, const std::vector<std::size_t>& buffers
   std::vector<Placed> placed;
   std::int64_t needed = 0;
   for (const std::size_t b : buffers) {
-    const Placed mine{b, order.group(tasks[b])};
+    Placed mine{b, order.group(tasks[b])};
     const auto may_share = [&](const Placed& other) {
       // The order of the list is one of those that dependencies allow.
       const Lifetime &x = lives[b], &y = lives[other.buffer];
@@ -116,7 +116,7 @@ std::int64_t place_on_device(Plan& plan, const std::vector<std::size_t>& buffers
     Buffer& buffer = plan.buffers[b];
     buffer.offset = lowest_gap(std::move(taken), buffer.bytes);
     needed = std::max(needed, buffer.offset + aligned(buffer.bytes));
-    placed.push_back(mine);
+    placed.push_back(std::move(mine));
   }
   return needed;
 }

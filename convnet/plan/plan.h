@@ -230,7 +230,7 @@ class TaskOrder {
 
   /// Some tasks, and what comes before them.
   struct Group {
-    std::vector<std::size_t> last;            ///< of them: the last one on each stream
+    std::vector<std::size_t> last;            ///< the last task of the group on each stream
     std::vector<std::uint64_t> before_first;  ///< a bit for each task that is before all of them
   };
   Group group(std::vector<std::size_t> tasks) const;

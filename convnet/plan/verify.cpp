@@ -241,7 +241,8 @@ class Verifier {
       fail("'" + buffer.name + "' lies outside the memory asked for");
   }
 
-  /// Of any two of a device's buffers that share memory, all uses of one come before all uses of the other.
+  /// Checks that where two buffers of a device share memory, all uses of one come before all uses of the
+  /// other.
   void check_sharing(std::vector<std::size_t> buffers) const {
     std::sort(buffers.begin(), buffers.end(), [&](std::size_t a, std::size_t b) {
       return std::pair(plan_.buffers[a].offset, a) < std::pair(plan_.buffers[b].offset, b);

@@ -64,6 +64,8 @@ void CheckObjective::find(std::size_t task) {
       part.output_buffer = below.uses[0].buffer;
       part.output_task = writer_of(plan_, part.output_buffer, t);
     }
+    if (part.output_task == task)
+      throw std::logic_error("gradient check: nothing makes what a fused cost reads");
   }
   parts_[cost.node].push_back(std::move(part));
 }

@@ -14,10 +14,12 @@ namespace convnet {
 /// what the softmax reads. The plan's own costs are taken where neither matters.
 class CheckObjective {
  public:
-  /// All arguments must outlive this.
+  /// Keeps references to all arguments.
   CheckObjective(const Plan& plan, const Graph& graph, const Executor& executor, const StepInputs& inputs);
 
-  /// To be called after each task of a step; reads what it left. Tasks of several devices may do so at once.
+  /// Whether after_task() has anything to read: else the plan's own costs are the objective.
+  bool reads_outputs() const { return !parts_.empty(); }
+  /// Reads what a task of a step left; call it after each task. Tasks of several devices may do so at once.
   void after_task(std::size_t task);
   /// Keeps the labels of the step that has just been run: objectives to come are for these.
   void hold_labels();
@@ -27,7 +29,7 @@ class CheckObjective {
  private:
   /// A cost of one microbatch that is computed here, and what its tasks left.
   struct Part {
-    std::size_t cost_task = 0, output_task = 0;  ///< after which labels, and outputs, are read
+    std::size_t cost_task = 0, output_task = 0;  ///< tasks after which the labels, and the outputs, are read
     int labels_buffer = -1, output_buffer = -1;
     std::int64_t first_image = 0;
     bool logits = false;  ///< the output is what softmax or logistic reads

@@ -173,7 +173,12 @@ void remove_old(const std::string& folder, std::size_t keep, const std::string& 
 std::string sound_checkpoint_before(const fs::path& file) {
   const auto position = Position::of_file_name(file.filename().string());
   if (!position) return "";
-  auto found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
+  std::vector<std::pair<Position, fs::path>> found;
+  try {
+    found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
+  } catch (const RunError&) {
+    return "";  // what is damaged is the news
+  }
   for (auto before = found.rbegin(); before != found.rend(); ++before) {
     if (before->first >= *position) continue;
     std::string path = (file.parent_path() / before->second.filename()).string();

@@ -91,7 +91,7 @@ Checkpoint read_checkpoint(const std::string& file_or_folder);
 /// cannot be listed.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
 
-/// Where checkpoints were moved.
+/// The folder that later checkpoints were moved to, and their number.
 struct Abandoned {
   std::string folder;  ///< "" if there were none
   std::size_t checkpoints = 0;

@@ -82,8 +82,10 @@ class Net::GradientCheck {
     if (stopped_())
       throw RunError(fmt::format(
           "stopped when {} of the gradients were checked; nothing is known of the others", reported_));
-    StepResult result =
-        net_.executor_.run(plan_, step, nullptr, [this](std::size_t t) { costs_.after_task(t); });
+    // Devices with queues are slower where something is called after each task.
+    std::function<void(std::size_t)> read;
+    if (costs_.reads_outputs()) read = [this](std::size_t t) { costs_.after_task(t); };
+    StepResult result = net_.executor_.run(plan_, step, nullptr, read);
     if (!result.finite())
       throw RunError("a cost is not finite (NaN or infinity) while gradients are checked; " +
                      net_.first_non_finite(Phase::check, images_, step));
@@ -140,8 +142,8 @@ class Net::GradientCheck {
         {objective, derivative, norm(here_[i]), which == 2 ? norm(descents_[i]) : 0, stretch});
   }
 
-  /// The same where all weights are a few percent larger or smaller, with shorter steps: numbers far from 0
-  /// round steps of one length alike.
+  /// Judges the same direction where all weights are a few percent larger or smaller, with shorter steps:
+  /// numbers far from 0 round steps of one length alike.
   std::vector<Judgement> judge_elsewhere(std::size_t i, int which) {
     std::vector<Judgement> judgements;
     for (std::uint64_t place = 1; place <= 3; ++place) {
@@ -163,7 +165,7 @@ class Net::GradientCheck {
   Net& net_;
   const std::int64_t images_;
   const std::function<bool()>& stopped_;
-  int reported_ = 0;  ///< matrices
+  int reported_ = 0;  ///< number of matrices judged so far
   const Plan& plan_;
   const std::vector<WeightBuffers>& all_;
   StepInputs still_, moving_;

@@ -27,7 +27,7 @@ struct CheckedLine {
 struct Judgement {
   Verdict verdict = Verdict::right;
   double error = 0;   ///< as GradientReport::error
-  double excess = 0;  ///< of what is wrong: differences minus derivative, relative to the larger of both
+  double excess = 0;  ///< differences minus derivative, relative to the larger of both; set where it is wrong
 };
 
 /// Compares the derivative at distance 0 with differences over steps of several lengths. A derivative is
@@ -35,8 +35,8 @@ struct Judgement {
 /// curvature; kinks and saturated functions give differences that contradict each other.
 Judgement judge_derivative(const CheckedLine& line);
 
-/// What remains of a derivative that was found wrong, once the same check around other weights has been made:
-/// it is wrong only if it is wrong there in the same way. What fp32 makes of a saturated layer's derivative
+/// Returns the verdict on a derivative that was found wrong, after the same check around other weights: it is
+/// wrong only if it is wrong there in the same way. What fp32 makes of a saturated layer's derivative
 /// changes from place to place, the mistake of a program does not.
 Judgement confirmed(const Judgement& wrong, const std::vector<Judgement>& elsewhere);
 

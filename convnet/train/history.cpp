@@ -10,17 +10,15 @@
 namespace convnet {
 namespace {
 
-/// How long a history of entries like this one gets. The tests that stay as they are fill an eighth of it at
-/// most.
-std::size_t most_entries(const HistoryEntry& entry, std::int64_t tests) {
+/// Returns the largest number of entries of a history whose entries are like this one.
+std::size_t most_entries(const HistoryEntry& entry) {
   constexpr std::size_t kMostNumbers = 2'000'000, kFewest = 10;
   std::size_t numbers = 5;  // names and the like
   for (const auto& [cost, sums] : entry.costs.sums) numbers += 1 + sums.size();
-  return std::max(std::clamp(kMostNumbers / numbers, kFewest, kMostHistory),
-                  static_cast<std::size_t>(8 * tests));
+  return std::clamp(kMostNumbers / numbers, kFewest, kMostHistory);
 }
 
-/// Where the newest `tests` tests begin.
+/// Returns the index of the oldest of the newest `tests` tests.
 std::size_t first_of_newest_tests(const std::vector<HistoryEntry>& history, std::int64_t tests) {
   std::size_t at = history.size();
   while (at > 0 && tests > 0) tests -= history[--at].test_batch >= 0 ? 1 : 0;
@@ -63,14 +61,16 @@ void add_up_neighbours(std::vector<HistoryEntry>& history, std::size_t end, std:
 }  // namespace
 
 void add_to_history(std::vector<HistoryEntry>& history, HistoryEntry entry, std::int64_t tests) {
-  const std::size_t most = most_entries(entry, tests);
+  const std::size_t most = most_entries(entry);
   history.push_back(std::move(entry));
   if (history.size() <= most) return;
   constexpr std::int64_t kCoarsest = std::int64_t{1} << 40;
   const std::size_t newest = most / 2, enough = most - most / 4;
+  // The newest tests stay as they are, an eighth of the entries at most.
+  const std::int64_t kept_tests = std::min(tests, static_cast<std::int64_t>(most / 8));
   for (std::int64_t count = 2; count <= kCoarsest && history.size() > enough; count *= 2) {
     const std::size_t end = history.size() - std::min(newest, history.size());
-    add_up_neighbours(history, end, std::min(end, first_of_newest_tests(history, tests)), count);
+    add_up_neighbours(history, end, std::min(end, first_of_newest_tests(history, kept_tests)), count);
   }
 }
 

@@ -21,7 +21,8 @@ std::string duration(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-/// Past stdout's own stream, which lets no control characters through. If it fails, so will what is printed.
+/// Erases the line by writing to the descriptor, because the stream stdout replaces control characters. If
+/// this fails, so will what is printed next.
 void erase_line() {
   constexpr std::string_view kErase = "\r\033[K";
   std::fflush(stdout);

@@ -30,10 +30,11 @@ constexpr const char* kPurpose = "checkpoints are to be saved in";
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-/// Without slashes at its end.
-std::string plain(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
+/// Returns the path without dots between slashes and without slashes at its end.
+std::string plain(const std::string& path) {
+  std::string normal = fs::path(path).lexically_normal().string();
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
 }
 
 /// "pid 4711 on host since 2026-01-31 12:00:00".
@@ -44,16 +45,16 @@ std::string myself() {
                      fmt::localtime(std::time(nullptr)));
 }
 
-/// Removes files that writers of checkpoints were killed at. With the lock nobody else writes here, so all of
-/// them are dead; without it, those are that nobody has written to for a day.
+/// Removes temporary files of killed writers of checkpoints. With the lock all temporary files are such;
+/// without it, those that nobody has written to for a day are taken for such.
 void remove_leftovers(const std::string& folder, bool locked) {
-  std::error_code ignored;
+  std::error_code ignored, error;
   const auto young = fs::file_time_type::clock::now() - std::chrono::hours(24);
   std::vector<fs::path> leftovers;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const auto target = target_of_temporary(entry.path().filename().string());
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const auto target = target_of_temporary(at->path().filename().string());
     if (!target || !Position::of_file_name(*target)) continue;
-    if (locked || entry.last_write_time(ignored) < young) leftovers.push_back(entry.path());
+    if (locked || at->last_write_time(ignored) < young) leftovers.push_back(at->path());
   }
   for (const fs::path& path : leftovers) fs::remove(path, ignored);
 }
@@ -62,7 +63,9 @@ void remove_leftovers(const std::string& folder, bool locked) {
 
 // ---- Folders ----
 
-MadeFolders::~MadeFolders() {
+MadeFolders::~MadeFolders() { remove_empty(); }
+
+void MadeFolders::remove_empty() const {
   for (auto path = paths_.rbegin(); path != paths_.rend(); ++path) ::rmdir(path->c_str());
 }
 
@@ -107,15 +110,25 @@ RunLock::RunLock(const std::string& folder) : path_((fs::path(folder) / ".lock")
                                                                     0) == static_cast<ssize_t>(text.size());
   if (written) return;
   const int code = errno;
-  ::unlink(path_.c_str());
+  remove_file();
   ::close(descriptor_);
   throw RunError(path_ + ": cannot be written: " + reason(code));
 }
 
 RunLock::~RunLock() {
   // Before the lock is given up: whoever gets it then sees that the file is not the folder's any more.
-  ::unlink(path_.c_str());
+  remove_file();
   ::close(descriptor_);
+}
+
+void RunLock::remove_file() const {
+  if (is_the_folders()) ::unlink(path_.c_str());
+}
+
+bool RunLock::is_the_folders() const {
+  struct stat mine = {}, there = {};
+  return ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
 }
 
 /// Opens and locks the file. False if it is not that of the folder any more.
@@ -138,9 +151,7 @@ bool RunLock::open_file(const std::string& folder) {
                folder, reason(errno));
     return true;
   }
-  struct stat mine = {}, there = {};
-  return ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 &&
-         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  return is_the_folders();
 }
 
 std::string RunLock::holder() const {
@@ -154,6 +165,11 @@ std::string RunLock::holder() const {
 
 RunFolder::RunFolder(const std::string& path, Name name) : path_(make(plain(path), name)), lock_(path_) {
   remove_leftovers(path_, lock_.locked());
+}
+
+void RunFolder::leave() const {
+  lock_.remove_file();
+  made_.remove_empty();
 }
 
 /// Returns the name that the folder got.

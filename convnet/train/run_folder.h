@@ -17,6 +17,8 @@ class MadeFolders {
   MadeFolders& operator=(const MadeFolders&) = delete;
   ~MadeFolders();
 
+  /// Removes those that are empty.
+  void remove_empty() const;
   /// Makes `path` and the folders above it, as far as they are missing. Throws InputError.
   void make(const std::string& path);
   /// Makes a folder in one that is there: make_numbered_folder().
@@ -38,11 +40,15 @@ class RunLock {
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();
 
+  /// Removes the file; the lock stays.
+  void remove_file() const;
   /// Whether others are kept out. Some file systems have no locks.
   bool locked() const { return locked_; }
 
  private:
   bool open_file(const std::string& folder);
+  /// Whether the file is still the one of that name; somebody may have removed the folder.
+  bool is_the_folders() const;
   std::string holder() const;
 
   std::string path_;
@@ -61,6 +67,9 @@ class RunFolder {
   explicit RunFolder(const std::string& path, Name name = Name::as_given);
 
   const std::string& path() const { return path_; }
+  /// Removes what the run has made in a folder that it has saved nothing in, where the program is about to
+  /// end without destructors.
+  void leave() const;
   /// Whether it was not there before.
   bool is_new() const { return made_.made(path_); }
 
@@ -72,10 +81,9 @@ class RunFolder {
   RunLock lock_;
 };
 
-/// The folder of a run with these options, which are those of this invocation alone: --save-file, a new one
-/// in
-/// --save-path, or that of --load-file. Null for tests and gradient checks, which save nothing, and where no
-/// option names one. Throws InputError as RunFolder and find_checkpoint() do.
+/// The folder of a run with these options, which are those of this invocation alone: that of --save-file, a
+/// new one in --save-path, or that of --load-file. Null for tests and gradient checks, which save nothing,
+/// and where no option names one. Throws InputError as RunFolder and find_checkpoint() do.
 std::unique_ptr<RunFolder> claim_run_folder(const Options& given);
 
 }  // namespace convnet

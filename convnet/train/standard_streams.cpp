@@ -1,6 +1,7 @@
 #include "convnet/train/standard_streams.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,8 +23,12 @@ bool is_control(char c) {
 int write_all(int descriptor, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
-    if (count < 0 && errno != EINTR) return errno;
     if (count > 0) done += static_cast<std::size_t>(count);
+    if (count >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return errno;
+    // Another program has made the terminal that both use non-blocking.
+    pollfd writable = {descriptor, POLLOUT, 0};
+    poll(&writable, 1, -1);
   }
   return 0;
 }
@@ -58,7 +63,9 @@ void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, in
     auto& to = *static_cast<Stream*>(cookie);
     std::string text(bytes, count);
     std::replace_if(text.begin(), text.end(), is_control, '?');
-    if (to.error == 0) to.error = write_all(to.descriptor, text);
+    // A full disk may have room again later; the first error is the one to tell.
+    const int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, text);
+    if (to.error == 0) to.error = error;
     return static_cast<ssize_t>(count);
   };
   by.file = fopencookie(&by, "w", {nullptr, write, nullptr, nullptr});

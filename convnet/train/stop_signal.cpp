@@ -7,6 +7,7 @@
 
 #include <array>
 #include <csignal>
+#include <utility>
 
 #include "kernels/error.h"
 
@@ -48,15 +49,17 @@ bool StopSignal::arrived() {
   return arrived_;
 }
 
-StopSignal::EndsProgram::EndsProgram(const StopSignal& signals) : over_(eventfd(0, EFD_CLOEXEC)) {
+StopSignal::EndsProgram::EndsProgram(const StopSignal& signals, std::function<void()> before_end)
+    : over_(eventfd(0, EFD_CLOEXEC)) {
   if (over_ < 0) throw RunError("cannot watch for SIGINT and SIGTERM");
-  watcher_ = std::thread([arriving = signals.fd_, over = over_] {
+  watcher_ = std::thread([arriving = signals.fd_, over = over_, before_end = std::move(before_end)] {
     std::array<pollfd, 2> events = {{{over, POLLIN, 0}, {arriving, POLLIN, 0}}};
     while (poll(events.data(), events.size(), -1) < 0) {
     }
     signalfd_siginfo info;
-    if (events[0].revents == 0 && read(arriving, &info, sizeof info) == sizeof info)
-      end_by(static_cast<int>(info.ssi_signo));
+    if (events[0].revents != 0 || read(arriving, &info, sizeof info) != sizeof info) return;
+    before_end();
+    end_by(static_cast<int>(info.ssi_signo));
   });
 }
 

@@ -2,6 +2,7 @@
 // training loop asks between minibatches.
 #pragma once
 
+#include <functional>
 #include <thread>
 
 #include "convnet/train/standard_streams.h"
@@ -20,10 +21,10 @@ class StopSignal {
   bool arrived();
 
   /// Lets the signals end the program at once, as they usually do, as long as it lives: for long preparations
-  /// that leave nothing to save.
+  /// that leave nothing to save. `before_end` is called first, by another thread.
   class EndsProgram {
    public:
-    explicit EndsProgram(const StopSignal& signals);
+    EndsProgram(const StopSignal& signals, std::function<void()> before_end);
     EndsProgram(const EndsProgram&) = delete;
     EndsProgram& operator=(const EndsProgram&) = delete;
     ~EndsProgram();

@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
 
 #include "convnet/train/convert.h"
 #include "convnet/train/history.h"
 #include "convnet/train/input_data.h"
 #include "convnet/train/progress_line.h"
 #include "kernels/error.h"
+#include "kernels/host_threads.h"
 
 namespace convnet {
 namespace {
@@ -46,11 +49,15 @@ struct Trainer::Loaded {
 };
 
 Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) {
-  const StopSignal::EndsProgram while_loading(stop);
   Loaded l;
+  std::atomic<const RunFolder*> claimed = nullptr;
+  const StopSignal::EndsProgram while_loading(stop, [&claimed] {
+    if (const RunFolder* folder = claimed) folder->leave();
+  });
   const Options first = parse_options(given);
-  // Before anything is read: nobody else trains from the same checkpoint then.
+  // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
   l.folder = claim_run_folder(first);
+  claimed = l.folder.get();
   std::string resume_from = first.load_file;
   if (resume_from.empty() && !first.save_file.empty() && newest_checkpoint(first.save_file))
     resume_from = first.save_file;
@@ -234,6 +241,9 @@ void Trainer::run() {
     throw DeviceError(e.what() + save_after_error());
   } catch (const std::bad_alloc&) {
     throw DeviceError("out of memory" + save_after_error());
+  } catch (const std::system_error& e) {
+    if (e.code() != std::errc::resource_unavailable_try_again) throw RunError(e.what() + save_after_error());
+    throw DeviceError("no more threads can be started; " + thread_limits() + save_after_error());
   } catch (const std::runtime_error& e) {
     throw RunError(e.what() + save_after_error());
   }
@@ -365,7 +375,6 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   StepResult result =
       net_.run(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (look) time_use_.add(plan, times, seconds_since(start));
-  if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (!result.finite()) {
     std::string where;
     // A step that has been begun since may have changed the weights a little.
@@ -384,6 +393,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
         last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
   sound_ = true;
+  if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
   if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
@@ -394,7 +404,12 @@ void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
   constexpr int kFirst = 1, kLast = 5;
   if (++traced_ <= kFirst || traced_ > kLast) return;
   trace_.add_step(plan, net_.graph(), times);
-  trace_.write(options_.profile);
+  try {
+    trace_.write(options_.profile);
+  } catch (const RunError& e) {
+    fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());
+    traced_ = kLast;
+  }
 }
 
 bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs) {
@@ -513,7 +528,7 @@ std::string Trainer::save_after_error() {
   if (!sound_ || state_.iteration == saved_iteration_) return "";
   try {
     save();
-  } catch (const std::runtime_error& e) {
+  } catch (const std::exception& e) {
     return fmt::format("\nwhat was learned since the last checkpoint could not be saved: {}", e.what());
   }
   return fmt::format("\nwhat was learned until then is saved in {}; --load-file {} goes on from there",
@@ -521,6 +536,7 @@ std::string Trainer::save_after_error() {
 }
 
 void Trainer::save() {
+  sound_ = false;  // if this fails, it would fail again
   Checkpoint c;
   net_.store(c.tensors);
   state_.windows = net_.windows();
@@ -534,7 +550,6 @@ void Trainer::save() {
   c.parameters_text = files_.parameters.text;
   c.algorithms = net_.plans().algorithms();
   c.matrices = provider_->matrices();
-  sound_ = false;  // if this fails, it would fail again
   write_checkpoint(folder_, c, options_.keep);
   sound_ = true;
   last_checkpoint_ = c.file;

@@ -181,8 +181,10 @@ TEST_CASE("a run that is still reading ends at once") {
   // This waits until the program opens the other end, and the program then waits for text.
   const int pipe = open(shop.definition_path().c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(pipe >= 0);
+  CHECK(fs::exists(shop / "run"));
   program.send(SIGTERM);
   CHECK(program.finish().signal == SIGTERM);
+  CHECK(!fs::exists(shop / "run"));
   close(pipe);
 }
 

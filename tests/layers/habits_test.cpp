@@ -238,10 +238,9 @@ TEST_CASE("weights without a cost to learn from are named: they stay as they are
                           section("soft", "softmax", "inputs=end") +
                           section("cost2", "cost.logreg", "inputs=labels,soft");
   check_silent(above_sum(two, "s", "[cost2]\ncoeff=0.1\n"));
-  check_warned(
-      above_sum(two, "s", "[cost2]\ncoeff=0\n"),
-      "no cost with a coeff other than 0 lies above side, end: the weights there get no gradient and stay as "
-      "they are, without decay");
+  check_warned(above_sum(two, "s", "[cost2]\ncoeff=0\n"),
+               "no gradient of a cost reaches weights of side, end: they stay as "
+               "they are, without decay");
   // Frozen ones are not meant to learn.
   const std::string frozen = "epsW=0\nepsB=0\nmomW=0\nmomB=0\n";
   check_silent(above_sum(two, "s", "[side]\n" + frozen + "[end]\n" + frozen + "[cost2]\ncoeff=0\n"));
