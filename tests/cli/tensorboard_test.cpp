@@ -1,6 +1,9 @@
 // --tensorboard: what a run leaves, and that going on from a checkpoint goes on in the same curves.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <map>
-#include <memory>
 #include <regex>
 
 #include "tests/catch.h"
@@ -217,35 +220,37 @@ TEST_CASE("a folder of curves is claimed before training, and given back by a ru
   shop.write_data();
   const std::string board = shop / "deep/board", note = board + "/convnet-run.txt";
   const Args run = short_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "run"};
-  // Several begin at once: whoever is first has the folder, and nobody else writes there.
-  std::vector<std::unique_ptr<Program>> programs;
-  for (int i = 0; i < 4; ++i)
-    programs.push_back(
-        std::make_unique<Program>(short_run(shop) + Args{"--tensorboard", board, "--epochs", "2",
-                                                         "--save-file", shop / std::to_string(i)}));
-  int good = 0;
-  for (const auto& program : programs) {
-    const Outcome outcome = program->finish();
-    INFO(outcome.err);
-    CHECK((outcome.code == 0 || outcome.code == 2));
-    if (outcome.code == 0) ++good;
+  // A run has the folder before it has read its definition, which is a pipe here; killed, it has it no more.
+  std::filesystem::remove(shop.definition_path());
+  REQUIRE(mkfifo(shop.definition_path().c_str(), 0600) == 0);
+  {
+    Program first(short_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "first"});
+    // This waits until the program opens the other end, and the program then waits for text.
+    const int pipe = open(shop.definition_path().c_str(), O_WRONLY | O_CLOEXEC);
+    REQUIRE(pipe >= 0);
+    refused(run + Args{"--epochs", "1"}, board, "another run writes its curves there; wait until it ends");
+    CHECK(read_file(note) == (shop / "first") + "\n");
+    first.send(SIGKILL);
+    CHECK(first.finish().signal == SIGKILL);
+    close(pipe);
   }
-  CHECK(good == 1);
-  CHECK(curves(board).at("logprob/-log p (train)").size() == 2);
+  std::filesystem::remove(shop.definition_path());
+  shop.write(kDefinition, kParameters);
+  done(run + Args{"--epochs", "1"});
+  CHECK(read_file(note) == (shop / "run") + "\n");
   std::filesystem::remove_all(shop / "deep");
+  std::filesystem::remove_all(shop / "run");
 
   // A run that is refused for another reason leaves nothing.
   const Outcome wrong = run_program(run + Args{"--epochs", "1", "--test-range", "7"});
   CHECK(wrong.code == 2);
   CHECK_FALSE(std::filesystem::exists(shop / "deep"));
 
-  // A note without curves, left by a run that was killed as it began, is in nobody's way.
+  // It leaves another run's note as it was.
   std::filesystem::create_directories(board);
   write_file(note, shop.path() + "\n");
   CHECK(run_program(run + Args{"--epochs", "1", "--test-range", "7"}).code == 2);
   CHECK(read_file(note) == shop.path() + "\n");
-  done(run + Args{"--epochs", "1"});
-  CHECK(read_file(note) == (shop / "run") + "\n");
 }
 
 TEST_CASE("a run that failed before its first checkpoint may begin again with its curves") {
