@@ -17,8 +17,8 @@ class MadeFolders {
   MadeFolders& operator=(const MadeFolders&) = delete;
   ~MadeFolders();
 
-  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError, whose message ends
-  /// with `purpose` and `path`.
+  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError.
+  /// Its message ends with `purpose` and `path`.
   void make(const std::string& path, const std::string& purpose);
   /// Makes a folder in one that is there: make_numbered_folder().
   std::string make_numbered(const std::string& name);
