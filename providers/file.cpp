@@ -85,8 +85,7 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a < b;  // as 01 and 1
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t most = 60;
+std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   for (char c : text.substr(0, most)) {
     if (c >= ' ' && c <= '~')

@@ -80,7 +80,7 @@ std::string summary(const std::string& tag, const std::string& value) {
   return bytes(event_field::summary, bytes(1, bytes(value_field::tag, tag) + value));
 }
 
-/// The names of the event files in a folder.
+/// Returns the names of the event files in a folder, none if it does not exist. Throws RunError.
 std::vector<std::string> event_files(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -88,6 +88,8 @@ std::vector<std::string> event_files(const std::string& folder) {
     const std::string name = at->path().filename().string();
     if (name.starts_with(kStem)) names.push_back(name);
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw RunError(folder + ": cannot be searched for event files: " + error.message());
   return names;
 }
 
@@ -127,11 +129,19 @@ std::uint32_t crc32c(std::string_view bytes) {
 EventFile::EventFile(const std::string& folder, std::int64_t first_step) {
   make_folders(folder);
   path_ = (fs::path(folder) / fmt::format("{}{:010}.convnet", kStem, next_number(folder))).string();
+  errno = 0;
   file_.open(path_, std::ios::binary | std::ios::app);
+  if (!file_) fail(errno);
   event(0, bytes(event_field::file_version, "brain.Event:2"));
   constexpr int kStatus = 1, kStart = 1;
   event(first_step, bytes(event_field::session_log, number(kStatus, kStart)));
-  flush();
+  try {
+    flush();
+  } catch (const RunError&) {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+    throw;
+  }
 }
 
 void EventFile::scalar(const std::string& tag, std::int64_t step, double value) {
@@ -165,8 +175,10 @@ void EventFile::event(std::int64_t step, std::string_view fields) {
 void EventFile::flush() {
   errno = 0;
   file_.flush();
-  if (file_) return;
-  const int code = errno;
+  if (!file_) fail(errno);
+}
+
+void EventFile::fail(int code) const {
   throw RunError(path_ + ": cannot be written" +
                  (code == 0 ? "" : ": " + std::generic_category().message(code)));
 }

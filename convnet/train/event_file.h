@@ -11,14 +11,15 @@ namespace convnet {
 /// CRC-32C (Castagnoli) of bytes.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// Whether a folder has event files, of whatever program.
+/// Whether a folder has event files, of whatever program; one that does not exist has none. Throws RunError
+/// if it cannot be listed.
 bool has_event_files(const std::string& folder);
 
 /// One file of a run, open for what is still to come. Names of series (tags) are UTF-8.
 class EventFile {
  public:
   /// A new file in `folder`, which is made, named so that it is read after those that are there. TensorBoard
-  /// drops what these say of `first_step` and later ones. Throws RunError.
+  /// drops what these say of `first_step` and later ones. Throws RunError, and leaves no file then.
   EventFile(const std::string& folder, std::int64_t first_step);
 
   void scalar(const std::string& tag, std::int64_t step, double value);
@@ -32,6 +33,8 @@ class EventFile {
 
  private:
   void event(std::int64_t step, std::string_view fields);
+  /// Throws RunError. `code` is an errno, or 0.
+  [[noreturn]] void fail(int code) const;
 
   std::string path_;
   std::ofstream file_;

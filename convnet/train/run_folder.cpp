@@ -69,7 +69,7 @@ void MadeFolders::remove_empty() const {
   for (auto path = paths_.rbegin(); path != paths_.rend(); ++path) ::rmdir(path->c_str());
 }
 
-void MadeFolders::make(const std::string& path) {
+void MadeFolders::make(const std::string& path, const std::string& purpose) {
   std::error_code error;
   std::vector<std::string> missing;
   for (fs::path at = path; !at.empty() && !fs::exists(at, error); at = at.parent_path())
@@ -86,7 +86,7 @@ void MadeFolders::make(const std::string& path) {
         *folder + ": " +
         (link ? "is a link to " + fs::read_symlink(*folder, error).string() + ", which is not there"
               : "cannot be made: " + reason(code)) +
-        "; " + kPurpose + " " + path);
+        "; " + purpose + " " + path);
   }
 }
 
@@ -176,10 +176,10 @@ void RunFolder::leave() const {
 std::string RunFolder::make(const std::string& path, Name name) {
   check_folder_writable(path, kPurpose);
   if (name == Name::as_given) {
-    made_.make(path);
+    made_.make(path, kPurpose);
     return path;
   }
-  made_.make(fs::path(path).parent_path().string());
+  made_.make(fs::path(path).parent_path().string(), kPurpose);
   return made_.make_numbered(path);
 }
 

@@ -20,7 +20,8 @@ class MadeFolders {
   /// Removes those that are empty.
   void remove_empty() const;
   /// Makes `path` and the folders above it, as far as they are missing. Throws InputError.
-  void make(const std::string& path);
+  /// Its message ends with `purpose` and `path`.
+  void make(const std::string& path, const std::string& purpose);
   /// Makes a folder in one that is there: make_numbered_folder().
   std::string make_numbered(const std::string& name);
   /// Whether `path` was missing.

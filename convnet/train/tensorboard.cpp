@@ -4,18 +4,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 
 #include "convnet/show/filters.h"
 #include "convnet/train/report.h"
 #include "kernels/error.h"
-#include "providers/file.h"
-#include "providers/output_file.h"
 
 namespace convnet {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Markdown shows indented lines as they are.
 std::string verbatim(const std::string& text) {
@@ -50,52 +45,14 @@ std::vector<const WeightBuffers*> first_filters(const Net& net) {
   return found;
 }
 
-/// The file beside event files that says whose they are.
-fs::path owner_file(const std::string& board) { return fs::path(board) / "convnet-run.txt"; }
-
-/// A folder's name in that file.
-std::string owner_name(const fs::path& run) {
-  std::error_code error;
-  const fs::path whole = fs::weakly_canonical(run.empty() ? "." : run, error);
-  return error ? run.string() : whole.string();
-}
-
-std::string read_owner(const std::string& board) {
-  std::error_code error;
-  if (!fs::exists(owner_file(board), error)) return "";
-  const std::string text = read_whole_file(owner_file(board).string());
-  return text.substr(0, text.find('\n'));
-}
-
 }  // namespace
 
-void check_board_owner(const std::string& board, const RunFolder& run,
-                       const std::optional<Checkpoint>& resumed) {
-  if (!has_event_files(board)) return;
-  std::error_code ignored;
-  const std::string owner = read_owner(board), me = owner_name(run.path());
-  if (!resumed && owner == me && !run.is_new()) return;
-  if (resumed) {
-    if (owner == me || owner == owner_name(fs::path(resumed->file).parent_path())) return;
-    // Folders of older versions have no owner.
-    const auto before = resumed->options.find("tensorboard");
-    const bool moved = owner.empty() || !fs::exists(owner, ignored);
-    if (moved && before != resumed->options.end() && fs::equivalent(before->second, board, ignored)) return;
-  }
-  throw InputError(
-      fmt::format("--tensorboard {}: has the curves of another run{}, which this one would write over; give "
-                  "it a folder of "
-                  "its own, or remove that one",
-                  board, owner.empty() ? "" : ", that of " + printable(owner)));
-}
-
-TensorBoard::TensorBoard(const std::string& folder, const Net& net, const NetFiles& files, std::uint64_t done,
-                         const std::string& run)
+TensorBoard::TensorBoard(BoardFolder& folder, const Net& net, const NetFiles& files, std::uint64_t done)
     : net_(net),
       parameters_(files.parameters),
       filters_(first_filters(net)),
-      events_(folder, static_cast<std::int64_t>(done) + 1) {
-  write_whole_file(owner_file(folder).string(), owner_name(run) + "\n");
+      events_(folder.path(), static_cast<std::int64_t>(done) + 1) {
+  folder.keep();
   // Of the step to come: where the run goes on from the same checkpoint again, it is dropped like the rest.
   const auto next = static_cast<std::int64_t>(done) + 1;
   for (const IniFile* file : {&files.definition, &files.parameters}) {

@@ -43,6 +43,7 @@ struct Trainer::Loaded {
   std::shared_ptr<const Provider> provider;
   BatchRange train_range, test_range;
   std::unique_ptr<RunFolder> folder;
+  std::unique_ptr<BoardFolder> board;
   Graph graph;
   PixelStatistics statistics;
   std::optional<Checkpoint> checkpoint;
@@ -73,6 +74,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) 
     throw InputError(option + " tests a trained net: --load-file must name its checkpoint");
   }
   for (const auto& [key, text] : given) texts[key] = text;
+  if (l.folder && l.checkpoint) drop_inherited_board(texts, given, *l.folder, *l.checkpoint);
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
   if (!first.only_tests()) required.emplace_back("train-range");
   required.emplace_back("test-range");
@@ -87,7 +89,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) 
   }
   if (l.folder && !l.options.tensorboard.empty()) {
     check_folder_writable(l.options.tensorboard, "event files are to be written to");
-    check_board_owner(l.options.tensorboard, *l.folder, l.checkpoint);
+    l.board = std::make_unique<BoardFolder>(l.options.tensorboard, *l.folder, l.checkpoint);
   }
   if (l.checkpoint && !first.init_from.empty())
     throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
@@ -149,6 +151,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       stop_(stop),
       run_folder_(std::move(loaded.folder)),
       folder_(run_folder_ ? run_folder_->path() : ""),
+      board_folder_(std::move(loaded.board)),
       net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.only_tests()),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
                   pieces_ahead(*provider_, options_.mini)) {
@@ -258,8 +261,8 @@ void Trainer::run_all() {
   if (options_.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
-  if (work_left && !options_.tensorboard.empty())
-    use_board([&] { board_.emplace(options_.tensorboard, net_, files_, state_.iteration, folder_); });
+  if (work_left && board_folder_)
+    use_board([&] { board_.emplace(*board_folder_, net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
   bool saved = true;
   if (state_.test_due) {

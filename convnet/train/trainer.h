@@ -93,6 +93,8 @@ class Trainer {
   std::string folder_;                     ///< its path
   std::string last_checkpoint_;            ///< file; "" if none was read or written
   std::uint64_t saved_iteration_ = 0;      ///< of the last checkpoint
+  /// --tensorboard; null for none. Destroyed before run_folder_, which may hold it.
+  std::unique_ptr<BoardFolder> board_folder_;
   Net net_;
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   Prefetcher prefetcher_;

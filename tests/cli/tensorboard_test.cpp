@@ -1,5 +1,10 @@
 // --tensorboard: what a run leaves, and that going on from a checkpoint goes on in the same curves.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <map>
+#include <regex>
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
@@ -23,6 +28,21 @@ std::map<std::string, std::vector<std::pair<std::int64_t, float>>> curves(const 
   }
   return found;
 }
+
+/// A run that is refused before it trains, for what `message` says of --tensorboard `board`.
+void refused(const Args& args, const std::string& board, const std::string& message) {
+  const Outcome outcome = run_program(args);
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err.find("--tensorboard " + board + ": " + message) != std::string::npos);
+}
+
+/// How a run is refused that would write over the curves of the run in the folder `owner`.
+std::string has_curves_of(const std::string& owner) {
+  return "has the curves of another run, that of " + owner + ", which this one would write over";
+}
+
+Args short_run(const Workshop& shop) { return shop.mnist() + Args{"--test-freq", "1", "--keep", "9"}; }
 
 }  // namespace
 
@@ -113,41 +133,158 @@ TEST_CASE("option --tensorboard where no folder can be is refused before trainin
 TEST_CASE("curves of another run are not written over") {
   const Workshop shop;
   shop.write_data();
-  const Args run = shop.mnist() + Args{"--test-freq", "1", "--keep", "9", "--tensorboard", shop / "board"};
-  const auto refused = [&](const Args& args, const std::string& owner) {
-    const Outcome outcome = run_program(args);
-    INFO(outcome.out << outcome.err);
-    CHECK(outcome.code == 2);
-    CHECK(outcome.err.find("--tensorboard " + (shop / "board") + ": has the curves of another run" + owner +
-                           ", which this one would write over") != std::string::npos);
-  };
-  const std::string the_first = ", that of " + (shop / "one");
+  const std::string board = shop / "board";
+  const Args run = short_run(shop) + Args{"--tensorboard", board};
+  const std::string the_first = has_curves_of(shop / "one");
   done(run + Args{"--save-file", shop / "one", "--epochs", "2"});
   const auto all = curves(shop / "board");
-  refused(run + Args{"--save-file", shop / "two", "--epochs", "2"}, the_first);
-  refused(run + Args{"--save-path", shop / "runs", "--epochs", "2"}, the_first);
+  refused(run + Args{"--save-file", shop / "two", "--epochs", "2"}, board, the_first);
+  refused(run + Args{"--save-path", shop / "runs", "--epochs", "2"}, board, the_first);
   CHECK_FALSE(std::filesystem::exists(shop / "two"));
   CHECK_FALSE(std::filesystem::exists(shop / "runs"));
   CHECK(curves(shop / "board") == all);
 
-  // The same run, also from another place; then, from a checkpoint of it, a branch, to which the curves
-  // belong then.
+  // The same run goes on, also from another place, and a branch of it may take over once its folder is gone.
   done(run + Args{"--save-file", shop / "one", "--epochs", "3"});
   std::filesystem::rename(shop / "one", shop / "moved");
   done({"--load-file", shop / "moved", "--epochs", "4"});
-  done({"--load-file", shop / "moved/2.1.safetensors", "--save-file", shop / "branch", "--epochs", "3"});
-  refused({"--load-file", shop / "moved", "--epochs", "5"}, ", that of " + (shop / "branch"));
-  done({"--load-file", shop / "moved", "--epochs", "5", "--tensorboard", shop / "another board"});
+  std::filesystem::rename(shop / "moved", shop / "again");
+  const Args branch = {"--load-file", shop / "again/2.1.safetensors", "--save-file", shop / "branch"};
+  done(branch + Args{"--tensorboard", board, "--epochs", "3"});
+  refused({"--load-file", shop / "again", "--epochs", "5"}, board, has_curves_of(shop / "branch"));
+  done({"--load-file", shop / "again", "--epochs", "5", "--tensorboard", shop / "another board"});
 
-  // A run that was killed before its first checkpoint begins again; one whose folder was removed is another.
+  // A run that was killed before its first checkpoint begins again.
   std::filesystem::remove(shop / "branch/3.1.safetensors");
   done(run + Args{"--save-file", shop / "branch", "--epochs", "1"});
+  CHECK(curves(board).at("logprob/-log p (train)").size() == 1);
+
+  // Curves of a run that was removed are still those of another one.
   std::filesystem::remove_all(shop / "branch");
-  refused(run + Args{"--save-file", shop / "branch", "--epochs", "1"}, ", that of " + (shop / "branch"));
+  refused(run + Args{"--save-file", shop / "two", "--epochs", "1"}, board, has_curves_of(shop / "branch"));
 
   // Event files of another program, or of an older version.
   std::filesystem::remove(shop / "board/convnet-run.txt");
-  refused(run + Args{"--save-file", shop / "three", "--epochs", "1"}, "");
+  refused(run + Args{"--save-file", shop / "three", "--epochs", "1"}, board,
+          "has the curves of another run, which this one would write over");
+  CHECK_FALSE(std::filesystem::exists(shop / "board/convnet-run.txt"));
+}
+
+TEST_CASE("a branch does not write into the curves of the run that it comes from") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string board = shop / "board";
+  // A message names the whole path, however long it is.
+  const std::string first = shop / std::string(80, 'n');
+  done(short_run(shop) + Args{"--tensorboard", board, "--save-file", first, "--epochs", "3"});
+  const auto all = curves(board);
+  const Args branch = {"--load-file", first + "/2.1.safetensors", "--save-file", shop / "branch"};
+  refused(branch + Args{"--tensorboard", board, "--epochs", "4"}, board, has_curves_of(first));
+
+  // The checkpoint's --tensorboard is not taken over, nor is it saved in the branch's checkpoints.
+  const Outcome bare = run_program(branch + Args{"--epochs", "4"});
+  CHECK(bare.code == 0);
+  CHECK(bare.err.find("warning: --tensorboard " + board + " has the curves of the run in " + first +
+                      "; this run writes none") != std::string::npos);
+  CHECK(run_program({"--load-file", shop / "branch", "--epochs", "5"}).err.empty());
+  CHECK(curves(board) == all);
+  CHECK(read_file(board + "/convnet-run.txt") == first + "\n");
+
+  // There is nothing to warn of where the run itself goes on, and where the branch has its own folder.
+  CHECK(run_program({"--load-file", first, "--save-file", first + "/", "--epochs", "4"}).err.empty());
+  CHECK(curves(board).at("logprob/-log p (train)").size() == 4);
+  const Args other = {"--load-file", first + "/2.1.safetensors", "--save-file", shop / "other"};
+  CHECK(run_program(other + Args{"--tensorboard", shop / "other board", "--epochs", "4"}).err.empty());
+  CHECK(curves(shop / "other board").at("logprob/-log p (train)").size() == 2);
+}
+
+TEST_CASE("two runs that are alive do not share a folder of curves") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string board = shop / "deep/board";
+  // With such rates the costs stay finite as long as it takes.
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0"), "eps$1=0.00000"));
+  const Args run = shop.mnist() + Args{"--test-freq", "1", "--tensorboard", board};
+  const std::string message = "another run writes its curves there; wait until it ends";
+  {
+    Program first(run + Args{"--save-file", shop / "one", "--epochs", "1000000"});
+    REQUIRE(first.printed("Saved checkpoint", 1));
+    refused(run + Args{"--save-file", shop / "two", "--epochs", "1"}, board, message);
+  }
+  // It was killed: its curves are still its own, but nobody holds them.
+  refused(run + Args{"--save-file", shop / "two", "--epochs", "1"}, board, has_curves_of(shop / "one"));
+}
+
+TEST_CASE("a folder of curves is claimed before training, and given back by a run that writes none") {
+  const Workshop shop;
+  shop.write_data();
+  const std::string board = shop / "deep/board", note = board + "/convnet-run.txt";
+  const Args run = short_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "run"};
+  // A run has the folder before it has read its definition, which is a pipe here; killed, it has it no more.
+  std::filesystem::remove(shop.definition_path());
+  REQUIRE(mkfifo(shop.definition_path().c_str(), 0600) == 0);
+  {
+    Program first(short_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "first"});
+    // This waits until the program opens the other end, and the program then waits for text.
+    const int pipe = open(shop.definition_path().c_str(), O_WRONLY | O_CLOEXEC);
+    REQUIRE(pipe >= 0);
+    refused(run + Args{"--epochs", "1"}, board, "another run writes its curves there; wait until it ends");
+    CHECK(read_file(note) == (shop / "first") + "\n");
+    first.send(SIGKILL);
+    CHECK(first.finish().signal == SIGKILL);
+    close(pipe);
+  }
+  std::filesystem::remove(shop.definition_path());
+  shop.write(kDefinition, kParameters);
+  done(run + Args{"--epochs", "1"});
+  CHECK(read_file(note) == (shop / "run") + "\n");
+  std::filesystem::remove_all(shop / "deep");
+  std::filesystem::remove_all(shop / "run");
+
+  // A run that is refused for another reason leaves nothing.
+  const Outcome wrong = run_program(run + Args{"--epochs", "1", "--test-range", "7"});
+  CHECK(wrong.code == 2);
+  CHECK_FALSE(std::filesystem::exists(shop / "deep"));
+
+  // It leaves another run's note as it was.
+  std::filesystem::create_directories(board);
+  write_file(note, shop.path() + "\n");
+  CHECK(run_program(run + Args{"--epochs", "1", "--test-range", "7"}).code == 2);
+  CHECK(read_file(note) == shop.path() + "\n");
+}
+
+TEST_CASE("a run that failed before its first checkpoint may begin again with its curves") {
+  const Workshop shop;
+  shop.write_data();
+  const Args run =
+      short_run(shop) + Args{"--epochs", "3", "--save-file", shop / "run", "--tensorboard", shop / "board"};
+  // The second minibatch has costs that are not finite.
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=1e30"));
+  CHECK(run_program(run).code == 1);
+  CHECK_FALSE(std::filesystem::exists(shop / "run"));
+  CHECK(read_file(shop / "board/convnet-run.txt") == (shop / "run") + "\n");
+  shop.write(kDefinition, kParameters);
+  done(run);
+  CHECK(curves(shop / "board").at("logprob/-log p (train)").size() == 3);
+}
+
+TEST_CASE("a folder of curves that cannot be used is refused with the cause") {
+  const Workshop shop;
+  shop.write_data();
+  const auto check = [&](const std::string& board, const std::string& message) {
+    const Outcome run = run_program(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "run"} +
+                                    Args{"--tensorboard", board});
+    INFO(run.err);
+    CHECK(run.code == 2);
+    CHECK(run.err.find(message) != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(shop / "run"));
+  };
+  std::filesystem::create_symlink(shop / "gone", shop / "link");
+  check(shop / "link", (shop / "link") + ": is a link to " + (shop / "gone") +
+                           ", which is not there; event files are to be written to " + (shop / "link"));
+  check(shop / std::string(300, 'n'), "File name too long; event files are to be written to ");
+  std::filesystem::create_directories(shop / "board/convnet-run.txt");
+  check(shop / "board", (shop / "board/convnet-run.txt") + ": cannot be opened for writing: Is a directory");
 }
 
 }  // namespace convnet

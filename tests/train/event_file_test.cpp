@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 
 #include "kernels/error.h"
 #include "tests/catch.h"
@@ -79,4 +80,22 @@ TEST_CASE("an event file that cannot be written is an error") {
   REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
   std::signal(SIGXFSZ, ignored);
   CHECK(message.find("cannot be written: File too large") != std::string::npos);
+  CHECK_FALSE(has_event_files(folder.path()));
+  // A folder has the name of the next file.
+  std::filesystem::create_directory(folder / "events.out.tfevents.9999999999.convnet");
+  write_file(folder / "events.out.tfevents.9999999998.convnet", "");
+  CHECK(message_of<RunError>([&] { EventFile(folder.path(), 1); }) ==
+        (folder / "events.out.tfevents.9999999999.convnet") + ": cannot be written: Is a directory");
+}
+
+TEST_CASE("a folder that cannot be listed is not taken for one without event files") {
+  const TempFolder folder;
+  CHECK_FALSE(has_event_files(folder.path()));
+  CHECK_FALSE(has_event_files(folder / "none/deeper"));
+  std::filesystem::create_symlink(folder / "b", folder / "a");
+  std::filesystem::create_symlink(folder / "a", folder / "b");
+  CHECK(message_of<RunError>([&] { has_event_files(folder / "a"); }) ==
+        (folder / "a") + ": cannot be searched for event files: Too many levels of symbolic links");
+  EventFile(folder.path(), 1);
+  CHECK(has_event_files(folder.path()));
 }

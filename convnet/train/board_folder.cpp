@@ -1,0 +1,156 @@
+#include "convnet/train/board_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "convnet/train/event_file.h"
+#include "kernels/error.h"
+#include "providers/file.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+/// Returns a folder's name in the note.
+std::string owner_name(const std::string& run) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(run.empty() ? "." : run, error);
+  return error ? run : whole.string();
+}
+
+/// Returns the folder that a note names.
+std::string owner_in(const std::string& text) {
+  return text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
+}
+
+fs::path folder_of(const Checkpoint& checkpoint) {
+  const fs::path folder = fs::path(checkpoint.file).parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+/// Whether a run saves its checkpoints in the folder of the one that it goes on from.
+bool saves_beside(const RunFolder& run, const Checkpoint& resumed) {
+  std::error_code ignored;
+  return fs::equivalent(run.path(), folder_of(resumed), ignored);
+}
+
+/// Whether a folder does not exist, which a folder that cannot be looked at may do.
+bool is_gone(const std::string& folder) {
+  std::error_code error;
+  return fs::status(folder, error).type() == fs::file_type::not_found;
+}
+
+}  // namespace
+
+BoardFolder::BoardFolder(const std::string& path)
+    : path_(path), note_((fs::path(path) / "convnet-run.txt").string()) {
+  made_.make(path, "event files are to be written to");
+  // A run that ends removes its new note, perhaps between our opening and locking it.
+  while (!open_note()) ::close(descriptor_);
+  restore_ = created_;
+}
+
+BoardFolder::BoardFolder(const std::string& path, const RunFolder& run,
+                         const std::optional<Checkpoint>& resumed)
+    : BoardFolder(path) {
+  if (!created_) text_before_ = read_whole_file(note_);
+  const std::string me = owner_name(run.path());
+  check_owner(me, run, resumed);
+  restore_ = true;
+  if (write_note(me + "\n")) return;
+  const int code = errno;
+  throw RunError(note_ + ": cannot be written: " + reason(code));
+}
+
+BoardFolder::~BoardFolder() {
+  // The note must go before the lock: whoever gets the lock then sees that the note is not the folder's.
+  leave();
+  ::close(descriptor_);
+}
+
+void BoardFolder::leave() const {
+  if (!restore_ || !is_the_folders()) return;
+  if (text_before_.empty())
+    ::unlink(note_.c_str());
+  else
+    write_note(text_before_);
+}
+
+bool BoardFolder::open_note() {
+  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+  descriptor_ = ::open(note_.c_str(), kFlags | O_EXCL, 0666);
+  created_ = descriptor_ >= 0;
+  if (!created_ && errno == EEXIST) descriptor_ = ::open(note_.c_str(), kFlags, 0666);
+  if (descriptor_ < 0) throw InputError(note_ + ": cannot be opened for writing: " + reason(errno));
+  locked_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+  if (!locked_ && errno == EWOULDBLOCK) {
+    ::close(descriptor_);
+    throw InputError(fmt::format(
+        "--tensorboard {}: another run writes its curves there; wait until it ends, or give this one a "
+        "folder of its own",
+        path_));
+  }
+  return is_the_folders();
+}
+
+bool BoardFolder::is_the_folders() const {
+  struct stat mine = {}, there = {};
+  return ::fstat(descriptor_, &mine) == 0 && ::stat(note_.c_str(), &there) == 0 &&
+         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+}
+
+/// Sets errno and returns false if that fails.
+bool BoardFolder::write_note(const std::string& text) const {
+  const auto size = static_cast<ssize_t>(text.size());
+  const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), 0);
+  if (written >= 0 && written < size) errno = ENOSPC;
+  return written == size && ::ftruncate(descriptor_, size) == 0;
+}
+
+void BoardFolder::check_owner(const std::string& me, const RunFolder& run,
+                              const std::optional<Checkpoint>& resumed) const {
+  const std::string owner = owner_in(text_before_);
+  if (owner == me) return;
+  const bool has_curves = has_event_files(path_);
+  // Without locks, the run that wrote the note may be about to begin.
+  if (!has_curves && (created_ || locked_)) return;
+  if (resumed && has_curves_of(*resumed, run, owner)) return;
+  throw InputError(
+      fmt::format("--tensorboard {}: has the curves of another run{}, which this one would write over; give "
+                  "it a folder of its own, or remove that one",
+                  path_, owner.empty() ? "" : ", that of " + printable(owner, owner.size())));
+}
+
+bool BoardFolder::has_curves_of(const Checkpoint& resumed, const RunFolder& run,
+                                const std::string& owner) const {
+  // The run's folder was moved, or the curves are of an older version, which wrote no note.
+  if (owner.empty() ? !saves_beside(run, resumed) : !is_gone(owner)) return false;
+  std::error_code ignored;
+  const auto board = resumed.options.find("tensorboard");
+  return board != resumed.options.end() && fs::equivalent(board->second, path_, ignored);
+}
+
+void drop_inherited_board(OptionTexts& texts, const OptionTexts& given, const RunFolder& run,
+                          const Checkpoint& resumed) {
+  const auto board = texts.find("tensorboard");
+  if (board == texts.end() || board->second.empty() || given.contains("tensorboard")) return;
+  if (saves_beside(run, resumed)) return;
+  fmt::print(stderr,
+             "warning: --tensorboard {} has the curves of the run in {}; this run writes none, unless it is "
+             "given a --tensorboard of its own\n",
+             board->second, folder_of(resumed).string());
+  texts.erase(board);
+}
+
+}  // namespace convnet
