@@ -557,7 +557,6 @@ void mark_gradients(Graph& graph) {
 /// Says that --parallel data could not follow the gpu= lines of the file, where that decides when weights are
 /// updated.
 void warn_of_lost_passes(const Graph& graph, const Diagnostics& placement, Diagnostics& diagnostics) {
-  if (!placement.has_errors()) return;
   for (const Node& node : graph.nodes) {
     if (node.layer->update_period <= 1) continue;
     diagnostics.warning(node.where,
@@ -602,9 +601,11 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   if (options.data_parallel) {
     Diagnostics placement;
     Graph written = Builder(definition, parameters, matrices, GraphOptions(), placement).build();
-    if (placement.has_errors()) written = {};  // one pass
+    // Periods that do not fit the passes are errors, too, but then the passes are known.
+    const bool lost = placement.has_errors() && written.passes == 1;
+    if (lost) written = {};
     keep_periods(graph, written, parameters, diagnostics);
-    warn_of_lost_passes(graph, placement, diagnostics);
+    if (lost) warn_of_lost_passes(graph, placement, diagnostics);
   }
   expand_parts(graph);
   find_passes(graph);

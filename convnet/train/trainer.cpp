@@ -52,7 +52,9 @@ struct Trainer::Loaded {
 Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) {
   Loaded l;
   std::atomic<const RunFolder*> claimed = nullptr;
-  const StopSignal::EndsProgram while_loading(stop, [&claimed] {
+  std::atomic<const BoardFolder*> claimed_board = nullptr;
+  const StopSignal::EndsProgram while_loading(stop, [&] {
+    if (const BoardFolder* board = claimed_board) board->leave();
     if (const RunFolder* folder = claimed) folder->leave();
   });
   const Options first = parse_options(given);
@@ -90,6 +92,7 @@ Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) 
   if (l.folder && !l.options.tensorboard.empty()) {
     check_folder_writable(l.options.tensorboard, "event files are to be written to");
     l.board = std::make_unique<BoardFolder>(l.options.tensorboard, *l.folder, l.checkpoint);
+    claimed_board = l.board.get();
   }
   if (l.checkpoint && !first.init_from.empty())
     throw InputError("--init-from starts a new run, but " + l.checkpoint->file +

@@ -206,7 +206,7 @@ TEST_CASE("threads beyond the cores are a warning, beyond what the machine allow
   }
   fs::permissions(shop.path(), fs::perms::all);
   const std::string one = user + "prlimit --nproc=1 \"$@\"";
-  const std::string message = "ulimit -u or pids.max of the control group is the limit";
+  const std::string message = "ulimit -u, ulimit -v or pids.max of the control group is the limit";
   check(run_in_shell(one, plan + Args{"--threads", "2"}), 3, message);
   // One that is not started by the devices.
   const Args train = shop.dummy() + Args{"--save-file", shop / "run"};

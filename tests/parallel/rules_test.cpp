@@ -309,6 +309,20 @@ TEST_CASE("on one device any updatePeriod is a number of minibatches") {
   for (const int period : {0, 1, 2, 3, 7}) good(placed_net({}, {{"conv1", period}, {"fc2", period}}));
 }
 
+TEST_CASE("with gpu= lines that are wrong, --parallel data counts minibatches and says so") {
+  GraphOptions options;
+  options.data_parallel = true;
+  options.devices = 2;
+  // Three replicas cannot read from two.
+  const NetTexts texts = placed_net({{"conv1", "0,1"}, {"fc1", "0,1,2"}, {"fc2", "0"}}, {{"fc2", 2}});
+  const Built built = build_net(texts, ShapeOnlyProvider(kImage, kClasses), options);
+  CHECK(built.errors.empty());
+  REQUIRE(built.warnings.size() == 1);
+  CHECK(built.warnings[0].find("layer 'fc2': its updatePeriod counts minibatches, because the gpu= lines") !=
+        std::string::npos);
+  CHECK(built.graph.find("fc2")->update_period == 2);
+}
+
 TEST_CASE("data parallelism warns of updatePeriod only where it changes the learning") {
   GraphOptions options;
   options.data_parallel = true;
