@@ -55,7 +55,8 @@ struct GroupFiles {
 constexpr GroupFiles version1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 constexpr GroupFiles version2 = {"memory.max", "memory.current", ""};
 
-/// What the limit of the group in `folder` leaves, caches of files being given back when they are in the way.
+/// Returns what the limit of the group in `folder` leaves; caches of files count as free, for they are given
+/// back when memory is needed.
 std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& files) {
   const auto limit = number_in(contents_of(folder / files.limit));
   const auto used = number_in(contents_of(folder / files.used));

@@ -5,7 +5,7 @@
 
 namespace convnet {
 
-/// What limits threads and how to need fewer, for the end of a message.
+/// Names what limits threads, and how to need fewer, for the end of a message.
 std::string thread_limits();
 
 /// Throws DeviceError if this process cannot have `count` threads more than it has: found by starting them,

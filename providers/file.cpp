@@ -61,6 +61,12 @@ std::string read_whole_file(const std::string& path) {
   return file.read(0, file.size());
 }
 
+bool is_file_called(const std::string& path, int descriptor) {
+  struct stat open_one = {}, named = {};
+  return fstat(descriptor, &open_one) == 0 && stat(path.c_str(), &named) == 0 &&
+         open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev;
+}
+
 bool natural_less(std::string_view a, std::string_view b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto digits = [&](std::string_view text, std::size_t& at) {

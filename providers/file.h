@@ -36,6 +36,10 @@ std::string read_whole_file(const std::string& path);
 /// Whether `a` comes before `b` where numbers in names count by their value: data_2 before data_10.
 bool natural_less(std::string_view a, std::string_view b);
 
+/// Whether the open file `descriptor` is still the one called `path`: somebody may have removed or replaced
+/// it.
+bool is_file_called(const std::string& path, int descriptor);
+
 /// A name or a piece of a file for a message: at most `most` bytes, what is not printable as \xHH.
 std::string printable(std::string_view text, std::size_t most = 60);
 

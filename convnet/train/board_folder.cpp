@@ -80,7 +80,7 @@ BoardFolder::~BoardFolder() {
 }
 
 void BoardFolder::leave() const {
-  if (!restore_ || !is_the_folders()) return;
+  if (!restore_ || !is_file_called(note_, descriptor_)) return;
   if (text_before_.empty())
     ::unlink(note_.c_str());
   else
@@ -101,13 +101,7 @@ bool BoardFolder::open_note() {
         "folder of its own",
         path_));
   }
-  return is_the_folders();
-}
-
-bool BoardFolder::is_the_folders() const {
-  struct stat mine = {}, there = {};
-  return ::fstat(descriptor_, &mine) == 0 && ::stat(note_.c_str(), &there) == 0 &&
-         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  return is_file_called(note_, descriptor_);
 }
 
 /// Sets errno and returns false if that fails.

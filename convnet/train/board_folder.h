@@ -36,7 +36,6 @@ class BoardFolder {
   explicit BoardFolder(const std::string& path);
   /// Opens and locks the note. Returns false if it is not the folder's any more.
   bool open_note();
-  bool is_the_folders() const;
   bool write_note(const std::string& text) const;
   void check_owner(const std::string& me, const RunFolder& run,
                    const std::optional<Checkpoint>& resumed) const;

@@ -105,7 +105,7 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
     if (precision == Precision::tf32)
       throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
     const int each = std::min(std::max(1, thread_count(options) / devices), omp_get_thread_limit());
-    // Those of the devices, of this thread, and the one that loads data.
+    // The devices have threads, this thread has a team, and one more loads data.
     check_threads(devices * each + omp_get_max_threads() + 1);
     return make_cpu_backend(each, precision);
   }

@@ -122,13 +122,7 @@ RunLock::~RunLock() {
 }
 
 void RunLock::remove_file() const {
-  if (is_the_folders()) ::unlink(path_.c_str());
-}
-
-bool RunLock::is_the_folders() const {
-  struct stat mine = {}, there = {};
-  return ::fstat(descriptor_, &mine) == 0 && ::stat(path_.c_str(), &there) == 0 &&
-         mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
+  if (is_file_called(path_, descriptor_)) ::unlink(path_.c_str());
 }
 
 /// Opens and locks the file. False if it is not that of the folder any more.
@@ -151,7 +145,7 @@ bool RunLock::open_file(const std::string& folder) {
                folder, reason(errno));
     return true;
   }
-  return is_the_folders();
+  return is_file_called(path_, descriptor_);
 }
 
 std::string RunLock::holder() const {

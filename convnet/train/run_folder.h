@@ -48,8 +48,6 @@ class RunLock {
 
  private:
   bool open_file(const std::string& folder);
-  /// Whether the file is still the one of that name; somebody may have removed the folder.
-  bool is_the_folders() const;
   std::string holder() const;
 
   std::string path_;

@@ -1,4 +1,4 @@
-// What the program says on stdout and stderr.
+// Streams in place of stdout and stderr, to which writing never fails.
 #pragma once
 
 #include <array>

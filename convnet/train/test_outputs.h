@@ -31,8 +31,8 @@ class TestOutputs {
   /// Gives the batch's files their names. Throws RunError.
   void end_batch();
 
-  /// What is not written, for the message of a run that is stopped before it has done `batches`, the rest of
-  /// the test range.
+  /// Lists what is not written, for the message of a run that is stopped before it has done `batches`, the
+  /// rest of the test range.
   std::string missing(const BatchRange& batches) const;
 
   /// Writes --confusion; the errors by class as text for the terminal, "" for nets that do not classify.

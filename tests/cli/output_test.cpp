@@ -127,7 +127,7 @@ TEST_CASE("option --max-test-err keeps checkpoints of worse tests from being sav
   const Workshop shop;
   const Args args = shop.dummy() + Args{"--epochs", "1", "--test-freq", "1", "--keep", "9"};
   const auto saved = [&](const std::string& name) { return std::filesystem::exists(shop / name); };
-  // Of random images with ten classes, about nine in ten are wrong.
+  // The images are random and have ten classes: about nine in ten are wrong.
   const Outcome none = run_well(args + Args{"--save-file", shop / "none", "--max-test-err", "0.5"});
   const std::vector<std::string> lines = lines_of(none.out);
   const auto refused = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
@@ -142,7 +142,7 @@ TEST_CASE("option --max-test-err keeps checkpoints of worse tests from being sav
   run_well(args + Args{"--save-file", shop / "all", "--max-test-err", "1"});
   CHECK(saved("all/1.1.safetensors"));
   CHECK(saved("all/1.2.safetensors"));
-  // What is asked for is saved all the same, and the option goes on with the run.
+  // --force-save saves all the same, and the option stays with the run.
   run_well(args + Args{"--save-file", shop / "end", "--max-test-err", "0.5", "--force-save", "1"});
   CHECK_FALSE(saved("end/1.1.safetensors"));
   CHECK(saved("end/1.2.safetensors"));

@@ -54,7 +54,7 @@ TEST_CASE("a second run on a folder is refused as long as the first one trains")
     check_refused(train + Args{"--epochs", "3"}, message);
     check_refused({"--load-file", shop / "run", "--epochs", "3"}, message);
     CHECK(fs::exists(shop / "run/.lock"));
-    // To read it is nobody's harm. The newest checkpoint may be removed between being found and being read.
+    // Reading it harms nobody. The newest checkpoint may be removed between being found and being read.
     CHECK(run_program({"--load-file", shop / "run", "--test-only"}).err.find("another run") ==
           std::string::npos);
     first.send(end);

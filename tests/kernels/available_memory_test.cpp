@@ -1,4 +1,4 @@
-// What is read from the kernel's files about free memory, with files made for it.
+// Free memory, as files like the kernel's state it.
 #include "kernels/available_memory.h"
 
 #include "tests/catch.h"

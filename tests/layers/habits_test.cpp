@@ -60,7 +60,7 @@ TEST_CASE("filters= may be a list, as the other keys of conv and local") {
         "initW=0.01,0.01 partialSum=4,4 randSparse=0,0");
     check_silent(list);
     CHECK(list.graph.find("x")->layer->output == FeatureShape{6, 12, 12, true});
-    // What counts are the maps that come out.
+    // Groups times filters must agree: the maps that come out.
     const Built groups = with("channels=4 filters=6,3 groups=1,2 filterSize=3");
     check_silent(groups);
     CHECK(groups.graph.find("x")->layer->output.c == 6);

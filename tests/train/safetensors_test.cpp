@@ -331,7 +331,7 @@ TEST_CASE("Checksums name the part that is damaged, and need not be there", "[tr
   CHECK(error_of(changed("checksum.tensors", "Checksum.tensors")) == metadata);
   CHECK(parse_safetensors("f", tensors, Checksums::ignore).metadata == sample().metadata);
 
-  // Of an older version, or of another program.
+  // Such a file is that of an older version, or of another program.
   const std::string header = R"({"a":)" + tensor("[1]", "[0,4]") + R"(,"__metadata__":{"k":"v"}})";
   CHECK(parse_safetensors("f", file_of(header, 4)).metadata.size() == 1);
 }
