@@ -55,7 +55,7 @@ std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken
 /// device's transient buffers.
 std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::vector<Lifetime>& lives,
                                                   const std::vector<std::size_t>& buffers) {
-  // What begins to live at a task joins before the moment is judged; what ended at an earlier one has left.
+  // Buffers that begin to live at a task count at that task; those that ended at an earlier one do not.
   struct Change {
     int task;
     bool begins;
