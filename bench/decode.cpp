@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "kernels/error.h"
-#include "kernels/philox.h"
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/philox.h"
 #include "providers/decode.h"
-#include "providers/file.h"
 
 namespace {
 

@@ -11,11 +11,11 @@
 #include <system_error>
 #include <vector>
 
+#include "convnet/base/error.h"
+#include "convnet/base/host_threads.h"
+#include "convnet/base/standard_streams.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/train/standard_streams.h"
-#include "kernels/error.h"
-#include "kernels/host_threads.h"
 
 namespace {
 

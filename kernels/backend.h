@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/tensor.h"
 #include "kernels/ops.h"
-#include "kernels/tensor.h"
 
 namespace convnet {
 

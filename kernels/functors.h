@@ -4,11 +4,7 @@
 
 #include <cmath>
 
-#if defined(__CUDACC__)
-#define CONVNET_HD __host__ __device__
-#else
-#define CONVNET_HD
-#endif
+#include "convnet/base/host_device.h"
 
 namespace convnet {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "convnet/base/philox.h"
 #include "kernels/functors.h"
-#include "kernels/philox.h"
 
 namespace convnet {
 

@@ -1,6 +1,6 @@
 // In place of the CUDA backend where the program is built without it.
+#include "convnet/base/error.h"
 #include "kernels/backend.h"
-#include "kernels/error.h"
 
 namespace convnet {
 

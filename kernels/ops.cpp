@@ -1,6 +1,6 @@
 #include "kernels/ops.h"
 
-#include "kernels/crop.h"
+#include "convnet/base/crop.h"
 
 namespace convnet {
 namespace {

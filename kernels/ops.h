@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "convnet/base/tensor.h"
 #include "kernels/functors.h"
-#include "kernels/tensor.h"
 
 namespace convnet {
 

@@ -14,7 +14,7 @@
 #include <optional>
 #include <system_error>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/image_parts.h"
 #include "providers/pickle.h"
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/crop.h"
-#include "kernels/error.h"
-#include "kernels/philox.h"
+#include "convnet/base/crop.h"
+#include "convnet/base/error.h"
+#include "convnet/base/philox.h"
 
 namespace convnet {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <memory>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/jpeg.h"
 
 namespace {

@@ -9,8 +9,8 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/error.h"
-#include "kernels/philox.h"
+#include "convnet/base/error.h"
+#include "convnet/base/philox.h"
 
 namespace convnet {
 namespace {

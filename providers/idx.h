@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet {
 

@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/error.h"
-#include "kernels/philox.h"
+#include "convnet/base/error.h"
+#include "convnet/base/philox.h"
 #include "providers/color_pca.h"
 #include "providers/decode.h"
 #include "providers/image_source.h"

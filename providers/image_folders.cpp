@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <tuple>
 
-#include "kernels/error.h"
-#include "kernels/philox.h"
-#include "providers/file.h"
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/philox.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "providers/file.h"
+#include "convnet/base/file.h"
 #include "providers/provider.h"
 #include "providers/tar.h"
 

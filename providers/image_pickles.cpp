@@ -10,7 +10,7 @@
 #include <optional>
 #include <system_error>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 #include "providers/pickle.h"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/image_parts.h"
 
 namespace convnet {

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 #include "providers/tar.h"

@@ -12,7 +12,7 @@ extern "C" {
 
 #include <fmt/format.h>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "providers/file.h"
+#include "convnet/base/file.h"
 #include "providers/tar.h"
 
 namespace convnet {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <system_error>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/idx.h"
 
 namespace convnet {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet {
 

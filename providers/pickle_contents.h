@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/error.h"
-#include "providers/file.h"
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
 #include "providers/pickle.h"
 
 namespace convnet {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "convnet/base/tensor.h"
 
 /// Each function gives the bytes that make one value; whole() makes a file of them.
 namespace convnet::pickles {

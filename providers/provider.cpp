@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "kernels/crop.h"
-#include "kernels/error.h"
+#include "convnet/base/crop.h"
+#include "convnet/base/error.h"
 #include "providers/cifar.h"
 #include "providers/crop.h"
 #include "providers/dummy.h"
@@ -137,6 +137,12 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
 std::vector<std::string> provider_names() {
   return {"image",         "mnist",   "cifar",           "cropped-cifar",
           "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
+}
+
+std::string dangling_links_text(const std::vector<std::string>& links) {
+  if (links.empty()) return "";
+  return fmt::format("warning: {} link(s) to images lead nowhere and are left out:\n  {}", links.size(),
+                     fmt::join(links, "\n  "));
 }
 
 }  // namespace convnet

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/tensor.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet {
 
@@ -21,7 +21,7 @@ struct MatrixInfo {
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
   /// Of labels: what the data set calls the classes, as many as there are, or none. From outside: any bytes.
   std::vector<std::string> class_names = {};
-  /// (C,H,W) of images that read() gives whole, each with a Crop of the size of `dims` (kernels/crop.h),
+  /// (C,H,W) of images that read() gives whole, each with a Crop of the size of `dims` (convnet/base/crop.h),
   /// which is cut out where they are used; empty: what it gives is what the net sees.
   Dims whole = {};
 
@@ -170,5 +170,8 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
 
 /// The known provider names, for help and errors.
 std::vector<std::string> provider_names();
+
+/// A warning that names links to images that lead nowhere; "" for none.
+std::string dangling_links_text(const std::vector<std::string>& links);
 
 }  // namespace convnet

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
 
 namespace convnet {
 namespace {

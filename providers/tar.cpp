@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "providers/file.h"
+#include "convnet/base/file.h"
 
 namespace convnet {
 

@@ -8,19 +8,19 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "convnet/base/available_memory.h"
+#include "convnet/base/clock.h"
+#include "convnet/base/error.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/net/net.h"
 #include "convnet/plan/simulate.h"
-#include "convnet/train/net.h"
 #include "convnet/train/report.h"
-#include "kernels/available_memory.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {
 
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -97,7 +97,7 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   const auto start = Clock::now();
   const auto enough = [&](int done) {
     if (steps > 0) return done >= steps;
-    return done >= 7 && std::chrono::duration<double>(Clock::now() - start).count() > 10;
+    return done >= 7 && seconds_since(start) > 10;
   };
   const auto look = [&] {
     overheads.push_back(1 - busiest(plan, times) / (separately ? median(walls) : walls.back()));
@@ -109,7 +109,7 @@ Measurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   for (; !enough(done); ++done, ++inputs.iteration) {
     const auto begin = Clock::now();
     net.executor().run(plan, inputs, separately ? nullptr : &times);
-    walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    walls.push_back(seconds_since(begin));
     if (!separately) look();
   }
   for (int extra = 0; separately && extra < 7; ++extra, ++inputs.iteration) {
@@ -135,7 +135,7 @@ double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& m
     inputs.next_is_certain = step + 1 < kWarmUp + steps;
     const auto begin = Clock::now();
     net.executor().run(plan, inputs);
-    if (step >= kWarmUp) walls.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    if (step >= kWarmUp) walls.push_back(seconds_since(begin));
     std::swap(inputs.matrices, inputs.next);
   }
   return median(std::move(walls));

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 namespace {

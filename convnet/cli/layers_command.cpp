@@ -1,8 +1,8 @@
 // `convnet layers`: help and documentation from the layer declarations.
 #include <fmt/format.h>
 
+#include "convnet/base/error.h"
 #include "convnet/cli/commands.h"
-#include "kernels/error.h"
 #include "layers/layer.h"
 
 namespace convnet {

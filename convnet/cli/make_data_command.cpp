@@ -8,14 +8,13 @@
 #include <map>
 #include <optional>
 
+#include "convnet/base/error.h"
+#include "convnet/base/progress_line.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/data/ilsvrc.h"
 #include "convnet/data/make_data.h"
-#include "convnet/train/net.h"
-#include "convnet/train/progress_line.h"
-#include "convnet/train/report.h"
-#include "kernels/error.h"
+#include "convnet/net/net.h"
 
 namespace convnet {
 namespace {

@@ -3,13 +3,13 @@
 
 #include <optional>
 
+#include "convnet/base/error.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/net/net.h"
 #include "convnet/plan/measure.h"
 #include "convnet/plan/print.h"
 #include "convnet/plan/simulate.h"
-#include "convnet/train/net.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

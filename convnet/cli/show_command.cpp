@@ -3,14 +3,14 @@
 
 #include <optional>
 
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
-#include "kernels/error.h"
-#include "providers/output_file.h"
 
 namespace convnet {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 

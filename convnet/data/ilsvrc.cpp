@@ -10,8 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "convnet/base/error.h"
 #include "convnet/data/synsets.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

@@ -13,11 +13,11 @@
 #include <system_error>
 #include <utility>
 
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
+#include "convnet/base/philox.h"
 #include "convnet/data/pixel_sums.h"
-#include "kernels/error.h"
-#include "kernels/philox.h"
 #include "providers/decode.h"
-#include "providers/output_file.h"
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
 #include "providers/workers.h"

@@ -21,8 +21,8 @@
 #include <system_error>
 #include <utility>
 
-#include "kernels/error.h"
-#include "providers/file.h"
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
 
 namespace convnet {
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <vector>
 
+#include "convnet/base/error.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/text.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

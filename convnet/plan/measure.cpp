@@ -14,12 +14,11 @@
 #include <thread>
 #include <tuple>
 
-#include "kernels/error.h"
+#include "convnet/base/clock.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Scratch memory is cleaned in pieces of this size, a multiple of the alignment.
 constexpr std::int64_t kPiece = 1 << 18;
@@ -302,7 +301,7 @@ class Calibration {
     const auto start = Clock::now();
     const auto begin = queue == nullptr ? nullptr : queue->mark();
     op.prepared->run(pointers, op.workspace > 0 ? to : nullptr, queue);
-    double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    double seconds = seconds_since(start);
     if (queue != nullptr) {
       const auto end = queue->mark();
       while (!end->reached()) std::this_thread::yield();

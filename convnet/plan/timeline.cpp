@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "providers/output_file.h"
+#include "convnet/base/output_file.h"
 
 namespace convnet {
 namespace {

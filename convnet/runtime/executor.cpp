@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 

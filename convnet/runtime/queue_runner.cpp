@@ -3,23 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
 
-#include "kernels/error.h"
+#include "convnet/base/clock.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 QueueRunner::QueueRunner(const PlanSet& plans, const std::vector<int>& physical, double stall_seconds)
     : plans_(plans), physical_(physical), stall_seconds_(stall_seconds) {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <deque>
 
-#include "convnet/train/report.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
+#include "convnet/net/costs.h"
 
 namespace convnet {
 namespace {

@@ -1,10 +1,10 @@
 // A run's history as curves.
 #pragma once
 
+#include "convnet/checkpoint/checkpoint.h"
 #include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
 #include "convnet/show/chart.h"
-#include "convnet/train/checkpoint.h"
 
 namespace convnet {
 

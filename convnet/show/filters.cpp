@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "convnet/checkpoint/safetensors.h"
 #include "convnet/show/picture.h"
-#include "convnet/train/safetensors.h"
 
 namespace convnet {
 

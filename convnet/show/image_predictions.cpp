@@ -8,12 +8,12 @@
 #include <numeric>
 #include <random>
 
+#include "convnet/base/error.h"
+#include "convnet/base/progress_line.h"
+#include "convnet/net/costs.h"
+#include "convnet/net/input_data.h"
+#include "convnet/net/outputs.h"
 #include "convnet/show/font.h"
-#include "convnet/train/input_data.h"
-#include "convnet/train/outputs.h"
-#include "convnet/train/progress_line.h"
-#include "convnet/train/report.h"
-#include "kernels/error.h"
 #include "providers/crop.h"
 
 namespace convnet {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "convnet/net/predictions.h"
 #include "convnet/show/canvas.h"
 #include "convnet/show/run.h"
-#include "convnet/train/predictions.h"
 
 namespace convnet {
 

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "convnet/base/error.h"
+#include "convnet/net/costs.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
 #include "convnet/show/svg.h"
 #include "convnet/show/text.h"
-#include "convnet/train/report.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

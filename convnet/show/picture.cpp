@@ -27,7 +27,7 @@ static unsigned char* zlib_compress(unsigned char* bytes, int count, int* compre
 #define STBIW_ZLIB_COMPRESS zlib_compress
 #include <stb/stb_image_write.h>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convnet/base/error.h"
 #include "convnet/plan/print.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

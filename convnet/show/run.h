@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
-#include "convnet/train/checkpoint.h"
-#include "convnet/train/net.h"
+#include "convnet/net/net.h"
 
 namespace convnet {
 

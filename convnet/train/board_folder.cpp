@@ -11,16 +11,14 @@
 #include <filesystem>
 #include <system_error>
 
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
 #include "convnet/train/event_file.h"
-#include "kernels/error.h"
-#include "providers/file.h"
 
 namespace convnet {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string reason(int error) { return std::generic_category().message(error); }
 
 /// Returns a folder's name in the note.
 std::string owner_name(const std::string& run) {
@@ -70,7 +68,7 @@ BoardFolder::BoardFolder(const std::string& path, const RunFolder& run,
   restore_ = true;
   if (write_note(me + "\n")) return;
   const int code = errno;
-  throw RunError(note_ + ": cannot be written: " + reason(code));
+  throw RunError(note_ + ": cannot be written: " + error_text(code));
 }
 
 BoardFolder::~BoardFolder() {
@@ -92,7 +90,7 @@ bool BoardFolder::open_note() {
   descriptor_ = ::open(note_.c_str(), kFlags | O_EXCL, 0666);
   created_ = descriptor_ >= 0;
   if (!created_ && errno == EEXIST) descriptor_ = ::open(note_.c_str(), kFlags, 0666);
-  if (descriptor_ < 0) throw InputError(note_ + ": cannot be opened for writing: " + reason(errno));
+  if (descriptor_ < 0) throw InputError(note_ + ": cannot be opened for writing: " + error_text(errno));
   locked_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
   if (!locked_ && errno == EWOULDBLOCK) {
     ::close(descriptor_);

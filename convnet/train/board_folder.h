@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "convnet/train/checkpoint.h"
+#include "convnet/checkpoint/checkpoint.h"
 #include "convnet/train/run_folder.h"
 
 namespace convnet {

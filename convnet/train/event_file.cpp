@@ -12,8 +12,8 @@
 #include <system_error>
 #include <vector>
 
-#include "kernels/error.h"
-#include "providers/output_file.h"
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 
 namespace convnet {
 namespace {

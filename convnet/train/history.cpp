@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "convnet/train/report.h"
+#include "convnet/net/costs.h"
 
 namespace convnet {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "convnet/train/checkpoint.h"
+#include "convnet/checkpoint/checkpoint.h"
 
 namespace convnet {
 

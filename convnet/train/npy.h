@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "kernels/tensor.h"
-#include "providers/output_file.h"
+#include "convnet/base/output_file.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet {
 

@@ -16,10 +16,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "convnet/train/checkpoint.h"
-#include "kernels/error.h"
-#include "providers/file.h"
-#include "providers/output_file.h"
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/output_file.h"
+#include "convnet/checkpoint/checkpoint.h"
 
 namespace convnet {
 namespace {
@@ -27,8 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPurpose = "checkpoints are to be saved in";
-
-std::string reason(int error) { return std::generic_category().message(error); }
 
 /// Returns the path without dots between slashes and without slashes at its end.
 std::string plain(const std::string& path) {
@@ -85,7 +83,7 @@ void MadeFolders::make(const std::string& path, const std::string& purpose) {
     throw InputError(
         *folder + ": " +
         (link ? "is a link to " + fs::read_symlink(*folder, error).string() + ", which is not there"
-              : "cannot be made: " + reason(code)) +
+              : "cannot be made: " + error_text(code)) +
         "; " + purpose + " " + path);
   }
 }
@@ -112,7 +110,7 @@ RunLock::RunLock(const std::string& folder) : path_((fs::path(folder) / ".lock")
   const int code = errno;
   remove_file();
   ::close(descriptor_);
-  throw RunError(path_ + ": cannot be written: " + reason(code));
+  throw RunError(path_ + ": cannot be written: " + error_text(code));
 }
 
 RunLock::~RunLock() {
@@ -128,7 +126,7 @@ void RunLock::remove_file() const {
 /// Opens and locks the file. False if it is not that of the folder any more.
 bool RunLock::open_file(const std::string& folder) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw InputError(path_ + ": cannot be written: " + reason(errno));
+  if (descriptor_ < 0) throw InputError(path_ + ": cannot be written: " + error_text(errno));
   locked_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
   if (!locked_ && errno == EWOULDBLOCK) {
     const std::string who = holder();
@@ -142,7 +140,7 @@ bool RunLock::open_file(const std::string& folder) {
     fmt::print(stderr,
                "warning: {} has no locks ({}): see to it yourself that no second run saves its checkpoints "
                "there\n",
-               folder, reason(errno));
+               folder, error_text(errno));
     return true;
   }
   return is_file_called(path_, descriptor_);

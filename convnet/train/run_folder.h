@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convnet/train/options.h"
+#include "convnet/net/options.h"
 
 namespace convnet {
 

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <utility>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet {
 namespace {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "convnet/train/standard_streams.h"
+#include "convnet/base/standard_streams.h"
 
 namespace convnet {
 

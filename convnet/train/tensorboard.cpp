@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "convnet/base/error.h"
+#include "convnet/net/costs.h"
 #include "convnet/show/filters.h"
-#include "convnet/train/report.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "convnet/net/net.h"
 #include "convnet/train/board_folder.h"
 #include "convnet/train/event_file.h"
-#include "convnet/train/net.h"
 
 namespace convnet {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <system_error>
 
-#include "kernels/error.h"
-#include "providers/output_file.h"
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 
 namespace convnet {
 namespace {

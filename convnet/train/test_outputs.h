@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "convnet/net/options.h"
+#include "convnet/net/outputs.h"
+#include "convnet/net/predictions.h"
 #include "convnet/train/npy.h"
-#include "convnet/train/options.h"
-#include "convnet/train/outputs.h"
-#include "convnet/train/predictions.h"
 
 namespace convnet {
 

@@ -9,12 +9,12 @@
 #include <cstdio>
 #include <system_error>
 
-#include "convnet/train/convert.h"
+#include "convnet/base/error.h"
+#include "convnet/base/host_threads.h"
+#include "convnet/base/progress_line.h"
+#include "convnet/net/convert.h"
+#include "convnet/net/input_data.h"
 #include "convnet/train/history.h"
-#include "convnet/train/input_data.h"
-#include "convnet/train/progress_line.h"
-#include "kernels/error.h"
-#include "kernels/host_threads.h"
 
 namespace convnet {
 namespace {

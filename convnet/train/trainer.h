@@ -6,9 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "convnet/train/checkpoint.h"
-#include "convnet/train/net.h"
-#include "convnet/train/options.h"
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/net/costs.h"
+#include "convnet/net/net.h"
+#include "convnet/net/options.h"
 #include "convnet/train/report.h"
 #include "convnet/train/run_folder.h"
 #include "convnet/train/stop_signal.h"

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <new>
 
-#include "kernels/available_memory.h"
+#include "convnet/base/available_memory.h"
+#include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/cpu/prepare.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

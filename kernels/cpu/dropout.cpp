@@ -4,8 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "convnet/base/philox.h"
 #include "kernels/cpu/own_kernel.h"
-#include "kernels/philox.h"
 
 namespace convnet::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <dnnl.hpp>
 #include <optional>
 
-#include "kernels/tensor.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet::cpu {
 

@@ -2,8 +2,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "convnet/base/crop.h"
 #include "kernels/cpu/own_kernel.h"
-#include "kernels/crop.h"
 
 namespace convnet::cpu {
 namespace {

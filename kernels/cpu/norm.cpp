@@ -4,9 +4,9 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/power.h"
-#include "kernels/error.h"
 
 namespace convnet::cpu {
 namespace {

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/error.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/prepare.h"
-#include "kernels/error.h"
 
 namespace convnet::cpu {
 

@@ -2,9 +2,9 @@
 
 #include <cstring>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/tuning.h"
-#include "kernels/error.h"
 
 namespace convnet {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/batch_norm_math.h"
 #include "kernels/cuda/activations.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {

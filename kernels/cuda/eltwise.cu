@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // with warnings as errors.
 #include "kernels/functors.h"
 #include "kernels/image_math.h"
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
 
 namespace convnet {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "convnet/base/tensor.h"
 #include "kernels/cuda/divisor.h"
-#include "kernels/tensor.h"
 
 namespace convnet::cuda {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/runtime.h"
-#include "kernels/error.h"
 
 #if defined(CONVNET_CUDNN)
 #include <cudnn.h>

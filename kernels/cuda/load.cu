@@ -1,7 +1,7 @@
 // What the host has copied to the device: images become floats there.
 #include <stdexcept>
 
-#include "kernels/crop.h"
+#include "convnet/base/crop.h"
 #include "kernels/cuda/divisor.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"

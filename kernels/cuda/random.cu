@@ -1,7 +1,7 @@
 // Dropout and noisy relu: the random words of canonical elements, as on every device (philox.h).
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
 
 namespace convnet::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/ranges.h"
 #include "kernels/cuda/sources.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {

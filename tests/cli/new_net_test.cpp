@@ -1,7 +1,7 @@
 // Nets made from other nets: fine-tuning, init functions, conversions. And the check of gradients.
 #include <regex>
 
-#include "convnet/train/safetensors.h"
+#include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 

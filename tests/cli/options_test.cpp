@@ -1,7 +1,7 @@
 // What the program says about wrong options, data sets and checkpoints.
 #include <nlohmann/json.hpp>
 
-#include "convnet/train/safetensors.h"
+#include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 

@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "convnet/train/safetensors.h"
+#include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/cuda/both_backends.h"
 

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/layout.h"
 #include "kernels/cuda/sources.h"
-#include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/cuda/both_backends.h"
 

@@ -1,4 +1,4 @@
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/cuda/both_backends.h"
 

@@ -6,8 +6,8 @@
 
 #include <memory>
 
+#include "convnet/base/error.h"
 #include "convnet/data/synsets.h"
-#include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/data/image_folders.h"
 #include "tests/providers/tar_writer.h"

@@ -9,7 +9,7 @@
 
 #include <set>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/pickle.h"
 #include "tests/catch.h"
 #include "tests/data/image_folders.h"

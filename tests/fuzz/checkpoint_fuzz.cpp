@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "convnet/train/checkpoint.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
+#include "convnet/checkpoint/checkpoint.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convnet;

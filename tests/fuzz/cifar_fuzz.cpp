@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/cifar.h"
 #include "tests/temp_folder.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

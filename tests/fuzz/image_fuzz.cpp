@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/decode.h"
 
 namespace {

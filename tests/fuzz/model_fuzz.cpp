@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "convnet/base/error.h"
 #include "convnet/plan/device_model.h"
-#include "kernels/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convnet;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/pickle.h"
 
 namespace {

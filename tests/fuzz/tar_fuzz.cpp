@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/tar.h"
 
 namespace {

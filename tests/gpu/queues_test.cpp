@@ -2,8 +2,8 @@
 // the order in which it is asked for, so a wait that is missing changes nothing there: here it is seen.
 #include <map>
 
+#include "convnet/base/error.h"
 #include "convnet/runtime/executor.h"
-#include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
 

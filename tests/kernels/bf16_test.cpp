@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_runner.h"

@@ -5,8 +5,8 @@
 #include <future>
 #include "tests/catch.h"
 
+#include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/error.h"
 #include "tests/kernels/dnn_reference.h"
 #include "tests/kernels/op_runner.h"
 

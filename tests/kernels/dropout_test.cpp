@@ -1,4 +1,4 @@
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
 #include "tests/kernels/run_op.h"
 
 using namespace convnet;

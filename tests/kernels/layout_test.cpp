@@ -2,7 +2,7 @@
 
 #include "tests/catch.h"
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {

@@ -1,4 +1,4 @@
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/crop.h"
-#include "kernels/tensor.h"
+#include "convnet/base/crop.h"
+#include "convnet/base/tensor.h"
 
 namespace convnet::test {
 

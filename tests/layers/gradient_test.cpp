@@ -2,7 +2,7 @@
 // itself.
 #include <algorithm>
 
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;

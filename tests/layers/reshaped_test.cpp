@@ -3,7 +3,7 @@
 // they compute is that of the reference interpreter.
 #include <random>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;

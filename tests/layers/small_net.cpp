@@ -4,8 +4,8 @@
 #include <mutex>
 #include <set>
 
-#include "convnet/train/outputs.h"
-#include "kernels/philox.h"
+#include "convnet/base/philox.h"
+#include "convnet/net/outputs.h"
 
 namespace convnet::test {
 

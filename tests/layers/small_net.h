@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convnet/train/net.h"
+#include "convnet/net/net.h"
 #include "tests/reference/net_reference.h"
 
 namespace convnet::test {

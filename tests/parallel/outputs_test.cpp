@@ -1,10 +1,10 @@
 // Outputs of layers are read whole and in the order of the images, wherever the replicas are.
-#include "convnet/train/outputs.h"
+#include "convnet/net/outputs.h"
 
 #include <algorithm>
 #include <stdexcept>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/temp_folder.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/plan/hand_made_plan.h"
 #include "tests/temp_folder.h"

@@ -6,8 +6,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "convnet/plan/simulate.h"
-#include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/plan/hand_made_plan.h"
 #include "tests/temp_folder.h"

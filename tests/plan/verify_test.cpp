@@ -1,7 +1,7 @@
 // verify() accepts every plan of configs/ and finds every way to break one.
 #include <set>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
 

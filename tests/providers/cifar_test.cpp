@@ -2,7 +2,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/cifar.h"
 #include "providers/pickle_write.h"
 #include "tests/catch.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/shuffle.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"

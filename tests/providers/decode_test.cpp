@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/providers/test_images.h"
 #include "tests/temp_folder.h"

@@ -1,8 +1,8 @@
 #include <cstring>
 #include "tests/catch.h"
 
-#include "kernels/error.h"
-#include "kernels/philox.h"
+#include "convnet/base/error.h"
+#include "convnet/base/philox.h"
 #include "providers/dummy.h"
 #include "tests/temp_folder.h"
 

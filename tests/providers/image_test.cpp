@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/color_pca.h"
 #include "providers/workers.h"
 #include "tests/catch.h"

@@ -5,7 +5,7 @@
 #include <thread>
 #include "tests/catch.h"
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/mnist.h"
 #include "tests/temp_folder.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "providers/pickle.h"
 #include "tests/catch.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include "tests/catch.h"
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;

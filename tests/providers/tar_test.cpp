@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/providers/tar_writer.h"
 #include "tests/temp_folder.h"

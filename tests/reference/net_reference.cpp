@@ -3,8 +3,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "convnet/base/philox.h"
 #include "kernels/image_math.h"
-#include "kernels/philox.h"
 
 namespace convnet::reference {
 

@@ -1,7 +1,7 @@
 #include "convnet/show/curves.h"
 
-#include "convnet/train/report.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
+#include "convnet/net/costs.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/show/decode.h"
 #include "tests/temp_folder.h"

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/train/event_reader.h"
 

@@ -4,7 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
 

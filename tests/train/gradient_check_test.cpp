@@ -2,7 +2,7 @@
 // a few percent off are.
 #include <random>
 
-#include "convnet/train/gradient_judge.h"
+#include "convnet/net/gradient_judge.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;

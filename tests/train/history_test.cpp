@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "convnet/train/report.h"
+#include "convnet/net/costs.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

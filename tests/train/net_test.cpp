@@ -1,5 +1,5 @@
 // A net as the trainer holds it: reproducible, independent of threads and of how a test is cut.
-#include "convnet/train/net.h"
+#include "convnet/net/net.h"
 
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"

@@ -1,11 +1,11 @@
 // .npy files, predictions and the confusion matrix.
-#include "convnet/train/predictions.h"
+#include "convnet/net/predictions.h"
 
 #include <cstring>
 #include <filesystem>
 
+#include "convnet/base/error.h"
 #include "convnet/train/npy.h"
-#include "kernels/error.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
 #include "tests/temp_folder.h"

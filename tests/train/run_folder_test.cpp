@@ -7,8 +7,8 @@
 #include <csignal>
 #include <optional>
 
-#include "convnet/train/checkpoint.h"
-#include "kernels/error.h"
+#include "convnet/base/error.h"
+#include "convnet/checkpoint/checkpoint.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "convnet/train/safetensors.h"
+#include "convnet/checkpoint/safetensors.h"
 
 #include <sys/resource.h>
 
@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include "tests/catch.h"
 
-#include "kernels/error.h"
+#include "convnet/base/error.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;

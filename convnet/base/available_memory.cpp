@@ -1,0 +1,105 @@
+#include "convnet/base/available_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "" where it cannot be read.
+std::string contents_of(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The number that `text` begins with; "max" is none.
+std::optional<std::int64_t> number_in(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  return number;
+}
+
+/// The number after `key` at the start of a line: "MemAvailable:    1234 kB", "inactive_file 4096".
+std::optional<std::int64_t> number_after(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(key)) return number_in(std::string_view(line).substr(key.size()));
+  return std::nullopt;
+}
+
+std::int64_t machine_memory(const fs::path& root) {
+  const std::string info = contents_of(root / "proc/meminfo");
+  auto kilobytes = number_after(info, "MemAvailable:");
+  if (!kilobytes) kilobytes = number_after(info, "MemFree:");
+  if (kilobytes) return *kilobytes * 1024;
+  return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+/// The files of one version of control groups.
+struct GroupFiles {
+  const char* limit;
+  const char* used;
+  const char* prefix;  ///< of the lines in memory.stat that count the groups below, too
+};
+constexpr GroupFiles version1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
+constexpr GroupFiles version2 = {"memory.max", "memory.current", ""};
+
+/// Returns what the limit of the group in `folder` leaves; caches of files count as free, for they are given
+/// back when memory is needed.
+std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& files) {
+  const auto limit = number_in(contents_of(folder / files.limit));
+  const auto used = number_in(contents_of(folder / files.used));
+  if (!limit || !used) return std::nullopt;
+  const std::string stat = contents_of(folder / "memory.stat");
+  std::int64_t caches = 0;
+  for (const char* kind : {"inactive_file ", "active_file "})
+    caches += number_after(stat, std::string(files.prefix) + kind).value_or(0);
+  return std::max<std::int64_t>(0, *limit - *used + std::min(caches, *used));
+}
+
+/// The least that the limits of `group` and of those above it leave. Inside a container the path may be that
+/// outside: the folders that are there count.
+std::optional<std::int64_t> left_in_groups(const fs::path& mount, const std::string& group,
+                                           const GroupFiles& files) {
+  std::optional<std::int64_t> least;
+  for (fs::path at = fs::path(group).relative_path();; at = at.parent_path()) {
+    const auto left = left_in(mount / at, files);
+    if (left && (!least || *left < *least)) least = left;
+    if (at.empty()) return least;
+  }
+}
+
+}  // namespace
+
+std::int64_t available_memory(const std::string& root) {
+  const fs::path top = root.empty() ? "/" : root;
+  std::int64_t available = machine_memory(top);
+  // Lines like "4:memory:/group" (version 1) and "0::/group" (version 2).
+  std::istringstream lines(contents_of(top / "proc/self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    std::optional<std::int64_t> left;
+    if (controllers == ",,")
+      left = left_in_groups(top / "sys/fs/cgroup", group, version2);
+    else if (controllers.find(",memory,") != std::string::npos)
+      left = left_in_groups(top / "sys/fs/cgroup/memory", group, version1);
+    if (left) available = std::min(available, *left);
+  }
+  return available;
+}
+
+}  // namespace convnet

@@ -1,0 +1,231 @@
+#include "convnet/base/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTemporaryMark = ".tmp-";
+
+/// Repeats a system call that a signal interrupted.
+template <class Call>
+auto retry(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// Must be called while errno is that of the failure.
+[[noreturn]] void fail_to_write(const std::string& path) {
+  const int code = errno;
+  throw RunError(fmt::format("{}: cannot be written: {}{}", path, error_text(code),
+                             code == EFBIG ? " (ulimit -f says how large files may be)" : ""));
+}
+
+/// Linux has closed it even if it says EINTR.
+int close_once(int& descriptor) { return descriptor < 0 ? 0 : ::close(std::exchange(descriptor, -1)); }
+
+/// Whether a file is written to as it is, for its reader or driver, instead of being replaced.
+bool is_stream(const fs::file_status& file) { return fs::is_fifo(file) || fs::is_character_file(file); }
+
+/// The name behind all symbolic links of `path`, also where the last of them leads to no file yet.
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  fs::path name = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code no_link;
+    const fs::path next = fs::read_symlink(name, no_link);
+    if (no_link) return name.string();
+    name = name.parent_path() / next;
+  }
+  errno = ELOOP;
+  fail_to_write(path);
+}
+
+/// Whether a signal that asks the program to end waits to be noticed, because the program blocks it.
+bool asked_to_end() {
+  sigset_t pending;
+  sigemptyset(&pending);
+  sigpending(&pending);
+  return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
+         sigismember(&pending, SIGHUP) == 1;
+}
+
+/// Opens a pipe once somebody reads it; -1 and errno if it cannot be, or if the program is asked to end
+/// first. A plain open() waits, too, but for ever where signals are blocked.
+int open_pipe(const std::string& path) {
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  while (true) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    // From here on, writing waits for the reader.
+    if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, O_WRONLY);
+    if (descriptor >= 0 || (errno != ENXIO && errno != EINTR)) return descriptor;
+    if (asked_to_end()) {
+      errno = EINTR;
+      return -1;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path_, ignored);
+  if (fs::is_directory(there)) {
+    errno = EISDIR;
+    fail();
+  }
+  if (is_stream(there)) {
+    if (::access(path_.c_str(), W_OK) != 0) fail();
+    return;
+  }
+  if (fs::exists(there) && !fs::is_regular_file(there))
+    throw RunError(path_ + ": cannot be written: it is neither a file nor a pipe nor a character device");
+  target_ = follow_links(path_);
+  temporary_ = fmt::format("{}{}{}", target_, kTemporaryMark, ::getpid());
+  descriptor_ = retry([this] {
+    return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+  });
+  if (descriptor_ < 0) fail();
+}
+
+OutputFile::~OutputFile() {
+  close_once(descriptor_);
+  if (!published_ && !temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+/// Opens a pipe or device. Not before there is something to write: the end of a pipe's first writer is the
+/// end of the file to its reader.
+void OutputFile::open_stream() {
+  if (descriptor_ >= 0) return;
+  std::error_code ignored;
+  descriptor_ = fs::is_fifo(path_, ignored)
+                    ? open_pipe(path_)
+                    : retry([this] { return ::open(path_.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  if (descriptor_ < 0) fail();
+}
+
+void OutputFile::write(const void* bytes, std::size_t count) {
+  if (temporary_.empty()) open_stream();
+  const char* from = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = retry([&] { return ::write(descriptor_, from, count); });
+    if (done < 0) fail();
+    from += done;
+    count -= static_cast<std::size_t>(done);
+  }
+}
+
+void OutputFile::publish() {
+  if (temporary_.empty()) open_stream();
+  if (!temporary_.empty() && retry([this] { return ::fsync(descriptor_); }) != 0) fail();
+  if (close_once(descriptor_) != 0 && errno != EINTR) fail();
+  published_ = true;
+  if (temporary_.empty()) return;
+  published_ = ::rename(temporary_.c_str(), target_.c_str()) == 0;
+  if (!published_) fail();
+  sync_parent_folder(target_);
+}
+
+void OutputFile::fail() const { fail_to_write(path_); }
+
+void write_whole_file(const std::string& path, std::string_view bytes) {
+  OutputFile file(path);
+  file.write(bytes);
+  file.publish();
+}
+
+std::optional<std::string> target_of_temporary(const std::string& name) {
+  const std::size_t at = name.rfind(kTemporaryMark);
+  if (at == std::string::npos) return std::nullopt;
+  const std::string process = name.substr(at + kTemporaryMark.size());
+  if (process.empty() || process.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  return name.substr(0, at);
+}
+
+void sync_parent_folder(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string name = parent.empty() ? "." : parent.string();
+  int folder = retry([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (folder < 0) fail_to_write(path);
+  // EINVAL: this file system cannot, and does not need to.
+  const int result = retry([&] { return ::fsync(folder); });
+  const int code = errno;
+  close_once(folder);
+  errno = code;
+  if (result != 0 && code != EINVAL) fail_to_write(path);
+}
+
+void check_folder_writable(const std::string& path, const std::string& what) {
+  std::error_code ignored;
+  for (fs::path at = path;; at = at.parent_path()) {
+    if (at.empty()) at = ".";
+    if (!fs::exists(at, ignored)) continue;
+    if (!fs::is_directory(at, ignored))
+      throw InputError(at.string() + ": is not a folder; " + what + " " + path);
+    if (access(at.c_str(), W_OK) != 0)
+      throw InputError(at.string() + ": cannot be written; " + what + " " + path);
+    return;
+  }
+}
+
+void check_file_writable(const std::string& path, const std::string& what) {
+  std::error_code ignored;
+  const fs::file_status there = fs::status(path, ignored);
+  if (fs::is_directory(there)) throw InputError(path + ": is a folder, not a file; " + what + " " + path);
+  if (is_stream(there)) {
+    if (::access(path.c_str(), W_OK) != 0)
+      throw InputError(path + ": cannot be written; " + what + " " + path);
+    return;
+  }
+  const fs::path folder = fs::path(follow_links(path)).parent_path();
+  check_folder_writable(folder.string(), what);
+  // The rest is found by trying, where the folder is there.
+  if (!fs::is_directory(folder.empty() ? "." : folder, ignored)) return;
+  try {
+    OutputFile{path};
+  } catch (const RunError& e) {
+    throw InputError(std::string(e.what()) + "; " + what + " " + path);
+  }
+}
+
+std::string make_numbered_folder(const std::string& name) {
+  std::string path = name;
+  for (int number = 2; ::mkdir(path.c_str(), 0777) != 0; ++number) {
+    if (errno != EEXIST) {
+      const int code = errno;
+      throw InputError(path + ": cannot be made: " + error_text(code));
+    }
+    path = fmt::format("{}_{}", name, number);
+  }
+  return path;
+}
+
+void make_folders(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  fs::create_directories(path, error);
+  std::error_code ignored;
+  if (error && !fs::is_directory(path, ignored))
+    throw RunError(path + ": cannot be made: " + error.message());
+}
+
+}  // namespace convnet

@@ -1,0 +1,94 @@
+// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+// SC 2011). The same numbers on every device and for every split of the work.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "convnet/base/host_device.h"
+
+namespace convnet {
+
+struct Philox4x32 {
+  std::uint32_t value[4];
+};
+
+/// One of the ten rounds, on a counter.
+CONVNET_HD inline void philox_round(std::uint32_t k0, std::uint32_t k1, std::uint32_t& c0, std::uint32_t& c1,
+                                    std::uint32_t& c2, std::uint32_t& c3) {
+  const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
+  const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c2;
+  const std::uint32_t n0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+  const std::uint32_t n2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+  c1 = static_cast<std::uint32_t>(p1);
+  c3 = static_cast<std::uint32_t>(p0);
+  c0 = n0;
+  c2 = n2;
+}
+CONVNET_HD inline void philox_next_key(std::uint32_t& k0, std::uint32_t& k1) {
+  k0 += 0x9E3779B9;
+  k1 += 0xBB67AE85;
+}
+
+/// Ten rounds on a 128-bit counter with a 64-bit key.
+CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
+                                    std::uint32_t c3) {
+  auto k0 = static_cast<std::uint32_t>(key);
+  auto k1 = static_cast<std::uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    philox_round(k0, k1, c0, c1, c2, c3);
+    philox_next_key(k0, k1);
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+/// Key of a stream of random numbers: the run's seed and what the numbers are for ("conv1.weights.data").
+constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (char ch : purpose) hash = (hash ^ static_cast<unsigned char>(ch)) * 0x100000001b3;
+  // The finaliser of splitmix64 mixes the seed in, so that neighbouring seeds share nothing.
+  std::uint64_t z = hash + seed * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+/// Word i of the four. An array that is indexed by a variable would be in memory on GPUs, not in registers.
+CONVNET_HD inline std::uint32_t word_of(const Philox4x32& r, std::uint32_t i) {
+  return i < 2 ? (i == 0 ? r.value[0] : r.value[1]) : (i == 2 ? r.value[2] : r.value[3]);
+}
+
+/// The random word of element `element` of image `image` in minibatch `iteration`.
+CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration,
+                                               std::uint32_t image, std::uint32_t element) {
+  const Philox4x32 r = philox(key, element / 4, image, static_cast<std::uint32_t>(iteration),
+                              static_cast<std::uint32_t>(iteration >> 32));
+  return word_of(r, element % 4);
+}
+
+/// Uniform in [0,1) with 24 bits.
+CONVNET_HD inline float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
+
+/// N(0,1) from two words (Box and Muller, 1958).
+CONVNET_HD inline float normal(std::uint32_t a, std::uint32_t b) {
+  const float radius = std::sqrt(-2 * std::log(1 - uniform01(a)));  // of (0,1]
+#if defined(__CUDA_ARCH__)
+  return radius * cospif(2 * uniform01(b));  // cosf has a path for large angles, with an array in memory
+#else
+  return radius * std::cos(6.283185307F * uniform01(b));
+#endif
+}
+
+/// N(0,1) of element `element` of image `image` in minibatch `iteration`, from the words 2 * element and
+/// 2 * element + 1 that element_random() counts.
+CONVNET_HD inline float element_normal(std::uint64_t key, std::uint64_t iteration, std::uint32_t image,
+                                       std::uint32_t element) {
+  const Philox4x32 r = philox(key, element / 2, image, static_cast<std::uint32_t>(iteration),
+                              static_cast<std::uint32_t>(iteration >> 32));
+  const std::uint32_t pair = element % 2 * 2;
+  return normal(word_of(r, pair), word_of(r, pair + 1));
+}
+
+}  // namespace convnet

@@ -1,0 +1,31 @@
+// How far something long is, on a terminal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convnet/base/clock.h"
+
+namespace convnet {
+
+/// A line on a terminal (stdout) with a bar, the speed and the time left; nothing in a pipe. The destructor
+/// takes it away.
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::string title);
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine();
+
+  /// Images; `since_start` of the `done` were done since this line was made, which gives the speed.
+  void show(std::int64_t done, std::int64_t total, std::int64_t since_start);
+  /// Makes room for lines that stay.
+  void clear();
+
+ private:
+  std::string title_;
+  bool terminal_, shown_ = false;
+  Clock::time_point start_ = Clock::now(), last_ = Clock::now() - std::chrono::seconds(1);
+};
+
+}  // namespace convnet

@@ -1,0 +1,79 @@
+#include "convnet/base/standard_streams.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+namespace {
+
+bool is_control(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < ' ' && c != '\n' && c != '\t') || byte == 127;
+}
+
+/// The errno of the failure; 0 if all was written.
+int write_all(int descriptor, const std::string& text) {
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
+    if (count > 0) done += static_cast<std::size_t>(count);
+    if (count >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return errno;
+    // Another program has made the terminal that both use non-blocking.
+    pollfd writable = {descriptor, POLLOUT, 0};
+    poll(&writable, 1, -1);
+  }
+  return 0;
+}
+
+/// A file that is opened later would get the number of a closed stdout (`convnet … >&-`), and what is
+/// printed.
+void open_closed_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(descriptor, F_GETFD) < 0 && open("/dev/null", O_RDWR) != descriptor)
+      throw DeviceError("stdin, stdout or stderr is closed, and /dev/null cannot take its place");
+}
+
+}  // namespace
+
+StandardStreams::StandardStreams() {
+  open_closed_descriptors();
+  replace(stdout, streams_[0], STDOUT_FILENO, isatty(STDOUT_FILENO) == 1 ? _IOLBF : _IOFBF);
+  replace(stderr, streams_[1], STDERR_FILENO, _IOLBF);
+}
+
+StandardStreams::~StandardStreams() {
+  std::FILE** const standard[] = {&stdout, &stderr};
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    std::fclose(streams_.at(i).file);
+    *standard[i] = streams_.at(i).before;
+  }
+}
+
+void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, int buffering) {
+  by.descriptor = descriptor;
+  const auto write = [](void* cookie, const char* bytes, std::size_t count) {
+    auto& to = *static_cast<Stream*>(cookie);
+    std::string text(bytes, count);
+    std::replace_if(text.begin(), text.end(), is_control, '?');
+    // A full disk may have room again later; the first error is the one to tell.
+    const int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, text);
+    if (to.error == 0) to.error = error;
+    return static_cast<ssize_t>(count);
+  };
+  by.file = fopencookie(&by, "w", {nullptr, write, nullptr, nullptr});
+  if (by.file == nullptr) throw DeviceError("there is no memory for the program's output");
+  std::setvbuf(by.file, nullptr, buffering, BUFSIZ);
+  by.before = std::exchange(stream, by.file);
+}
+
+bool StandardStreams::closed() const { return error() == EPIPE; }
+
+}  // namespace convnet

@@ -1,0 +1,329 @@
+#include "convnet/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+constexpr const char* kExtension = ".safetensors";
+constexpr const char* kFormat = "convnet-1";
+
+template <class T>
+bool take_number(std::string_view& text, T& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || out < 0) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+json to_json(const CostSums& costs) {
+  json sums = json::array();
+  for (const auto& [name, values] : costs.sums) sums.push_back({name, values});
+  return {{"images", costs.images}, {"sums", sums}};
+}
+
+/// A whole number from 0 to `max`; get<int>() would cut larger ones.
+std::int64_t whole(const json& j, std::int64_t max) {
+  if (!j.is_number_unsigned() || j.get<std::uint64_t>() > static_cast<std::uint64_t>(max))
+    throw std::out_of_range("the position makes no sense");
+  return j.get<std::int64_t>();
+}
+constexpr std::int64_t kMostEpochs = 1'000'000'000, kMostImages = std::int64_t{1} << 40;
+
+CostSums costs_from(const json& j) {
+  CostSums costs;
+  costs.images = whole(j.at("images"), kMostImages);
+  for (const json& entry : j.at("sums"))
+    costs.sums.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<std::vector<double>>());
+  return costs;
+}
+
+json to_json(const TrainingState& s) {
+  json history = json::array();
+  for (const HistoryEntry& h : s.history) {
+    json entry = to_json(h.costs);
+    entry["epoch"] = h.epoch;
+    entry["batch"] = h.batch;
+    if (h.test_batch >= 0) entry["test_batch"] = h.test_batch;
+    if (h.count > 1) entry["count"] = h.count;
+    history.push_back(std::move(entry));
+  }
+  json windows = json::array();
+  for (const auto& [matrix, w] : s.windows) windows.push_back({matrix, w.minibatches, w.images});
+  return {{"position",
+           {{"epoch", s.position.epoch},
+            {"batch", s.position.batch},
+            {"minibatches", s.position.minibatches},
+            {"images", s.position.images}}},
+          {"iteration", s.iteration},
+          {"test_cursor", s.test_cursor},
+          {"test_due", s.test_due},
+          {"partial", to_json(s.partial)},
+          {"partial_seconds", s.partial_seconds},
+          {"windows", windows},
+          {"history", history}};
+}
+
+TrainingState state_from(const json& j) {
+  TrainingState s;
+  const json& p = j.at("position");
+  s.position = {static_cast<int>(whole(p.at("epoch"), kMostEpochs)),
+                static_cast<int>(whole(p.at("batch"), kMostEpochs)), whole(p.at("minibatches"), kMostImages),
+                whole(p.at("images"), kMostImages)};
+  s.iteration = static_cast<std::uint64_t>(whole(j.at("iteration"), std::int64_t{1} << 62));
+  s.test_cursor = whole(j.at("test_cursor"), kMostImages);
+  s.test_due = j.at("test_due").get<bool>();
+  s.partial = costs_from(j.at("partial"));
+  s.partial_seconds = j.at("partial_seconds").get<double>();
+  // Older checkpoints have no updates over several minibatches.
+  for (const json& entry : j.value("windows", json::array())) {
+    s.windows[entry.at(0).get<std::string>()] = {whole(entry.at(1), kMostEpochs),
+                                                 whole(entry.at(2), kMostImages)};
+  }
+  for (const json& entry : j.at("history")) {
+    HistoryEntry h;
+    h.epoch = entry.at("epoch").get<int>();
+    h.batch = entry.at("batch").get<int>();
+    h.test_batch = entry.value("test_batch", -1);
+    h.costs = costs_from(entry);
+    if (entry.contains("count")) h.count = std::max<std::int64_t>(1, whole(entry.at("count"), kMostImages));
+    s.history.push_back(std::move(h));
+  }
+  if ((s.position.minibatches == 0) != (s.position.images == 0))
+    throw std::out_of_range("the position makes no sense");
+  return s;
+}
+
+constexpr std::array<DataType, 3> kMatrixTypes = {DataType::u8, DataType::f32, DataType::s32};
+
+json to_json(const std::vector<MatrixInfo>& matrices) {
+  json list = json::array();
+  for (const MatrixInfo& m : matrices)
+    list.push_back({{"name", m.name},
+                    {"dims", m.dims},
+                    {"type", to_string(m.type)},
+                    {"classes", m.classes},
+                    {"class_names", m.class_names}});
+  return list;
+}
+
+std::vector<MatrixInfo> matrices_from(const json& list) {
+  std::vector<MatrixInfo> matrices;
+  for (const json& j : list) {
+    MatrixInfo m;
+    m.name = j.at("name").get<std::string>();
+    std::int64_t elements = 1;
+    for (const json& d : j.at("dims")) {
+      m.dims.push_back(whole(d, kMostImages));
+      elements = element_count(m.dims);
+      if (elements < 1 || elements > kMostImages)
+        throw std::out_of_range("a matrix has no or too many elements");
+    }
+    const auto type = j.at("type").get<std::string>();
+    const auto known = std::find_if(kMatrixTypes.begin(), kMatrixTypes.end(),
+                                    [&](DataType t) { return type == to_string(t); });
+    if (known == kMatrixTypes.end()) throw std::out_of_range("there is no type of matrices '" + type + "'");
+    m.type = *known;
+    m.classes = whole(j.at("classes"), kMostImages);
+    m.class_names = j.at("class_names").get<std::vector<std::string>>();
+    if (!m.class_names.empty() && static_cast<std::int64_t>(m.class_names.size()) != m.classes)
+      throw std::out_of_range("there are not as many names as classes");
+    matrices.push_back(std::move(m));
+  }
+  return matrices;
+}
+
+/// The checkpoints in a folder, oldest first; none where there is no folder.
+std::vector<std::pair<Position, fs::path>> checkpoints_in(const fs::path& folder) {
+  std::vector<std::pair<Position, fs::path>> found;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (const auto position = Position::of_file_name(at->path().filename().string()))
+      found.emplace_back(*position, at->path());
+  }
+  // A folder that cannot be looked into may hold checkpoints: a new run must not begin in it.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw RunError(
+        fmt::format("{}: cannot be searched for checkpoints: {}", folder.string(), error.message()));
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  return found;
+}
+
+/// Removes all but the newest `keep` checkpoints; never `written`, which may be older than others where a run
+/// saves without having trained.
+void remove_old(const std::string& folder, std::size_t keep, const std::string& written) {
+  const auto found = checkpoints_in(folder);
+  for (std::size_t i = 0; i + keep < found.size(); ++i) {
+    std::error_code ignored;
+    if (found[i].second.filename() != written) fs::remove(found[i].second, ignored);
+  }
+}
+
+/// The newest checkpoint before `file` in its folder that can be read; "" if there is none.
+std::string sound_checkpoint_before(const fs::path& file) {
+  const auto position = Position::of_file_name(file.filename().string());
+  if (!position) return "";
+  std::vector<std::pair<Position, fs::path>> found;
+  try {
+    found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
+  } catch (const RunError&) {
+    return "";  // what is damaged is the news
+  }
+  for (auto before = found.rbegin(); before != found.rend(); ++before) {
+    if (before->first >= *position) continue;
+    std::string path = (file.parent_path() / before->second.filename()).string();
+    try {
+      parse_checkpoint(path, read_safetensors(path));
+      return path;
+    } catch (const InputError&) {
+      // This one is damaged, too.
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Position::file_name() const {
+  if (minibatches == 0) return fmt::format("{}.{}{}", epoch, batch, kExtension);
+  return fmt::format("{}.{}-{:04}{}", epoch, batch, minibatches, kExtension);
+}
+
+std::optional<Position> Position::of_file_name(const std::string& name) {
+  Position p;
+  std::string_view rest = name;
+  if (!rest.ends_with(kExtension)) return std::nullopt;
+  rest.remove_suffix(std::string_view(kExtension).size());
+  if (!take_number(rest, p.epoch) || !rest.starts_with('.')) return std::nullopt;
+  rest.remove_prefix(1);
+  if (!take_number(rest, p.batch)) return std::nullopt;
+  if (rest.starts_with('-')) {
+    rest.remove_prefix(1);
+    if (!take_number(rest, p.minibatches) || p.minibatches == 0) return std::nullopt;
+  }
+  return rest.empty() ? std::optional(p) : std::nullopt;
+}
+
+std::strong_ordering Position::operator<=>(const Position& other) const {
+  const auto key = [](const Position& p) {
+    return std::tuple(p.epoch, p.batch,
+                      p.minibatches == 0 ? std::numeric_limits<std::int64_t>::max() : p.minibatches);
+  };
+  return key(*this) <=> key(other);
+}
+
+void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep) {
+  std::map<std::string, std::string>& meta = checkpoint.tensors.metadata;
+  meta["format"] = kFormat;
+  meta["layer_def"] = checkpoint.definition_text;
+  meta["layer_def_path"] = checkpoint.definition_path;
+  meta["layer_params"] = checkpoint.parameters_text;
+  meta["layer_params_path"] = checkpoint.parameters_path;
+  meta["options"] = json(checkpoint.options).dump();
+  meta["state"] = to_json(checkpoint.state).dump();
+  meta["algorithms"] = checkpoint.algorithms.dump();
+  // Names of classes come from data sets, in whatever encoding.
+  meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string name = checkpoint.state.position.file_name();
+  make_folders(folder);  // somebody may have removed it during the run
+  checkpoint.file = (fs::path(folder) / name).string();
+  write_safetensors(checkpoint.file, checkpoint.tensors);
+  remove_old(folder, static_cast<std::size_t>(keep), name);
+}
+
+std::optional<std::string> newest_checkpoint(const std::string& folder) {
+  const auto found = checkpoints_in(folder);
+  if (found.empty()) return std::nullopt;
+  return found.back().second.string();
+}
+
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position) {
+  auto later = checkpoints_in(folder);
+  std::erase_if(later, [&](const auto& c) { return c.first <= position; });
+  if (later.empty()) return {};
+  const std::string stem = fs::path(position.file_name()).stem().string();
+  const std::string moved = make_numbered_folder((fs::path(folder) / ("abandoned-after-" + stem)).string());
+  // The newest first: whatever stops this, those that stay are a run without a gap.
+  for (auto checkpoint = later.rbegin(); checkpoint != later.rend(); ++checkpoint) {
+    const fs::path& from = checkpoint->second;
+    std::error_code error;
+    fs::rename(from, fs::path(moved) / from.filename(), error);
+    if (error) throw RunError(from.string() + ": cannot be moved to " + moved + ": " + error.message());
+  }
+  sync_parent_folder((fs::path(moved) / "moved").string());
+  sync_parent_folder(moved);
+  return {moved, later.size()};
+}
+
+std::string find_checkpoint(const std::string& file_or_folder) {
+  std::error_code error;
+  if (fs::is_directory(file_or_folder, error)) {
+    const auto newest = newest_checkpoint(file_or_folder);
+    if (!newest)
+      throw InputError(file_or_folder + ": holds no checkpoint (files named EPOCH.BATCH" +
+                       std::string(kExtension) + ")");
+    return *newest;
+  }
+  if (!fs::exists(file_or_folder, error)) {
+    if (error) throw RunError(fmt::format("{}: cannot be read: {}", file_or_folder, error.message()));
+    throw InputError(file_or_folder + ": there is no such checkpoint file or folder");
+  }
+  return file_or_folder;
+}
+
+Checkpoint read_checkpoint(const std::string& file_or_folder) {
+  const std::string file = find_checkpoint(file_or_folder);
+  try {
+    return parse_checkpoint(file, read_safetensors(file));
+  } catch (const InputError& damaged) {
+    const std::string before = sound_checkpoint_before(file);
+    if (before.empty()) throw;
+    throw InputError(
+        fmt::format("{}\nthe checkpoint before it can be read: --load-file {}", damaged.what(), before));
+  }
+}
+
+Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
+  Checkpoint c;
+  c.file = file;
+  c.tensors = std::move(tensors);
+  const auto meta = [&](const char* key) -> const std::string& {
+    const auto found = c.tensors.metadata.find(key);
+    if (found == c.tensors.metadata.end())
+      throw InputError(c.file + ": is not a checkpoint of convnet: its metadata has no '" + key + "'");
+    return found->second;
+  };
+  if (meta("format") != kFormat)
+    throw InputError(c.file + ": is a checkpoint of format '" + meta("format") + "'; this program reads '" +
+                     kFormat + "'");
+  c.definition_text = meta("layer_def");
+  c.definition_path = meta("layer_def_path");
+  c.parameters_text = meta("layer_params");
+  c.parameters_path = meta("layer_params_path");
+  const char* key = "options";
+  try {
+    c.options = json::parse(meta("options")).get<OptionTexts>();
+    key = "state";
+    c.state = state_from(json::parse(meta("state")));
+    key = "algorithms";
+    c.algorithms = json::parse(meta("algorithms"));
+    key = "matrices";
+    if (c.tensors.metadata.contains(key)) c.matrices = matrices_from(json::parse(meta(key)));
+  } catch (const std::exception& e) {
+    if (dynamic_cast<const InputError*>(&e) != nullptr) throw;
+    throw InputError(c.file + ": metadata '" + key + "' is damaged: " + e.what());
+  }
+  return c;
+}
+
+}  // namespace convnet

@@ -1,0 +1,43 @@
+// safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convnet/base/tensor.h"
+
+namespace convnet {
+
+/// A float32 tensor in its canonical row-major layout.
+struct NamedTensor {
+  Dims dims;
+  std::vector<float> values;
+};
+
+/// A file's contents. Maps keep names in order, so equal contents give equal bytes.
+struct TensorFile {
+  std::map<std::string, NamedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Writes atomically and durably (OutputFile), with checksums of the tensors and of the metadata as two more
+/// metadata entries. Names and metadata must be UTF-8. Throws RunError.
+void write_safetensors(const std::string& path, const TensorFile& contents);
+
+/// Whether checksums are compared. A file without any, of another program or of an older version, is read
+/// either way.
+enum class Checksums { compare, ignore };
+
+/// Reads and checks everything: the header's JSON, types (F32 only), shapes against offsets, offsets that
+/// overlap, leave holes or reach beyond the file, names given twice, checksums, which are not part of the
+/// contents. Throws InputError naming the file and what is wrong. The data is held once, and memory is
+/// bounded by the file's size.
+TensorFile read_safetensors(const std::string& path);
+
+/// The same from memory; `name` stands for the file in errors.
+TensorFile parse_safetensors(const std::string& name, const std::string& bytes,
+                             Checksums checksums = Checksums::compare);
+
+}  // namespace convnet

@@ -1,0 +1,137 @@
+#include "convnet/net/check_objective.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "kernels/cost_math.h"
+
+namespace convnet {
+namespace {
+
+/// log(1 + e^x), for any x.
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+/// log(sum of e^x)
+double log_sum_exp(const float* x, std::int64_t count) {
+  const auto most = static_cast<double>(*std::max_element(x, x + count));
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += std::exp(static_cast<double>(x[i]) - most);
+  return most + std::log(sum);
+}
+
+/// The last task before `end` that writes a buffer.
+std::size_t writer_of(const Plan& plan, int buffer, std::size_t end) {
+  for (std::size_t t = end; t-- > 0;) {
+    for (const BufferUse& use : plan.tasks[t].uses)
+      if (use.buffer == buffer && use.access != Access::read) return t;
+  }
+  throw std::logic_error("gradient check: nothing writes what a cost reads");
+}
+
+}  // namespace
+
+CheckObjective::CheckObjective(const Plan& plan, const Graph& graph, const Executor& executor,
+                               const StepInputs& inputs)
+    : plan_(plan), graph_(graph), executor_(executor), inputs_(inputs) {
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    const OpDesc& op = plan.tasks[t].op;
+    if (std::holds_alternative<LogregForward>(op) || std::holds_alternative<CrossentForward>(op) ||
+        std::holds_alternative<BinaryCostForward>(op))
+      find(t);
+  }
+}
+
+/// Adds the part of a cost's forward task, if it has to be computed here.
+void CheckObjective::find(std::size_t task) {
+  const Task& cost = plan_.tasks[task];
+  const Node& node = graph_.nodes[static_cast<std::size_t>(cost.node)];
+  const bool made_labels = graph_.nodes[static_cast<std::size_t>(node.inputs[0])].learns_below;
+  if (node.layer->cost_coeff == 0 || !(node.fused || made_labels)) return;
+  Part part;
+  part.cost_task = part.output_task = task;
+  part.first_image = graph_.images_of(plan_.images, 0) * cost.microbatch;
+  if (!std::holds_alternative<LogregForward>(cost.op)) part.labels_buffer = cost.uses[0].buffer;
+  part.output_buffer = cost.uses[1].buffer;
+  part.logits = node.fused;
+  if (part.logits) {
+    // It is read where it is made: the neuron below may write over it at once.
+    for (std::size_t t = 0; t < task; ++t) {
+      const Task& below = plan_.tasks[t];
+      const bool makes =
+          std::holds_alternative<SoftmaxForward>(below.op) || std::holds_alternative<NeuronForward>(below.op);
+      if (!makes || below.node != node.inputs.back() || below.microbatch != cost.microbatch) continue;
+      part.output_buffer = below.uses[0].buffer;
+      part.output_task = writer_of(plan_, part.output_buffer, t);
+    }
+    if (part.output_task == task)
+      throw std::logic_error("gradient check: nothing makes what a fused cost reads");
+  }
+  parts_[cost.node].push_back(std::move(part));
+}
+
+void CheckObjective::after_task(std::size_t task) {
+  for (auto& [node, parts] : parts_) {
+    for (Part& part : parts) {
+      if (part.output_task == task) part.output = executor_.read(&plan_, part.output_buffer);
+      if (part.cost_task == task && part.labels_buffer >= 0)
+        part.labels = executor_.read(&plan_, part.labels_buffer);
+    }
+  }
+}
+
+void CheckObjective::hold_labels() {
+  for (auto& [node, parts] : parts_)
+    for (Part& part : parts) part.held = part.labels;
+}
+
+double CheckObjective::value(const StepResult& result) const {
+  double sum = 0;
+  for (const CostSlot& c : plan_.costs) {
+    double of_layer = result.costs[static_cast<std::size_t>(c.slot)];
+    if (const auto parts = parts_.find(c.node); parts != parts_.end()) {
+      of_layer = 0;
+      for (const Part& part : parts->second) of_layer += cost(part);
+    }
+    sum += graph_.nodes[static_cast<std::size_t>(c.node)].layer->cost_coeff * of_layer;
+  }
+  return sum / static_cast<double>(plan_.images);
+}
+
+double CheckObjective::cost(const Part& part) const {
+  const Task& task = plan_.tasks[part.cost_task];
+  const Node& node = graph_.nodes[static_cast<std::size_t>(task.node)];
+  double sum = 0;
+  if (const auto* op = std::get_if<LogregForward>(&task.op)) {
+    const int matrix = graph_.nodes[static_cast<std::size_t>(node.inputs[0])].layer->data_matrix;
+    const auto* labels =
+        reinterpret_cast<const std::int32_t*>(inputs_.matrices[static_cast<std::size_t>(matrix)]);
+    for (std::int64_t n = 0; n < op->n; ++n) {
+      const float* x = part.output.data() + n * op->c;
+      sum += log_sum_exp(x, op->c) - static_cast<double>(x[labels[part.first_image + n]]);
+    }
+    return sum;
+  }
+  const std::vector<float>& labels = part.held.empty() ? part.labels : part.held;
+  const auto t = [&](std::size_t i) { return static_cast<double>(labels[i]); };
+  const auto x = [&](std::size_t i) { return static_cast<double>(part.output[i]); };
+  if (const auto* op = std::get_if<CrossentForward>(&task.op)) {
+    for (std::int64_t n = 0; n < op->n; ++n) {
+      const double log_sum = part.logits ? log_sum_exp(part.output.data() + n * op->c, op->c) : 0;
+      for (auto i = static_cast<std::size_t>(n * op->c); i < static_cast<std::size_t>((n + 1) * op->c); ++i)
+        sum += part.logits ? t(i) * (log_sum - x(i)) : -weighted_log(t(i), x(i));
+    }
+    return sum;
+  }
+  const auto& op = std::get<BinaryCostForward>(task.op);
+  const auto positive = static_cast<double>(op.pos_weight);
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (part.logits)
+      sum += positive * t(i) * softplus(-x(i)) + (1 - t(i)) * softplus(x(i));
+    else
+      sum -= weighted_log(positive * t(i), x(i)) + weighted_log(1 - t(i), 1 - x(i));
+  }
+  return sum;
+}
+
+}  // namespace convnet

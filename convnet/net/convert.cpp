@@ -1,0 +1,119 @@
+#include "convnet/net/convert.h"
+
+#include <algorithm>
+
+#include "convnet/net/net.h"
+
+namespace convnet {
+namespace {
+
+/// The section of a layer that `option` lists; null after reporting that there is none.
+const IniSection* find_layer(const IniFile& definition, const std::string& option, const std::string& name,
+                             Diagnostics& diagnostics) {
+  if (const IniSection* section = definition.find(name)) return section;
+  std::vector<std::string> names;
+  for (const IniSection& s : definition.sections) names.push_back(s.name);
+  const std::string close = nearest(name, names);
+  diagnostics.error({}, "--" + option + ": there is no layer '" + name + "'" +
+                            (close.empty() ? "" : "; did you mean '" + close + "'?"));
+  return nullptr;
+}
+
+void conv_to_local(IniFile& definition, const std::string& name, Diagnostics& diagnostics) {
+  const IniSection* section = find_layer(definition, "conv-to-local", name, diagnostics);
+  if (section == nullptr) return;
+  const IniValue* type = section->find("type");
+  if (type != nullptr && type->text == "conv") {
+    definition = with_key(definition, name, "sharedBiases", std::nullopt);
+    definition = with_key(definition, name, "type", "local");
+  } else if (type != nullptr && type->text == "local") {
+    diagnostics.warning(section->where, "--conv-to-local: layer '" + name + "' is local already");
+  } else {
+    diagnostics.error(section->where, "--conv-to-local: layer '" + name + "' is not of type conv");
+  }
+}
+
+void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnostics) {
+  const std::string name = what.substr(0, what.find('['));
+  const IniSection* section = find_layer(definition, "unshare-weights", name, diagnostics);
+  if (section == nullptr) return;
+  const IniValue* value = section->find("weightSource");
+  std::vector<std::string> sources = value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+  std::size_t first = 0, last = sources.size();
+  if (name != what) {
+    ParamSpec rules;
+    rules.min = 0;
+    rules.max = 1 << 20;
+    int index = 0;
+    std::string wrong =
+        what.back() == ']'
+            ? parse_value(what.substr(name.size() + 1, what.size() - name.size() - 2), rules, index)
+            : "expects layer or layer[index]";
+    if (!wrong.empty()) return diagnostics.error({}, "--unshare-weights: '" + what + "': " + wrong);
+    first = std::min(static_cast<std::size_t>(index), last);
+    last = std::min(first + 1, last);
+  }
+  if (std::all_of(sources.begin() + static_cast<std::ptrdiff_t>(first),
+                  sources.begin() + static_cast<std::ptrdiff_t>(last),
+                  [](const std::string& s) { return s.empty(); }))
+    return diagnostics.warning(section->where, "--unshare-weights: '" + what + "' shares no weights");
+  for (std::size_t i = first; i < last; ++i) sources[i].clear();
+  definition = with_key(definition, name, "weightSource", join(sources, ","));
+}
+
+/// A matrix of `from` as one of `to`: the same, repeated along new leading dimensions (a filter at every
+/// position), or unshared biases (O,Y,X) as local ones (Y,X,O).
+NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
+  if (from.dims == to) return from;
+  NamedTensor out{to, {}};
+  const auto count = static_cast<std::size_t>(element_count(to));
+  out.values.reserve(count);
+  if (to.size() == from.dims.size() + 2 && std::equal(from.dims.begin(), from.dims.end(), to.begin() + 2)) {
+    while (out.values.size() < count)
+      out.values.insert(out.values.end(), from.values.begin(), from.values.end());
+    return out;
+  }
+  if (to.size() == 3 && from.dims == Dims{to[2], to[0], to[1]}) {
+    const auto maps = static_cast<std::size_t>(to[2]), positions = count / maps;
+    for (std::size_t p = 0; p < positions; ++p)
+      for (std::size_t o = 0; o < maps; ++o) out.values.push_back(from.values[o * positions + p]);
+    return out;
+  }
+  return from;  // of another net, which loading refuses
+}
+
+}  // namespace
+
+void convert_definition(IniFile& definition, const Options& options, Diagnostics& diagnostics) {
+  for (const std::string& name : split_list(options.conv_to_local))
+    conv_to_local(definition, name, diagnostics);
+  for (const std::string& what : split_list(options.unshare_weights)) unshare(definition, what, diagnostics);
+}
+
+void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after) {
+  TensorFile converted = tensors;
+  for (const Node& node : after.nodes) {
+    // Parts of a layer stand for the whole, wherever they are.
+    const auto found_old = std::find_if(before.nodes.begin(), before.nodes.end(),
+                                        [&](const Node& n) { return n.whole == node.whole; });
+    const Node* old = found_old == before.nodes.end() ? nullptr : &*found_old;
+    for (std::size_t i = 0; old != nullptr && i < std::min(node.owners.size(), old->owners.size()); ++i) {
+      if (node.owners[i] != WeightOwner{node.id, static_cast<int>(i)}) continue;
+      const WeightOwner& owner = old->owners[i];
+      const std::string& old_layer = before.nodes[static_cast<std::size_t>(owner.node)].whole;
+      const std::string& old_matrix = before.weight(owner).name;
+      const WeightSpec& spec = node.layer->weights[i];
+      const auto convert = [&](const std::string& from, const std::string& to) {
+        const auto found = tensors.tensors.find(from);
+        if (found != tensors.tensors.end())
+          converted.tensors[to] = reshaped(found->second, spec.whole_dims());
+      };
+      convert(old_layer + "." + old_matrix, node.whole + "." + spec.name);
+      for (const char* suffix : {"Inc", "Grad"})
+        convert(increment_name(old_layer, old_matrix, suffix), increment_name(node.whole, spec.name, suffix));
+    }
+  }
+  tensors = std::move(converted);
+}
+
+}  // namespace convnet

@@ -1,0 +1,38 @@
+// Costs of batches and tests: their sums, and what cost layers report of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+#include "convnet/plan/plan.h"
+
+namespace convnet {
+
+/// Zeros for every cost of a plan.
+CostSums no_costs(const Plan& plan, const Graph& graph);
+bool same_layers(const CostSums& a, const CostSums& b);
+/// Adds a step's costs. Views of an image all have the same costs, those of the mean: each image counts once.
+void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::vector<double>& costs,
+               std::int64_t images);
+void pool(CostSums& into, const CostSums& from);
+
+/// What a cost layer reports of a batch or a test, per image.
+struct CostReport {
+  const Node* node = nullptr;
+  std::vector<double> values;  ///< as printed; the children's are added
+};
+/// One for each cost layer that is no other's child, in order of the file.
+std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
+/// What the values that a cost layer prints are called: "-log p", "top-1 error", "top-5 error". `parameters`
+/// is the file with its topk.
+std::vector<std::string> value_names(const Node& cost, const IniFile& parameters);
+/// The error of the first cost: its second value, or of costs that report no error the first.
+double first_error(const CostSums& costs, const Graph& graph);
+/// "logprob:  7.156030, 1.000000, 0.995768".
+std::string cost_text(const CostSums& costs, const Graph& graph);
+
+}  // namespace convnet

@@ -1,0 +1,114 @@
+#include "convnet/net/input_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+namespace {
+
+/// The matrices with class labels that the net's data layers read.
+std::vector<std::size_t> label_matrices(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
+  std::vector<std::size_t> labels;
+  for (const Node& node : graph.nodes)
+    if (const int m = node.layer->data_matrix; m >= 0 && matrices[static_cast<std::size_t>(m)].classes > 0)
+      labels.push_back(static_cast<std::size_t>(m));
+  return labels;
+}
+
+/// Throws InputError for an image without a class (-1): costs of classes cannot leave one out. `views`: rows
+/// of an image.
+void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request, int views) {
+  const auto* const labels = reinterpret_cast<const std::int32_t*>(data.matrices[matrix].data());
+  const std::size_t count = data.matrices[matrix].size() / sizeof(std::int32_t);
+  const std::int32_t* const bare = std::find_if(labels, labels + count, [](std::int32_t l) { return l < 0; });
+  if (bare != labels + count)
+    throw InputError(fmt::format(
+        "batch {}: image {} (counted from 0) has no label, but the net reads labels (dataIdx={}); "
+        "dataIdx=2 has a number for every class",
+        request.batch, data.first + (bare - labels) * data.images / static_cast<std::int64_t>(count) / views,
+        matrix));
+}
+
+}  // namespace
+
+std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
+  constexpr std::int64_t kBytes = 64 << 20, kFew = 2, kMany = 4096;
+  std::int64_t image = 0;
+  for (const MatrixInfo& m : provider.matrices()) image += m.image_bytes();
+  return static_cast<std::size_t>(
+      std::clamp(kBytes / std::max<std::int64_t>(1, images * image), kFew, kMany));
+}
+
+std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
+    const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph) {
+  return [provider, statistics, labels = label_matrices(graph, provider->matrices())](const LoadRequest& r) {
+    auto data = std::make_shared<const DataBatch>(provider->read(r, statistics));
+    for (const std::size_t m : labels) check_labelled(*data, m, r, r.epoch == 0 ? provider->views() : 1);
+    return data;
+  };
+}
+
+void save_statistics(const PixelStatistics& statistics, const Options& options, const Dims& image,
+                     TensorFile& into) {
+  const auto put = [&](const char* name, const Dims& dims, const std::vector<float>& values) {
+    if (!values.empty()) into.tensors[options.data_provider + name] = {dims, values};
+  };
+  put(".mean", image, statistics.mean);
+  put(".deviations", {image[0]}, statistics.deviations);
+  put(".colorPca", {4, 3}, statistics.color_pca);
+}
+
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options,
+                                 const Provider& provider) {
+  const Dims& image = provider.matrices()[0].dims;
+  // The tensor, of `count` finite numbers, each at least `least`.
+  const auto take = [&](const char* user, const char* name, std::int64_t count, float least,
+                        const char* what) {
+    const std::string tensor = options.data_provider + name;
+    const auto fail = [&](const std::string& wrong) {
+      return InputError(
+          fmt::format("{}: {} needs the tensor '{}', {}; {}", checkpoint.file, user, tensor, what, wrong));
+    };
+    const auto found = checkpoint.tensors.tensors.find(tensor);
+    if (found == checkpoint.tensors.tensors.end()) throw fail("it is not there");
+    const std::vector<float>& values = found->second.values;
+    if (static_cast<std::int64_t>(values.size()) != count)
+      throw fail(fmt::format("it has {} values, not {}", values.size(), count));
+    if (!std::all_of(values.begin(), values.end(), [&](float v) { return std::isfinite(v) && v >= least; }))
+      throw fail(least > 0 ? "it holds others" : "it holds numbers that are not finite (NaN or infinity)");
+    return values;
+  };
+  constexpr float kAny = std::numeric_limits<float>::lowest();
+  PixelStatistics statistics;
+  if (provider.subtracts_mean())
+    statistics.mean = take(("--data-provider " + options.data_provider).c_str(), ".mean",
+                           element_count(image), kAny, "the mean image of the training range");
+  if (options.pixel_std)
+    statistics.deviations = take("--pixel-std", ".deviations", image[0], std::numeric_limits<float>::min(),
+                                 "a positive number for each channel");
+  if (options.color_noise > 0)
+    statistics.color_pca = take("--color-noise", ".colorPca", 12, kAny,
+                                "three standard deviations and the axes of the colours, measured when a run "
+                                "with colour noise begins");
+  return statistics;
+}
+
+void check_same_images(const Options& now, const Checkpoint& checkpoint) {
+  const Options then = parse_options(checkpoint.options);
+  const auto differs = [&](const char* option, const auto& before, const auto& given) {
+    if (before != given)
+      throw InputError(fmt::format("{}: this run has --{} {}, for all of its life; --{} {} is for a new run",
+                                   checkpoint.file, option, before, option, given));
+  };
+  differs("inner-size", then.inner_size, now.inner_size);
+  differs("image-size", then.image_size, now.image_size);
+  differs("scalar-mean", then.scalar_mean, now.scalar_mean);
+  differs("pixel-std", then.pixel_std ? 1 : 0, now.pixel_std ? 1 : 0);
+}
+
+}  // namespace convnet

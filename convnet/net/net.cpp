@@ -1,0 +1,510 @@
+#include "convnet/net/net.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <numbers>
+
+#include "convnet/base/error.h"
+#include "convnet/base/host_threads.h"
+#include "convnet/base/philox.h"
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/net/convert.h"
+
+namespace convnet {
+namespace {
+
+/// N(0,1) for weight `index` of a stream: Box-Muller on the words of one Philox call, four neighbours a call.
+void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float>& values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+#pragma omp parallel for schedule(static)
+  for (std::int64_t first = 0; first < count; first += 4) {
+    const auto block = static_cast<std::uint64_t>(first / 4);
+    const Philox4x32 r =
+        philox(key, static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0, 0);
+    for (const std::int64_t word : {0, 2}) {
+      const double u = (r.value[word] + 0.5) * 0x1p-32;
+      const double angle = 2 * std::numbers::pi * (r.value[word + 1] * 0x1p-32);
+      const double radius = std::sqrt(-2 * std::log(u)) * stdev;
+      const std::int64_t at = first + word;
+      if (at < count)
+        values[static_cast<std::size_t>(at)] = static_cast<float>(mean + radius * std::cos(angle));
+      if (at + 1 < count)
+        values[static_cast<std::size_t>(at + 1)] = static_cast<float>(mean + radius * std::sin(angle));
+    }
+  }
+}
+
+/// A layer file's name after --layer-path.
+std::string prefixed(const Options& options, const std::string& name) {
+  if (options.layer_path.empty()) return name;
+  return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
+}
+
+bool all_finite(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+}  // namespace
+
+IniFile read_parameters(const Options& options, Diagnostics& diagnostics) {
+  return read_ini(prefixed(options, options.layer_params), diagnostics);
+}
+
+NetFiles read_net_files(const Options& options, Diagnostics& diagnostics) {
+  NetFiles files{read_ini(prefixed(options, options.layer_def), diagnostics),
+                 read_parameters(options, diagnostics)};
+  convert_definition(files.definition, options, diagnostics);
+  return files;
+}
+
+namespace {
+
+/// Cores that this process may use.
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+}  // namespace
+
+int thread_count(const Options& options) { return options.threads > 0 ? options.threads : usable_cores(); }
+
+std::string too_many_threads(const Options& options) {
+  const int cores = usable_cores();
+  if (options.threads <= cores) return "";
+  return fmt::format(
+      "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
+      "slower than --threads {}",
+      options.threads, cores, cores);
+}
+
+Options with_devices(Options options) {
+  if (options.gpu != "all") return options;
+  std::string reason;
+  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  const int devices = gpus > 0 ? gpus : thread_count(options);
+  options.gpu = "0";
+  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
+  return options;
+}
+
+std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
+  std::string reason;
+  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  if (options.device == "cuda" && gpus == 0)
+    throw DeviceError("--device cuda: " + reason + "; use --device cpu");
+  if (gpus == 0) {
+    const Precision precision = options.precision_or(Precision::fp32);
+    if (precision == Precision::tf32)
+      throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
+    const int each = std::min(std::max(1, thread_count(options) / devices), omp_get_thread_limit());
+    // The devices have threads, this thread has a team, and one more loads data.
+    check_threads(devices * each + omp_get_max_threads() + 1);
+    return make_cpu_backend(each, precision);
+  }
+  for (const int id : options.gpus()) {
+    if (id >= gpus)
+      throw DeviceError("--gpu lists GPU " + std::to_string(id) + ", but this machine has " +
+                        std::to_string(gpus) +
+                        (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
+  }
+  return make_cuda_backend(options.precision_or(Precision::tf32));
+}
+
+std::string slow_precision(const Backend& backend) {
+  if (backend.name() != "cpu" || backend.precision() != "bf16" || cpu_multiplies_bf16()) return "";
+  return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
+         "(avx512_bf16); imitating them is slower than fp32";
+}
+
+std::unique_ptr<Provider> open_provider(const Options& options) {
+  std::optional<BatchRange> shuffled;
+  if (options.shuffle) shuffled = options.train_batches();
+  return make_provider(options.data_provider, options.data_path, options.seed_value(),
+                       options.image_options(), shuffled);
+}
+
+PlanOptions plan_options(const Options& options, const Provider& provider) {
+  return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem};
+}
+
+GraphOptions graph_options(const Options& options) {
+  return {options.strict, true, static_cast<int>(options.gpus().size()), options.parallel == "data"};
+}
+
+std::string unused_devices(const Graph& graph, const Options& options) {
+  const std::size_t listed = options.gpus().size();
+  if (static_cast<int>(listed) <= graph.gpu_count()) return "";
+  return fmt::format("warning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
+                     listed, graph.gpu_count());
+}
+
+Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+                    Diagnostics& diagnostics) {
+  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), graph_options(options),
+                            diagnostics);
+  diagnostics.throw_if_errors();
+  return graph;
+}
+
+Net::Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns)
+    : graph_(std::move(graph)),
+      provider_(provider),
+      options_(options),
+      mean_(std::move(mean)),
+      backend_(make_backend(options, graph_.gpu_count())),
+      plans_(graph_, provider.matrices(), *backend_,
+             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, provider.views()}),
+      executor_(plans_, options.gpus(), options.stall_timeout) {}
+
+const Plan& Net::prepare(Phase phase, std::int64_t images) {
+  const Plan& plan = plans_.plan(phase, images);
+  executor_.reserve(plan);
+  upload_mean();
+  return plan;
+}
+
+/// A device that hangs keeps its libraries: closing these would wait for it, and nobody would read why.
+Net::~Net() {
+  if (executor_.stalled()) static_cast<void>(backend_.release());
+}
+
+void Net::upload_mean() {
+  if (std::exchange(mean_uploaded_, true)) return;
+  for (int buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);
+}
+
+namespace {
+
+/// The matrix of `layer` in a checkpoint that corresponds to matrix `index` of a layer here: of the same
+/// name, or where inputs are called otherwise, of the same place among its weights.
+const NamedTensor& matrix_of(const TensorFile& from, const std::string& layer, const WeightSpec& weight,
+                             int index) {
+  const auto found = from.tensors.find(layer + "." + weight.name);
+  if (found != from.tensors.end()) return found->second;
+  const std::string prefix = layer + ".weights.";
+  std::vector<const NamedTensor*> weights;
+  for (const auto& [name, tensor] : from.tensors) {
+    if (name.starts_with(prefix)) weights.push_back(&tensor);
+  }
+  // Tensors are sorted by name, not by input: only a single one is certainly meant.
+  if (weight.name.starts_with("weights.") && index == 0 && weights.size() == 1) return *weights[0];
+  throw InputError("the checkpoint has no tensor '" + layer + "." + weight.name + "'");
+}
+
+/// Several layers' matrices as one with all their outputs.
+std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, const WeightSpec& weight) {
+  if (parts.size() == 1) return parts[0]->values;
+  const auto axis = static_cast<std::size_t>(weight.output_axis);
+  std::size_t outer = 1;
+  for (std::size_t d = 0; d < axis; ++d) outer *= static_cast<std::size_t>(weight.dims[d]);
+  std::int64_t outputs = 0;
+  for (const NamedTensor* part : parts) {
+    Dims same = part->dims;
+    if (same.size() == weight.dims.size()) {
+      outputs += same[axis];
+      same[axis] = weight.dims[axis];
+    }
+    if (same != weight.dims)
+      throw InputError("a matrix of " + to_string(part->dims) + " is no part of one of " +
+                       to_string(weight.dims));
+  }
+  if (outputs != weight.dims[axis])
+    throw InputError("gives " + std::to_string(outputs) + " outputs, not " +
+                     std::to_string(weight.dims[axis]));
+  std::vector<float> values;
+  for (std::size_t o = 0; o < outer; ++o) {
+    for (const NamedTensor* part : parts) {
+      const std::size_t row = part->values.size() / outer;
+      const auto begin = part->values.begin() + static_cast<std::ptrdiff_t>(o * row);
+      values.insert(values.end(), begin, begin + static_cast<std::ptrdiff_t>(row));
+    }
+  }
+  return values;
+}
+
+/// Whether a tensor belongs to the training of a matrix, not to the net.
+bool is_training_state(const std::string& tensor) {
+  for (const std::string suffix : {"Inc", "Grad"}) {
+    if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
+    for (const char* matrix : {".biases", ".scale", ".shift"}) {
+      if (tensor.ends_with(matrix + suffix)) return true;
+    }
+  }
+  return false;
+}
+
+/// Of a matrix that may be a part of a whole one: its outputs' place in the whole, as a run of numbers. Parts
+/// are of matrices whose first dimension counts the outputs.
+std::pair<std::size_t, std::size_t> run_of(const WeightSpec& spec) {
+  const auto count = static_cast<std::size_t>(element_count(spec.dims));
+  const auto outputs = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.dims[0]));
+  return {static_cast<std::size_t>(spec.first_output) * (count / outputs), count};
+}
+
+std::vector<float> part_of(const WeightSpec& spec, const std::vector<float>& whole) {
+  if (spec.whole.empty()) return whole;
+  const auto [begin, count] = run_of(spec);
+  const auto first = whole.begin() + static_cast<std::ptrdiff_t>(begin);
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
+
+void put_part(const WeightSpec& spec, const std::vector<float>& part, NamedTensor& whole) {
+  whole.dims = spec.whole_dims();
+  whole.values.resize(static_cast<std::size_t>(element_count(whole.dims)));
+  std::copy(part.begin(), part.end(), whole.values.begin() + static_cast<std::ptrdiff_t>(run_of(spec).first));
+}
+
+}  // namespace
+
+std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed,
+                                       std::map<std::string, TensorFile>& checkpoints) const {
+  WeightSpec weight = spec(w);
+  weight.dims = weight.whole_dims();
+  const InitFunction& f = weight.init;
+  const auto count = static_cast<std::size_t>(element_count(weight.dims));
+  std::vector<float> values;
+  if (f.name.empty()) {
+    values.assign(count, static_cast<float>(weight.init_value));
+    if (weight.init_stdev > 0)
+      fill_normal(philox_key(seed, w.name), weight.init_value, weight.init_stdev, values);
+    return values;
+  }
+  const auto wrong = [&](const std::string& message) {
+    return InputError(f.where.str() + ": " + w.name + ": " + f.name + ": " + message);
+  };
+  if (!is_init_function(f.name))
+    throw wrong("there is no such function; the weights cannot be made from scratch");
+  if (f.name == "makeb_vec") {
+    for (const std::string& item : f.args) {
+      double value = 0;
+      if (std::string why = parse_value(item, ParamSpec{}, value); !why.empty()) throw wrong(why);
+      values.push_back(static_cast<float>(value));
+    }
+  } else {
+    if (f.args.empty()) throw wrong("names no checkpoint");
+    const bool several = f.name.ends_with("cat");
+    if (several != (f.args.size() > 1))
+      throw wrong(several ? "needs a checkpoint and layers" : "takes a checkpoint alone");
+    std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
+    if (!several) layers = {graph_.nodes[static_cast<std::size_t>(w.node)].whole};
+    try {
+      auto found = checkpoints.find(f.args[0]);
+      if (found == checkpoints.end())
+        found = checkpoints.emplace(f.args[0], read_checkpoint(f.args[0]).tensors).first;
+      const TensorFile& from = found->second;
+      std::vector<const NamedTensor*> parts;
+      for (const std::string& layer : layers) parts.push_back(&matrix_of(from, layer, weight, w.index));
+      values = concatenated(parts, weight);
+    } catch (const InputError& e) {
+      throw wrong(e.what());
+    }
+  }
+  if (values.size() != count)
+    throw wrong("gives " + std::to_string(values.size()) + " values, but " + to_string(weight.dims) +
+                " takes " + std::to_string(count));
+  if (!all_finite(values)) throw wrong("gives numbers that are not finite");
+  return values;
+}
+
+void Net::init_weights(std::uint64_t seed) {
+  std::map<std::string, TensorFile> checkpoints;  // those that init functions name, each read once
+  for (const WeightBuffers& w : plans_.weights()) {
+    const std::vector<float> values = part_of(spec(w), initial_values(w, seed, checkpoints));
+    executor_.write_weights(w, values);
+    const std::vector<float> zeros(values.size(), 0.0F);
+    set_increment(w, zeros);
+    executor_.write_shards(w, &UpdateShard::accumulator, zeros);
+  }
+  windows_.clear();
+}
+
+void Net::init_from(const std::string& checkpoint) {
+  const Checkpoint from = read_checkpoint(checkpoint);
+  std::map<std::string, bool> used;
+  for (const auto& [name, tensor] : from.tensors.tensors) used[name] = false;
+  int copied = 0;
+  fmt::print("Weights from {}:\n", from.file);
+  for (const WeightBuffers& w : plans_.weights()) {
+    const Dims& dims = spec(w).whole_dims();
+    const bool first_part = spec(w).first_output == 0;
+    const auto found = from.tensors.tensors.find(w.name);
+    if (found == from.tensors.tensors.end()) {
+      if (first_part)
+        fmt::print("  {:<32} {:<20} newly made: it is not in the checkpoint\n", w.name, to_string(dims));
+      continue;
+    }
+    used[w.name] = true;
+    if (found->second.dims != dims) {
+      if (first_part)
+        fmt::print("  {:<32} {:<20} newly made: it is {} in the checkpoint\n", w.name, to_string(dims),
+                   to_string(found->second.dims));
+      continue;
+    }
+    if (!all_finite(found->second.values))
+      throw InputError(from.file + ": tensor '" + w.name +
+                       "' holds numbers that are not finite (NaN or infinity)");
+    executor_.write_weights(w, part_of(spec(w), found->second.values));
+    if (first_part) fmt::print("  {:<32} {:<20} copied\n", w.name, to_string(dims));
+    ++copied;
+  }
+  for (const auto& [name, was_used] : used) {
+    if (!was_used && !is_training_state(name) && !name.ends_with(".mean"))
+      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name,
+                 to_string(from.tensors.tensors.at(name).dims));
+  }
+  if (copied == 0) throw InputError(from.file + ": no matrix has the name and shape of one of this net");
+}
+
+std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix) {
+  const std::size_t dot = std::min(weight.find('.'), weight.size());
+  return layer + "." + weight.substr(0, dot) + suffix + weight.substr(dot);
+}
+
+std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {
+  return increment_name(graph_.nodes[static_cast<std::size_t>(w.node)].whole, spec(w).name, suffix);
+}
+
+int Net::minibatches_per_update(const WeightBuffers& w) const {
+  return std::max(1, graph_.nodes[static_cast<std::size_t>(w.node)].update_period / graph_.passes);
+}
+
+void Net::load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows) {
+  const auto values_of = [&](const WeightBuffers& w, const std::string& name) {
+    const auto found = tensors.tensors.find(name);
+    const Dims& dims = spec(w).whole_dims();
+    if (found == tensors.tensors.end())
+      throw InputError(file + ": has no tensor '" + name + "', which this net needs");
+    if (found->second.dims != dims)
+      throw InputError(file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
+                       ", but this net needs " + to_string(dims));
+    if (!all_finite(found->second.values))
+      throw InputError(file + ": tensor '" + name + "' holds numbers that are not finite (NaN or infinity)");
+    return part_of(spec(w), found->second.values);
+  };
+  windows_ = windows;
+  for (const WeightBuffers& w : plans_.weights()) {
+    executor_.write_weights(w, values_of(w, w.name));
+    if (w.shards.empty()) continue;
+    set_increment(w, values_of(w, name_of(w, "Inc")));
+    if (w.shards[0].accumulator < 0) continue;
+    const auto window = windows_.find(w.name);
+    const bool open = window != windows_.end() && window->second.minibatches < minibatches_per_update(w);
+    const std::vector<float> sum =
+        open ? values_of(w, name_of(w, "Grad"))
+             : std::vector<float>(static_cast<std::size_t>(element_count(spec(w).dims)), 0.0F);
+    executor_.write_shards(w, &UpdateShard::accumulator, sum);
+    // An edited updatePeriod that is over already starts anew.
+    if (!open) windows_.erase(w.name);
+  }
+  std::erase_if(windows_, [&](const auto& window) {
+    return std::none_of(plans_.weights().begin(), plans_.weights().end(), [&](const WeightBuffers& w) {
+      return w.name == window.first && !w.shards.empty() && w.shards[0].accumulator >= 0;
+    });
+  });
+}
+
+void Net::store(TensorFile& tensors) const {
+  for (const WeightBuffers& w : plans_.weights()) {
+    put_part(spec(w), executor_.read_weights(w), tensors.tensors[w.name]);
+    if (w.shards.empty()) continue;
+    put_part(spec(w), increment(w), tensors.tensors[name_of(w, "Inc")]);
+    if (windows_.contains(w.name))
+      put_part(spec(w), executor_.read_shards(w, &UpdateShard::accumulator),
+               tensors.tensors[name_of(w, "Grad")]);
+  }
+}
+
+StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
+                    const std::function<void(std::size_t)>& after_task) {
+  std::map<std::string, bool> due;  // by matrix, of those whose updates span several minibatches
+  if (plan.phase == Phase::train) {
+    for (const WeightBuffers& w : plans_.weights()) {
+      if (w.shards.empty() || w.shards[0].accumulator < 0) continue;
+      const auto open = windows_.find(w.name);
+      const UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
+      const bool now = window.minibatches + 1 >= minibatches_per_update(w);
+      due[w.name] = now;
+      inputs.rates.at(static_cast<std::size_t>(w.rate_index)).images =
+          now ? static_cast<float>(window.images + plan.images) : 0;
+    }
+  }
+  if (!due.empty()) inputs.next_is_certain = false;  // it has other rates
+  StepResult result = executor_.run(plan, inputs, times, after_task);
+  if (!result.finite()) return result;
+  for (const auto& [matrix, now] : due) {
+    if (now) {
+      windows_.erase(matrix);
+      continue;
+    }
+    ++windows_[matrix].minibatches;
+    windows_[matrix].images += plan.images;
+  }
+  return result;
+}
+
+std::vector<Rates> Net::rates(double progress) const {
+  std::vector<Rates> rates;
+  for (const WeightBuffers& w : plans_.weights()) {
+    const LearningParams& p = spec(w).learning;
+    rates.push_back({static_cast<float>(p.epsilon.at(progress)), static_cast<float>(p.momentum),
+                     static_cast<float>(p.decay), 0});
+  }
+  return rates;
+}
+
+std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
+  for (const WeightBuffers& w : plans_.weights()) {
+    // Running statistics follow what comes, and are read in tests only.
+    if (spec(w).state && phase != Phase::test) continue;
+    if (!all_finite(executor_.read_weights(w))) {
+      return "'" + w.name + "' is not finite after an update that was too large";
+    }
+  }
+  // The same net with no layer fused into another, so that every layer's own output can be seen.
+  Graph plain = graph_;
+  for (Node& node : plain.nodes) node.fused = false;
+  PlanSet plans(plain, provider_.matrices(), *backend_,
+                {options_.seed_value(), !mean_.empty(), true, false, provider_.views()});
+  const Plan& plan = plans.plan(phase, images);
+  Executor executor(plans, options_.gpus());
+  executor.reserve(plan);
+  for (int buffer : plans.mean_buffers()) executor.write(buffer, mean_);
+  for (std::size_t i = 0; i < plans.weights().size(); ++i)
+    executor.write_weights(plans.weights()[i], executor_.read_weights(plans_.weights()[i]));
+  std::mutex mutex;  // devices work at the same time
+  std::size_t first_task = plan.tasks.size();
+  const StepResult result = executor.run(plan, inputs, nullptr, [&](std::size_t t) {
+    const Task& task = plan.tasks[t];
+    if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
+    for (const BufferUse& use : task.uses) {
+      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      const bool real = b.desc.type == DataType::f32 || b.desc.type == DataType::bf16;
+      if (use.access == Access::read || b.kind != BufferKind::activation || !real) continue;
+      if (all_finite(executor.read(&plan, use.buffer))) continue;
+      const std::lock_guard lock(mutex);
+      first_task = std::min(first_task, t);
+    }
+  });
+  if (first_task < plan.tasks.size())
+    return "the first layer with such an output is '" +
+           plain.nodes[static_cast<std::size_t>(plan.tasks[first_task].node)].name + "'";
+  for (const CostSlot& c : plan.costs) {
+    for (int v = 0; v < c.values; ++v) {
+      if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))
+        return "all layers' outputs are finite, but cost '" +
+               plain.nodes[static_cast<std::size_t>(c.node)].name +
+               "' is not: its input is outside of what it is defined for";
+    }
+  }
+  return "";
+}
+
+}  // namespace convnet

@@ -1,0 +1,142 @@
+// A net ready to run: graph, plans, executor and weights, made from two files and a data provider.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/checkpoint/safetensors.h"
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+#include "convnet/net/gradient_judge.h"
+#include "convnet/net/options.h"
+#include "convnet/plan/plan.h"
+#include "convnet/runtime/executor.h"
+
+namespace convnet {
+
+/// The two parsed files.
+struct NetFiles {
+  IniFile definition, parameters;
+};
+
+/// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
+/// go to `diagnostics`.
+NetFiles read_net_files(const Options& options, Diagnostics& diagnostics);
+/// The parameter file alone.
+IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
+
+/// Cores --threads means; all that this process may use for 0.
+int thread_count(const Options& options);
+/// A warning where --threads are more than the cores that this process may use; empty otherwise.
+std::string too_many_threads(const Options& options);
+
+/// The options with --gpu all as the list of this machine's devices: GPUs, or a CPU device for each core.
+Options with_devices(Options options);
+/// The backend --device names; CPU cores are shared out over `devices`. Throws DeviceError where it, or a GPU
+/// that --gpu lists, is not there, or this process may not start the threads, InputError where it cannot do
+/// --precision.
+std::unique_ptr<Backend> make_backend(const Options& options, int devices);
+/// A warning where the devices of `backend` only imitate its precision; empty otherwise.
+std::string slow_precision(const Backend& backend);
+
+/// The data provider of the options.
+std::unique_ptr<Provider> open_provider(const Options& options);
+
+/// What the options say about the plans of a net that learns.
+PlanOptions plan_options(const Options& options, const Provider& provider);
+/// What the options say about the graph.
+GraphOptions graph_options(const Options& options);
+/// A warning where --gpu lists more devices than the layers use; else "".
+std::string unused_devices(const Graph& graph, const Options& options);
+/// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
+Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+                    Diagnostics& diagnostics);
+
+class Net {
+ public:
+  /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained.
+  Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns);
+  Net(const Net&) = delete;
+  Net& operator=(const Net&) = delete;
+  ~Net();
+
+  const Graph& graph() const { return graph_; }
+  const PlanSet& plans() const { return plans_; }
+  Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
+  const std::vector<float>& mean() const { return mean_; }
+
+  /// Makes the plan of `images` images a minibatch and its memory.
+  const Plan& prepare(Phase phase, std::int64_t images);
+
+  /// Initial weights by canonical index, the same for every layout and device; zero increments. After a
+  /// prepare().
+  void init_weights(std::uint64_t seed);
+  /// --init-from: copies what has the same name and shape in a checkpoint; prints a table of what was copied,
+  /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
+  void init_from(const std::string& checkpoint);
+  /// Compares the gradient of each learned matrix with central differences of the costs along it and along
+  /// random directions. Weights are left as they were. Throws RunError where a cost is not finite, and once
+  /// `stopped` says that the user wants no more.
+  std::vector<GradientReport> check_gradients(
+      std::int64_t images, const StepInputs& inputs,
+      const std::function<bool()>& stopped = [] { return false; });
+  /// Weights, increments and the gradients of updates that are not yet due, to and from a checkpoint's
+  /// tensors: whole matrices, whatever the devices. load() throws InputError naming `file` and the tensor
+  /// that is missing or has another shape.
+  void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
+  void store(TensorFile& tensors) const;
+  /// Updates whose period spans several minibatches, as far as they are.
+  const UpdateWindows& windows() const { return windows_; }
+
+  /// Learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
+  std::vector<Rates> rates(double progress) const;
+  /// One minibatch on all devices. In training, updates that span several minibatches move on.
+  StepResult run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
+                 const std::function<void(std::size_t task)>& after_task = nullptr);
+
+  /// A learned matrix, or its part on some device.
+  std::vector<float> increment(const WeightBuffers& w) const {
+    return executor_.read_shards(w, &UpdateShard::increment);
+  }
+  void set_increment(const WeightBuffers& w, const std::vector<float>& values) {
+    executor_.write_shards(w, &UpdateShard::increment, values);
+  }
+
+  /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with
+  /// such an output is 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all
+  /// is finite.
+  std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
+
+ private:
+  class GradientCheck;
+
+  void upload_mean();
+  const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
+  /// Name in checkpoints of what belongs to a matrix: increment_name and its kind.
+  std::string name_of(const WeightBuffers& w, const char* suffix) const;
+  /// Minibatches that make one update; 1 unless its period is longer than a minibatch.
+  int minibatches_per_update(const WeightBuffers& w) const;
+  std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
+                                    std::map<std::string, TensorFile>& checkpoints) const;
+
+  Graph graph_;
+  const Provider& provider_;
+  Options options_;
+  std::vector<float> mean_;
+  std::unique_ptr<Backend> backend_;
+  PlanSet plans_;
+  Executor executor_;
+  bool mean_uploaded_ = false;
+  UpdateWindows windows_;
+};
+
+/// Name of a weight tensor's increment: "conv1.weightsInc.data" of "conv1.weights.data"; with "Grad" that of
+/// its sum of gradients.
+std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix = "Inc");
+
+}  // namespace convnet

@@ -1,0 +1,63 @@
+// What layers compute: their outputs, read in the middle of a step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convnet/net/net.h"
+
+namespace convnet {
+
+/// Prepares a graph for reading the output of `layer`: where a rewrite lets it apply the relu of the layer
+/// above too, it does not any more. Throws InputError as OutputReader does.
+void keep_output(Graph& graph, const std::string& layer);
+
+/// Reads layers' outputs while test steps run, wherever their replicas and parts are. Nothing is kept longer
+/// or made otherwise for it: a value is copied right after the task that makes it.
+class OutputReader {
+ public:
+  /// `layers`: names of the definition file. Throws InputError where there is none of that name, with the
+  /// nearest, or where it has no features (costs, labels). A layer that the layer above may be fused into
+  /// needs keep_output() before the net is made; softmax layers do not. Keeps a reference to `net`.
+  OutputReader(const Net& net, const std::vector<std::string>& layers);
+
+  /// For the next run of `plan`, a test's: what Executor::run shall do after each task. Valid until the next
+  /// call.
+  std::function<void(std::size_t task)> reading(const Plan& plan);
+
+  /// Of one image of the i-th layer.
+  const FeatureShape& shape(std::size_t i) const { return layers_[i].shape; }
+  /// After the run: (images, features) of the i-th layer as its users see it, after its neuron; features
+  /// are (C,H,W). All views of an image, one after the other.
+  const std::vector<float>& values(std::size_t i) const { return layers_[i].values; }
+
+ private:
+  struct Wanted {
+    FeatureShape shape;
+    std::vector<int> nodes;  ///< the layer, or its parts
+    std::vector<float> values;
+  };
+  /// A part of a layer's output, for some of the images: in `buffer` right after its task.
+  struct Piece {
+    std::size_t layer = 0;  ///< into layers_
+    int buffer = 0;
+    std::int64_t images = 0, first_image = 0;
+    std::int64_t elements = 0, first_element = 0;  ///< of an image
+  };
+  using Pieces = std::multimap<std::size_t, Piece>;  ///< by task
+
+  Pieces find_pieces(const Plan& plan) const;
+  void read(const Plan& plan, const Piece& piece);
+
+  const Net& net_;
+  std::vector<Wanted> layers_;
+  std::map<const Plan*, Pieces> known_;
+};
+
+/// The mean over each image's views: (images * views, features) to (images, features).
+std::vector<float> mean_of_views(const std::vector<float>& values, std::int64_t features, std::int64_t views);
+
+}  // namespace convnet

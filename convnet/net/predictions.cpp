@@ -1,0 +1,142 @@
+#include "convnet/net/predictions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+namespace {
+
+/// Data sets name classes as they like; a terminal gets one line without control characters.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, '?');
+  return text;
+}
+
+/// Characters of UTF-8 text.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+}  // namespace
+
+std::string csv_field(std::string text) {
+  // Spreadsheets compute what begins so; after an apostrophe they show it.
+  constexpr std::string_view kFormulas = "=+-@\t\r";
+  if (!text.empty() && kFormulas.find(text[0]) != std::string_view::npos) text.insert(0, 1, '\'');
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::vector<std::string> logreg_costs(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) {
+    if (node.type == "cost.logreg") names.push_back(node.name);
+  }
+  return names;
+}
+
+Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                           const std::string& name) {
+  const std::vector<std::string> costs = logreg_costs(graph);
+  if (costs.empty())
+    throw InputError("the net has no cost.logreg layer, whose softmax says what images are taken for");
+  if (name.empty() && costs.size() > 1)
+    throw InputError("the net has several cost.logreg layers: --logreg-name must be one of " + join(costs));
+  Classifier found;
+  found.cost = name.empty() ? costs[0] : name;
+  if (std::find(costs.begin(), costs.end(), found.cost) == costs.end()) {
+    const std::string close = nearest(name, costs);
+    throw InputError("--logreg-name " + name + ": the net has no such cost.logreg layer; " +
+                     (close.empty() ? "there is " + join(costs) : "did you mean '" + close + "'?"));
+  }
+  const Node& cost = *graph.find(found.cost);
+  const Node& labels = graph.nodes[static_cast<std::size_t>(cost.inputs[0])];
+  const Node& softmax = graph.nodes[static_cast<std::size_t>(cost.inputs[1])];
+  found.softmax = softmax.section;
+  found.labels = static_cast<std::size_t>(labels.layer->data_matrix);
+  found.outputs = softmax.layer->output.size();
+  const std::vector<std::string>& names = matrices.at(found.labels).class_names;
+  for (std::int64_t c = 0; c < found.outputs; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    found.class_names.push_back(i < names.size() ? printable(names[i]) : std::to_string(c));
+  }
+  return found;
+}
+
+std::int64_t best_output(std::span<const float> probabilities) {
+  return std::max_element(probabilities.begin(), probabilities.end()) - probabilities.begin();
+}
+
+Confusion::Confusion(std::vector<std::string> names) : names_(std::move(names)) {}
+
+void Confusion::add(std::int64_t label, std::int64_t predicted) {
+  if (label < 0 || label >= static_cast<std::int64_t>(names_.size())) return;
+  ++counts_[{label, predicted}];
+  ++images_;
+}
+
+std::int64_t Confusion::count(std::int64_t label, std::int64_t predicted) const {
+  const auto found = counts_.find({label, predicted});
+  return found == counts_.end() ? 0 : found->second;
+}
+
+std::string Confusion::table(std::size_t most) const {
+  struct Row {
+    std::size_t label = 0;
+    std::int64_t images = 0, wrong = 0, taken = 0, taken_for = 0;
+    double error() const { return static_cast<double>(wrong) / static_cast<double>(images); }
+  };
+  std::vector<Row> rows;
+  for (const auto& [pair, count] : counts_) {
+    const auto& [label, predicted] = pair;
+    if (rows.empty() || rows.back().label != static_cast<std::size_t>(label))
+      rows.push_back({static_cast<std::size_t>(label)});
+    Row& row = rows.back();
+    row.images += count;
+    if (label == predicted) continue;
+    row.wrong += count;
+    if (count <= row.taken) continue;
+    row.taken = count;
+    row.taken_for = predicted;
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.error() > b.error(); });
+  const std::size_t left = rows.size() > most ? rows.size() - most : 0;
+  rows.resize(rows.size() - left);
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, width_of(names_[row.label]));
+  std::string text;
+  for (const Row& row : rows) {
+    const std::string& name = names_[row.label];
+    text += fmt::format("  {}{}  {:.4f}  {:>6} of {:>6}", name, std::string(width - width_of(name), ' '),
+                        row.error(), row.wrong, row.images);
+    if (row.wrong > 0)
+      text += fmt::format("  {} taken for {}", row.taken, names_[static_cast<std::size_t>(row.taken_for)]);
+    text += '\n';
+  }
+  if (left > 0) text += fmt::format("  and {} more classes; --confusion FILE.csv has all\n", left);
+  return text;
+}
+
+std::string Confusion::csv() const {
+  std::string text = "true class";
+  for (const std::string& name : names_) text += "," + csv_field(name);
+  text += "\r\n";
+  for (std::size_t label = 0; label < names_.size(); ++label) {
+    text += csv_field(names_[label]);
+    for (std::size_t predicted = 0; predicted < names_.size(); ++predicted)
+      text +=
+          fmt::format(",{}", count(static_cast<std::int64_t>(label), static_cast<std::int64_t>(predicted)));
+    text += "\r\n";
+  }
+  return text;
+}
+
+}  // namespace convnet

@@ -1,0 +1,123 @@
+// Output files: what is replaced, what is written to, and what is refused.
+#include "convnet/base/output_file.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+
+#include "convnet/base/error.h"
+#include "tests/catch.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::size_t files_in(const std::string& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+std::string error_of(const std::string& path) {
+  return message_of<RunError>([&] { write_whole_file(path, "new"); });
+}
+
+}  // namespace
+
+TEST_CASE("an output file replaces a file, and only when it is whole") {
+  const TempFolder folder;
+  const std::string path = folder / "file";
+  write_file(path, "old");
+  {
+    OutputFile file(path);
+    file.write("half");
+    CHECK(read_file(path) == "old");
+  }
+  CHECK(read_file(path) == "old");
+  write_whole_file(path, "new");
+  CHECK(read_file(path) == "new");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("an output file goes through a pipe and leaves the pipe") {
+  const TempFolder folder;
+  const std::string pipe = folder / "pipe", link = folder / "link";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  fs::create_symlink("pipe", link);
+  const std::string text(100'000, 'x');
+  for (const std::string& path : {pipe, link}) {
+    auto reader = std::async(std::launch::async, [&] { return read_file(pipe); });
+    // That it could be written may be asked before: the reader does not take this for the end.
+    OutputFile{path};
+    CHECK_NOTHROW(check_file_writable(path, "text is to be written to"));
+    write_whole_file(path, text);
+    CHECK(reader.get() == text);
+  }
+  CHECK(fs::is_fifo(pipe));
+  CHECK(fs::is_symlink(link));
+  CHECK(files_in(folder.path()) == 2);
+}
+
+TEST_CASE("an output file is written to a device, which stays one") {
+  const TempFolder folder;
+  const std::string link = folder / "link";
+  fs::create_symlink("/dev/null", link);
+  for (const std::string& path : {link, std::string("/dev/null")}) {
+    CHECK_NOTHROW(check_file_writable(path, "text is to be written to"));
+    write_whole_file(path, "text");
+  }
+  CHECK(fs::is_symlink(link));
+  CHECK(fs::is_character_file("/dev/null"));
+  CHECK(error_of("/dev/full") == "/dev/full: cannot be written: No space left on device");
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("an output file is written where a link leads") {
+  const TempFolder folder;
+  fs::create_directory(folder / "elsewhere");
+  fs::create_symlink("elsewhere/file", folder / "relative");
+  fs::create_symlink(folder / "relative", folder / "absolute");
+  // There is no such file yet, then there is one.
+  for (const std::string text : {"first", "second"}) {
+    write_whole_file(folder / "absolute", text);
+    CHECK(read_file(folder / "elsewhere/file") == text);
+  }
+  CHECK(fs::is_symlink(folder / "absolute"));
+  CHECK(fs::is_symlink(folder / "relative"));
+  CHECK(files_in(folder / "elsewhere") == 1);
+  fs::create_symlink("circle", folder / "circle");
+  CHECK(error_of(folder / "circle") ==
+        (folder / "circle") + ": cannot be written: Too many levels of symbolic links");
+  fs::create_symlink("nowhere/file", folder / "dangling");
+  CHECK(error_of(folder / "dangling") ==
+        (folder / "dangling") + ": cannot be written: No such file or directory");
+}
+
+TEST_CASE("an output file is no folder and no socket") {
+  const TempFolder folder;
+  CHECK(error_of(folder.path()) == folder.path() + ": cannot be written: Is a directory");
+  CHECK(message_of<InputError>([&] { check_file_writable(folder.path(), "text is to be written to"); }) ==
+        folder.path() + ": is a folder, not a file; text is to be written to " + folder.path());
+  const std::string path = folder / "socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  REQUIRE(path.size() < sizeof address.sun_path);
+  std::copy(path.begin(), path.end(), address.sun_path);
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  REQUIRE(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  CHECK(error_of(path) ==
+        path + ": cannot be written: it is neither a file nor a pipe nor a character device");
+  CHECK(fs::is_socket(path));
+  close(socket);
+}
+
+TEST_CASE("names of temporary files tell what they were to become") {
+  CHECK(target_of_temporary("1.2.safetensors.tmp-77") == "1.2.safetensors");
+  CHECK(target_of_temporary("a.tmp-1.tmp-2") == "a.tmp-1");
+  for (const char* other : {"1.2.safetensors", "a.tmp-", "a.tmp-1x", "a.tmp--1"})
+    CHECK_FALSE(target_of_temporary(other));
+}
