@@ -1,14 +1,23 @@
 #include "kernels/backend.h"
 
+#include <stdexcept>
+
 namespace convnet {
 
-const char* to_string(Precision precision) {
-  switch (precision) {
-    case Precision::tf32: return "tf32";
-    case Precision::bf16: return "bf16";
-    case Precision::fp32: break;
+void check_form(const OpDesc& op, const OpForm& form, const PreparedOp& prepared) {
+  const auto fail = [&](const std::string& what) {
+    throw std::logic_error("binding " + op_name(op) + ": " + what);
+  };
+  if (prepared.args().size() != form.args.size()) fail("the number of arguments differs from the plan's");
+  for (std::size_t i = 0; i < form.args.size(); ++i) {
+    const TensorDesc &planned = form.args[i], &bound = prepared.args()[i];
+    if (planned.type != bound.type || !same_layout(planned, bound))
+      fail("argument " + std::to_string(i) + " is " + to_string(bound.type) + " " + bound.layout_name() +
+           ", planned as " + to_string(planned.type) + " " + planned.layout_name());
   }
-  return "fp32";
+  if (prepared.workspace_bytes() > form.workspace_bytes)
+    fail("it wants " + std::to_string(prepared.workspace_bytes()) + " bytes of workspace, planned are " +
+         std::to_string(form.workspace_bytes));
 }
 
 }  // namespace convnet

@@ -1,5 +1,5 @@
-// The one interface to compute. A backend turns an operation's description into a prepared operation, once,
-// while planning; running it is then a call with pointers.
+// The one interface to compute. A backend turns an operation and the form that a plan gives it into a
+// prepared operation, once; running it is then a call with pointers.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,7 @@
 
 #include "convnet/base/tensor.h"
 #include "kernels/ops.h"
+#include "kernels/target.h"
 
 namespace convnet {
 
@@ -70,6 +71,7 @@ class PreparedOp {
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
   /// What the library chose, like "jit:avx512_core"; "own" for our kernels.
   const std::string& algorithm() const { return algorithm_; }
+  OpForm form() const { return {args_, workspace_bytes_, algorithm_}; }
 
   /// Computes. `pointers` are the arguments' memory, 64-byte aligned, in the layouts of args(); `workspace`
   /// has workspace_bytes(), aligned to kMemoryAlignment. Blocks until done where the backend has no queues
@@ -82,12 +84,9 @@ class PreparedOp {
   std::string algorithm_ = "own";
 };
 
-/// Of allocations, and of the arguments and workspaces placed in them: what GPU libraries ask of a workspace.
-constexpr std::int64_t kMemoryAlignment = 256;
-/// Up to where the next piece of memory may begin.
-constexpr std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
-}
+/// Throws std::logic_error where `prepared`, made for `op` in `form`, does not read and write memory as the
+/// form says, or wants more workspace.
+void check_form(const OpDesc& op, const OpForm& form, const PreparedOp& prepared);
 
 /// Device memory with one owner.
 class DeviceMemory {
@@ -100,9 +99,7 @@ class DeviceMemory {
   virtual std::int64_t bytes() const = 0;
 };
 
-/// Argument layouts known before preparing: `nullopt` leaves the choice to the operation.
-using LayoutHints = std::vector<std::optional<TensorDesc>>;
-
+/// A kind of device that can be used now.
 class Backend {
  public:
   Backend() = default;
@@ -110,13 +107,16 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  virtual std::string name() const = 0;       ///< "cpu", "cuda"
-  virtual std::string precision() const = 0;  ///< of products: "fp32", "tf32", "bf16"
+  /// What plans for this backend's devices are made with.
+  virtual const Target& target() const = 0;
 
-  /// Prepares `op`. `hints` has an entry per argument: how its memory lies now, where that is decided. The
-  /// result may want another layout for an argument (the planner then adds a reorder). Throws DeviceError,
-  /// naming the operation and its shapes, where it would only run on a slow fallback.
-  virtual std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const = 0;
+  /// Prepares `op` to run in `form`, which this backend's target or an equal one has given: the layouts are
+  /// those of the form, the workspace is enough. Throws DeviceError where the library cannot do it.
+  virtual std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const = 0;
+  /// bind() in the form that the target gives for `hints`.
+  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const {
+    return bind(op, target().form(op, hints));
+  }
 
   /// Zeroed memory on physical device `device`, aligned to kMemoryAlignment. Throws DeviceError when there is
   /// not enough.
@@ -127,9 +127,6 @@ class Backend {
 
   /// Whether all devices take from the same memory.
   virtual bool shares_memory() const = 0;
-
-  /// Whether a device works in several streams at the same time.
-  virtual bool runs_streams_together() const = 0;
 
   /// FLOP/s of fp32 multiply-adds the device can do, measured now.
   virtual double measure_peak_flops(int device) const = 0;
@@ -157,13 +154,6 @@ class Backend {
   virtual void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
                      std::byte* dst) const = 0;
 };
-
-/// How convolutions and matrix products compute, always with sums in fp32. tf32: fp32 numbers, of whose
-/// factors 10 bits of mantissa count. bf16: factors of type bf16; activations and their gradients are kept as
-/// bf16 where the operations that read them can take it. Weights, increments, statistics and costs stay fp32,
-/// gradients of weights too, but where a library only makes bf16 ones (cuDNN): each is then rounded once.
-enum class Precision { fp32, tf32, bf16 };
-const char* to_string(Precision precision);
 
 /// CPU devices: each uses `threads_per_device` cores. tf32 computes as fp32 does.
 std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision = Precision::fp32);

@@ -38,35 +38,73 @@ class HostMemory : public DeviceMemory {
   std::int64_t bytes_ = 0;
 };
 
-class CpuBackend : public Backend {
+/// Prepares operations for a number of threads. oneDNN fixes partitions and scratch sizes at creation.
+class Preparer {
  public:
   /// Under OMP_THREAD_LIMIT fewer threads run than asked for, and primitives partitioned for more wait for
   /// ever.
-  CpuBackend(int threads, Precision precision)
+  Preparer(int threads, Precision precision)
       : threads_(std::min(threads, omp_get_thread_limit())), bf16_(precision == Precision::bf16) {}
 
-  std::string name() const override { return "cpu"; }
-  std::string precision() const override { return bf16_ ? "bf16" : "fp32"; }
+  int threads() const { return threads_; }
+  bool bf16() const { return bf16_; }
 
-  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
-    // oneDNN fixes partitions and scratch sizes for the number of threads at creation.
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(threads_);
-    try {
-      auto prepared = std::visit(
-          [&](const auto& desc) {
-            if constexpr (requires { cpu::prepare(desc, hints, DataType::f32); })
-              return cpu::prepare(desc, hints, bf16_ ? DataType::bf16 : DataType::f32);
-            else
-              return cpu::prepare(desc, hints);
-          },
-          op);
-      omp_set_num_threads(before);
-      return prepared;
-    } catch (...) {
-      omp_set_num_threads(before);
-      throw;
-    }
+  cpu::Prepared prepare(const OpDesc& op, const LayoutHints& hints) const {
+    const ThreadSetting setting(threads_);
+    return std::visit(
+        [&](const auto& desc) {
+          if constexpr (requires { cpu::prepare(desc, hints, DataType::f32); })
+            return cpu::prepare(desc, hints, bf16_ ? DataType::bf16 : DataType::f32);
+          else
+            return cpu::prepare(desc, hints);
+        },
+        op);
+  }
+
+ private:
+  /// Sets the number of OpenMP threads of the calling thread for its lifetime.
+  class ThreadSetting {
+   public:
+    explicit ThreadSetting(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+    ThreadSetting(const ThreadSetting&) = delete;
+    ThreadSetting& operator=(const ThreadSetting&) = delete;
+    ~ThreadSetting() { omp_set_num_threads(before_); }
+
+   private:
+    int before_;
+  };
+
+  int threads_;
+  bool bf16_;
+};
+
+/// The library alone knows which layouts it wants: an operation is prepared, and its form is kept.
+class CpuTarget : public Target {
+ public:
+  CpuTarget(int threads, Precision precision) : preparer_(threads, precision) {}
+
+  std::string name() const override { return "cpu"; }
+  std::string precision() const override { return preparer_.bf16() ? "bf16" : "fp32"; }
+  OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
+    return preparer_.prepare(op, hints)->form();
+  }
+  bool runs_streams_together() const override { return false; }
+  std::int64_t joined_update_bytes() const override { return std::int64_t{1} << 20; }
+
+ private:
+  Preparer preparer_;
+};
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(int threads, Precision precision) : target_(threads, precision), preparer_(threads, precision) {}
+
+  const Target& target() const override { return target_; }
+
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+    auto prepared = preparer_.prepare(op, {form.args.begin(), form.args.end()});
+    check_form(op, form, *prepared);
+    return prepared;
   }
 
   std::unique_ptr<DeviceMemory> allocate(int, std::int64_t bytes) const override {
@@ -76,12 +114,13 @@ class CpuBackend : public Backend {
   std::int64_t memory_available(int) const override { return available_memory(); }
 
   bool shares_memory() const override { return true; }
-  bool runs_streams_together() const override { return false; }
 
-  double measure_copy_bandwidth(int) const override { return cpu::measure_copy_bandwidth(threads_); }
-  double measure_peak_flops(int) const override { return cpu::measure_peak_flops(threads_); }
+  double measure_copy_bandwidth(int) const override {
+    return cpu::measure_copy_bandwidth(preparer_.threads());
+  }
+  double measure_peak_flops(int) const override { return cpu::measure_peak_flops(preparer_.threads()); }
 
-  void enter_worker(int) const override { omp_set_num_threads(threads_); }
+  void enter_worker(int) const override { omp_set_num_threads(preparer_.threads()); }
 
   std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
     return std::make_unique<HostMemory>(bytes);
@@ -92,18 +131,22 @@ class CpuBackend : public Backend {
   }
   void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
              std::byte* dst) const override {
-    const auto op = prepare(Reorder{from, to}, {from, to});
+    const auto op = preparer_.prepare(Reorder{from, to}, {from, to});
     std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
     std::byte* pointers[] = {const_cast<std::byte*>(src), dst};
     op->run(pointers, workspace.data(), nullptr);
   }
 
  private:
-  int threads_;
-  bool bf16_;
+  CpuTarget target_;
+  Preparer preparer_;
 };
 
 }  // namespace
+
+std::unique_ptr<const Target> make_cpu_target(int threads, Precision precision) {
+  return std::make_unique<CpuTarget>(threads, precision);
+}
 
 std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision) {
   return std::make_unique<CpuBackend>(threads_per_device, precision);
