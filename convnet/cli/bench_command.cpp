@@ -303,11 +303,11 @@ void bench_command(const std::vector<std::string>& args) {
                                  ? static_cast<std::size_t>(element_count(provider->matrices()[0].dims))
                                  : 0),
           true);
-  for (const std::string& warning : {slow_precision(net.plans().backend()), too_many_threads(options)})
+  for (const std::string& warning : {slow_precision(net.backend()), too_many_threads(options)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   const Plan& plan = net.prepare(Phase::train, options.mini);
   // The devices' memory is reserved, but not yet used.
-  if (net.plans().backend().shares_memory())
+  if (net.backend().shares_memory())
     check_images_fit(*provider, options.mini, needed_memory(net.plans()));
   const Matrices minibatch = one_minibatch(*provider, options.mini);
   net.init_weights(options.seed_value());
@@ -340,8 +340,8 @@ void bench_command(const std::vector<std::string>& args) {
   double flops = 0;
   for (const Task& task : plan.tasks) flops += task.flops;
   json result = {{"net", options.layer_def},
-                 {"device", net.plans().backend().name()},
-                 {"precision", net.plans().backend().precision()},
+                 {"device", net.plans().target().name()},
+                 {"precision", net.plans().target().precision()},
                  {"threads", thread_count(options)},
                  {"mini", options.mini},
                  {"steps", m.steps},

@@ -7,7 +7,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/net/net.h"
-#include "convnet/plan/measure.h"
+#include "convnet/runtime/measure.h"
 #include "convnet/plan/print.h"
 #include "convnet/plan/simulate.h"
 

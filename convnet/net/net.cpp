@@ -119,7 +119,7 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
 }
 
 std::string slow_precision(const Backend& backend) {
-  if (backend.name() != "cpu" || backend.precision() != "bf16" || cpu_multiplies_bf16()) return "";
+  if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16()) return "";
   return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
          "(avx512_bf16); imitating them is slower than fp32";
 }
@@ -132,7 +132,7 @@ std::unique_ptr<Provider> open_provider(const Options& options) {
 }
 
 PlanOptions plan_options(const Options& options, const Provider& provider) {
-  return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem};
+  return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem, 1, options.mini};
 }
 
 GraphOptions graph_options(const Options& options) {
@@ -154,15 +154,17 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Optio
   return graph;
 }
 
-Net::Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns)
+Net::Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns,
+         std::unique_ptr<Backend> backend)
     : graph_(std::move(graph)),
       provider_(provider),
       options_(options),
       mean_(std::move(mean)),
-      backend_(make_backend(options, graph_.gpu_count())),
-      plans_(graph_, provider.matrices(), *backend_,
-             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, provider.views()}),
-      executor_(plans_, options.gpus(), options.stall_timeout) {}
+      backend_(backend ? std::move(backend) : make_backend(options, graph_.gpu_count())),
+      plans_(graph_, provider.matrices(), backend_->target(),
+             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, provider.views(),
+              options.mini}),
+      executor_(plans_, *backend_, options.gpus(), options.stall_timeout) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
   const Plan& plan = plans_.plan(phase, images);
@@ -471,10 +473,10 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   // The same net with no layer fused into another, so that every layer's own output can be seen.
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
-  PlanSet plans(plain, provider_.matrices(), *backend_,
-                {options_.seed_value(), !mean_.empty(), true, false, provider_.views()});
+  PlanSet plans(plain, provider_.matrices(), backend_->target(),
+                {options_.seed_value(), !mean_.empty(), true, false, provider_.views(), options_.mini});
   const Plan& plan = plans.plan(phase, images);
-  Executor executor(plans, options_.gpus());
+  Executor executor(plans, *backend_, options_.gpus());
   executor.reserve(plan);
   for (int buffer : plans.mean_buffers()) executor.write(buffer, mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)

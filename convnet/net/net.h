@@ -13,7 +13,7 @@
 #include "convnet/graph/graph.h"
 #include "convnet/net/gradient_judge.h"
 #include "convnet/net/options.h"
-#include "convnet/plan/plan.h"
+#include "convnet/plan/plan_set.h"
 #include "convnet/runtime/executor.h"
 
 namespace convnet {
@@ -58,8 +58,10 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Optio
 
 class Net {
  public:
-  /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained.
-  Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns);
+  /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained. `backend`: the
+  /// devices to use; null: those that the options name.
+  Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns,
+      std::unique_ptr<Backend> backend = nullptr);
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
   ~Net();
@@ -68,6 +70,7 @@ class Net {
   const PlanSet& plans() const { return plans_; }
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
+  const Backend& backend() const { return *backend_; }
   const std::vector<float>& mean() const { return mean_; }
 
   /// Makes the plan of `images` images a minibatch and its memory.

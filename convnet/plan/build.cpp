@@ -1,50 +1,51 @@
-// From the graph to tasks: walks the layers forward and backward, pass by pass, and answers their Lowering
-// calls with buffers, layouts, reorders, copies between devices and gradient sums.
+// Walks the layers of a graph and answers what they ask.
 #include "convnet/plan/build.h"
 
 #include <algorithm>
-#include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "convnet/base/philox.h"
+#include "convnet/plan/order.h"
 
 namespace convnet {
+namespace {
 
-PlanBuilder::PlanBuilder(PlanSet& set, Phase phase, std::int64_t images)
-    : set_(set),
-      graph_(set.graph_),
-      states_(graph_.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph_.microbatches))),
-      backward_done_(graph_.nodes.size(), 0),
-      updated_(set.weights_.size(), 0) {
-  plan_.phase = phase;
-  plan_.images = images;
-  plan_.views = phase == Phase::test ? set.options_.views : 1;
-  if (images % plan_.views != 0) throw std::logic_error("plan: images that are not whole views");
-  plan_.buffers = set.persistent_;
-  plan_.costs = set.cost_slots_;
-  plan_.inputs.assign(set.matrices_.size(), -1);
-  for (std::size_t i = 0; i < plan_.buffers.size(); ++i) {
-    const Buffer& b = plan_.buffers[i];
-    PlannedTensor t;
-    t.name = b.name;
-    t.kind = b.kind;
-    t.device = b.device;
-    t.dims = b.desc.dims;
-    t.type = b.desc.type;
-    // Weights get their layout, and with it their buffer, from the first operation that reads them.
-    if (b.bytes > 0) t.buffer = static_cast<int>(i);
-    tensors_.push_back(std::move(t));
-  }
+Plan empty_plan(const NetBuffers& net_buffers, std::size_t matrices, Phase phase, std::int64_t images,
+                std::int64_t views) {
+  Plan plan;
+  plan.phase = phase;
+  plan.images = images;
+  plan.views = phase == Phase::test ? views : 1;
+  if (images % plan.views != 0) throw std::logic_error("plan: images that are not whole views");
+  plan.buffers = net_buffers.buffers;
+  plan.costs = net_buffers.cost_slots;
+  plan.inputs.assign(matrices, -1);
+  return plan;
 }
 
+}  // namespace
+
+PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
+                         const PlanOptions& options, const NetBuffers& net_buffers, Phase phase,
+                         std::int64_t images)
+    : graph_(graph),
+      matrices_(matrices),
+      options_(options),
+      net_buffers_(net_buffers),
+      plan_(empty_plan(net_buffers, matrices.size(), phase, images, options.views)),
+      emitter_(plan_, target),
+      gradients_(graph, emitter_),
+      updates_(graph, net_buffers, plan_, emitter_),
+      states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {}
+
 Plan PlanBuilder::build() {
-  for (int device = 0; device < set_.devices(); ++device) {
+  for (int device = 0; device < graph_.gpu_count(); ++device) {
     at_.device = device;
-    emit(TaskKind::zero, FillZero{buffer(set_.costs_buffer(device)).desc},
-         {Value{set_.costs_buffer(device)}});
+    emitter_.emit(place(), TaskKind::zero, FillZero{emitter_.buffer(costs().id).desc}, {costs()});
   }
   for (pass_ = 0; pass_ < graph_.passes; ++pass_) {
-    broken_.clear();
+    updates_.begin_pass();
     for (const Node& node : graph_.nodes) {
       for (std::size_t run = 0; run < node.forward_pass.size(); ++run) {
         // Data layers run where and when their output is first read.
@@ -59,9 +60,8 @@ Plan PlanBuilder::build() {
           backward_run(*node, static_cast<int>(run));
       }
     }
-    make_updates();
+    updates_.flush(place());
   }
-  finish_persistent();
   find_dependencies(plan_);
   for (Task& task : plan_.tasks) {
     for (const BufferUse& use : task.uses) task.bytes += bytes_of(plan_, use);
@@ -79,7 +79,7 @@ std::int64_t PlanBuilder::first_image() const {
   return graph_.images_of(plan_.images, 0, plan_.views) * at_.microbatch;
 }
 
-std::uint64_t PlanBuilder::random_key() const { return philox_key(set_.options_.seed, at_.node->whole); }
+std::uint64_t PlanBuilder::random_key() const { return philox_key(options_.seed, at_.node->whole); }
 
 Value PlanBuilder::output() {
   NodeState& s = state(at_.node->id);
@@ -94,51 +94,42 @@ bool PlanBuilder::wants_input_gradient(std::size_t i) const {
 Value PlanBuilder::input_gradient(std::size_t i) {
   // A cost has no output gradient to overwrite.
   const Value own = output_gradient();
+  const int self = at_.node->id;
   const bool in_place = at_.node->layer->backward_in_place && i == 0 && own.exists() &&
-                        tensor(own).device == at_.device && !shared_gradient(own, at_.node->id);
-  return add_input_gradient(i, in_place ? own : new_input_gradient(i, at_.device));
+                        emitter_.tensor(own).device == at_.device &&
+                        !gradients_.is_shared(own, at_.microbatch, self, self);
+  return contribute(i, in_place ? own : new_input_gradient(i, at_.device));
 }
 
 Value PlanBuilder::input_gradient_there(std::size_t i) {
-  return add_input_gradient(i, new_input_gradient(i, home(at_.node->inputs[i])));
+  return contribute(i, new_input_gradient(i, home(at_.node->inputs[i])));
 }
 
 Value PlanBuilder::new_input_gradient(std::size_t i, int device) {
   const int input = at_.node->inputs[i];
-  return add_like(state(input).output, "d " + graph_.nodes[static_cast<std::size_t>(input)].name,
-                  BufferKind::gradient, device);
+  return emitter_.add_like(state(input).output, "d " + graph_.nodes[static_cast<std::size_t>(input)].name,
+                           BufferKind::gradient, device);
 }
 
-Value PlanBuilder::add_input_gradient(std::size_t i, Value written) {
+Value PlanBuilder::contribute(std::size_t i, Value written) {
   const int input = at_.node->inputs[i];
-  NodeState& in = state(input);
-  if (tensor(written).device != home(input)) {
-    in.remote_gradients.push_back(written);
-  } else if (!in.gradient.exists()) {
-    in.gradient = written;
-  } else {
-    pending_sums_.push_back({written, &in.gradient, input});
-  }
+  gradients_.contribute(input, at_.microbatch, home(input), written);
   return written;
 }
 
 Value PlanBuilder::weights(std::size_t i) {
-  return Value{weight_buffers(i).weights[static_cast<std::size_t>(at_.microbatch % at_.node->replicas())]};
+  const auto replica = static_cast<std::size_t>(at_.microbatch % at_.node->replicas());
+  return Value{updates_.weights(*at_.node, i).weights[replica]};
 }
 
 /// Of several users of shared weights, and of several microbatches, each writes its own, summed in the order
 /// of the backward passes.
 Value PlanBuilder::weights_gradient(std::size_t i) {
   const Value master = weights(i);
-  const Value written =
-      add_like(master, "d " + weight_buffers(i).name, BufferKind::weights_gradient, at_.device);
-  if (!wants_weights_gradient(i)) return written;  // dropped
-  Value& gradient = weight_gradients_[master.id];
-  if (!gradient.exists()) {
-    gradient = written;
-  } else {
-    pending_sums_.push_back({written, &gradient, -1});
-  }
+  const Value written = emitter_.add_like(master, "d " + updates_.weights(*at_.node, i).name,
+                                          BufferKind::weights_gradient, at_.device);
+  // An unwanted gradient is dropped.
+  if (wants_weights_gradient(i)) gradients_.contribute_to_weights(written, updates_.gradient(master.id));
   return written;
 }
 
@@ -150,7 +141,7 @@ Value PlanBuilder::kept(const std::string& name, const Dims& dims, DataType type
     t.device = at_.device;
     t.dims = dims;
     t.type = type;
-    value = add(std::move(t));
+    value = emitter_.add(std::move(t));
   }
   return value;
 }
@@ -184,14 +175,14 @@ std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
 }
 
 Value PlanBuilder::source(std::size_t matrix) {
-  const MatrixInfo& info = set_.matrices_[matrix];
+  const MatrixInfo& info = matrices_[matrix];
   int& bound = plan_.inputs[matrix];
   // Images with their crops are bytes until they are loaded.
   const std::int64_t image = info.image_bytes();
   const DataType type = info.whole.empty() ? info.type : DataType::u8;
   Dims dims = info.whole.empty() ? info.dims : Dims{image};
   dims.insert(dims.begin(), plan_.images);
-  if (bound < 0) bound = add_buffer(info.name, BufferKind::input, 0, {dims, type, nullptr});
+  if (bound < 0) bound = emitter_.add_buffer(info.name, BufferKind::input, 0, {dims, type, nullptr});
   PlannedTensor t;
   t.name = info.name;
   t.kind = BufferKind::input;
@@ -203,31 +194,34 @@ Value PlanBuilder::source(std::size_t matrix) {
   t.pinned = true;
   t.begin = first_image() * image;
   t.bytes = images() * image;
-  return add(std::move(t));
+  return emitter_.add(std::move(t));
 }
 
 Value PlanBuilder::mean_image() {
-  if (at_.node->layer->data_matrix != 0 || set_.mean_.empty()) return {};
-  return Value{set_.mean_[static_cast<std::size_t>(at_.device)]};
+  if (at_.node->layer->data_matrix != 0 || net_buffers_.mean.empty()) return {};
+  return Value{net_buffers_.mean[static_cast<std::size_t>(at_.device)]};
 }
 
 std::int64_t PlanBuilder::cost_slot() const {
-  for (const CostSlot& c : set_.cost_slots_) {
+  for (const CostSlot& c : net_buffers_.cost_slots) {
     if (c.node == at_.node->id) return c.slot;
   }
   throw std::logic_error("plan: '" + at_.node->name + "' has no cost slot");
 }
 
-void PlanBuilder::run_op(const OpDesc& op, const std::vector<Value>& values, bool across) {
-  const bool load = std::holds_alternative<LoadImages>(op) || std::holds_alternative<LoadLabels>(op);
-  emit(load                               ? TaskKind::load
-       : at_.backward && !at_.recomputing ? TaskKind::backward
-                                          : TaskKind::forward,
-       op, values, across);
-  // Sums follow at once, in the order of the users: always the same.
-  for (const PendingSum& sum : std::exchange(pending_sums_, {})) {
-    if (sum.from.id != sum.into->id) add_gradient(sum.from, *sum.into, sum.node);
-  }
+TaskKind PlanBuilder::kind_of(const OpDesc& op) const {
+  if (std::holds_alternative<LoadImages>(op) || std::holds_alternative<LoadLabels>(op)) return TaskKind::load;
+  return at_.backward && !at_.recomputing ? TaskKind::backward : TaskKind::forward;
+}
+
+void PlanBuilder::run(const OpDesc& op, const std::vector<Value>& values) {
+  emitter_.emit(place(), kind_of(op), op, values);
+  gradients_.add_contributions(place(), at_.node->id);
+}
+
+void PlanBuilder::run_across(const OpDesc& op, const std::vector<Value>& values) {
+  emitter_.emit_across(place(), kind_of(op), op, values);
+  gradients_.add_contributions(place(), at_.node->id);
 }
 
 void PlanBuilder::forward_unchanged() {
@@ -237,15 +231,7 @@ void PlanBuilder::forward_unchanged() {
 
 void PlanBuilder::backward_unchanged(std::size_t i) {
   const int input = at_.node->inputs[i];
-  NodeState& in = state(input);
-  const Value own = output_gradient();
-  if (tensor(own).device != home(input)) {
-    in.remote_gradients.push_back(own);
-  } else if (!in.gradient.exists()) {
-    in.gradient = own;
-  } else {
-    add_gradient(own, in.gradient, input);
-  }
+  gradients_.contribute_unchanged(input, home(input), output_gradient(), place(), at_.node->id);
 }
 
 // --- Layers -------------------------------------------------------------------------------------
@@ -264,44 +250,23 @@ void PlanBuilder::forward_run(const Node& node, int run) {
     enter(node, m, false);
     node.layer->forward(*this);
     NodeState& s = state(node.id);
-    s.recompute = set_.options_.conserve_memory && training() && node.layer->cheap && inputs_stay();
+    s.recompute = options_.conserve_memory && training() && node.layer->cheap && inputs_stay();
   }
-  if (random() && !microbatches.empty()) publish_state(node);
+  if (random() && !microbatches.empty()) updates_.publish_state(node, place());
 }
 
 void PlanBuilder::backward_run(const Node& node, int run) {
   const std::vector<int> microbatches = microbatches_of_run(node, run);
   for (int m : microbatches) {
     enter(node, m, true);
-    sum_remote_gradients();
+    gradients_.gather(node, state(node.id).output, place());
     node.layer->before_backward(*this);
   }
   for (int m : microbatches) {
     enter(node, m, true);
     node.layer->backward(*this);
   }
-  backward_done_[static_cast<std::size_t>(node.id)] = (run + 1) * node.replicas();
-  update_complete(node);
-}
-
-/// Updates the weights of `node` for which all layers that share them have been backward with a window.
-void PlanBuilder::update_complete(const Node& node) {
-  for (int w : std::set<int>(set_.weights_of_[static_cast<std::size_t>(node.id)].begin(),
-                             set_.weights_of_[static_cast<std::size_t>(node.id)].end())) {
-    const std::vector<int>& learners = set_.learners_[static_cast<std::size_t>(w)];
-    if (learners.empty()) continue;
-    int complete = graph_.microbatches;
-    for (int user : learners) complete = std::min(complete, backward_done_[static_cast<std::size_t>(user)]);
-    WeightBuffers& weights = set_.weights_[static_cast<std::size_t>(w)];
-    const int window =
-        update_window(graph_, graph_.nodes[static_cast<std::size_t>(weights.node)], plan_.phase);
-    int& updated = updated_[static_cast<std::size_t>(w)];
-    if (updated + window > complete) continue;
-    std::int64_t images = 0;
-    for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m, plan_.views);
-    updated += window;
-    update(weights, images);
-  }
+  updates_.backward_done(node, (run + 1) * node.replicas(), place());
 }
 
 /// Whether backward can get at the inputs of the layer: it has not written over them, or they can be made
@@ -327,7 +292,7 @@ Value PlanBuilder::output_of(int id) {
   const At reader = at_;
   at_.node = &node;
   if (!load) at_.device = node.device(at_.microbatch);
-  const std::vector<PendingSum> pending = std::exchange(pending_sums_, {});
+  std::vector<GradientSums::Pending> pending = gradients_.put_aside();
   if (load) {
     at_.backward = false;
     node.layer->forward(*this);
@@ -337,7 +302,7 @@ Value PlanBuilder::output_of(int id) {
     s.output = {};
     node.layer->recompute(*this);
   }
-  pending_sums_ = pending;
+  gradients_.resume(std::move(pending));
   at_ = reader;
   return s.output;
 }
@@ -353,7 +318,7 @@ void PlanBuilder::note(const char* does, const std::string& what, const char* ho
 Value PlanBuilder::in_place_output() {
   const Layer& layer = *at_.node->layer;
   if (graph_.in_place && layer.in_place && !(training() && layer.backward_reads_input)) {
-    const PlannedTensor& in = tensor(input(0));
+    const PlannedTensor& in = emitter_.tensor(input(0));
     if (!in.pinned && in.device == at_.device) {
       note("writes over", input_node().name, "in place");
       return input(0);
@@ -365,61 +330,14 @@ Value PlanBuilder::in_place_output() {
   t.dims = layer.output.dims(images());
   t.type = layer.label_classes > 0 ? DataType::s32 : DataType::f32;
   if (t.type == DataType::s32) t.dims = {images(), 1};
-  return add(std::move(t));
+  return emitter_.add(std::move(t));
 }
 
 void PlanBuilder::set_output(Value v) {
   state(at_.node->id).output = v;
   const bool read_in_backward =
       training() && at_.node->gets_gradient && at_.node->layer->backward_reads_output;
-  if (read_in_backward || at_.node->users.size() > 1) tensor(v).pinned = true;
-}
-
-// --- Gradients ----------------------------------------------------------------------------------
-
-/// Whether a node other than `except` that has still to run backward reads this gradient as its own: then
-/// nobody may write over it.
-bool PlanBuilder::shared_gradient(Value gradient, int except) const {
-  for (int id = 0; id <= at_.node->id; ++id) {
-    if (id == except) continue;
-    const NodeState& s = states_[static_cast<std::size_t>(id)][static_cast<std::size_t>(at_.microbatch)];
-    const auto is_it = [&](Value v) { return v.id == gradient.id; };
-    if (is_it(s.gradient) || std::any_of(s.remote_gradients.begin(), s.remote_gradients.end(), is_it))
-      return true;
-  }
-  return false;
-}
-
-/// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
-/// written over: the sum then goes to a new tensor.
-void PlanBuilder::add_gradient(Value part, Value& sum, int of) {
-  const int here = std::exchange(at_.device, tensor(sum).device);
-  if (part.id != sum.id && !(of >= 0 && shared_gradient(sum, of))) {
-    emit(TaskKind::accumulate, Accumulate{tensor(sum).dims}, {part, sum});
-  } else {
-    const Value total = add_like(sum, tensor(sum).name, BufferKind::gradient, at_.device);
-    emit(TaskKind::accumulate, EltwiseSum{tensor(sum).dims, {1, 1}}, {sum, part, total});
-    sum = total;
-  }
-  at_.device = here;
-}
-
-/// The gradients that users on other devices made, in the order of the backward pass, after those made here.
-void PlanBuilder::sum_remote_gradients() {
-  NodeState& s = state(at_.node->id);
-  const std::vector<Value> remote = std::exchange(s.remote_gradients, {});
-  if (remote.empty()) return;
-  std::vector<Value> parts;
-  if (s.gradient.exists()) parts.push_back(s.gradient);
-  parts.insert(parts.end(), remote.begin(), remote.end());
-  if (parts.size() == 1) {
-    s.gradient = parts[0];
-    return;
-  }
-  const EltwiseSum op{tensor(s.output).dims, std::vector<float>(parts.size(), 1.0F)};
-  s.gradient = add_like(s.output, "d " + at_.node->name, BufferKind::gradient, at_.device);
-  parts.push_back(s.gradient);
-  emit(TaskKind::accumulate, op, parts, true);
+  if (read_in_backward || at_.node->users.size() > 1) emitter_.tensor(v).pinned = true;
 }
 
 }  // namespace convnet

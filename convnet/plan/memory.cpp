@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "convnet/plan/plan.h"
+#include "convnet/plan/order.h"
 
 namespace convnet {
 namespace {

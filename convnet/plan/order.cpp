@@ -1,10 +1,9 @@
-// The order of a plan's tasks: what each must wait for, and what that implies.
+#include "convnet/plan/order.h"
+
 #include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <utility>
-
-#include "convnet/plan/plan.h"
 
 namespace convnet {
 namespace {

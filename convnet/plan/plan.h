@@ -5,12 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "convnet/graph/graph.h"
-#include "kernels/backend.h"
+#include "kernels/target.h"
 
 namespace convnet {
 
@@ -89,7 +88,7 @@ struct Task {
   int device = 0;
   Stream stream = Stream::compute;
   OpDesc op;
-  std::shared_ptr<const PreparedOp> prepared;
+  OpForm form;                  ///< how the operation reads and writes memory
   std::vector<BufferUse> uses;  ///< one per argument of the operation
   int workspace = -1;           ///< buffer, or -1
   /// Tasks that must be done before, without those that follow from the others and from the order of a
@@ -142,59 +141,6 @@ struct Plan {
   std::vector<DeviceMemoryNeeds> memory;  ///< per device
 };
 
-struct PlanOptions {
-  std::uint64_t seed = 1;
-  bool mean = false;   ///< a mean image is subtracted from matrix 0
-  bool learns = true;  ///< increments are kept; false where nothing will be trained
-  /// Outputs of cheap layers do not outlive the forward pass: backward computes them again.
-  bool conserve_memory = false;
-  int views = 1;  ///< of each image in tests
-};
-
-/// The plans of one net on one backend. They share the persistent buffers, whose layouts the first plan
-/// decides.
-class PlanSet {
- public:
-  /// The graph and backend must outlive the set.
-  PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Backend& backend,
-          const PlanOptions& options);
-
-  /// The plan for `images` images; made at the first call. Verified in builds with CONVNET_CHECKS.
-  const Plan& plan(Phase phase, std::int64_t images);
-
-  const Graph& graph() const { return graph_; }
-  const Backend& backend() const { return backend_; }
-  const std::vector<WeightBuffers>& weights() const { return weights_; }
-  const std::vector<Buffer>& persistent() const { return persistent_; }
-  int devices() const { return graph_.gpu_count(); }
-  int step_buffer(int device) const { return step_[static_cast<std::size_t>(device)]; }
-  int costs_buffer(int device) const { return costs_[static_cast<std::size_t>(device)]; }
-  const std::vector<int>& mean_buffers() const { return mean_; }  ///< one per device; empty: none
-  /// Algorithms the libraries chose, "conv1.forward: jit:avx512_core", for checkpoints.
-  std::map<std::string, std::string> algorithms() const;
-  /// Bytes device `device` needs over all plans made so far.
-  std::int64_t memory_needed(int device) const;
-
- private:
-  friend class PlanBuilder;
-
-  int add(std::string name, BufferKind kind, int device, TensorDesc desc, bool decided);
-  WeightBuffers add_weights(const Node& node, int index);
-
-  const Graph& graph_;
-  const std::vector<MatrixInfo> matrices_;
-  const Backend& backend_;
-  const PlanOptions options_;
-  std::vector<Buffer> persistent_;
-  std::vector<WeightBuffers> weights_;
-  std::vector<std::vector<int>> weights_of_;  ///< by node and Layer::weights: into weights_
-  std::vector<std::vector<int>> learners_;    ///< by weights_: the nodes that add to its gradient
-  std::map<int, int> weight_of_buffer_;       ///< into weights_
-  std::vector<int> step_, costs_, mean_;
-  std::vector<CostSlot> cost_slots_;
-  std::map<std::pair<Phase, std::int64_t>, std::unique_ptr<Plan>> plans_;
-};
-
 /// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are
 /// wrong.
 void verify(const Plan& plan, const Graph& graph);
@@ -219,36 +165,6 @@ struct LayerShare {
 /// By layer: a task does all for its node, but one that joins the updates of several, whose node is -1, for
 /// the owners of the matrices.
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
-
-/// Which tasks are certainly done when another starts, by the order of streams and dependencies.
-class TaskOrder {
- public:
-  /// Throws std::logic_error if a task waits for one that does not come before it in the list. The plan must
-  /// outlive the order.
-  explicit TaskOrder(const Plan& plan);
-  bool is_before(std::size_t a, std::size_t b) const { return has(&before_[b * words_], a); }
-
-  /// Some tasks, and what comes before them.
-  struct Group {
-    std::vector<std::size_t> last;            ///< the last task of the group on each stream
-    std::vector<std::uint64_t> before_first;  ///< a bit for each task that is before all of them
-  };
-  Group group(std::vector<std::size_t> tasks) const;
-  /// Whether every task of `a` is before every task of `b`.
-  static bool all_before(const Group& a, const Group& b);
-
- private:
-  static bool has(const std::uint64_t* bits, std::size_t task) {
-    return ((bits[task / 64] >> (task % 64)) & 1U) != 0;
-  }
-
-  const Plan& plan_;
-  std::size_t words_;
-  std::vector<std::uint64_t> before_;  ///< by task, a bit per task
-};
-
-/// Versions of all uses, and from them the dependencies: tasks.after is made anew.
-void find_dependencies(Plan& plan);
 
 /// Places transient buffers by liveness and fills Plan::memory.
 void place_buffers(Plan& plan, int devices);

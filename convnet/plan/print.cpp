@@ -67,7 +67,7 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
   return {{"layer", task.node < 0 ? "" : graph.nodes[static_cast<std::size_t>(task.node)].name},
           {"kind", to_string(task.kind)},
           {"op", op_name(task.op)},
-          {"algorithm", task.prepared->algorithm()},
+          {"algorithm", task.form.algorithm},
           {"device", task.device},
           {"stream", to_string(task.stream)},
           {"microbatch", task.microbatch},
@@ -150,7 +150,7 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   }
   json microbatches = json::array();
   for (int m = 0; m < graph.microbatches; ++m) microbatches.push_back(graph.images_of(train.images, m));
-  json plan = {{"backend", set.backend().name()},
+  json plan = {{"backend", set.target().name()},
                {"images", train.images},
                {"microbatches", microbatches},
                {"passes", graph.passes},

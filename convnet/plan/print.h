@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "convnet/plan/plan.h"
+#include "convnet/plan/plan_set.h"
 
 namespace convnet {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "convnet/plan/plan.h"
+#include "convnet/plan/order.h"
 
 namespace convnet {
 namespace {
@@ -65,17 +65,17 @@ class Verifier {
     }
   }
 
-  /// Memory is the task's device's, and lies as the prepared operation expects.
+  /// Memory is the task's device's, and lies as the operation expects.
   void check_task(std::size_t t) const {
     const Task& task = plan_.tasks[t];
-    if (task.uses.size() != task.prepared->args().size())
+    if (task.uses.size() != task.form.args.size())
       fail(task_name(t) + " has another number of buffers than arguments");
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
-      check_use(t, task.uses[k], task.prepared->args()[k]);
+      check_use(t, task.uses[k], task.form.args[k]);
     }
     const std::int64_t workspace =
         task.workspace < 0 ? 0 : plan_.buffers[static_cast<std::size_t>(task.workspace)].bytes;
-    if (workspace < task.prepared->workspace_bytes()) fail(task_name(t) + " has too small a workspace");
+    if (workspace < task.form.workspace_bytes) fail(task_name(t) + " has too small a workspace");
   }
 
   void check_use(std::size_t t, const BufferUse& use, const TensorDesc& arg) const {

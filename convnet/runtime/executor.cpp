@@ -28,46 +28,31 @@ std::string seconds_text(double seconds) {
 
 /// One execution of a plan, shared by the workers. A worker that never comes back keeps it alive.
 struct Executor::Run {
-  /// The tasks of one device, and how far it is. Only its worker writes.
+  /// How far a device is. Only its worker writes.
   struct Device {
-    std::array<std::vector<int>, kStreams> tasks;  ///< in order
     std::array<std::atomic<std::size_t>, kStreams> next = {};
     std::atomic<int> running = -1;        ///< task, or -1
     std::atomic<std::uint32_t> news = 0;  ///< counts the ends of tasks that it waits for
   };
 
+  /// Keeps the operations alive where one never ends.
+  std::shared_ptr<const BoundPlan> bound;
   const Plan* plan = nullptr;
-  const Graph* graph = nullptr;
   std::vector<std::byte*> addresses;  ///< by buffer
   std::vector<TaskTime> times;        ///< by task
   std::function<void(std::size_t)> after_task;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::vector<Device> devices;
-  std::vector<std::vector<int>> waiting;  ///< by task: other devices that wait for its end
-  std::vector<std::atomic<bool>> done;    ///< by task
-  std::atomic<std::size_t> ended = 0;     ///< tasks
-  std::atomic<bool> failed = false;       ///< a task threw, or the step stalled: nobody starts another
+  std::vector<std::atomic<bool>> done;  ///< by task
+  std::atomic<std::size_t> ended = 0;   ///< tasks
+  std::atomic<bool> failed = false;     ///< a task threw, or the step stalled: nobody starts another
 
-  Run(const Plan& p, const Graph& g)
-      : plan(&p),
-        graph(&g),
-        times(p.tasks.size()),
-        devices(p.memory.size()),
-        waiting(p.tasks.size()),
-        done(p.tasks.size()) {
-    for (std::size_t t = 0; t < p.tasks.size(); ++t) {
-      const Task& task = p.tasks[t];
-      devices.at(static_cast<std::size_t>(task.device))
-          .tasks.at(static_cast<std::size_t>(task.stream))
-          .push_back(static_cast<int>(t));
-      for (int after : task.after) {
-        std::vector<int>& who = waiting[static_cast<std::size_t>(after)];
-        if (p.tasks[static_cast<std::size_t>(after)].device != task.device &&
-            std::find(who.begin(), who.end(), task.device) == who.end())
-          who.push_back(task.device);
-      }
-    }
-  }
+  explicit Run(std::shared_ptr<const BoundPlan> b)
+      : bound(std::move(b)),
+        plan(&bound->plan()),
+        times(plan->tasks.size()),
+        devices(plan->memory.size()),
+        done(plan->tasks.size()) {}
 
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -97,14 +82,16 @@ struct Executor::Run {
   }
 
   /// Of the streams' next tasks one that can start. -1: none can; `left` says whether there are any.
-  int choose(const Device& device, bool& left) const {
+  int choose(std::size_t index, bool& left) const {
+    const Device& device = devices[index];
     left = false;
     for (const Stream stream : kStreamOrder) {
       const auto s = static_cast<std::size_t>(stream);
       const std::size_t next = device.next[s].load(std::memory_order_relaxed);
-      if (next == device.tasks[s].size()) continue;
+      const std::vector<int>& tasks = bound->queue(index, s);
+      if (next == tasks.size()) continue;
       left = true;
-      if (blocker(device.tasks[s][next]) < 0) return device.tasks[s][next];
+      if (blocker(tasks[next]) < 0) return tasks[next];
     }
     return -1;
   }
@@ -115,7 +102,7 @@ struct Executor::Run {
     bool left = true;
     while (!failed) {
       const std::uint32_t news = device.news;
-      const int next = choose(device, left);
+      const int next = choose(index, left);
       if (next >= 0) {
         run(device, static_cast<std::size_t>(next));
       } else if (left) {
@@ -128,15 +115,13 @@ struct Executor::Run {
 
   void run(Device& device, std::size_t t) {
     const Task& task = plan->tasks[t];
-    // The operation must outlive its run even where that never ends.
-    const std::shared_ptr<const PreparedOp> op = task.prepared;
     std::vector<std::byte*> pointers;
     for (const BufferUse& use : task.uses)
       pointers.push_back(addresses[static_cast<std::size_t>(use.buffer)] + use.begin);
     std::byte* workspace = task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
     device.running = static_cast<int>(t);
     const double begin = seconds();
-    op->run(pointers, workspace, nullptr);
+    bound->op(t).run(pointers, workspace, nullptr);
     const double end = seconds();
     if (after_task) after_task(t);
     // After a stall the plan may be gone.
@@ -146,14 +131,14 @@ struct Executor::Run {
     ++device.next[static_cast<std::size_t>(task.stream)];
     done[t].store(true, std::memory_order_release);
     ++ended;
-    for (int other : waiting[t]) wake(devices[static_cast<std::size_t>(other)]);
+    for (int other : bound->waiting_devices(t)) wake(devices[static_cast<std::size_t>(other)]);
   }
 
   /// Who waits for whom, and what was done last.
   std::string report(const std::vector<int>& physical, double stalled) const {
     const auto name = [&](int task) {
       return "task " + std::to_string(task) + " (" +
-             describe(plan->tasks[static_cast<std::size_t>(task)], *graph) + ")";
+             describe(plan->tasks[static_cast<std::size_t>(task)], bound->graph()) + ")";
     };
     std::string text = "the step has stalled: no task has ended for " + seconds_text(stalled) + " s; " +
                        std::to_string(ended) + " of " + std::to_string(done.size()) + " tasks are done";
@@ -164,8 +149,9 @@ struct Executor::Run {
       std::string waits;
       for (std::size_t s = 0; s < kStreams; ++s) {
         const std::size_t next = device.next[s];
-        if (next == device.tasks[s].size()) continue;
-        const int task = device.tasks[s][next];
+        const std::vector<int>& tasks = bound->queue(d, s);
+        if (next == tasks.size()) continue;
+        const int task = tasks[next];
         const int blocker_task = blocker(task);
         if (task == device.running || blocker_task < 0) continue;
         waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for " + name(blocker_task);
@@ -173,9 +159,11 @@ struct Executor::Run {
       if (!waits.empty()) text += (device.running >= 0 ? "; " : "") + waits;
       if (waits.empty() && device.running < 0) text += "has nothing to do";
       std::vector<int> last;
-      for (std::size_t s = 0; s < kStreams; ++s)
-        last.insert(last.end(), device.tasks[s].begin(),
-                    device.tasks[s].begin() + static_cast<std::ptrdiff_t>(device.next[s].load()));
+      for (std::size_t s = 0; s < kStreams; ++s) {
+        const std::vector<int>& tasks = bound->queue(d, s);
+        last.insert(last.end(), tasks.begin(),
+                    tasks.begin() + static_cast<std::ptrdiff_t>(device.next[s].load()));
+      }
       std::sort(last.begin(), last.end());
       if (last.size() > 5) last.erase(last.begin(), last.end() - 5);
       text += "\n  last done:";
@@ -264,19 +252,20 @@ class Executor::Worker {
   std::thread thread_;
 };
 
-Executor::Executor(PlanSet& plans, std::vector<int> physical, double stall_seconds)
-    : plans_(plans), physical_(std::move(physical)), stall_seconds_(stall_seconds) {
+Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
+                   double stall_seconds)
+    : plans_(plans), backend_(backend), physical_(std::move(physical)), stall_seconds_(stall_seconds) {
   if (static_cast<int>(physical_.size()) < plans_.devices())
     throw std::logic_error("executor: fewer devices than the plan has");
   const auto devices = static_cast<std::size_t>(plans_.devices());
   persistent_.resize(devices);
   transient_.resize(devices);
-  if (plans_.backend().make_queue(physical_[0]) != nullptr) {
-    queues_ = std::make_unique<QueueRunner>(plans_, physical_, stall_seconds_);
+  if (backend_.make_queue(physical_[0]) != nullptr) {
+    queues_ = std::make_unique<QueueRunner>(plans_, backend_, physical_, stall_seconds_);
     return;
   }
   for (std::size_t device = 0; device < devices; ++device)
-    workers_.push_back(std::make_unique<Worker>(plans_.backend(), device, physical_[device]));
+    workers_.push_back(std::make_unique<Worker>(backend_, device, physical_[device]));
 }
 
 Executor::~Executor() {
@@ -290,7 +279,7 @@ Executor::~Executor() {
   static_cast<void>(queues_.release());
 }
 
-/// To tasks that never end.
+/// Leaks the device memory on purpose: a task that hangs may still write to it.
 void Executor::leave_memory() {
   for (auto* memory : {&persistent_, &transient_}) {
     for (auto& m : *memory) static_cast<void>(m.release());
@@ -304,21 +293,24 @@ void Executor::reserve(const Plan& plan) {
   };
   bool enough = true;
   for (std::size_t device = 0; device < persistent_.size(); ++device) enough = enough && has_all(device);
-  if (enough) return;
+  if (enough) {
+    bound(plan);
+    return;
+  }
   // All CPU devices share one memory, and indices of the same GPU its.
   std::string table;
   bool fits = true;
   std::map<int, std::int64_t> taken_of;
   for (std::size_t device = 0; device < persistent_.size(); ++device) {
-    std::int64_t& taken = taken_of[plans_.backend().shares_memory() ? 0 : physical_[device]];
+    std::int64_t& taken = taken_of[backend_.shares_memory() ? 0 : physical_[device]];
     const DeviceMemoryNeeds& needs = plan.memory[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
     const std::int64_t wanted = (!persistent_[device] ? needs.persistent : 0) + (grow ? needs.transient : 0);
     const std::int64_t freed = grow && transient_[device] ? transient_[device]->bytes() : 0;
-    const std::int64_t available = plans_.backend().memory_available(physical_[device]) + freed - taken;
+    const std::int64_t available = backend_.memory_available(physical_[device]) + freed - taken;
     taken += wanted - freed;
     fits = fits && wanted <= available;
-    table += "\n  device " + std::to_string(device) + " (" + plans_.backend().name() + ":" +
+    table += "\n  device " + std::to_string(device) + " (" + plans_.target().name() + ":" +
              std::to_string(physical_[device]) + ") needs " + std::to_string(wanted >> 20) + " MiB, " +
              std::to_string(std::max<std::int64_t>(0, available) >> 20) + " MiB are free";
   }
@@ -326,15 +318,28 @@ void Executor::reserve(const Plan& plan) {
     throw DeviceError(
         "this net with " + std::to_string(plan.images) + " images a minibatch does not fit in memory:" +
         table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
+  bound(plan);  // where libraries are timed, they need memory
   if (queues_) queues_->forget();
   for (std::size_t device = 0; device < persistent_.size(); ++device) {
     const DeviceMemoryNeeds& needs = plan.memory[device];
-    if (!persistent_[device])
-      persistent_[device] = plans_.backend().allocate(physical_[device], needs.persistent);
+    if (!persistent_[device]) persistent_[device] = backend_.allocate(physical_[device], needs.persistent);
     if (transient_[device] && transient_[device]->bytes() >= needs.transient) continue;
     transient_[device].reset();
-    transient_[device] = plans_.backend().allocate(physical_[device], needs.transient);
+    transient_[device] = backend_.allocate(physical_[device], needs.transient);
   }
+}
+
+/// The plan, bound at the first call.
+const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
+  std::shared_ptr<const BoundPlan>& entry = bound_[&plan];
+  if (!entry) entry = std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_);
+  return entry;
+}
+
+std::map<std::string, std::string> Executor::algorithms() const {
+  std::map<std::string, std::string> chosen;
+  for (const auto& [plan, bound_plan] : bound_) bound_plan->add_algorithms(chosen);
+  return chosen;
 }
 
 std::byte* Executor::address(const Buffer& b) const {
@@ -375,13 +380,13 @@ std::vector<double> Executor::run_by_queues(const Plan& plan, const StepInputs& 
         return address(b);
       }};
   if (inputs.next_is_certain) step.next_block = step_block(inputs.iteration + 1, inputs.rates);
-  return queues_->run(plan, step, times, after_task);
+  return queues_->run(*bound(plan), step, times, after_task);
 }
 
 std::vector<double> Executor::run_by_workers(const Plan& plan, const StepInputs& inputs,
                                              std::vector<TaskTime>* times,
                                              const std::function<void(std::size_t)>& after_task) {
-  const auto run = std::make_shared<Run>(plan, plans_.graph());
+  const auto run = std::make_shared<Run>(bound(plan));
   run->after_task = after_task;
   for (const Buffer& b : plan.buffers)
     run->addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
@@ -432,10 +437,10 @@ std::vector<float> Executor::read(const Plan* plan, int buffer) const {
   settle();
   const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[static_cast<std::size_t>(buffer)];
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
-  plans_.backend().copy(stored.data(), address(b), b.desc.bytes());
+  backend_.copy(stored.data(), address(b), b.desc.bytes());
   std::vector<float> values(static_cast<std::size_t>(element_count(b.desc.dims)));
-  plans_.backend().relay(b.desc, stored.data(), {b.desc.dims, DataType::f32, nullptr},
-                         reinterpret_cast<std::byte*>(values.data()));
+  backend_.relay(b.desc, stored.data(), {b.desc.dims, DataType::f32, nullptr},
+                 reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
@@ -445,9 +450,9 @@ void Executor::write(int persistent_buffer, std::span<const float> values) {
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
   settle();
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
-  plans_.backend().relay({b.desc.dims, b.desc.type, nullptr},
-                         reinterpret_cast<const std::byte*>(values.data()), b.desc, stored.data());
-  plans_.backend().copy(address(b), stored.data(), b.desc.bytes());
+  backend_.relay({b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
+                 b.desc, stored.data());
+  backend_.copy(address(b), stored.data(), b.desc.bytes());
 }
 
 /// Steps in flight use what is about to be copied.
@@ -470,12 +475,12 @@ std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard
   for (const UpdateShard& shard : w.shards) {
     if (shard.*buffer < 0) continue;
     const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
-    plans_.backend().copy(reinterpret_cast<std::byte*>(stored.data() + shard.begin), address(b),
-                          shard.count * size_of(DataType::f32));
+    backend_.copy(reinterpret_cast<std::byte*>(stored.data() + shard.begin), address(b),
+                  shard.count * size_of(DataType::f32));
   }
   std::vector<float> values(static_cast<std::size_t>(element_count(layout.dims)));
-  plans_.backend().relay(layout, reinterpret_cast<const std::byte*>(stored.data()),
-                         {layout.dims, layout.type, nullptr}, reinterpret_cast<std::byte*>(values.data()));
+  backend_.relay(layout, reinterpret_cast<const std::byte*>(stored.data()),
+                 {layout.dims, layout.type, nullptr}, reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
@@ -484,14 +489,13 @@ void Executor::write_shards(const WeightBuffers& w, int UpdateShard::*buffer, st
   const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
   // Padding holds zeros.
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
-  plans_.backend().relay({layout.dims, layout.type, nullptr},
-                         reinterpret_cast<const std::byte*>(values.data()), layout,
-                         reinterpret_cast<std::byte*>(stored.data()));
+  backend_.relay({layout.dims, layout.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
+                 layout, reinterpret_cast<std::byte*>(stored.data()));
   for (const UpdateShard& shard : w.shards) {
     if (shard.*buffer < 0) continue;
     const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
-    plans_.backend().copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + shard.begin),
-                          shard.count * size_of(DataType::f32));
+    backend_.copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + shard.begin),
+                  shard.count * size_of(DataType::f32));
   }
 }
 

@@ -5,13 +5,15 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "convnet/plan/plan.h"
+#include "convnet/plan/plan_set.h"
 #include "convnet/plan/timeline.h"
+#include "convnet/runtime/bound_plan.h"
 #include "convnet/runtime/queue_runner.h"
 
 namespace convnet {
@@ -40,8 +42,10 @@ struct StepResult {
 class Executor {
  public:
   /// `physical`: the device behind each index of the plan, as --gpu lists them. A step in which no task ends
-  /// for `stall_seconds` is given up. Keeps a reference to `plans`.
-  Executor(PlanSet& plans, std::vector<int> physical, double stall_seconds = 300);
+  /// for `stall_seconds` is given up. Keeps references to `plans` and `backend`, which the
+  /// target of the plans must belong to.
+  Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
+           double stall_seconds = 300);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();
@@ -57,6 +61,11 @@ class Executor {
   /// stalls; the executor cannot be used any more then.
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
+
+  const Backend& backend() const { return backend_; }
+  /// Algorithms that the libraries chose for the plans so far, "conv1 conv.forward 128" -> "jit:avx512_core",
+  /// for checkpoints.
+  std::map<std::string, std::string> algorithms() const;
 
   /// Whether a step on a GPU was given up: whatever waits for the device may wait for ever.
   bool stalled() const { return queues_ && queues_->stalled(); }
@@ -90,14 +99,17 @@ class Executor {
                                     const std::function<void(std::size_t)>& after_task);
   std::vector<double> run_by_workers(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
                                      const std::function<void(std::size_t)>& after_task);
+  const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);
   void settle() const;
   void leave_memory();
   [[noreturn]] void give_up(const std::shared_ptr<Run>& run);
 
-  PlanSet& plans_;
+  const PlanSet& plans_;
+  const Backend& backend_;
   std::vector<int> physical_;
   double stall_seconds_;
   std::vector<std::unique_ptr<DeviceMemory>> persistent_, transient_;  ///< per device
+  std::map<const Plan*, std::shared_ptr<const BoundPlan>> bound_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<QueueRunner> queues_;  ///< instead of workers
 };

@@ -12,20 +12,20 @@
 
 namespace convnet {
 
-QueueRunner::QueueRunner(const PlanSet& plans, const std::vector<int>& physical, double stall_seconds)
-    : plans_(plans), physical_(physical), stall_seconds_(stall_seconds) {
+QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical,
+                         double stall_seconds)
+    : plans_(plans), backend_(backend), physical_(physical), stall_seconds_(stall_seconds) {
   for (int device = 0; device < plans_.devices(); ++device) {
     for (int stream = 0; stream < kStreams; ++stream)
-      queues_.push_back(plans_.backend().make_queue(physical_[static_cast<std::size_t>(device)]));
-    input_queues_.push_back(plans_.backend().make_queue(physical_[static_cast<std::size_t>(device)]));
+      queues_.push_back(backend_.make_queue(physical_[static_cast<std::size_t>(device)]));
+    input_queues_.push_back(backend_.make_queue(physical_[static_cast<std::size_t>(device)]));
   }
-  const Backend& backend = plans_.backend();
   for (int device = 0; device < plans_.devices(); ++device) {
     reaches_.emplace_back();
     for (int other = 0; other < plans_.devices(); ++other)
       reaches_.back().push_back(other == device ||
-                                backend.reaches(physical_[static_cast<std::size_t>(device)],
-                                                physical_[static_cast<std::size_t>(other)]));
+                                backend_.reaches(physical_[static_cast<std::size_t>(device)],
+                                                 physical_[static_cast<std::size_t>(other)]));
   }
 }
 
@@ -53,29 +53,24 @@ std::int64_t QueueRunner::costs_bytes(const Plan& plan) const {
   return bytes;
 }
 
-QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
+QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
+  const Plan& plan = bound.plan();
   std::unique_ptr<Prepared>& entry = recorded_[&plan];
   if (entry) return *entry;
-  const Backend& backend = plans_.backend();
   auto ready = std::make_unique<Prepared>();
   for (Inputs& inputs : ready->inputs) {
     inputs.block =
-        backend.allocate_staging(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(0))].bytes);
-    inputs.costs = backend.allocate_staging(costs_bytes(plan));
+        backend_.allocate_staging(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(0))].bytes);
+    inputs.costs = backend_.allocate_staging(costs_bytes(plan));
     inputs.device.resize(static_cast<std::size_t>(plans_.devices()));
     for (auto& of_device : inputs.device) of_device.resize(plan.inputs.size());
     inputs.copied.resize(inputs.device.size());
     inputs.host.resize(plan.inputs.size());
   }
   std::vector<std::int64_t> fetched(queues_.size(), 0);
-  ready->marked.resize(plan.tasks.size());
   for (const Task& task : plan.tasks) {
     std::int64_t& most = fetched[queue_of(task)];
     most = std::max(most, unreachable_bytes(plan, task));
-    for (const int after : task.after) {
-      if (queue_of(plan.tasks[static_cast<std::size_t>(after)]) != queue_of(task))
-        ready->marked[static_cast<std::size_t>(after)] = true;
-    }
     for (const BufferUse& use : task.uses) {
       const auto input = std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer);
       if (input == plan.inputs.end()) continue;
@@ -84,14 +79,14 @@ QueueRunner::Prepared& QueueRunner::prepared(const Plan& plan) {
       const std::int64_t bytes = plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
       for (Inputs& inputs : ready->inputs) {
         auto& memory = inputs.device[static_cast<std::size_t>(task.device)][matrix];
-        if (!memory) memory = backend.allocate(physical_[static_cast<std::size_t>(task.device)], bytes);
-        if (!inputs.host[matrix]) inputs.host[matrix] = backend.allocate_staging(bytes);
+        if (!memory) memory = backend_.allocate(physical_[static_cast<std::size_t>(task.device)], bytes);
+        if (!inputs.host[matrix]) inputs.host[matrix] = backend_.allocate_staging(bytes);
       }
     }
   }
   for (std::size_t q = 0; q < queues_.size(); ++q) {
     ready->fetched.push_back(fetched[q] == 0 ? nullptr
-                                             : backend.allocate(physical_[q / kStreams], fetched[q]));
+                                             : backend_.allocate(physical_[q / kStreams], fetched[q]));
     // Copies between devices that do not reach each other go through the host, which cannot be recorded.
     if (fetched[q] > 0) ready->recordable = false;
   }
@@ -115,8 +110,10 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads,
   inputs.holds = matrices;
 }
 
-void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready,
+void QueueRunner::submit_task(const BoundPlan& bound, std::size_t t, const Step& step, const Prepared& ready,
                               const Inputs& inputs) {
+  const Plan& plan = bound.plan();
+  const Task& task = plan.tasks[t];
   const std::size_t q = queue_of(task);
   Queue& queue = *queues_[q];
   std::vector<std::byte*> pointers;
@@ -140,13 +137,15 @@ void QueueRunner::submit_task(const Plan& plan, const Task& task, const Step& st
   }
   std::byte* workspace =
       task.workspace < 0 ? nullptr : step.address(plan.buffers[static_cast<std::size_t>(task.workspace)]);
-  task.prepared->run(pointers, workspace, &queue);
+  bound.op(t).run(pointers, workspace, &queue);
 }
 
 /// Everything of a step, from the copy of the step block to that of the costs. The first queue begins and
 /// ends it. `marks`: of every task.
-void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& ready, const Inputs& inputs,
-                         std::vector<Marks>* marks, const std::function<void(std::size_t)>& after_task) {
+void QueueRunner::submit(const BoundPlan& bound, const Step& step, const Prepared& ready,
+                         const Inputs& inputs, std::vector<Marks>* marks,
+                         const std::function<void(std::size_t)>& after_task) {
+  const Plan& plan = bound.plan();
   const auto on_device = [&](int buffer) {
     return step.address(plan.buffers[static_cast<std::size_t>(buffer)]);
   };
@@ -174,8 +173,8 @@ void QueueRunner::submit(const Plan& plan, const Step& step, const Prepared& rea
         queue.wait(*other);
     }
     if (marks != nullptr) (*marks)[t].begin = queue.mark();
-    submit_task(plan, task, step, ready, inputs);
-    if (marks != nullptr || ready.marked[t]) ends[t] = queue.mark();
+    submit_task(bound, t, step, ready, inputs);
+    if (marks != nullptr || bound.is_waited_for(t)) ends[t] = queue.mark();
     if (marks != nullptr) (*marks)[t].end = ends[t];
     if (after_task) {
       wait(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
@@ -209,7 +208,7 @@ void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& rep
 }
 
 /// Puts a step whose matrices are there into the queues.
-void QueueRunner::begin(const Plan& plan, const Step& step, Prepared& ready, std::vector<Marks>* marks,
+void QueueRunner::begin(const BoundPlan& bound, const Step& step, Prepared& ready, std::vector<Marks>* marks,
                         const std::function<void(std::size_t)>& after_task) {
   Inputs& inputs = ready.inputs.at(ready.current);
   std::memcpy(inputs.block->data(), step.block.data(), step.block.size());
@@ -220,11 +219,11 @@ void QueueRunner::begin(const Plan& plan, const Step& step, Prepared& ready, std
     std::vector<Queue*> all;
     for (const auto& queue : queues_) all.push_back(queue.get());
     // A copy of the step: emulated devices submit again when they play.
-    const auto all_of_it = [this, &plan, step, &ready, &inputs] {
-      submit(plan, step, ready, inputs, nullptr, nullptr);
+    const auto all_of_it = [this, &bound, step, &ready, &inputs] {
+      submit(bound, step, ready, inputs, nullptr, nullptr);
     };
     try {
-      inputs.recording = plans_.backend().record(all, all_of_it);
+      inputs.recording = backend_.record(all, all_of_it);
     } catch (const DeviceError& e) {
       fmt::print(stderr, "warning: a step cannot be recorded, so its operations are started one by one: {}\n",
                  e.what());
@@ -234,13 +233,13 @@ void QueueRunner::begin(const Plan& plan, const Step& step, Prepared& ready, std
   if (plainly && inputs.recording)
     inputs.recording->play(*queues_[0]);
   else
-    submit(plan, step, ready, inputs, marks, after_task);
+    submit(bound, step, ready, inputs, marks, after_task);
 }
 
 /// Brings the matrices of the step after `step`, which has been begun, and begins that step where it is
 /// certain and all of it is recorded. The memory it uses on the host is that of the step before `step`, which
 /// has ended.
-bool QueueRunner::begin_early(const Plan& plan, const Step& step, Prepared& ready) {
+bool QueueRunner::begin_early(const BoundPlan& bound, const Step& step, Prepared& ready) {
   Inputs& inputs = ready.inputs.at(ready.current);
   Inputs& others = ready.inputs.at(1 - ready.current);
   const bool certain = !step.next_block.empty();
@@ -250,16 +249,17 @@ bool QueueRunner::begin_early(const Plan& plan, const Step& step, Prepared& read
   if (!stays) inputs.holds.clear();
   if (!stays || others.holds != step.next) others.holds.clear();
   if (!step.next.empty() && others.holds.empty() && (!stays || certain))
-    fill(plan, ready.loads, step.next, others);
+    fill(bound.plan(), ready.loads, step.next, others);
   if (!certain || others.holds.empty() || !inputs.recording || !others.recording) return false;
   ready.current = 1 - ready.current;
-  begin(plan, {step.next, {}, step.next_block, {}, step.address}, ready, nullptr, nullptr);
+  begin(bound, {step.next, {}, step.next_block, {}, step.address}, ready, nullptr, nullptr);
   return true;
 }
 
-std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
+std::vector<double> QueueRunner::run(const BoundPlan& bound, const Step& step, std::vector<TaskTime>* times,
                                      const std::function<void(std::size_t)>& after_task) {
-  Prepared& ready = prepared(plan);
+  const Plan& plan = bound.plan();
+  Prepared& ready = prepared(bound);
   const bool plainly = times == nullptr && !after_task;
   std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
   std::shared_ptr<const Mark> start, end;
@@ -274,11 +274,11 @@ std::vector<double> QueueRunner::run(const Plan& plan, const Step& step, std::ve
     Inputs& inputs = ready.inputs.at(ready.current);
     if (inputs.holds != step.matrices) fill(plan, ready.loads, step.matrices, inputs);
     start = queues_[0]->mark();
-    begin(plan, step, ready, plainly ? nullptr : &marks, after_task);
+    begin(bound, step, ready, plainly ? nullptr : &marks, after_task);
     end = queues_[0]->mark();
   }
   const Inputs& inputs = ready.inputs.at(ready.current);
-  if (begin_early(plan, step, ready)) begun_ = {&plan, step.next, step.next_block, queues_[0]->mark()};
+  if (begin_early(bound, step, ready)) begun_ = {&plan, step.next, step.next_block, queues_[0]->mark()};
   wait(*end, [&] {
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
     for (std::size_t t = 0; t < marks.size(); ++t) {

@@ -10,15 +10,17 @@
 #include <optional>
 #include <vector>
 
-#include "convnet/plan/plan.h"
+#include "convnet/plan/plan_set.h"
 #include "convnet/plan/timeline.h"
+#include "convnet/runtime/bound_plan.h"
 
 namespace convnet {
 
 class QueueRunner {
  public:
   /// `physical`: the device behind each index of the plans.
-  QueueRunner(const PlanSet& plans, const std::vector<int>& physical, double stall_seconds);
+  QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical,
+              double stall_seconds);
   QueueRunner(const QueueRunner&) = delete;
   QueueRunner& operator=(const QueueRunner&) = delete;
   ~QueueRunner();
@@ -34,11 +36,11 @@ class QueueRunner {
     std::function<std::byte*(const Buffer&)> address;  ///< of buffers that lie on a device
   };
 
-  /// Runs `plan`, which must live as long as this, to its end. Returns the costs buffers of the devices, one
-  /// after the other. `times` and `after_task` are Executor::run's; with either of them nothing is recorded
-  /// or played. Throws RunError where no task ends for the seconds of a stall, std::logic_error where another
-  /// step was certain.
-  std::vector<double> run(const Plan& plan, const Step& step, std::vector<TaskTime>* times,
+  /// Runs the plan, which must live as long as this, to its end. Returns the costs buffers of the devices,
+  /// one after the other. `times` and `after_task` are Executor::run's; with either of them nothing is
+  /// recorded or played. Throws RunError where no task ends for the seconds of a stall, std::logic_error
+  /// where another step was certain.
+  std::vector<double> run(const BoundPlan& bound, const Step& step, std::vector<TaskTime>* times,
                           const std::function<void(std::size_t)>& after_task);
 
   /// Waits for a step that was begun early. It stays certain to be run. Throws RunError for a stall.
@@ -67,13 +69,12 @@ class QueueRunner {
     std::size_t matrix = 0;
     std::int64_t begin = 0, bytes = 0;
   };
-  /// A plan as it is put into the queues: memory that the plan does not count, and who waits for whom.
+  /// A plan as it is put into the queues: memory that the plan does not count.
   struct Prepared {
     std::array<Inputs, 2> inputs;  ///< one is filled while a step reads the other
     std::size_t current = 0;       ///< that of the step that was begun last
     std::vector<Load> loads;
     std::vector<std::unique_ptr<DeviceMemory>> fetched;  ///< by queue: copies of what operations cannot reach
-    std::vector<bool> marked;                            ///< by task: another queue waits for its end
     bool recordable = true;
     int runs = 0;
   };
@@ -92,21 +93,22 @@ class QueueRunner {
     return static_cast<std::size_t>(task.device) * kStreams + static_cast<std::size_t>(task.stream);
   }
   std::int64_t costs_bytes(const Plan& plan) const;
-  Prepared& prepared(const Plan& plan);
+  Prepared& prepared(const BoundPlan& bound);
   std::int64_t unreachable_bytes(const Plan& plan, const Task& task) const;
   bool unreachable(const Task& task, const Buffer& buffer) const;
   void fill(const Plan& plan, const std::vector<Load>& loads, const std::vector<const std::byte*>& matrices,
             Inputs& inputs);
-  void begin(const Plan& plan, const Step& step, Prepared& ready, std::vector<Marks>* marks,
+  void begin(const BoundPlan& bound, const Step& step, Prepared& ready, std::vector<Marks>* marks,
              const std::function<void(std::size_t)>& after_task);
-  bool begin_early(const Plan& plan, const Step& step, Prepared& ready);
-  void submit(const Plan& plan, const Step& step, const Prepared& ready, const Inputs& inputs,
+  bool begin_early(const BoundPlan& bound, const Step& step, Prepared& ready);
+  void submit(const BoundPlan& bound, const Step& step, const Prepared& ready, const Inputs& inputs,
               std::vector<Marks>* marks, const std::function<void(std::size_t)>& after_task);
-  void submit_task(const Plan& plan, const Task& task, const Step& step, const Prepared& ready,
+  void submit_task(const BoundPlan& bound, std::size_t t, const Step& step, const Prepared& ready,
                    const Inputs& inputs);
   void wait(const Mark& mark, const std::function<std::string()>& report);
 
   const PlanSet& plans_;
+  const Backend& backend_;
   std::vector<int> physical_;
   double stall_seconds_;
   bool stalled_ = false;

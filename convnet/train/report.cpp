@@ -37,7 +37,7 @@ std::string devices_text(const Net& net, const Options& options) {
   std::vector<std::string> physical;
   for (int d = 0; d < devices; ++d)
     physical.push_back(std::to_string(options.gpus()[static_cast<std::size_t>(d)]));
-  std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().backend().name(),
+  std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().target().name(),
                                  join(physical, ","), std::max(1, thread_count(options) / devices));
   if (devices > 1) text += " each";
   text += fmt::format("; minibatches of {} images", options.mini);

@@ -190,7 +190,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
   if (!options_.profile.empty()) trace_.write(options_.profile);
   fmt::print("{}\n", devices_text(net_, options_));
   for (const std::string& warning :
-       {unused_devices(net_.graph(), options_), slow_precision(net_.plans().backend()),
+       {unused_devices(net_.graph(), options_), slow_precision(net_.backend()),
         too_many_threads(options_), dangling_links_text(provider_->dangling_links())}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
@@ -554,7 +554,7 @@ void Trainer::save() {
   c.definition_text = files_.definition.text;
   c.parameters_path = files_.parameters.path;
   c.parameters_text = files_.parameters.text;
-  c.algorithms = net_.plans().algorithms();
+  c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
   write_checkpoint(folder_, c, options_.keep);
   sound_ = true;

@@ -6,6 +6,7 @@
 #include "convnet/runtime/executor.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
+#include "tests/wrapped_backend.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -90,46 +91,23 @@ class Again : public Recording {
 };
 
 /// Emulated GPUs whose queues are watched.
-class Watched : public Backend {
+class Watched : public WrappedBackend {
  public:
-  explicit Watched(Log& log) : log_(log), gpus_(make_cuda_backend(Precision::fp32)) {}
+  explicit Watched(Log& log) : WrappedBackend(make_cuda_backend(Precision::fp32)), log_(log) {}
   bool refuses_to_record = false;
 
-  std::string name() const override { return gpus_->name(); }
-  std::string precision() const override { return gpus_->precision(); }
-  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
-    return std::make_shared<WatchedOp>(gpus_->prepare(op, hints));
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+    return std::make_shared<WatchedOp>(WrappedBackend::bind(op, form));
   }
-  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
-    return gpus_->allocate(device, bytes);
-  }
-  std::int64_t memory_available(int device) const override { return gpus_->memory_available(device); }
-  bool shares_memory() const override { return gpus_->shares_memory(); }
-  bool runs_streams_together() const override { return gpus_->runs_streams_together(); }
-  double measure_peak_flops(int device) const override { return gpus_->measure_peak_flops(device); }
-  double measure_copy_bandwidth(int device) const override { return gpus_->measure_copy_bandwidth(device); }
-  void enter_worker(int device) const override { gpus_->enter_worker(device); }
   std::unique_ptr<Queue> make_queue(int) const override { return std::make_unique<WatchedQueue>(log_); }
   std::unique_ptr<Recording> record(std::span<Queue* const>,
                                     const std::function<void()>& submit) const override {
     if (refuses_to_record) throw DeviceError("this cannot be recorded");
     return std::make_unique<Again>(submit);
   }
-  std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
-    return gpus_->allocate_staging(bytes);
-  }
-  bool reaches(int device, int other) const override { return gpus_->reaches(device, other); }
-  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const override {
-    gpus_->copy(dst, src, bytes);
-  }
-  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
-             std::byte* dst) const override {
-    gpus_->relay(from, src, to, dst);
-  }
 
  private:
   Log& log_;
-  std::unique_ptr<Backend> gpus_;
 };
 
 constexpr std::int64_t kImages = 6;
@@ -158,7 +136,7 @@ struct WatchedNet {
                         parse_ini("params.cfg", texts.parameters, diagnostics), provider.matrices(), {},
                         diagnostics);
     diagnostics.throw_if_errors();
-    plans = std::make_unique<PlanSet>(graph, provider.matrices(), backend, PlanOptions{});
+    plans = std::make_unique<PlanSet>(graph, provider.matrices(), backend.target(), PlanOptions{});
     inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
                        reinterpret_cast<const std::byte*>(batch.labels.data())};
     inputs.rates.resize(plans->weights().size());
@@ -205,7 +183,7 @@ TEST_CASE("queues wait for what the plan says") {
        std::vector<Case>{{"0", {0}}, {"0,1", {0, 2}}, {"0,1", {0, 1}}, {"0,1,2", {0, 1, 2}}}) {
     INFO(c.gpus << ", the last one is device " << c.physical.back());
     WatchedNet net(c.gpus);
-    Executor executor(*net.plans, c.physical);
+    Executor executor(*net.plans, net.backend, c.physical);
     for (const Phase phase : {Phase::train, Phase::test}) {
       const Plan& plan = net.plans->plan(phase, kImages);
       const auto streams = [&](Stream stream) {
@@ -229,7 +207,7 @@ TEST_CASE("steps that cannot be recorded run all the same") {
   for (const bool refuses : {false, true}) {
     WatchedNet net("0");
     net.backend.refuses_to_record = refuses;
-    Executor executor(*net.plans, {0});
+    Executor executor(*net.plans, net.backend, {0});
     const Plan& plan = net.plans->plan(Phase::train, kImages);
     executor.reserve(plan);
     for (Rates& r : net.inputs.rates) r = {0.1F, 0.9F, 0, 0};

@@ -103,7 +103,10 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   of_run.threads = options.threads;
   of_run.conserve_mem = options.conserve_memory;
   of_run.seed = static_cast<double>(options.seed);
-  net_ = std::make_unique<Net>(std::move(graph), provider_, of_run, std::vector<float>{}, true);
+  std::unique_ptr<Backend> backend = make_backend(of_run, graph.gpu_count());
+  if (options.wrap) backend = options.wrap(std::move(backend));
+  net_ = std::make_unique<Net>(std::move(graph), provider_, of_run, std::vector<float>{}, true,
+                               std::move(backend));
 }
 
 const Plan& SmallNet::prepare(Phase phase, std::int64_t images) {

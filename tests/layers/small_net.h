@@ -84,6 +84,8 @@ struct NetOptions {
   std::string gpu = "0", precision = "fp32";
   bool data_parallel = false;
   std::vector<ExtraMatrix> extra = {};
+  /// Puts something between the net and its devices.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap = {};
   std::string read = {};  ///< a layer whose output will be read whatever could be fused with it
 };
 
@@ -95,7 +97,7 @@ class SmallNet {
   using Options = NetOptions;
   SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options = {});
 
-  /// Makes the plan; the first one also decides the initial weights' layouts, so they are set here.
+  /// Makes the plan; initial weights are set when there is memory for them, after the first one.
   const Plan& prepare(Phase phase, std::int64_t images);
   /// One minibatch; training updates the weights. `look`: collect outputs and gradients too.
   StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);

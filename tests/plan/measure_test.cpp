@@ -1,5 +1,5 @@
 // Measured operations: what they are given, how often they run, and what happens when one fails.
-#include "convnet/plan/measure.h"
+#include "convnet/runtime/measure.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,6 +12,7 @@
 #include "tests/catch.h"
 #include "tests/plan/hand_made_plan.h"
 #include "tests/temp_folder.h"
+#include "tests/wrapped_backend.h"
 
 using namespace convnet;
 
@@ -69,11 +70,13 @@ class ThrowingOp : public PreparedOp {
 
 TensorDesc floats(std::int64_t count) { return {{count}, DataType::f32, nullptr}; }
 
-void add_prepared(Plan& plan, OpDesc op, std::shared_ptr<const PreparedOp> prepared,
-                  std::vector<BufferUse> uses) {
+/// A task that runs an operation of the test's own, in its form.
+void add_prepared(Plan& plan, MarkingBackend& backend, OpDesc op,
+                  const std::shared_ptr<const PreparedOp>& prepared, std::vector<BufferUse> uses) {
   Task task;
   task.op = std::move(op);
-  task.prepared = std::move(prepared);
+  task.form = prepared->form();
+  task.form.algorithm = backend.mark_given(prepared);
   task.uses = std::move(uses);
   plan.tasks.push_back(std::move(task));
 }
@@ -81,42 +84,46 @@ void add_prepared(Plan& plan, OpDesc op, std::shared_ptr<const PreparedOp> prepa
 /// A task whose arguments are buffers of their own, as `backend` wants them.
 void add_real(Plan& plan, const Backend& backend, const OpDesc& op) {
   const std::vector<Argument> args = arguments(op);
-  auto prepared = backend.prepare(op, LayoutHints(args.size()));
+  OpForm form = backend.target().form(op, LayoutHints(args.size()));
   std::vector<BufferUse> uses;
   for (std::size_t k = 0; k < args.size(); ++k) {
     const std::int64_t unsized_bytes = args[k].name == "step" ? step_block_bytes(3) : 64 * 8;
-    const std::int64_t bytes = prepared->args()[k].bytes();
+    const std::int64_t bytes = form.args[k].bytes();
     uses.push_back({add_buffer(plan, 0, bytes > 0 ? bytes : unsized_bytes), args[k].access});
   }
-  add_prepared(plan, op, std::move(prepared), std::move(uses));
+  Task task;
+  task.op = op;
+  task.form = std::move(form);
+  task.uses = std::move(uses);
+  plan.tasks.push_back(std::move(task));
 }
 
 }  // namespace
 
 TEST_CASE("measure: operations get aligned zeros of the right size, their own place or the same") {
-  const auto backend = make_cpu_backend(1);
+  MarkingBackend backend(make_cpu_backend(1));
   Witness witness;
   Plan plan;
   const int a = add_buffer(plan, 0, 40000), b = add_buffer(plan, 0, 40000), big = add_buffer(plan, 0, 400000),
             costs = add_buffer(plan, 0, 4096, BufferKind::costs);
   using Accesses = std::vector<Access>;
   // Two apart, the same in place, one that reads and writes ranges, one whose second argument has no size.
-  add_prepared(plan, Scale{{10000}, 1},
+  add_prepared(plan, backend, Scale{{10000}, 1},
                std::make_shared<CheckingOp>(witness, std::vector{floats(10000), floats(10000)},
                                             Accesses{Access::read, Access::write},
                                             std::vector<std::int64_t>{40000, 40000}, 1000),
                {{a, Access::read}, {b, Access::write}});
-  add_prepared(plan, Scale{{10000}, 1},
+  add_prepared(plan, backend, Scale{{10000}, 1},
                std::make_shared<CheckingOp>(witness, std::vector{floats(10000), floats(10000)},
                                             Accesses{Access::read, Access::write},
                                             std::vector<std::int64_t>{40000, 40000}, 0, true),
                {{a, Access::read}, {a, Access::write}});
-  add_prepared(plan, Accumulate{{100}},
+  add_prepared(plan, backend, Accumulate{{100}},
                std::make_shared<CheckingOp>(witness, std::vector{floats(100), floats(100)},
                                             Accesses{Access::read, Access::read_write},
                                             std::vector<std::int64_t>{400, 400}, 0),
                {{big, Access::read, 0, 4000, 400}, {big, Access::read_write, 0, 8000, 400}});
-  add_prepared(plan, SquaresForward{{100}, 1},
+  add_prepared(plan, backend, SquaresForward{{100}, 1},
                std::make_shared<CheckingOp>(
                    witness, std::vector{floats(100), TensorDesc{{0}, DataType::f64, nullptr}},
                    Accesses{Access::read, Access::read_write}, std::vector<std::int64_t>{400, 4096}, 0),
@@ -124,7 +131,7 @@ TEST_CASE("measure: operations get aligned zeros of the right size, their own pl
   for (const int devices : {1, 3}) {
     witness.threads.clear();
     witness.runs = 0;
-    const std::vector<double> seconds = measure_seconds(plan, *backend, devices);
+    const std::vector<double> seconds = measure_seconds(plan, backend, devices);
     REQUIRE(seconds.size() == 4);
     for (const double s : seconds) CHECK(s > 0);
     CHECK(witness.complaints == std::set<std::string>{});
@@ -135,17 +142,17 @@ TEST_CASE("measure: operations get aligned zeros of the right size, their own pl
 }
 
 TEST_CASE("measure: equal operations are measured once, different ones apart") {
-  const auto backend = make_cpu_backend(1);
+  MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
-  for (const std::int64_t n : {1 << 18, 1 << 18, 64, 1 << 18}) add_real(plan, *backend, Scale{{1, n}, 2});
-  const std::vector<double> seconds = measure_seconds(plan, *backend, 2);
+  for (const std::int64_t n : {1 << 18, 1 << 18, 64, 1 << 18}) add_real(plan, backend, Scale{{1, n}, 2});
+  const std::vector<double> seconds = measure_seconds(plan, backend, 2);
   CHECK(seconds[0] == seconds[1]);
   CHECK(seconds[0] == seconds[3]);
   CHECK(seconds[2] != seconds[0]);
 }
 
 TEST_CASE("measure: settings that do not show in the arguments' shapes tell operations apart") {
-  const auto backend = make_cpu_backend(1);
+  MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
   WindowNorm norm;
   norm.n = 2;
@@ -155,14 +162,14 @@ TEST_CASE("measure: settings that do not show in the arguments' shapes tell oper
   norm.power = 0.5F;
   for (const std::int64_t size : {3, 9}) {
     norm.size = size;
-    add_real(plan, *backend, WindowNormForward{norm});
+    add_real(plan, backend, WindowNormForward{norm});
   }
-  const std::vector<double> seconds = measure_seconds(plan, *backend, 1);
+  const std::vector<double> seconds = measure_seconds(plan, backend, 1);
   CHECK(seconds[0] != seconds[1]);
 }
 
 TEST_CASE("measure: real operations with indices, flags and workspaces") {
-  const auto backend = make_cpu_backend(1);
+  MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
   ConvGeometry g;
   g.n = 2;
@@ -171,8 +178,8 @@ TEST_CASE("measure: real operations with indices, flags and workspaces") {
   g.k = 8;
   g.filter = 3;
   g.oh = g.ow = 7;
-  add_real(plan, *backend, ConvForward{g});
-  add_real(plan, *backend, ConvBackwardWeights{g});
+  add_real(plan, backend, ConvForward{g});
+  add_real(plan, backend, ConvBackwardWeights{g});
   PoolGeometry p;
   p.n = 2;
   p.c = 8;
@@ -181,36 +188,35 @@ TEST_CASE("measure: real operations with indices, flags and workspaces") {
   p.size = 3;
   p.stride = 2;
   p.start = -1;
-  add_real(plan, *backend, PoolForward{p, true});
-  add_real(plan, *backend, PoolBackward{p});
-  add_real(plan, *backend, SoftmaxForward{2, 10});
-  add_real(plan, *backend, LogregForward{2, 10, 5, 1});
-  add_real(plan, *backend, SoftmaxLogregBackward{2, 10, 1});
-  add_real(plan, *backend, Update{{{.count = 1000, .images = 2}}});
-  add_real(plan, *backend, Dropout{{2, 100}, 0.5F, 2.0F, 7, 0});
-  for (const double s : measure_seconds(plan, *backend, 2)) CHECK(s > 0);
+  add_real(plan, backend, PoolForward{p, true});
+  add_real(plan, backend, PoolBackward{p});
+  add_real(plan, backend, SoftmaxForward{2, 10});
+  add_real(plan, backend, LogregForward{2, 10, 5, 1});
+  add_real(plan, backend, SoftmaxLogregBackward{2, 10, 1});
+  add_real(plan, backend, Update{{{.count = 1000, .images = 2}}});
+  add_real(plan, backend, Dropout{{2, 100}, 0.5F, 2.0F, 7, 0});
+  for (const double s : measure_seconds(plan, backend, 2)) CHECK(s > 0);
 }
 
 TEST_CASE("measure: what an operation throws arrives, and nobody waits for ever") {
-  const auto backend = make_cpu_backend(1);
+  MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
-  add_real(plan, *backend, Scale{{1, 100}, 2});
-  add_prepared(plan, FillZero{}, std::make_shared<ThrowingOp>(), {});
-  add_real(plan, *backend, Scale{{1, 200}, 2});
+  add_real(plan, backend, Scale{{1, 100}, 2});
+  add_prepared(plan, backend, FillZero{}, std::make_shared<ThrowingOp>(), {});
+  add_real(plan, backend, Scale{{1, 200}, 2});
   for (const int devices : {1, 4})
-    CHECK(message_of<RunError>([&] { measure_seconds(plan, *backend, devices); }) == "it broke");
+    CHECK(message_of<RunError>([&] { measure_seconds(plan, backend, devices); }) == "it broke");
 }
 
-TEST_CASE("measure: what does not fit and what is not prepared is refused") {
-  const auto backend = make_cpu_backend(1);
+TEST_CASE("measure: what does not fit is refused") {
+  MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
   const int huge = add_buffer(plan, 0, std::int64_t{1} << 50);
-  add_prepared(plan, FillZero{}, std::make_shared<ThrowingOp>(), {{huge, Access::write}});
-  const std::string message = message_of<DeviceError>([&] { measure_seconds(plan, *backend, 1); });
+  add_prepared(plan, backend, FillZero{}, std::make_shared<ThrowingOp>(), {{huge, Access::write}});
+  const std::string message = message_of<DeviceError>([&] { measure_seconds(plan, backend, 1); });
   CHECK(message.find("use a smaller --mini") != std::string::npos);
-  CHECK_THROWS_AS(measure_seconds(plan_of({{}}), *backend, 1), std::logic_error);
-  CHECK_THROWS_AS(measure_seconds(Plan{}, *backend, 0), std::logic_error);
-  CHECK(measure_seconds(Plan{}, *backend, 2).empty());
+  CHECK_THROWS_AS(measure_seconds(Plan{}, backend, 0), std::logic_error);
+  CHECK(measure_seconds(Plan{}, backend, 2).empty());
 }
 
 }  // namespace convnet::test

@@ -1,4 +1,4 @@
-// The plans of a net in configs/, on the CPU backend, without data or memory.
+// The plans of a net in configs/, for CPU devices, without data or memory.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "convnet/plan/plan.h"
+#include "convnet/plan/plan_set.h"
 
 namespace convnet::test {
 
@@ -36,13 +36,13 @@ inline const std::map<std::string, ConfigData>& config_data() {
 struct PlannedNet {
   std::vector<MatrixInfo> matrices;
   Graph graph;
-  std::unique_ptr<Backend> backend;
+  std::unique_ptr<const Target> target;
   std::unique_ptr<PlanSet> plans;
 
   /// `data_parallel`: that many devices with every layer on all of them; 0: as the file says.
   explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false,
                       int data_parallel = 0, Precision precision = Precision::fp32)
-      : backend(make_cpu_backend(1, precision)) {
+      : target(make_cpu_target(1, precision)) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
     const std::string path = CONVNET_SOURCE_DIR "/configs/" + config;
@@ -52,7 +52,7 @@ struct PlannedNet {
     graph = build_graph(definition, parameters, matrices, {true, true, data_parallel, data_parallel > 0},
                         diagnostics);
     diagnostics.throw_if_errors();
-    plans = std::make_unique<PlanSet>(graph, matrices, *backend, PlanOptions{1, true, learns, conserve});
+    plans = std::make_unique<PlanSet>(graph, matrices, *target, PlanOptions{1, true, learns, conserve});
   }
 
   const Plan& plan(Phase phase, std::int64_t images) { return plans->plan(phase, images); }

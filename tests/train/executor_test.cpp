@@ -50,7 +50,7 @@ struct TwoDevices {
                         parse_ini("params.cfg", texts.parameters, diagnostics), provider.matrices(), {},
                         diagnostics);
     diagnostics.throw_if_errors();
-    plans = std::make_unique<PlanSet>(graph, provider.matrices(), *backend, PlanOptions{});
+    plans = std::make_unique<PlanSet>(graph, provider.matrices(), backend->target(), PlanOptions{});
     inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
                        reinterpret_cast<const std::byte*>(batch.labels.data())};
     inputs.rates.resize(plans->weights().size());
@@ -68,7 +68,7 @@ TEST_CASE("a step that stalls ends with a report of who waits for whom") {
   while (plan.tasks[stuck].kind != TaskKind::backward || plan.tasks[stuck].device != 1) ++stuck;
   std::string report;
   {
-    Executor executor(*net.plans, {4, 7}, 0.3);
+    Executor executor(*net.plans, *net.backend, {4, 7}, 0.3);
     executor.run(plan, net.inputs);  // all is well without
     try {
       executor.run(plan, net.inputs, nullptr, [gate, stuck](std::size_t t) {
@@ -91,7 +91,7 @@ TEST_CASE("a step that stalls ends with a report of who waits for whom") {
 TEST_CASE("what a task throws on one device ends the step on all") {
   TwoDevices net;
   const Plan& plan = net.plans->plan(Phase::train, 6);
-  Executor executor(*net.plans, {0, 1});
+  Executor executor(*net.plans, *net.backend, {0, 1});
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
     INFO(describe(plan.tasks[t], net.graph));
     CHECK_THROWS_WITH(executor.run(plan, net.inputs, nullptr,
@@ -106,7 +106,7 @@ TEST_CASE("what a task throws on one device ends the step on all") {
 TEST_CASE("a cost that is not finite on one device stops the updates of all") {
   TwoDevices net;
   const Plan& plan = net.plans->plan(Phase::train, 6);
-  Executor executor(*net.plans, {0, 1});
+  Executor executor(*net.plans, *net.backend, {0, 1});
   executor.reserve(plan);
   for (Rates& r : net.inputs.rates) r = {0.1F, 0.9F, 0, 0};
   std::vector<std::vector<float>> before;
@@ -129,7 +129,7 @@ TEST_CASE("a cost that is not finite on one device stops the updates of all") {
 TEST_CASE("all replicas have the same weights after a step") {
   TwoDevices net;
   const Plan& plan = net.plans->plan(Phase::train, 6);
-  Executor executor(*net.plans, {0, 1});
+  Executor executor(*net.plans, *net.backend, {0, 1});
   executor.reserve(plan);
   for (Rates& r : net.inputs.rates) r = {0.1F, 0.9F, 0.01F, 0};
   for (const WeightBuffers& w : net.plans->weights()) {

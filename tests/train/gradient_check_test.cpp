@@ -4,6 +4,7 @@
 
 #include "convnet/net/gradient_judge.h"
 #include "tests/layers/against_reference.h"
+#include "tests/wrapped_backend.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -43,14 +44,13 @@ class CheckedNet {
  public:
   CheckedNet(const NetTexts& texts, const Dims& image, std::uint64_t seed = 1)
       : net_(texts, image, kClasses, options(seed)),
-        batch_(random_minibatch(image, kImages, kClasses, seed, extra())) {
-    net_.prepare(Phase::check, kImages);
-  }
+        batch_(random_minibatch(image, kImages, kClasses, seed, extra())) {}
 
   /// Makes all gradients of the matrices of `layer` wrong by a factor.
   void spoil(const std::string& layer, float factor) {
-    // The net keeps its plans to itself, but they are not const.
-    auto& plan = const_cast<Plan&>(net_.prepare(Phase::check, kImages));
+    // The net keeps its plans to itself, but they are not const, and not bound yet.
+    auto& plans = const_cast<PlanSet&>(net_.net().plans());
+    auto& plan = const_cast<Plan&>(plans.plan(Phase::check, kImages));
     int spoiled = 0;
     for (Task& task : plan.tasks) {
       if (task.node < 0 || task.kind != TaskKind::backward) continue;
@@ -58,7 +58,9 @@ class CheckedNet {
       for (std::size_t k = 0; k < task.uses.size(); ++k) {
         const Buffer& b = plan.buffers[static_cast<std::size_t>(task.uses[k].buffer)];
         if (task.uses[k].access == Access::read || b.kind != BufferKind::weights_gradient) continue;
-        task.prepared = std::make_shared<WrongOp>(task.prepared, k, factor);
+        task.form.algorithm = backend_->mark([k, factor](std::shared_ptr<const PreparedOp> op) {
+          return std::make_shared<WrongOp>(std::move(op), k, factor);
+        });
         ++spoiled;
       }
     }
@@ -66,6 +68,7 @@ class CheckedNet {
   }
 
   std::vector<GradientReport> check() {
+    net_.prepare(Phase::check, kImages);
     StepInputs inputs;
     inputs.matrices = {reinterpret_cast<const std::byte*>(batch_.data.data()),
                        reinterpret_cast<const std::byte*>(batch_.labels.data())};
@@ -76,13 +79,19 @@ class CheckedNet {
   }
 
  private:
-  static NetOptions options(std::uint64_t seed) {
+  NetOptions options(std::uint64_t seed) {
     NetOptions options;
+    options.wrap = [this](std::unique_ptr<Backend> devices) {
+      auto wrapped = std::make_unique<MarkingBackend>(std::move(devices));
+      backend_ = wrapped.get();
+      return wrapped;
+    };
     options.extra = extra();
     options.seed = seed;
     return options;
   }
 
+  MarkingBackend* backend_ = nullptr;  ///< the net's
   SmallNet net_;
   Minibatch batch_;
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "convnet/plan/plan.h"
+#include "kernels/backend.h"
 
 namespace convnet {
 

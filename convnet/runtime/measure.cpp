@@ -1,4 +1,4 @@
-#include "convnet/plan/measure.h"
+#include "convnet/runtime/measure.h"
 
 #include <fmt/format.h>
 
@@ -40,7 +40,7 @@ struct Chunk {
 
 /// An operation of the plan, as often as it occurs.
 struct Operation {
-  const PreparedOp* prepared = nullptr;
+  std::shared_ptr<const PreparedOp> prepared;
   std::vector<Chunk> chunks;
   std::vector<std::size_t> chunk_of;  ///< by argument
   std::int64_t workspace = 0;
@@ -55,15 +55,14 @@ struct Operation {
 
 /// Bytes that argument `k` may touch.
 std::int64_t argument_bytes(const Plan& plan, const Task& task, std::size_t k) {
-  const std::vector<TensorDesc>& args = task.prepared->args();
+  const std::vector<TensorDesc>& args = task.form.args;
   // Step block and costs are sized by the plan, not by the operation.
   return std::max(bytes_of(plan, task.uses[k]), k < args.size() ? args[k].bytes() : 0);
 }
 
 Operation operation_of(const Plan& plan, const Task& task) {
   Operation op;
-  op.prepared = task.prepared.get();
-  op.workspace = task.prepared->workspace_bytes();
+  op.workspace = task.form.workspace_bytes;
   // Arguments that are the same memory stay so: an operation in place is faster.
   std::map<std::tuple<int, std::int64_t, std::int64_t>, std::size_t> known;
   for (std::size_t k = 0; k < task.uses.size(); ++k) {
@@ -98,8 +97,8 @@ std::string settings(const OpDesc& desc) {
 /// Equal for tasks that take the same time.
 std::string signature(const Task& task, const Operation& op) {
   std::string text =
-      fmt::format("{} {} {} {}", op_name(task.op), settings(task.op), op.prepared->algorithm(), op.workspace);
-  for (const TensorDesc& arg : op.prepared->args())
+      fmt::format("{} {} {} {}", op_name(task.op), settings(task.op), task.form.algorithm, op.workspace);
+  for (const TensorDesc& arg : task.form.args)
     text += fmt::format(", {} {} {}", to_string(arg.dims), to_string(arg.type), arg.layout_name());
   for (const std::size_t chunk : op.chunk_of)
     text += fmt::format(", {} {} {}", chunk, op.chunks[chunk].bytes, op.chunks[chunk].written);
@@ -112,14 +111,16 @@ struct Operations {
   std::vector<std::size_t> of_task;
 };
 
-Operations distinct_operations(const Plan& plan) {
+Operations distinct_operations(const Plan& plan, const Backend& backend) {
   Operations ops;
   std::map<std::string, std::size_t> known;
   for (const Task& task : plan.tasks) {
-    if (!task.prepared) throw std::logic_error("measure: a task of the plan is not prepared");
     Operation op = operation_of(plan, task);
     const auto found = known.try_emplace(signature(task, op), ops.all.size());
-    if (found.second) ops.all.push_back(std::move(op));
+    if (found.second) {
+      op.prepared = backend.bind(task.op, task.form);
+      ops.all.push_back(std::move(op));
+    }
     ops.of_task.push_back(found.first->second);
   }
   return ops;
@@ -196,7 +197,7 @@ ScratchSize scratch_size(const Plan& plan, const std::vector<Operation>& ops, co
     throw DeviceError(
         fmt::format("{}: to measure this net's operations takes {} MiB for each of {} devices, but "
                     "only {} MiB are free; use a smaller --mini or a device model",
-                    backend.name(), (least.read + least.written) >> 20, devices, available >> 20));
+                    backend.target().name(), (least.read + least.written) >> 20, devices, available >> 20));
   const std::int64_t wanted = round_up(std::min(working_set(plan), available / 2) / 2, kPiece);
   return {std::max(least.read, wanted), std::max(least.written, wanted)};
 }
@@ -327,7 +328,7 @@ class Calibration {
 
 std::vector<double> measure_seconds(const Plan& plan, const Backend& backend, int devices) {
   if (devices < 1) throw std::logic_error("measure: no devices");
-  Operations ops = distinct_operations(plan);
+  Operations ops = distinct_operations(plan, backend);
   const ScratchSize size = scratch_size(plan, ops.all, backend, devices);
   Calibration(ops.all, backend, devices, size).run();
   std::vector<double> medians;

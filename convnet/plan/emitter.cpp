@@ -1,0 +1,241 @@
+#include "convnet/plan/emitter.h"
+
+#include <stdexcept>
+#include <utility>
+
+namespace convnet {
+
+TaskEmitter::TaskEmitter(Plan& plan, const Target& target) : plan_(plan), target_(target) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& b = plan.buffers[i];
+    PlannedTensor t;
+    t.name = b.name;
+    t.kind = b.kind;
+    t.device = b.device;
+    t.dims = b.desc.dims;
+    t.type = b.desc.type;
+    t.buffer = static_cast<int>(i);
+    tensors_.push_back(std::move(t));
+  }
+}
+
+Value TaskEmitter::add(PlannedTensor t) {
+  tensors_.push_back(std::move(t));
+  return Value{static_cast<int>(tensors_.size()) - 1};
+}
+
+int TaskEmitter::add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc) {
+  Buffer b;
+  b.name = std::move(name);
+  b.kind = kind;
+  b.device = device;
+  b.bytes = desc.bytes();
+  b.desc = std::move(desc);
+  plan_.buffers.push_back(std::move(b));
+  return static_cast<int>(plan_.buffers.size()) - 1;
+}
+
+Value TaskEmitter::add_like(Value other, std::string name, BufferKind kind, int device) {
+  const PlannedTensor& model = tensor(other);
+  PlannedTensor t;
+  t.name = std::move(name);
+  t.kind = kind;
+  t.device = device;
+  t.dims = model.dims;
+  t.type = model.type;
+  if (model.buffer >= 0) t.preferred = buffer(model.buffer).desc;
+  return add(std::move(t));
+}
+
+/// Whether buffer `id` is on `device` and holds what a reader or writer of `want` expects. Blocked layouts
+/// depend on the shape; plain memory is the same for every shape of as many elements.
+bool TaskEmitter::holds(int id, const TensorDesc& want, int device) {
+  const Buffer& b = buffer(id);
+  return b.device == device && same_layout(b.desc, want) && (want.plain() || b.desc.dims == want.dims);
+}
+
+int TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
+  if (t.buffer < 0) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
+  if (holds(t.buffer, want, place.device)) return t.buffer;
+  for (int copy : t.copies) {
+    if (holds(copy, want, place.device)) return copy;
+  }
+  const int from = source_of(t, want, place);
+  std::string name = t.name;
+  if (!same_layout(buffer(t.buffer).desc, want)) {
+    const bool converted = want.type != buffer(t.buffer).desc.type;
+    name += " (" + (converted ? std::string(to_string(want.type)) + " " : "") + want.layout_name() + ")";
+  }
+  const int copy = add_buffer(std::move(name), t.kind == BufferKind::weights ? BufferKind::workspace : t.kind,
+                              place.device, want);
+  // One shape for both sides: that of the side whose layout depends on it.
+  Reorder op{buffer(from).desc, want};
+  (want.plain() ? op.to : op.from).dims = want.plain() ? op.from.dims : want.dims;
+  const bool remote = buffer(from).device != place.device;
+  Task task =
+      new_task(place, remote ? TaskKind::copy : TaskKind::reorder, op, target_.form(op, {op.from, op.to}));
+  if (remote) task.stream = Stream::copy;
+  task.uses = {{from, Access::read}, {copy, Access::write}};
+  add_workspace(task);
+  plan_.tasks.push_back(std::move(task));
+  t.copies.push_back(copy);
+  return copy;
+}
+
+/// The buffer that a version of `t` is best made from: the primary one, or a copy of it that is already on
+/// the device. A reorder cannot go from one shape's blocked layout to that of another shape: that takes a
+/// plain version in between, which is made here.
+int TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
+  const TensorDesc& primary = buffer(t.buffer).desc;
+  const auto can_be_reordered = [&](int id) {
+    const TensorDesc& desc = buffer(id).desc;
+    return desc.plain() || want.plain() || desc.dims == want.dims;
+  };
+  if (buffer(t.buffer).device == place.device && can_be_reordered(t.buffer)) return t.buffer;
+  for (int copy : t.copies) {
+    // A copy of a narrower type has been rounded, which does no harm only where that type is wanted.
+    const DataType type = buffer(copy).desc.type;
+    const bool exact = type == primary.type || type == want.type || primary.type == DataType::bf16;
+    if (buffer(copy).device == place.device && exact && can_be_reordered(copy)) return copy;
+  }
+  return can_be_reordered(t.buffer) ? t.buffer : version(t, {t.dims, primary.type, nullptr}, place);
+}
+
+Task TaskEmitter::new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpForm form) const {
+  Task task;
+  task.kind = kind;
+  task.node = place.node;
+  task.microbatch = place.microbatch;
+  task.pass = place.pass;
+  task.device = place.device;
+  task.op = op;
+  task.form = std::move(form);
+  task.flops = op_flops(task.op);
+  return task;
+}
+
+void TaskEmitter::add_workspace(Task& task) {
+  const std::int64_t bytes = task.form.workspace_bytes;
+  if (bytes > 0)
+    task.workspace =
+        add_buffer("workspace", BufferKind::workspace, task.device, {{bytes}, DataType::u8, nullptr});
+}
+
+LayoutHints TaskEmitter::hints_for(const std::vector<Argument>& args, const std::vector<Value>& values) {
+  LayoutHints hints(args.size());
+  for (std::size_t k = 0; k < args.size(); ++k) {
+    const PlannedTensor& t = tensor(values[k]);
+    if (t.buffer >= 0) {
+      hints[k] = buffer(t.buffer).desc;
+    } else if (t.preferred) {
+      hints[k] = t.preferred;
+    } else if (args[k].dims != t.dims) {
+      hints[k] = TensorDesc{t.dims, t.type, nullptr};
+    }
+    // The layout of another shape says nothing about this one.
+    if (hints[k] && has_shape(t) && hints[k]->dims != args[k].dims)
+      hints[k] = TensorDesc{args[k].dims, hints[k]->type, nullptr};
+  }
+  return hints;
+}
+
+/// The buffer on place.device that an argument reads or writes, in the layout the operation wants. An
+/// operation may see a tensor as another shape of as many elements: a version in that shape's layout is then
+/// read or written, and reordered where somebody reads the tensor as it was.
+int TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place) {
+  if (!has_shape(t) || t.kind == BufferKind::input) return t.buffer;
+  if (element_count(arg.dims) != element_count(t.dims))
+    throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
+                           to_string(arg.dims));
+  want.dims = want.plain() ? t.dims : arg.dims;
+  if (arg.access == Access::read) return version(t, want, place);
+  if (t.device != place.device)
+    throw std::logic_error("plan: '" + t.name + "' is written from another device");
+  if (arg.access == Access::read_write) {
+    const int id = version(t, want, place);
+    rebind(t, id);
+    return id;
+  }
+  // Whole overwrite: a version in the wanted layout is reused, the others are dead.
+  int id = t.buffer >= 0 && holds(t.buffer, want, place.device) ? t.buffer : -1;
+  for (int copy : t.copies) {
+    if (id < 0 && holds(copy, want, place.device)) id = copy;
+  }
+  if (id < 0) id = add_buffer(t.name, t.kind, t.device, want);
+  rebind(t, id);
+  return id;
+}
+
+void TaskEmitter::rebind(PlannedTensor& t, int id) {
+  if (t.buffer >= 0 && id != t.buffer && buffer(t.buffer).persistent())
+    throw std::logic_error("plan: '" + t.name + "' is written in another layout than its master's");
+  t.buffer = id;
+  t.copies.clear();
+}
+
+/// Whether a task makes a gradient of weights beside the backward pass: only updates wait for it, and while
+/// it is small, starting it takes a GPU as long as computing it.
+bool TaskEmitter::runs_beside(const Task& task) const {
+  constexpr double kSmall = 4e9;  // FLOP: some 20 us in tf32
+  const bool gradient = std::holds_alternative<ConvBackwardWeights>(task.op) ||
+                        std::holds_alternative<InnerProductBackwardWeights>(task.op) ||
+                        std::holds_alternative<LocalBackwardWeights>(task.op);
+  return gradient && task.flops < kSmall && target_.runs_streams_together();
+}
+
+Task& TaskEmitter::emit(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values) {
+  return emit_op(place, kind, op, values, false);
+}
+
+Task& TaskEmitter::emit_across(TaskPlace place, TaskKind kind, const OpDesc& op,
+                               const std::vector<Value>& values) {
+  return emit_op(place, kind, op, values, true);
+}
+
+Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values,
+                           bool across) {
+  const std::vector<Argument> args = arguments(op);
+  if (args.size() != values.size())
+    throw std::logic_error("plan: " + op_name(op) + " has another number of arguments");
+  if (across) {
+    for (std::size_t k = 0; k < args.size(); ++k) {
+      if (args[k].access != Access::read) place.device = tensor(values[k]).device;
+    }
+  }
+  Task task = new_task(place, kind, op, target_.form(op, hints_for(args, values)));
+  bool remote = false;
+  // Reads first: an operation in place reads the version that its write then replaces.
+  task.uses.resize(args.size());
+  for (const bool reads : {true, false}) {
+    for (std::size_t k = 0; k < args.size(); ++k) {
+      if ((args[k].access == Access::read) != reads) continue;
+      PlannedTensor& t = tensor(values[k]);
+      TaskPlace at = place;
+      if (across) at.device = t.device;
+      remote = remote || at.device != task.device;
+      const int id = bind(t, args[k], task.form.args[k], at);
+      task.uses[k] = {id, args[k].access, 0, t.begin, t.bytes};
+    }
+  }
+  if (remote) {
+    const bool moves = std::holds_alternative<Concat>(op) || std::holds_alternative<Split>(op);
+    task.kind = moves ? TaskKind::copy : TaskKind::reduce;
+    task.stream = Stream::copy;
+  } else if (runs_beside(task)) {
+    task.stream = Stream::update;
+  }
+  add_workspace(task);
+  plan_.tasks.push_back(std::move(task));
+  return plan_.tasks.back();
+}
+
+Task& TaskEmitter::emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
+                             std::vector<BufferUse> uses) {
+  Task task = new_task(place, kind, op, target_.form(op, LayoutHints(uses.size())));
+  task.stream = stream;
+  task.uses = std::move(uses);
+  plan_.tasks.push_back(std::move(task));
+  return plan_.tasks.back();
+}
+
+}  // namespace convnet

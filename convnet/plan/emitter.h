@@ -1,0 +1,90 @@
+// From operations on tensors to tasks on buffers: versions of tensors, reorders, copies between devices,
+// workspaces.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convnet/plan/plan.h"
+
+namespace convnet {
+
+/// What a new task is for, and where it runs.
+struct TaskPlace {
+  int node = -1;  ///< of the graph; -1: none
+  int microbatch = 0;
+  int pass = 0;
+  int device = 0;
+};
+
+/// One tensor of a plan under construction. It may exist in several versions at once, in other layouts and
+/// on other devices: `buffer` is the primary one, `copies` are made by reorders and die when the tensor is
+/// written. Plain buffers have the tensor's dims; others may have the dims of another shape of as many
+/// elements, which an operation reads or writes.
+struct PlannedTensor {
+  std::string name;
+  BufferKind kind = BufferKind::activation;
+  int device = 0;
+  Dims dims;
+  DataType type = DataType::f32;
+  int buffer = -1;
+  std::vector<int> copies;
+  std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
+  bool pinned = false;                  ///< must not be overwritten in place
+  std::int64_t begin = 0, bytes = -1;   ///< the part of the buffer that it is; -1 bytes: all of it
+};
+
+/// Writes tasks into a plan. A Value is an index into the emitter's tensors.
+class TaskEmitter {
+ public:
+  /// The first tensors are the buffers that `plan` has already, by their index. Both must outlive the
+  /// emitter.
+  TaskEmitter(Plan& plan, const Target& target);
+
+  Value add(PlannedTensor t);
+  /// Adds a tensor of the same dims as `other`, to lie like it if the operation that writes it can.
+  Value add_like(Value other, std::string name, BufferKind kind, int device);
+  PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
+  Buffer& buffer(int id) { return plan_.buffers[static_cast<std::size_t>(id)]; }
+  int add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc);
+  const Target& target() const { return target_; }
+
+  /// Adds an operation; `values` are its arguments in the order of arguments(op). Tensors are brought into
+  /// the layouts that the operation wants, and to its device. The returned task is valid until the next call.
+  Task& emit(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values);
+  /// The same where the values may lie on several devices: the operation runs on that of the result and reads
+  /// the others where they are.
+  Task& emit_across(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values);
+  /// Adds an operation on flat memory whose buffers are chosen already.
+  Task& emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
+                  std::vector<BufferUse> uses);
+
+  /// Returns the buffer on place.device that holds `t` as `want`, made by a reorder or a copy if there is
+  /// none.
+  int version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
+  /// Forgets the versions of a tensor whose primary buffer has been written by emit_flat().
+  void drop_copies(Value v) { tensor(v).copies.clear(); }
+
+ private:
+  /// Whether operations see the tensor by its dims; the step block and the costs are just bytes.
+  static bool has_shape(const PlannedTensor& t) {
+    return t.kind != BufferKind::step && t.kind != BufferKind::costs;
+  }
+  Task& emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values,
+                bool across);
+  Task new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpForm form) const;
+  void add_workspace(Task& task);
+  bool holds(int id, const TensorDesc& want, int device);
+  int source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
+  bool runs_beside(const Task& task) const;
+  LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values);
+  int bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place);
+  void rebind(PlannedTensor& t, int id);
+
+  Plan& plan_;
+  const Target& target_;
+  std::vector<PlannedTensor> tensors_;
+};
+
+}  // namespace convnet

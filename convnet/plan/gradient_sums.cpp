@@ -1,0 +1,89 @@
+#include "convnet/plan/gradient_sums.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace convnet {
+
+GradientSums::GradientSums(const Graph& graph, TaskEmitter& emitter)
+    : emitter_(emitter),
+      gradients_(graph.nodes.size(), std::vector<Gradient>(static_cast<std::size_t>(graph.microbatches))) {}
+
+bool GradientSums::is_shared(Value gradient, int microbatch, int last, int except) const {
+  for (int id = 0; id <= last; ++id) {
+    if (id == except) continue;
+    const Gradient& g = at(id, microbatch);
+    const auto is_it = [&](Value v) { return v.id == gradient.id; };
+    if (is_it(g.here) || std::any_of(g.remote.begin(), g.remote.end(), is_it)) return true;
+  }
+  return false;
+}
+
+void GradientSums::contribute(int node, int microbatch, int home, Value written) {
+  Gradient& g = at(node, microbatch);
+  if (emitter_.tensor(written).device != home) {
+    g.remote.push_back(written);
+  } else if (!g.here.exists()) {
+    g.here = written;
+  } else {
+    pending_.push_back({written, &g.here, node});
+  }
+}
+
+void GradientSums::contribute_unchanged(int node, int home, Value own, TaskPlace place, int last) {
+  Gradient& g = at(node, place.microbatch);
+  if (emitter_.tensor(own).device != home) {
+    g.remote.push_back(own);
+  } else if (!g.here.exists()) {
+    g.here = own;
+  } else {
+    add(own, g.here, node, place, last);
+  }
+}
+
+void GradientSums::contribute_to_weights(Value written, Value& sum) {
+  if (!sum.exists()) {
+    sum = written;
+  } else {
+    pending_.push_back({written, &sum, -1});
+  }
+}
+
+void GradientSums::add_contributions(TaskPlace place, int last) {
+  for (const Pending& sum : std::exchange(pending_, {})) {
+    if (sum.from.id != sum.into->id) add(sum.from, *sum.into, sum.node, place, last);
+  }
+}
+
+/// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
+/// written over: the sum then goes to a new tensor.
+void GradientSums::add(Value part, Value& sum, int of, TaskPlace place, int last) {
+  place.device = emitter_.tensor(sum).device;
+  const Dims dims = emitter_.tensor(sum).dims;
+  if (part.id != sum.id && !(of >= 0 && is_shared(sum, place.microbatch, last, of))) {
+    emitter_.emit(place, TaskKind::accumulate, Accumulate{dims}, {part, sum});
+    return;
+  }
+  const Value total = emitter_.add_like(sum, emitter_.tensor(sum).name, BufferKind::gradient, place.device);
+  emitter_.emit(place, TaskKind::accumulate, EltwiseSum{dims, {1, 1}}, {sum, part, total});
+  sum = total;
+}
+
+void GradientSums::gather(const Node& node, Value output, TaskPlace place) {
+  Gradient& g = at(node.id, place.microbatch);
+  const std::vector<Value> remote = std::exchange(g.remote, {});
+  if (remote.empty()) return;
+  std::vector<Value> parts;
+  if (g.here.exists()) parts.push_back(g.here);
+  parts.insert(parts.end(), remote.begin(), remote.end());
+  if (parts.size() == 1) {
+    g.here = parts[0];
+    return;
+  }
+  const EltwiseSum op{emitter_.tensor(output).dims, std::vector<float>(parts.size(), 1.0F)};
+  g.here = emitter_.add_like(output, "d " + node.name, BufferKind::gradient, place.device);
+  parts.push_back(g.here);
+  emitter_.emit_across(place, TaskKind::accumulate, op, parts);
+}
+
+}  // namespace convnet

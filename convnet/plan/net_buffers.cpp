@@ -1,0 +1,125 @@
+#include "convnet/plan/net_buffers.h"
+
+#include <utility>
+
+#include "convnet/plan/weight_layouts.h"
+
+namespace convnet {
+namespace {
+
+class NetBuffersBuilder {
+ public:
+  NetBuffersBuilder(const Graph& graph, const Target& target, const PlanOptions& options)
+      : graph_(graph), target_(target), options_(options) {}
+
+  NetBuffers build(const std::vector<MatrixInfo>& matrices) {
+    std::int64_t slot = 1;  // slot 0 says whether a cost was not finite
+    for (const Node& node : graph_.nodes) {
+      add_weights_of(node);
+      if (node.is_cost()) {
+        made_.cost_slots.push_back({node.id, slot, node.layer->cost_values});
+        slot += node.layer->cost_values;
+      }
+    }
+    const int devices = graph_.gpu_count();
+    if (options_.mean) {
+      Dims dims = matrices[0].dims;
+      dims.insert(dims.begin(), 1);
+      for (int device = 0; device < devices; ++device)
+        made_.mean.push_back(add("mean", BufferKind::mean, device, {dims, DataType::f32, nullptr}));
+    }
+    const std::int64_t block = step_block_bytes(static_cast<std::int64_t>(made_.weights.size()));
+    for (int device = 0; device < devices; ++device) {
+      made_.step.push_back(add("step", BufferKind::step, device, {{block}, DataType::u8, nullptr}));
+      made_.costs.push_back(add("costs", BufferKind::costs, device, {{slot}, DataType::f64, nullptr}));
+    }
+    std::vector<std::int64_t> end(static_cast<std::size_t>(devices), 0);
+    for (Buffer& b : made_.buffers)
+      b.offset = std::exchange(end[static_cast<std::size_t>(b.device)],
+                               end[static_cast<std::size_t>(b.device)] + aligned(b.bytes));
+    return std::move(made_);
+  }
+
+ private:
+  int add(std::string name, BufferKind kind, int device, TensorDesc desc) {
+    Buffer b;
+    b.name = std::move(name);
+    b.kind = kind;
+    b.device = device;
+    b.bytes = desc.bytes();
+    b.desc = std::move(desc);
+    made_.buffers.push_back(std::move(b));
+    return static_cast<int>(made_.buffers.size()) - 1;
+  }
+
+  void add_weights_of(const Node& node) {
+    const std::vector<TensorDesc> layouts =
+        choose_weight_layouts(node, graph_.images_of(options_.images, 0), options_.learns, target_);
+    std::vector<int> of_node;
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+      const WeightOwner& owner = node.owners[i];
+      if (owner != WeightOwner{node.id, static_cast<int>(i)}) {
+        of_node.push_back(
+            made_.weights_of[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(owner.index)]);
+        continue;
+      }
+      of_node.push_back(static_cast<int>(made_.weights.size()));
+      made_.weights.push_back(add_weights(node, static_cast<int>(i), layouts[i]));
+    }
+    made_.weights_of.push_back(std::move(of_node));
+  }
+
+  /// Each replica has all weights. What else an update needs is cut into a shard for each replica, or is one
+  /// replica's, in turn, where cutting does not pay or would cut the rows of a constraint.
+  WeightBuffers add_weights(const Node& node, int index, const TensorDesc& layout) {
+    constexpr std::int64_t kWorthCutting = 16384;
+    const WeightSpec& spec = node.layer->weights[static_cast<std::size_t>(index)];
+    WeightBuffers w;
+    w.node = node.id;
+    w.index = index;
+    w.name = node.whole + "." + spec.name;
+    w.rate_index = static_cast<std::int64_t>(made_.weights.size());
+    for (int gpu : node.gpus) {
+      w.weights.push_back(add(w.name, BufferKind::weights, gpu, layout));
+      made_.buffers.back().node = node.id;
+      made_.buffers.back().index = index;
+    }
+    if (!options_.learns || spec.state) return w;
+    const bool cut = element_count(spec.dims) >= kWorthCutting && !spec.constraint.acts();
+    const int shards = cut ? node.replicas() : 1;
+    for (int s = 0; s < shards; ++s) {
+      UpdateShard shard;
+      shard.replica = cut ? s : static_cast<int>(made_.weights.size()) % node.replicas();
+      shard.begin = shard_begin(layout, s, shards);
+      shard.count = shard_begin(layout, s + 1, shards) - shard.begin;
+      const int device = node.device(shard.replica);
+      const TensorDesc floats{{shard.count}, DataType::f32, nullptr};
+      shard.increment = add("inc " + w.name, BufferKind::increment, device, floats);
+      if (node.update_period > graph_.passes)
+        shard.accumulator = add("sum d " + w.name, BufferKind::accumulator, device, floats);
+      w.shards.push_back(shard);
+    }
+    return w;
+  }
+
+  /// The first float of shard `s` of `shards`; shards begin at cache lines.
+  static std::int64_t shard_begin(const TensorDesc& layout, int s, int shards) {
+    constexpr std::int64_t kAligned = 16;  // floats of a cache line
+    const std::int64_t floats = layout.bytes() / size_of(DataType::f32);
+    return s == shards ? floats : floats * s / shards / kAligned * kAligned;
+  }
+
+  const Graph& graph_;
+  const Target& target_;
+  const PlanOptions& options_;
+  NetBuffers made_;
+};
+
+}  // namespace
+
+NetBuffers make_net_buffers(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
+                            const PlanOptions& options) {
+  return NetBuffersBuilder(graph, target, options).build(matrices);
+}
+
+}  // namespace convnet

@@ -1,0 +1,36 @@
+// The buffers that live as long as the net: weights, their increments, mean images, step blocks and costs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "convnet/plan/plan.h"
+
+namespace convnet {
+
+struct PlanOptions {
+  std::uint64_t seed = 1;
+  bool mean = false;   ///< a mean image is subtracted from matrix 0
+  bool learns = true;  ///< increments are kept; false where nothing will be trained
+  /// Outputs of cheap layers do not outlive the forward pass: backward computes them again.
+  bool conserve_memory = false;
+  int views = 1;              ///< views of each image in tests
+  std::int64_t images = 128;  ///< of the usual minibatch, for which the layouts of weights are chosen
+};
+
+/// All of them have their layouts and places: every plan of a net begins with `buffers` as they are here.
+struct NetBuffers {
+  std::vector<Buffer> buffers;
+  std::vector<WeightBuffers> weights;
+  std::vector<std::vector<int>> weights_of;  ///< by node and Layer::weights: index into `weights`
+  std::vector<int> mean;                     ///< by device; empty where no mean image is subtracted
+  std::vector<int> step, costs;              ///< by device
+  std::vector<CostSlot> cost_slots;
+};
+
+/// Decides what outlives a step: the layout of every matrix (that which its layer's forward operation wants
+/// for the usual minibatch), its replicas and shards, and the place of every buffer. A pure function.
+NetBuffers make_net_buffers(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
+                            const PlanOptions& options);
+
+}  // namespace convnet

@@ -1,0 +1,103 @@
+#include "convnet/plan/weight_layouts.h"
+
+#include <optional>
+
+namespace convnet {
+namespace {
+
+/// How the gradient of the weights that `op` reads would lie, if its operation were free to choose.
+std::optional<TensorDesc> layout_of_gradient(const OpDesc& op, const Target& target) {
+  const auto third_argument = [&](const OpDesc& gradient) {
+    return target.form(gradient, LayoutHints(arguments(gradient).size())).args.at(2);
+  };
+  if (const auto* conv = std::get_if<ConvForward>(&op))
+    return third_argument(ConvBackwardWeights{conv->g, conv->bias});
+  if (const auto* product = std::get_if<InnerProductForward>(&op))
+    return third_argument(InnerProductBackwardWeights{product->g, product->bias});
+  return std::nullopt;
+}
+
+/// Lets a layer write down its forward operations and looks at those that read its weights.
+class WeightReader : public Lowering {
+ public:
+  WeightReader(const Node& node, std::int64_t images, bool training, const Target& target)
+      : node_(node), images_(images), training_(training), target_(target) {
+    for (const WeightSpec& spec : node.layer->weights)
+      layouts_.push_back({spec.dims, DataType::f32, nullptr});
+    read_.resize(layouts_.size(), false);
+  }
+  std::vector<TensorDesc> layouts() const { return layouts_; }
+
+  std::int64_t images() const override { return images_; }
+  std::int64_t first_image() const override { return 0; }
+  bool training() const override { return training_; }
+  std::int64_t views() const override { return 1; }
+  bool random() const override { return training_; }
+  bool fused() const override { return node_.fused; }
+  bool input_masks_gradient() const override { return false; }
+  std::uint64_t random_key() const override { return 0; }
+  std::int64_t first_element() const override { return node_.first_element; }
+  Value input(std::size_t) override { return other_; }
+  Value output() override { return other_; }
+  Value output_gradient() override { return other_; }
+  bool wants_input_gradient(std::size_t) const override { return false; }
+  Value input_gradient(std::size_t) override { return other_; }
+  Value input_gradient_there(std::size_t) override { return other_; }
+  Value weights(std::size_t i) override { return Value{static_cast<int>(i)}; }
+  bool wants_weights_gradient(std::size_t) const override { return false; }
+  Value weights_gradient(std::size_t) override { return other_; }
+  Value kept(const std::string&, const Dims&, DataType) override { return other_; }
+  void keep(const std::string&, Value) override {}
+  std::vector<Value> kept_by_replicas(const std::string&) override { return {other_}; }
+  std::vector<std::int64_t> images_of_replicas() const override { return {images_}; }
+  bool first_replica() const override { return true; }
+  Value source(std::size_t) override { return other_; }
+  Dims whole_image(std::size_t) const override { return {}; }
+  Value mean_image() override { return {}; }
+  Value step() override { return other_; }
+  Value costs() override { return other_; }
+  std::int64_t cost_slot() const override { return 1; }
+  void run(const OpDesc& op, const std::vector<Value>& values) override { look_at(op, values); }
+  void run_across(const OpDesc& op, const std::vector<Value>& values) override { look_at(op, values); }
+  void forward_unchanged() override {}
+  void backward_unchanged(std::size_t) override {}
+
+ private:
+  void look_at(const OpDesc& op, const std::vector<Value>& values) {
+    const std::vector<Argument> args = arguments(op);
+    std::optional<OpForm> form;
+    for (std::size_t k = 0; k < args.size(); ++k) {
+      if (values[k].id == other_.id || args[k].access == Access::write) continue;
+      const auto i = static_cast<std::size_t>(values[k].id);
+      if (read_[i]) continue;
+      read_[i] = true;
+      if (!form) form = target_.form(op, LayoutHints(args.size()));
+      const TensorDesc& wanted = form->args[k];
+      const std::optional<TensorDesc> gradient =
+          wanted.type != DataType::f32 && training_ ? layout_of_gradient(op, target_) : std::nullopt;
+      layouts_[i] = gradient ? *gradient : with_type(wanted, DataType::f32);
+    }
+  }
+
+  const Node& node_;
+  std::int64_t images_;
+  bool training_;
+  const Target& target_;
+  const Value other_{1 << 30};  ///< every tensor that is no matrix of the layer
+  std::vector<TensorDesc> layouts_;
+  std::vector<bool> read_;  ///< by matrix
+};
+
+}  // namespace
+
+std::vector<TensorDesc> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
+                                              const Target& target) {
+  WeightReader reader(node, images, training, target);
+  if (!node.layer->weights.empty()) {
+    node.layer->before_forward(reader);
+    node.layer->forward(reader);
+  }
+  return reader.layouts();
+}
+
+}  // namespace convnet

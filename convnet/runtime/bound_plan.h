@@ -1,0 +1,46 @@
+// A finished plan made ready to run on a backend.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convnet/plan/plan.h"
+#include "kernels/backend.h"
+
+namespace convnet {
+
+/// Everything that a plan's steps have in common: its operations, prepared, and the order of its tasks.
+/// Immutable. The plan and graph must live as long as it is used for more than its operations.
+class BoundPlan {
+ public:
+  /// Prepares every operation in the form that the plan gives it. Throws as Backend::bind() does.
+  BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend);
+
+  const Plan& plan() const { return plan_; }
+  const Graph& graph() const { return graph_; }
+  const PreparedOp& op(std::size_t task) const { return *ops_[task]; }
+  /// The tasks of a device's stream, in order.
+  const std::vector<int>& queue(std::size_t device, std::size_t stream) const {
+    return queues_[device][stream];
+  }
+  /// The other devices that wait for the end of a task.
+  const std::vector<int>& waiting_devices(std::size_t task) const { return waiting_[task]; }
+  /// Whether another stream, of any device, waits for the end of a task.
+  bool is_waited_for(std::size_t task) const { return waited_for_[task]; }
+  /// Adds the algorithms that the libraries chose, by layer, operation and images:
+  /// "conv1 conv.forward 128" -> "jit:avx512_core".
+  void add_algorithms(std::map<std::string, std::string>& chosen) const;
+
+ private:
+  const Plan& plan_;
+  const Graph& graph_;
+  std::vector<std::shared_ptr<const PreparedOp>> ops_;          ///< by task
+  std::vector<std::array<std::vector<int>, kStreams>> queues_;  ///< by device and stream
+  std::vector<std::vector<int>> waiting_;                       ///< by task
+  std::vector<bool> waited_for_;                                ///< by task
+};
+
+}  // namespace convnet

@@ -1,0 +1,82 @@
+// Backends that put something between a test's plans and the real devices.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "kernels/backend.h"
+
+namespace convnet::test {
+
+/// Passes everything on to another backend.
+class WrappedBackend : public Backend {
+ public:
+  explicit WrappedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+
+  const Target& target() const override { return inner_->target(); }
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+    return inner_->bind(op, form);
+  }
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    return inner_->allocate(device, bytes);
+  }
+  std::int64_t memory_available(int device) const override { return inner_->memory_available(device); }
+  bool shares_memory() const override { return inner_->shares_memory(); }
+  double measure_peak_flops(int device) const override { return inner_->measure_peak_flops(device); }
+  double measure_copy_bandwidth(int device) const override { return inner_->measure_copy_bandwidth(device); }
+  void enter_worker(int device) const override { inner_->enter_worker(device); }
+  std::unique_ptr<Queue> make_queue(int device) const override { return inner_->make_queue(device); }
+  std::unique_ptr<Recording> record(std::span<Queue* const> queues,
+                                    const std::function<void()>& submit) const override {
+    return inner_->record(queues, submit);
+  }
+  std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
+    return inner_->allocate_staging(bytes);
+  }
+  bool reaches(int device, int other) const override { return inner_->reaches(device, other); }
+  void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const override {
+    inner_->copy(dst, src, bytes);
+  }
+  void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
+             std::byte* dst) const override {
+    inner_->relay(from, src, to, dst);
+  }
+
+ private:
+  std::unique_ptr<Backend> inner_;
+};
+
+/// Binds tasks that a test has marked (OpForm::algorithm) to operations of the test's own.
+class MarkingBackend : public WrappedBackend {
+ public:
+  using WrappedBackend::WrappedBackend;
+  /// Makes the operation of marked tasks; gets the real one, bound.
+  using Make = std::function<std::shared_ptr<const PreparedOp>(std::shared_ptr<const PreparedOp>)>;
+  /// Returns the mark of tasks that `make` makes the operation of.
+  std::string mark(Make make) {
+    std::string name = "test's operation " + std::to_string(makers_.size());
+    makers_[name] = std::move(make);
+    return name;
+  }
+  /// Returns the mark of tasks that run `op` instead of the real operation, which need not exist.
+  std::string mark_given(std::shared_ptr<const PreparedOp> op) {
+    std::string name = "given operation " + std::to_string(given_.size());
+    given_[name] = std::move(op);
+    return name;
+  }
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+    if (const auto found = given_.find(form.algorithm); found != given_.end()) return found->second;
+    const auto found = makers_.find(form.algorithm);
+    if (found == makers_.end()) return WrappedBackend::bind(op, form);
+    return found->second(WrappedBackend::bind(op, form));
+  }
+
+ private:
+  std::map<std::string, Make> makers_;
+  std::map<std::string, std::shared_ptr<const PreparedOp>> given_;
+};
+
+}  // namespace convnet::test
