@@ -14,7 +14,7 @@ struct Part {
   std::int64_t start, count, stride, runs, run_stride;
 };
 
-/// The parts, by index.
+/// Finds the parts by their index.
 class Cut : public CutSizes {
  public:
   explicit Cut(const View& view) : CutSizes(view), by_lanes_(lanes), by_channels_(channels) {}

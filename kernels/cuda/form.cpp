@@ -71,7 +71,7 @@ class Former {
 
   // Operations that go over the elements of tensors which lie alike.
 
-  /// They read and write the type that the first argument is stored as.
+  /// These read and write the type that the first argument is stored as.
   template <one_of<NeuronForward, NeuronBackward, Dropout, NoisyRelu> Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op, activation(op.dims, 0)));
@@ -122,7 +122,7 @@ class Former {
     args[0] = hinted_or_preferred(op.dims, 0);
     return own(std::move(args));
   }
-  /// All activations as they lie now: no other layout would save a copy.
+  /// Keeps the layout of all activations: no other layout would save a copy.
   template <one_of<Concat, Split> Op>
   OpForm operator()(const Op& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
@@ -172,7 +172,7 @@ class Former {
   OpForm operator()(const PoolBackward& op) const {
     const PoolGeometry& g = op.g;
     TensorDesc dst = activation(g.dst(), 0);
-    // As the positions lie: what is pooled does, too, and is larger than the gradient.
+    // Follows the layout of the positions: the pooled tensor has it, too, and is larger than the gradient.
     if (g.keeps_workspace() && hints_.size() > 1 && hints_[1]) dst = matching(*hints_[1], g.dst(), dst.type);
     std::vector<TensorDesc> args = {dst};
     if (g.keeps_workspace()) args.push_back(matching(dst, g.dst(), g.workspace_type()));
@@ -199,7 +199,7 @@ class Former {
     const TensorDesc tensor = cross_map_tensor(op.p);
     return own(argument_tensors(op, tensor), is_narrow(op.p, channels_view(tensor)) ? 0 : tensor.bytes());
   }
-  /// The workspace holds, of contrast normalisation, what is left of the input without its means.
+  /// The workspace of contrast normalisation holds the input less the means of its windows.
   OpForm operator()(const WindowNormForward& op) const {
     const TensorDesc tensor = hinted_or_preferred(op.p.dims(), 0);
     return own(argument_tensors(op, tensor), op.p.contrast ? tensor.bytes() : 0);
@@ -283,8 +283,8 @@ class Former {
   TensorDesc activation(const Dims& dims, std::size_t index) const {
     return hinted_or_preferred(dims, index, hinted_type(index));
   }
-  /// All arguments lie alike: channels last, or plain where one is hinted plain. That may be a flat vector
-  /// that is read as maps, and cannot lie otherwise.
+  /// Gives all arguments one layout: channels last, or plain if one is hinted plain. That one may be a flat
+  /// vector that is read as maps and has no other layout.
   OpForm alike(const OpDesc& op, const Dims& dims, DataType type) const {
     TensorDesc tensor = channels_last(dims, type);
     for (const std::optional<TensorDesc>& hint : hints_)
@@ -317,9 +317,9 @@ class Former {
     return g.n * g.in * g.out == 0 ? 0 : kMostProductBytes;
   }
 
-  /// Activations and weights are channels last, but for an input (argument `input`, or its gradient) that is
-  /// hinted plain: it may be a flat vector that is read as maps, and cannot lie otherwise. `rounded_bytes`:
-  /// of what is copied as numbers of the library's type.
+  /// Lays activations and weights channels last, except for the input or its gradient, argument `input`, if
+  /// that is hinted plain: it may be a flat vector that is read as maps and has no other layout.
+  /// `rounded_bytes` is the size of the copy that the library gets of numbers of another type.
   OpForm of_conv(const OpDesc& op, const ConvGeometry& g, std::size_t input,
                  std::int64_t rounded_bytes) const {
     std::vector<TensorDesc> args = argument_tensors(op);

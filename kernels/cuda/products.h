@@ -11,7 +11,7 @@ namespace convnet::cuda {
 class ProductOp : public PreparedOp {
  public:
   using Work = std::function<void(Queue*, std::span<std::byte* const> args, std::byte* workspace)>;
-  /// `workspace_bytes`: not more than the form's.
+  /// `workspace_bytes` is not more than the form's.
   ProductOp(const OpForm& form, std::int64_t workspace_bytes, Work work) : work_(std::move(work)) {
     args_ = form.args;
     workspace_bytes_ = workspace_bytes;

@@ -1,5 +1,5 @@
-// Numbers that a form (form.h) and the kernels that run in it count with: the most that a launch takes, and
-// how workspaces are divided.
+// Numbers that a form (form.h) and the kernels that run in it share: the limits of a launch, and the sizes of
+// the parts of workspaces.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 
 namespace convnet::cuda {
 
-// Replicas of a layer: what an operation knows of each travels with the launch.
-constexpr std::int64_t kMostMoments = 64;     ///< that BatchNormMerge merges
-constexpr std::int64_t kMostGradients = 192;  ///< of a part of an Update
+// Limits of the replicas of a layer, whose pointers are passed with the launch.
+constexpr std::int64_t kMostMoments = 64;     ///< means and variances that BatchNormMerge takes
+constexpr std::int64_t kMostGradients = 192;  ///< gradients of a part of an Update
 
 // Batch normalisation.
 
-/// How the values of all channels are cut into parts, of which there are less than 2^31: a function of the
+/// Cuts the values of all channels into parts, of which there are less than 2^31. It is a function of the
 /// shape alone, so that sums are reproducible. A chunk is some neighbouring images, whose pixels are dealt to
 /// `lanes` threads. Where neighbours in memory are of different channels, the tensor is a matrix with a
 /// column per channel: its rows count as images of one pixel.
@@ -73,7 +73,7 @@ inline bool is_narrow(const CrossMapNorm& p, const View& view) {
 
 /// Workspace that a matrix product may take.
 constexpr std::int64_t kMostProductBytes = std::int64_t{32} << 20;
-/// Memory of the windows ("columns", as in im2col) that are copied at a time, where one item has no more.
+/// Memory of the windows ("columns", as in im2col) that are copied at a time, unless one item needs more.
 constexpr std::int64_t kMostColumnBytes = std::int64_t{256} << 20;
 
 /// Parts of a workspace, one after the other, each aligned as the whole.
@@ -88,7 +88,7 @@ class Areas {
   std::int64_t bytes_ = 0;
 };
 
-/// [0, items) in chunks of equal size, but for the last one.
+/// The items [0, items) in chunks of equal size, except for the last one.
 struct Chunks {
   Chunks(std::int64_t items_, std::int64_t bytes_per_item, std::int64_t most_bytes) : items(items_) {
     const std::int64_t most =

@@ -68,7 +68,7 @@ struct Steps {
 
   Ranges ranges;
   Part parts[Ranges::kMost];
-  const float* gradients[kMostGradients];  ///< of all parts
+  const float* gradients[kMostGradients];  ///< gradients of all parts
   int part_count = 0, gradient_count = 0;
 };
 
