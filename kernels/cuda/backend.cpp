@@ -11,14 +11,16 @@ namespace {
 
 class CudaBackend : public Backend {
  public:
-  explicit CudaBackend(Precision precision) : precision_(precision), tuning_(cuda::device_name(0)) {}
+  explicit CudaBackend(Precision precision)
+      : precision_(precision), target_(make_cuda_target(precision)), tuning_(cuda::device_name(0)) {}
 
-  std::string name() const override { return "cuda"; }
-  std::string precision() const override { return to_string(precision_); }
+  const Target& target() const override { return *target_; }
 
-  std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const override {
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
     const cuda::Context context{precision_, &tuning_};
-    return std::visit([&](const auto& desc) { return cuda::prepare(desc, hints, context); }, op);
+    auto prepared = std::visit([&](const auto& desc) { return cuda::prepare(desc, form, context); }, op);
+    check_form(op, form, *prepared);
+    return prepared;
   }
 
   std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
@@ -26,7 +28,6 @@ class CudaBackend : public Backend {
   }
   std::int64_t memory_available(int device) const override { return cuda::free_memory(device); }
   bool shares_memory() const override { return false; }
-  bool runs_streams_together() const override { return true; }
 
   double measure_peak_flops(int device) const override {
     return cuda::measure_peak_flops(device, precision_);
@@ -73,6 +74,7 @@ class CudaBackend : public Backend {
 
  private:
   Precision precision_;
+  std::unique_ptr<const Target> target_;
   mutable cuda::Tuning tuning_;  // fills while operations are prepared
 };
 

@@ -4,7 +4,7 @@
 
 #include "kernels/batch_norm_math.h"
 #include "kernels/cuda/activations.h"
-#include "convnet/base/error.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 namespace {
@@ -14,18 +14,11 @@ struct Part {
   std::int64_t start, count, stride, runs, run_stride;
 };
 
-/// How the values of all channels are cut into parts, of which there are less than 2^31: a function of the
-/// shape alone, so that sums are reproducible. A chunk is some neighbouring images, whose pixels are dealt to
-/// `lanes` threads. Where neighbours in memory are of different channels, the tensor is a matrix with a
-/// column per channel: its rows count as images of one pixel.
-class Cut {
+/// Finds the parts by their index.
+class Cut : public CutSizes {
  public:
-  explicit Cut(const View& view);
+  explicit Cut(const View& view) : CutSizes(view), by_lanes_(lanes), by_channels_(channels) {}
 
-  std::int64_t images, pixels, channels;
-  std::int64_t chunk_images, chunks, lanes;
-
-  std::int64_t size() const { return chunks * channels * lanes; }
   CONVNET_HD std::int64_t parts_of_channel() const { return chunks * lanes; }
   CONVNET_HD std::int64_t images_of(std::int64_t chunk) const {
     const std::int64_t left = images - chunk * chunk_images;
@@ -58,28 +51,8 @@ class Cut {
   }
 
  private:
-  Divisor by_lanes_{1}, by_channels_{1};
+  Divisor by_lanes_, by_channels_;
 };
-
-std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-Cut::Cut(const View& view)
-    : images(view.last ? view.n * view.spatial() : view.n),
-      pixels(view.last ? 1 : view.spatial()),
-      channels(view.c),
-      by_channels_(view.c) {
-  constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
-  constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
-  constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
-  std::int64_t values = view.size() / kThreads;
-  values = values < kFewest ? kFewest : (values > kMost ? kMost : values);
-  lanes = kWarp * divided_up(pixels, kWarp * values);
-  if (lanes > pixels) lanes = pixels;
-  chunk_images = values / divided_up(pixels, lanes);
-  if (chunk_images == 0) chunk_images = 1;
-  chunks = divided_up(images, chunk_images);
-  by_lanes_ = Divisor(lanes);
-}
 
 struct Sums {
   float a = 0, b = 0;
@@ -284,32 +257,21 @@ struct NormaliseBackward {
   }
 };
 
-constexpr std::size_t kMostParts = 64;  // replicas of a layer
-
 /// Pointers that travel with the launch.
 struct MergedParts {
-  const float *mean[kMostParts], *variance[kMostParts];
-  double values[kMostParts];
+  const float *mean[kMostMoments], *variance[kMostMoments];
+  double values[kMostMoments];
   int count = 0;
 };
-
-TensorDesc activations(const Dims& dims, const LayoutHints& hints) {
-  if (dims.size() != 2 && dims.size() != 4)
-    throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
-  return hinted_activation(dims, hints, 0);
-}
-
-std::int64_t bytes_of_floats(std::int64_t count) { return count * static_cast<std::int64_t>(sizeof(float)); }
 
 }  // namespace
 
 template <>
-Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = activations(op.dims, hints);
+Prepared prepare(const BatchNormMoments&, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
   const Cut cut(channels_view(tensor));
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [cut, type = tensor.type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [cut, type = tensor.type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         float* pivots = as_floats(workspace);
         float *sums = pivots + cut.size(), *squares = sums + cut.size();
         with_stored_type(type, [&](auto stored) {
@@ -319,46 +281,41 @@ Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints, const Con
         });
         for_teams(stream, cut.channels,
                   ChannelMoments{cut, pivots, sums, squares, as_floats(args[1]), as_floats(args[2])});
-      },
-      bytes_of_floats(3 * cut.size()));
-}
-
-template <>
-Prepared prepare(const BatchNormMerge& op, const LayoutHints&, const Context&) {
-  if (op.values.size() > kMostParts)
-    throw DeviceError("bnorm: more than " + std::to_string(kMostParts) + " replicas of a layer");
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        MergedParts parts;
-        for (std::size_t i = 0; i < op.values.size(); ++i) {
-          parts.mean[i] = as_floats(args[2 * i]);
-          parts.variance[i] = as_floats(args[2 * i + 1]);
-          parts.values[i] = static_cast<double>(op.values[i]);
-          ++parts.count;
-        }
-        float* mean = as_floats(args[2 * op.values.size()]);
-        float* variance = as_floats(args[2 * op.values.size() + 1]);
-        for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
-          Moments<double> all;
-          for (int i = 0; i < parts.count; ++i) {
-            const double count = parts.values[i];
-            all.merge({count, static_cast<double>(parts.mean[i][c]),
-                       static_cast<double>(parts.variance[i][c]) * count});
-          }
-          mean[c] = static_cast<float>(all.mean);
-          variance[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
-        });
       });
 }
 
 template <>
-Prepared prepare(const BatchNormForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = activations(op.dims, hints);
+Prepared prepare(const BatchNormMerge& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    MergedParts parts;
+    for (std::size_t i = 0; i < op.values.size(); ++i) {
+      parts.mean[i] = as_floats(args[2 * i]);
+      parts.variance[i] = as_floats(args[2 * i + 1]);
+      parts.values[i] = static_cast<double>(op.values[i]);
+      ++parts.count;
+    }
+    float* mean = as_floats(args[2 * op.values.size()]);
+    float* variance = as_floats(args[2 * op.values.size() + 1]);
+    for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
+      Moments<double> all;
+      for (int i = 0; i < parts.count; ++i) {
+        const double count = parts.values[i];
+        all.merge({count, static_cast<double>(parts.mean[i][c]),
+                   static_cast<double>(parts.variance[i][c]) * count});
+      }
+      mean[c] = static_cast<float>(all.mean);
+      variance[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
+    });
+  });
+}
+
+template <>
+Prepared prepare(const BatchNormForward& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
   const View view = channels_view(tensor);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [view, type = tensor.type, epsilon = op.epsilon, relu = op.relu](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [view, type = tensor.type, epsilon = op.epsilon, relu = op.relu](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[1]), *variance = as_floats(args[2]), *scale = as_floats(args[3]),
                     *shift = as_floats(args[4]);
         float* slope = as_floats(workspace);
@@ -371,35 +328,32 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints, const Con
           for_each(stream, view.size() / Kernel::kWidth,
                    Kernel{channels, relu, Values(args[0]), mean, slope, shift, Values(args[5])});
         });
-      },
-      bytes_of_floats(view.c));
-}
-
-template <>
-Prepared prepare(const BatchNormTrack& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        if (op.values == 0) return;
-        const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
-        float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
-        const auto m = static_cast<double>(op.values);
-        const auto unbiased = static_cast<float>(op.values > 1 ? m / (m - 1) : 1.0);
-        const float factor = op.factor;
-        for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
-          running_mean[c] = (1 - factor) * running_mean[c] + factor * mean[c];
-          running_variance[c] = (1 - factor) * running_variance[c] + factor * (variance[c] * unbiased);
-        });
       });
 }
 
 template <>
-Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = activations(op.dims, hints);
+Prepared prepare(const BatchNormTrack& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    if (op.values == 0) return;
+    const float *mean = as_floats(args[0]), *variance = as_floats(args[1]);
+    float *running_mean = as_floats(args[2]), *running_variance = as_floats(args[3]);
+    const auto m = static_cast<double>(op.values);
+    const auto unbiased = static_cast<float>(op.values > 1 ? m / (m - 1) : 1.0);
+    const float factor = op.factor;
+    for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
+      running_mean[c] = (1 - factor) * running_mean[c] + factor * mean[c];
+      running_variance[c] = (1 - factor) * running_variance[c] + factor * (variance[c] * unbiased);
+    });
+  });
+}
+
+template <>
+Prepared prepare(const BatchNormBackwardWeights& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
   const Cut cut(channels_view(tensor));
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [cut, type = tensor.type, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
-                                                      std::byte* workspace) {
+      form, [cut, type = tensor.type, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
+                                                            std::byte* workspace) {
         float *dy = as_floats(workspace), *dy_x = dy + cut.size();
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
@@ -410,19 +364,17 @@ Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints, c
         for_teams(stream, cut.channels,
                   ChannelGradients{cut, dy, dy_x, as_floats(args[3]), epsilon, as_floats(args[4]),
                                    as_floats(args[5])});
-      },
-      bytes_of_floats(2 * cut.size()));
+      });
 }
 
 template <>
-Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = activations(op.dims, hints);
+Prepared prepare(const BatchNormBackwardData& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
   const View view = channels_view(tensor);
   const auto values = static_cast<double>(op.values > 1 ? op.values : 1);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [view, type = tensor.type, values, epsilon = op.epsilon](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [view, type = tensor.type, values, epsilon = op.epsilon](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
                     *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
         float* slope = as_floats(workspace);
@@ -441,8 +393,7 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints, cons
               stream, view.size() / Kernel::kWidth,
               Kernel{channels, Values(args[0]), Values(args[1]), mean, slope, offset, drag, Values(args[7])});
         });
-      },
-      bytes_of_floats(3 * view.c));
+      });
 }
 
 }  // namespace convnet::cuda

@@ -5,29 +5,24 @@
 namespace convnet::cuda {
 
 template <>
-Prepared prepare(const AddBias& op, const LayoutHints& hints, const Context&) {
-  std::vector<TensorDesc> args = argument_tensors(op);
-  args[1] = hinted_or_preferred(op.dims, hints, 1);
-  const View view = view_of(args[1]);
-  return std::make_shared<KernelOp>(std::move(args),
-                                    [view](Stream stream, std::span<std::byte* const> p, std::byte*) {
-                                      const float* bias = as_floats(p[0]);
-                                      float* dst = as_floats(p[1]);
-                                      for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-                                        const View::Place at = view.place(i);
-                                        dst[i] += bias[at.c * view.spatial() + at.s];
-                                      });
-                                    });
+Prepared prepare(const AddBias&, const OpForm& form, const Context&) {
+  const View view = view_of(form.args[1]);
+  return std::make_shared<KernelOp>(form, [view](Stream stream, std::span<std::byte* const> p, std::byte*) {
+    const float* bias = as_floats(p[0]);
+    float* dst = as_floats(p[1]);
+    for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+      const View::Place at = view.place(i);
+      dst[i] += bias[at.c * view.spatial() + at.s];
+    });
+  });
 }
 
 template <>
-Prepared prepare(const BiasBackward& op, const LayoutHints& hints, const Context&) {
-  std::vector<TensorDesc> args = argument_tensors(op);
-  args[0] = hinted_or_preferred(op.dims, hints, 0);
-  const View view = view_of(args[0]);
+Prepared prepare(const BiasBackward& op, const OpForm& form, const Context&) {
+  const View view = view_of(form.args[0]);
   const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
   return std::make_shared<KernelOp>(
-      std::move(args), [view, per_image](Stream stream, std::span<std::byte* const> p, std::byte*) {
+      form, [view, per_image](Stream stream, std::span<std::byte* const> p, std::byte*) {
         const float* diff_dst = as_floats(p[0]);
         float* diff_bias = as_floats(p[1]);
         // Neighbouring threads sum neighbouring elements of the images.

@@ -3,23 +3,22 @@
 #pragma once
 
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 
-constexpr std::int64_t kMostColumnBytes = std::int64_t{256} << 20;
-
 // What prepare() of these operations calls with kMostColumnBytes, and tests with less.
-Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
-Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
-Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const ConvBackwardWeights& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
-Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const LocalForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
-Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const LocalBackwardData& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
-Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const LocalBackwardWeights& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
 
 }  // namespace convnet::cuda

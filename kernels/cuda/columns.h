@@ -8,20 +8,6 @@
 
 namespace convnet::cuda {
 
-/// [0, items) in chunks of equal size, but for the last one.
-struct Chunks {
-  Chunks(std::int64_t items_, std::int64_t bytes_per_item, std::int64_t most_bytes) : items(items_) {
-    const std::int64_t most =
-        std::max<std::int64_t>(bytes_per_item > 0 ? most_bytes / bytes_per_item : items, 1);
-    count = (items + most - 1) / most;
-    size = (items + count - 1) / count;
-    count = (items + size - 1) / size;
-  }
-  std::int64_t items, size, count;
-  std::int64_t begin(std::int64_t i) const { return i * size; }
-  std::int64_t size_of(std::int64_t i) const { return std::min(size, items - begin(i)); }
-};
-
 /// The products of all chunks.
 class ChunkGemms {
  public:

@@ -23,29 +23,20 @@ struct Part {
   }
 };
 
-/// All activations as they lie now: no other layout would save a copy.
-std::vector<TensorDesc> as_hinted(const OpDesc& op, const LayoutHints& hints) {
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    tensors[i] = hinted_or_preferred(tensors[i].dims, hints, i);
-  return tensors;
-}
-
 }  // namespace
 
 template <>
-Prepared prepare(const Concat& op, const LayoutHints& hints, const Context&) {
-  std::vector<TensorDesc> tensors = as_hinted(op, hints);
-  const View whole = view_of(tensors.back());
+Prepared prepare(const Concat& op, const OpForm& form, const Context&) {
+  const View whole = view_of(form.args.back());
   std::vector<Part> parts;
   std::int64_t offset = 0;
   for (std::size_t k = 0; k < op.from.size(); ++k) {
-    parts.push_back({view_of(tensors[k]), whole, offset});
+    parts.push_back({view_of(form.args[k]), whole, offset});
     offset += features(op.from[k]);
   }
   if (offset != features(op.to)) throw std::logic_error("concat: the inputs do not fill " + to_string(op.to));
   return std::make_shared<KernelOp>(
-      std::move(tensors), [parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
         for (std::size_t k = 0; k < parts.size(); ++k) {
           const Part part = parts[k];
           const float* src = as_floats(args[k]);
@@ -57,13 +48,12 @@ Prepared prepare(const Concat& op, const LayoutHints& hints, const Context&) {
 }
 
 template <>
-Prepared prepare(const Split& op, const LayoutHints& hints, const Context&) {
+Prepared prepare(const Split& op, const OpForm& form, const Context&) {
   if (op.offset < 0 || op.offset + features(op.to) > features(op.from))
     throw std::logic_error("split: " + to_string(op.to) + " does not fit into " + to_string(op.from));
-  std::vector<TensorDesc> tensors = as_hinted(op, hints);
-  const Part part{view_of(tensors[1]), view_of(tensors[0]), op.offset};
+  const Part part{view_of(form.args[1]), view_of(form.args[0]), op.offset};
   return std::make_shared<KernelOp>(
-      std::move(tensors), [part](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [part](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         for_each(stream, part.part.size(),
@@ -72,36 +62,34 @@ Prepared prepare(const Split& op, const LayoutHints& hints, const Context&) {
 }
 
 template <>
-Prepared prepare(const GroupSumForward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        const std::int64_t inputs = op.c, stride = op.stride, outputs = op.c / op.stride;
-        for_each(stream, op.n * outputs, [=] CONVNET_DEVICE(std::int64_t i) {
-          const Quotient at = divide(i, outputs);
-          const float* group = src + at.value * inputs + at.rest * stride;
-          float sum = 0;
-          for (std::int64_t k = 0; k < stride; ++k) sum += group[k];
-          dst[i] = sum;
-        });
-      });
+Prepared prepare(const GroupSumForward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float* src = as_floats(args[0]);
+    float* dst = as_floats(args[1]);
+    const std::int64_t inputs = op.c, stride = op.stride, outputs = op.c / op.stride;
+    for_each(stream, op.n * outputs, [=] CONVNET_DEVICE(std::int64_t i) {
+      const Quotient at = divide(i, outputs);
+      const float* group = src + at.value * inputs + at.rest * stride;
+      float sum = 0;
+      for (std::int64_t k = 0; k < stride; ++k) sum += group[k];
+      dst[i] = sum;
+    });
+  });
 }
 
 template <>
-Prepared prepare(const GroupSumBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* diff_dst = as_floats(args[0]);
-        float* diff_src = as_floats(args[1]);
-        const std::int64_t inputs = op.c, stride = op.stride, outputs = op.c / op.stride;
-        for_each(stream, op.n * inputs, [=] CONVNET_DEVICE(std::int64_t i) {
-          const Quotient at = divide(i, inputs);
-          const std::int64_t group = divide(at.rest, stride).value;
-          // The features of a last, incomplete group are in no sum.
-          diff_src[i] = group < outputs ? diff_dst[at.value * outputs + group] : 0.0F;
-        });
-      });
+Prepared prepare(const GroupSumBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float* diff_dst = as_floats(args[0]);
+    float* diff_src = as_floats(args[1]);
+    const std::int64_t inputs = op.c, stride = op.stride, outputs = op.c / op.stride;
+    for_each(stream, op.n * inputs, [=] CONVNET_DEVICE(std::int64_t i) {
+      const Quotient at = divide(i, inputs);
+      const std::int64_t group = divide(at.rest, stride).value;
+      // The features of a last, incomplete group are in no sum.
+      diff_src[i] = group < outputs ? diff_dst[at.value * outputs + group] : 0.0F;
+    });
+  });
 }
 
 }  // namespace convnet::cuda

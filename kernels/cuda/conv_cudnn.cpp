@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "kernels/cuda/conv_edges.h"
+#include "kernels/cuda/form.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
 namespace convnet::cuda {
@@ -95,18 +97,9 @@ struct Problem {
   Precision precision = Precision::tf32;
 
   /// Of the activations, and of the weights.
-  DataType type() const { return precision == Precision::bf16 ? DataType::bf16 : DataType::f32; }
+  DataType type() const { return product_type(precision); }
   /// The library gets a copy of the bias.
   bool rounds_bias(const Variant& variant) const { return variant.fused && bias && type() == DataType::bf16; }
-  /// Rows that the last window hangs over the far border.
-  std::int64_t after(std::int64_t out, std::int64_t in) const {
-    return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
-  }
-  bool symmetric() const { return after(g.oh, g.h) == g.pad && after(g.ow, g.w) == g.pad; }
-  /// With all borders.
-  Dims padded_images() const {
-    return {g.n, g.c, g.pad + g.h + after(g.oh, g.h), g.pad + g.w + after(g.ow, g.w)};
-  }
   std::string name() const {
     static constexpr std::array kPasses = {"forward", "backward_data", "backward_weights"};
     return std::string("conv.") + kPasses.at(static_cast<std::size_t>(pass)) + " " + to_string(g.src()) +
@@ -121,7 +114,7 @@ struct Problem {
 Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t handle) {
   const ConvGeometry& g = p.g;
   const DataType type = p.type();
-  const Descriptor images = variant.padded ? tensor(kImages, type, p.padded_images())
+  const Descriptor images = variant.padded ? tensor(kImages, type, padded_images(g))
                                            : tensor(kImages, type, g.src(), false, p.plain_images);
   const bool wide = p.pass == Pass::backward_weights && !variant.narrow;
   const Descriptor weights = tensor(kWeights, wide ? DataType::f32 : type, g.weights());
@@ -139,7 +132,7 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
   const std::int64_t before = variant.padded ? 0 : g.pad;
   conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {before, before});
   conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-           {variant.padded ? 0 : p.after(g.oh, g.h), variant.padded ? 0 : p.after(g.ow, g.w)});
+           {variant.padded ? 0 : overhang(g, g.oh, g.h), variant.padded ? 0 : overhang(g, g.ow, g.w)});
   conv.finalize();
 
   std::vector<Descriptor> operations;
@@ -283,9 +276,8 @@ struct Plan {
   std::int64_t workspace = 0;
 };
 
-/// Throws DeviceError where the engine turns out not to support the problem, or wants too much memory.
-Plan finalized(const Descriptor& config, cudnnHandle_t handle) {
-  constexpr std::int64_t kMostWorkspace = std::int64_t{2} << 30;
+/// Throws DeviceError where the engine turns out not to support the problem, or wants more than `most` bytes.
+Plan finalized(const Descriptor& config, cudnnHandle_t handle, std::int64_t most) {
   Plan plan{Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
   plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
   plan.descriptor.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -294,7 +286,7 @@ Plan finalized(const Descriptor& config, cudnnHandle_t handle) {
   check(cudnnBackendGetAttribute(plan.descriptor.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                  CUDNN_TYPE_INT64, 1, &count, &plan.workspace),
         "asking for a workspace's size");
-  if (plan.workspace > kMostWorkspace)
+  if (plan.workspace > most)
     throw DeviceError("cuDNN: a convolution wants " + std::to_string(plan.workspace >> 20) +
                       " MiB of workspace");
   return plan;
@@ -321,18 +313,11 @@ void execute(const Plan& plan, Queue* queue, const Pointers& p, std::byte* works
   check(cudnnBackendExecute(cudnn_of(queue), plan.descriptor.get(), pack.get()), what);
 }
 
-bool hinted_plain(const LayoutHints& hints, std::size_t index) {
-  return index < hints.size() && hints[index] && hints[index]->plain();
-}
-
 class ConvOp : public PreparedOp {
  public:
-  ConvOp(const OpDesc& op, const Problem& problem, const Context& context) : problem_(problem) {
-    args_ = argument_tensors(op);
-    for (TensorDesc& arg : args_)
-      arg = channels_last(arg.dims, arg.dims.size() == 4 ? problem_.type() : DataType::f32);
-    if (problem_.pass == Pass::backward_weights) args_.at(2) = channels_last(args_.at(2).dims);
-    if (problem_.plain_images) images_argument().layout = nullptr;
+  ConvOp(const OpForm& form, const Problem& problem, const Context& context)
+      : problem_(problem), budget_(form.workspace_bytes) {
+    args_ = form.args;
     if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning);
     algorithm_ = variant_.name() + ":" + std::to_string(index_);
     workspace_bytes_ = Room(problem_, variant_, plan_ ? plan_->workspace : 0).bytes;
@@ -344,7 +329,6 @@ class ConvOp : public PreparedOp {
   }
 
  private:
-  TensorDesc& images_argument() { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   const TensorDesc& images_argument() const { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
@@ -353,7 +337,7 @@ class ConvOp : public PreparedOp {
   struct Room {
     Room(const Problem& p, const Variant& variant, std::int64_t library_bytes) {
       const std::int64_t size = size_of(p.type());
-      narrow = variant.padded ? aligned(element_count(p.padded_images()) * size) : 0;
+      narrow = variant.padded ? aligned(element_count(padded_images(p.g)) * size) : 0;
       library = narrow + (variant.narrow           ? aligned(element_count(p.g.weights()) * size)
                           : p.rounds_bias(variant) ? aligned(p.g.k * size)
                                                    : 0);
@@ -368,7 +352,7 @@ class ConvOp : public PreparedOp {
     const ConvGeometry& g = problem_.g;
     const DataType type = problem_.type();
     const View images = view_of(images_argument());
-    const View padded = view_of(channels_last(problem_.padded_images(), type));
+    const View padded = view_of(channels_last(padded_images(g), type));
     const Room room(problem_, variant, plan != nullptr ? plan->workspace : 0);
     std::byte* const rest = workspace + room.library;
     const auto pad = [&](const std::byte* whole) {
@@ -427,7 +411,7 @@ class ConvOp : public PreparedOp {
     std::vector<Variant> all;
     for (const bool narrow : {false, true}) {
       for (const bool padded : {false, true}) {
-        if ((narrow && !can_narrow) || (padded && problem_.symmetric())) continue;
+        if ((narrow && !can_narrow) || (padded && symmetric(problem_.g))) continue;
         if (can_fuse) all.push_back({true, padded, narrow});
         all.push_back({false, padded, narrow});
       }
@@ -444,7 +428,7 @@ class ConvOp : public PreparedOp {
       try {
         const auto found = candidates(variant, handle);
         if (index >= found.size()) return false;
-        plan_ = finalized(found[index], handle);
+        plan_ = finalized(found[index], handle, library_budget(variant));
       } catch (const DeviceError&) {
         return false;
       }
@@ -493,7 +477,7 @@ class ConvOp : public PreparedOp {
       int tried = 0;
       for (std::size_t i = 0; i < found.size() && tried < kMostTried; ++i) {
         attempt([&] {
-          Plan plan = finalized(found[i], handle);
+          Plan plan = finalized(found[i], handle, library_budget(variant));
           if (variant.fused && problem_.relu && !keeps_nan(plan, variant, trial)) return;
           const double seconds = time(plan, variant, trial);
           ++tried;
@@ -586,12 +570,16 @@ class ConvOp : public PreparedOp {
     return *std::min_element(seconds.begin(), seconds.end());
   }
   std::int64_t sums_bytes() const {
-    return problem_.pass == Pass::backward_weights && problem_.bias
-               ? bias_gradient_workspace(rows(), problem_.g.k)
-               : 0;
+    return problem_.pass == Pass::backward_weights && problem_.bias ? sum_rows_bytes(rows(), problem_.g.k)
+                                                                    : 0;
+  }
+  /// What is left of the form's workspace for the library.
+  std::int64_t library_budget(const Variant& variant) const {
+    return budget_ - Room(problem_, variant, 0).bytes - aligned(sums_bytes());
   }
 
   Problem problem_;
+  std::int64_t budget_;  ///< bytes of workspace that the form gives
   Variant variant_;
   std::size_t index_ = 0;     ///< of the candidate among the acceptable ones
   std::optional<Plan> plan_;  ///< none for no images
@@ -600,25 +588,25 @@ class ConvOp : public PreparedOp {
 }  // namespace
 
 template <>
-Prepared prepare(const ConvForward& op, const LayoutHints& hints, const Context& context) {
-  return std::make_shared<ConvOp>(op,
-                                  Problem{Pass::forward, op.g, op.bias, op.relu, op.accumulate,
-                                          hinted_plain(hints, 0), context.precision},
-                                  context);
-}
-
-template <>
-Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints, const Context& context) {
+Prepared prepare(const ConvForward& op, const OpForm& form, const Context& context) {
   return std::make_shared<ConvOp>(
-      op, Problem{Pass::backward_data, op.g, false, false, false, hinted_plain(hints, 2), context.precision},
+      form,
+      Problem{Pass::forward, op.g, op.bias, op.relu, op.accumulate, form.args[0].plain(), context.precision},
       context);
 }
 
 template <>
-Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, const Context& context) {
+Prepared prepare(const ConvBackwardData& op, const OpForm& form, const Context& context) {
   return std::make_shared<ConvOp>(
-      op,
-      Problem{Pass::backward_weights, op.g, op.bias, false, false, hinted_plain(hints, 0), context.precision},
+      form, Problem{Pass::backward_data, op.g, false, false, false, form.args[2].plain(), context.precision},
+      context);
+}
+
+template <>
+Prepared prepare(const ConvBackwardWeights& op, const OpForm& form, const Context& context) {
+  return std::make_shared<ConvOp>(
+      form,
+      Problem{Pass::backward_weights, op.g, op.bias, false, false, form.args[0].plain(), context.precision},
       context);
 }
 

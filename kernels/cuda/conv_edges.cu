@@ -57,10 +57,6 @@ void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst) 
   for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = stored_as<BFloat16>(src[i]); });
 }
 
-std::int64_t bias_gradient_workspace(std::int64_t rows, std::int64_t columns) {
-  return SumRows(rows, columns).workspace_bytes();
-}
-
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,
                    const std::byte* diff_dst, std::byte* workspace, float* diff_bias) {
   SumRows(rows, columns).run(stream, type, diff_dst, workspace, diff_bias);

@@ -21,8 +21,7 @@ void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const
 /// dst = src, of as many numbers.
 void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst);
 void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst);
-/// Sums of the columns.
-std::int64_t bias_gradient_workspace(std::int64_t rows, std::int64_t columns);
+/// Sums of the columns. `workspace` has sum_rows_bytes().
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,
                    const std::byte* diff_dst, std::byte* workspace, float* diff_bias);
 

@@ -84,13 +84,6 @@ void with_type_and_lanes(DataType type, bool vectors, const F& f) {
   });
 }
 
-/// The input's view; channels last where that is the same memory.
-View image_view(const TensorDesc& input) {
-  View view = channels_view(input);
-  view.last = view.last || view.c == 1;
-  return view;
-}
-
 /// What all passes of a convolution share.
 struct Columns {
   /// `column_type`: of the copied windows.
@@ -104,9 +97,9 @@ struct Columns {
         pixels(g.oh * g.ow),
         in_bytes(g.c * g.h * g.w * size_of(type)),
         out_bytes(g.k * pixels * size_of(type)),
-        copied(!s.image.last || g.filter != 1 || g.stride != 1 || g.pad != 0 || g.oh != g.h || g.ow != g.w),
+        copied(copies_windows(g, s.image)),
         vectors(s.image.last && s.inputs % kLanes == 0),
-        window_bytes(copied ? pixels * s.width * size_of(column_type) : 0),
+        window_bytes(cuda::window_bytes(g, s.image, column_type)),
         chunks(g.n, window_bytes, most_bytes) {}
   DataType type;  ///< of the activations
   Shape s;
@@ -150,26 +143,14 @@ struct Columns {
   }
 };
 
-/// Activations and weights channels last, but for an input that is hinted plain: it may be a flat vector that
-/// is read as maps, and cannot lie otherwise.
-std::vector<TensorDesc> conv_tensors(const OpDesc& op, const LayoutHints& hints, std::size_t input,
-                                     const Context& context) {
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  for (TensorDesc& t : tensors)
-    t = channels_last(t.dims, t.dims.size() == 4 ? product_type(context) : t.type);
-  tensors[input] = hinted_or_preferred(tensors[input].dims, hints, input, tensors[input].type);
-  return tensors;
-}
-
 }  // namespace
 
-Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
   const ConvGeometry& g = op.g;
-  std::vector<TensorDesc> tensors = conv_tensors(op, hints, 0, context);
-  if (g.n == 0) return prepare_empty(op, tensors);
-  const DataType type = tensors[0].type;
-  const Columns w(g, tensors[0], type, most_bytes);
+  if (g.n == 0) return prepare_empty(op, form);
+  const DataType type = form.args[0].type;
+  const Columns w(g, form.args[0], type, most_bytes);
   const std::int64_t outputs = g.k / g.groups;
   Gemm gemm;
   gemm.factors = gemm.result = type;
@@ -184,7 +165,7 @@ Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, cons
   const std::int64_t columns_area = areas.add(w.bytes());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
   return std::make_shared<ProductOp>(
-      std::move(tensors), areas.bytes(),
+      form, areas.bytes(),
       [=, channels = g.k, has_bias = op.bias, relu = op.relu](Queue* queue, std::span<std::byte* const> p,
                                                               std::byte* workspace) {
         const float* bias = has_bias ? as_floats(p[2]) : nullptr;
@@ -198,12 +179,11 @@ Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, cons
       });
 }
 
-Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
   const ConvGeometry& g = op.g;
-  std::vector<TensorDesc> tensors = conv_tensors(op, hints, 2, context);
-  if (g.n == 0) return prepare_empty(op, tensors);
-  const Columns w(g, tensors[2], DataType::f32, most_bytes);
+  if (g.n == 0) return prepare_empty(op, form);
+  const Columns w(g, form.args[2], DataType::f32, most_bytes);
   const std::int64_t outputs = g.k / g.groups;
   Gemm gemm;
   gemm.factors = w.type;
@@ -216,26 +196,23 @@ Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints,
   Areas areas;
   const std::int64_t columns_area = areas.add(w.bytes());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
-  return std::make_shared<ProductOp>(std::move(tensors), areas.bytes(),
-                                     [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
-                                       for (std::int64_t i = 0; i < w.chunks.count; ++i) {
-                                         const std::byte* diff_dst = p[0] + w.chunks.begin(i) * w.out_bytes;
-                                         std::byte* diff_src = p[2] + w.chunks.begin(i) * w.in_bytes;
-                                         std::byte* columns = w.copied ? workspace + columns_area : diff_src;
-                                         products[i].run(queue, diff_dst, p[1], columns,
-                                                         workspace + product_area);
-                                         if (w.copied) w.sum(stream_of(queue), i, columns, diff_src);
-                                       }
-                                     });
+  return std::make_shared<ProductOp>(
+      form, areas.bytes(), [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+        for (std::int64_t i = 0; i < w.chunks.count; ++i) {
+          const std::byte* diff_dst = p[0] + w.chunks.begin(i) * w.out_bytes;
+          std::byte* diff_src = p[2] + w.chunks.begin(i) * w.in_bytes;
+          std::byte* columns = w.copied ? workspace + columns_area : diff_src;
+          products[i].run(queue, diff_dst, p[1], columns, workspace + product_area);
+          if (w.copied) w.sum(stream_of(queue), i, columns, diff_src);
+        }
+      });
 }
 
-Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const ConvBackwardWeights& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
   const ConvGeometry& g = op.g;
-  std::vector<TensorDesc> tensors = conv_tensors(op, hints, 0, context);
-  tensors[2] = with_type(tensors[2], DataType::f32);
-  if (g.n == 0) return prepare_empty(op, tensors);
-  const Columns w(g, tensors[0], tensors[0].type, most_bytes);
+  if (g.n == 0) return prepare_empty(op, form);
+  const Columns w(g, form.args[0], form.args[0].type, most_bytes);
   const std::int64_t outputs = g.k / g.groups;
   Gemm gemm;
   gemm.factors = w.type;
@@ -249,9 +226,9 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hin
   Areas areas;
   const std::int64_t columns_area = areas.add(w.bytes());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
-  const std::int64_t sums_area = areas.add(op.bias ? bias_sums.workspace_bytes() : 0);
+  const std::int64_t sums_area = areas.add(op.bias ? sum_rows_bytes(g.n * w.pixels, g.k) : 0);
   return std::make_shared<ProductOp>(
-      std::move(tensors), areas.bytes(),
+      form, areas.bytes(),
       [=, bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         for (std::int64_t i = 0; i < w.chunks.count; ++i) {
           const std::byte* src = p[0] + w.chunks.begin(i) * w.in_bytes;
@@ -265,16 +242,16 @@ Prepared prepare_in_chunks(const ConvBackwardWeights& op, const LayoutHints& hin
 
 #if !defined(CONVNET_CUDNN)  // else they are conv_cudnn.cpp's
 template <>
-Prepared prepare(const ConvForward& op, const LayoutHints& hints, const Context& context) {
-  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+Prepared prepare(const ConvForward& op, const OpForm& form, const Context& context) {
+  return prepare_in_chunks(op, form, context, kMostColumnBytes);
 }
 template <>
-Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints, const Context& context) {
-  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+Prepared prepare(const ConvBackwardData& op, const OpForm& form, const Context& context) {
+  return prepare_in_chunks(op, form, context, kMostColumnBytes);
 }
 template <>
-Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, const Context& context) {
-  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+Prepared prepare(const ConvBackwardWeights& op, const OpForm& form, const Context& context) {
+  return prepare_in_chunks(op, form, context, kMostColumnBytes);
 }
 #endif
 

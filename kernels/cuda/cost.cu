@@ -4,6 +4,7 @@
 #include "kernels/cost_math.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 namespace {
@@ -17,9 +18,6 @@ struct CostTable {
   std::int64_t rows;
 
   CONVNET_HD double& at(int column, std::int64_t row) const { return values[column * rows + row]; }
-  static std::int64_t bytes(int columns, std::int64_t rows) {
-    return columns * rows * static_cast<std::int64_t>(sizeof(double));
-  }
 };
 
 /// Adds columns 1... to costs[slot...], and sets costs[0] where a row is not finite. A team per column.
@@ -46,7 +44,7 @@ struct LogregOfImage {
   const std::int32_t* labels;
   const float* probs;
   CostTable table;
-  static constexpr int kColumns = 4;  // and: cost, errors, top-k errors
+  static constexpr int kColumns = kLogregColumns;  // and: cost, errors, top-k errors
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
     const float* p = probs + image * c;
@@ -92,7 +90,8 @@ struct CostOfImage {
   CostOf cost_of;
   const float *labels, *probs;
   CostTable table;
-  static constexpr int kColumns = CostOf::kCountsWrong ? 4 : 3;  // and: cost, [wrong outputs,] errors
+  // And: cost, [wrong outputs,] errors.
+  static constexpr int kColumns = CostOf::kCountsWrong ? kBinaryCostColumns : kCrossentColumns;
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
     const float *t = labels + image * c, *p = probs + image * c;
@@ -154,7 +153,7 @@ struct SquaresOfPart {
   std::int64_t count, part_size;
   const float* src;
   CostTable table;
-  static constexpr int kColumns = 2;
+  static constexpr int kColumns = kSquaresColumns;
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t part) const {
     const std::int64_t end = (part + 1) * part_size < count ? (part + 1) * part_size : count;
@@ -173,103 +172,93 @@ struct SquaresOfPart {
 }  // namespace
 
 template <>
-Prepared prepare(const LogregForward& op, const LayoutHints&, const Context&) {
+Prepared prepare(const LogregForward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op),
-      [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const CostTable table{reinterpret_cast<double*>(workspace), op.n};
         const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
         for_teams(stream, op.n, LogregOfImage{op.c, op.topk, labels, as_floats(args[1]), table});
         for_teams(stream, LogregOfImage::kColumns,
                   AddColumns{table, op.slot, reinterpret_cast<double*>(args[2])});
-      },
-      CostTable::bytes(LogregOfImage::kColumns, op.n));
-}
-
-template <>
-Prepared prepare(const LogregBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
-        const float* probs = as_floats(args[1]);
-        float* diff = as_floats(args[2]);
-        const std::int64_t c = op.c;
-        const float coeff = op.coeff, floor = smallest_divisor();
-        for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
-          const Quotient image = divide(i, c);
-          diff[i] = image.rest == labels[image.value] ? -coeff / floored(probs[i], floor) : 0.0F;
-        });
       });
 }
 
 template <>
-Prepared prepare(const SoftmaxLogregBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
-        const float* probs = as_floats(args[1]);
-        float* diff = as_floats(args[2]);
-        const std::int64_t c = op.c;
-        const float coeff = op.coeff;
-        for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
-          const Quotient image = divide(i, c);
-          diff[i] = coeff * (image.rest == labels[image.value] ? probs[i] - 1 : probs[i]);
-        });
-      });
+Prepared prepare(const LogregBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
+    const float* probs = as_floats(args[1]);
+    float* diff = as_floats(args[2]);
+    const std::int64_t c = op.c;
+    const float coeff = op.coeff, floor = smallest_divisor();
+    for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
+      const Quotient image = divide(i, c);
+      diff[i] = image.rest == labels[image.value] ? -coeff / floored(probs[i], floor) : 0.0F;
+    });
+  });
 }
 
 template <>
-Prepared prepare(const CrossentForward& op, const LayoutHints&, const Context&) {
+Prepared prepare(const SoftmaxLogregBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
+    const float* probs = as_floats(args[1]);
+    float* diff = as_floats(args[2]);
+    const std::int64_t c = op.c;
+    const float coeff = op.coeff;
+    for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
+      const Quotient image = divide(i, c);
+      diff[i] = coeff * (image.rest == labels[image.value] ? probs[i] - 1 : probs[i]);
+    });
+  });
+}
+
+template <>
+Prepared prepare(const CrossentForward& op, const OpForm& form, const Context&) {
   using OfImage = CostOfImage<Crossent>;
   return std::make_shared<KernelOp>(
-      argument_tensors(op),
-      [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const CostTable table{reinterpret_cast<double*>(workspace), op.n};
         for_teams(stream, op.n, OfImage{op.c, {}, as_floats(args[0]), as_floats(args[1]), table});
         for_teams(stream, OfImage::kColumns, AddColumns{table, op.slot, reinterpret_cast<double*>(args[2])});
-      },
-      CostTable::bytes(OfImage::kColumns, op.n));
-}
-
-template <>
-Prepared prepare(const CrossentBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(argument_tensors(op),
-                                    [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-                                      const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
-                                      float* diff = as_floats(args[2]);
-                                      const float coeff = op.coeff, floor = smallest_divisor();
-                                      for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
-                                        diff[i] = -coeff * labels[i] / floored(probs[i], floor);
-                                      });
-                                    });
-}
-
-template <>
-Prepared prepare(const SoftmaxCrossentBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float *all_labels = as_floats(args[0]), *all_probs = as_floats(args[1]);
-        float* all_diff = as_floats(args[2]);
-        const std::int64_t c = op.c;
-        const float coeff = op.coeff;
-        for_teams(stream, op.n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
-          const float *labels = all_labels + image * c, *probs = all_probs + image * c;
-          float* diff = all_diff + image * c;
-          double sum = 0;
-          for (std::int64_t i = team.rank(); i < c; i += team.size()) sum += static_cast<double>(labels[i]);
-          const auto total = static_cast<float>(team.sum(sum));
-          for (std::int64_t i = team.rank(); i < c; i += team.size())
-            diff[i] = coeff * (probs[i] * total - labels[i]);
-        });
       });
 }
 
 template <>
-Prepared prepare(const BinaryCostForward& op, const LayoutHints&, const Context&) {
+Prepared prepare(const CrossentBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
+    float* diff = as_floats(args[2]);
+    const float coeff = op.coeff, floor = smallest_divisor();
+    for_each(stream, op.n * op.c,
+             [=] CONVNET_DEVICE(std::int64_t i) { diff[i] = -coeff * labels[i] / floored(probs[i], floor); });
+  });
+}
+
+template <>
+Prepared prepare(const SoftmaxCrossentBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float *all_labels = as_floats(args[0]), *all_probs = as_floats(args[1]);
+    float* all_diff = as_floats(args[2]);
+    const std::int64_t c = op.c;
+    const float coeff = op.coeff;
+    for_teams(stream, op.n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
+      const float *labels = all_labels + image * c, *probs = all_probs + image * c;
+      float* diff = all_diff + image * c;
+      double sum = 0;
+      for (std::int64_t i = team.rank(); i < c; i += team.size()) sum += static_cast<double>(labels[i]);
+      const auto total = static_cast<float>(team.sum(sum));
+      for (std::int64_t i = team.rank(); i < c; i += team.size())
+        diff[i] = coeff * (probs[i] * total - labels[i]);
+    });
+  });
+}
+
+template <>
+Prepared prepare(const BinaryCostForward& op, const OpForm& form, const Context&) {
   using OfImage = CostOfImage<BinaryCost>;
   return std::make_shared<KernelOp>(
-      argument_tensors(op),
-      [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const CostTable table{reinterpret_cast<double*>(workspace), op.n};
         const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
         auto* costs = reinterpret_cast<double*>(args[2]);
@@ -278,67 +267,55 @@ Prepared prepare(const BinaryCostForward& op, const LayoutHints&, const Context&
         const int columns = op.per_class ? OfImage::kColumns - 1 : OfImage::kColumns;
         for_teams(stream, columns, AddColumns{table, op.slot, costs});
         if (op.per_class) for_each(stream, op.c, CountClass{op.n, op.c, labels, probs, costs + op.slot + 2});
-      },
-      CostTable::bytes(OfImage::kColumns, op.n));
-}
-
-template <>
-Prepared prepare(const BinaryCostBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
-        float* diff = as_floats(args[2]);
-        const float coeff = op.coeff, pos_weight = op.pos_weight, floor = smallest_divisor();
-        for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
-          const float t = labels[i], p = probs[i];
-          diff[i] = coeff * ((1 - t) / floored(1 - p, floor) - pos_weight * t / floored(p, floor));
-        });
       });
 }
 
 template <>
-Prepared prepare(const LogisticBinaryCostBackward& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(argument_tensors(op),
-                                    [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-                                      const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
-                                      float* diff = as_floats(args[2]);
-                                      const float coeff = op.coeff, pos_weight = op.pos_weight;
-                                      for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
-                                        const float t = labels[i], p = probs[i];
-                                        diff[i] = coeff * ((1 - t) * p - pos_weight * t * (1 - p));
-                                      });
-                                    });
+Prepared prepare(const BinaryCostBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
+    float* diff = as_floats(args[2]);
+    const float coeff = op.coeff, pos_weight = op.pos_weight, floor = smallest_divisor();
+    for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
+      const float t = labels[i], p = probs[i];
+      diff[i] = coeff * ((1 - t) / floored(1 - p, floor) - pos_weight * t / floored(p, floor));
+    });
+  });
 }
 
 template <>
-Prepared prepare(const SquaresForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
-  constexpr std::int64_t kSmallestPart = 4096, kMostParts = 1024;
+Prepared prepare(const LogisticBinaryCostBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
+    float* diff = as_floats(args[2]);
+    const float coeff = op.coeff, pos_weight = op.pos_weight;
+    for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
+      const float t = labels[i], p = probs[i];
+      diff[i] = coeff * ((1 - t) * p - pos_weight * t * (1 - p));
+    });
+  });
+}
+
+template <>
+Prepared prepare(const SquaresForward& op, const OpForm& form, const Context&) {
   const std::int64_t count = element_count(op.dims);
-  const std::int64_t spread = (count + kMostParts - 1) / kMostParts;
-  const std::int64_t part_size = spread < kSmallestPart ? kSmallestPart : spread;
-  const std::int64_t parts = (count + part_size - 1) / part_size;
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [=, slot = op.slot](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
-        const CostTable table{reinterpret_cast<double*>(workspace), parts};
-        for_teams(stream, parts, SquaresOfPart{count, part_size, as_floats(args[0]), table});
-        for_teams(stream, SquaresOfPart::kColumns,
-                  AddColumns{table, slot, reinterpret_cast<double*>(args[1])});
-      },
-      CostTable::bytes(SquaresOfPart::kColumns, parts));
+  const SquaresParts parts(count);
+  return std::make_shared<KernelOp>(form, [=, slot = op.slot](Stream stream, std::span<std::byte* const> args,
+                                                              std::byte* workspace) {
+    const CostTable table{reinterpret_cast<double*>(workspace), parts.count};
+    for_teams(stream, parts.count, SquaresOfPart{count, parts.size, as_floats(args[0]), table});
+    for_teams(stream, SquaresOfPart::kColumns, AddColumns{table, slot, reinterpret_cast<double*>(args[1])});
+  });
 }
 
 template <>
-Prepared prepare(const SquaresBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [factor = 2 * op.coeff, count = element_count(op.dims)](
-                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* diff = as_floats(args[1]);
-        for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { diff[i] = factor * src[i]; });
-      });
+Prepared prepare(const SquaresBackward& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [factor = 2 * op.coeff, count = element_count(op.dims)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float* src = as_floats(args[0]);
+    float* diff = as_floats(args[1]);
+    for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) { diff[i] = factor * src[i]; });
+  });
 }
 
 }  // namespace convnet::cuda

@@ -23,13 +23,13 @@ if(CONVNET_CUDNN)
 endif()
 
 add_library(convnet_cuda OBJECT
-  ${cuda_kernels} ${convolutions} cuda/backend.cpp cuda/gemm.cpp cuda/layout.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
+  ${cuda_kernels} ${convolutions} cuda/backend.cpp cuda/gemm.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
 # CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
 set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF)
 target_compile_options(convnet_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;${cuda_code};--extended-lambda;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
 target_link_libraries(convnet_cuda
-  PUBLIC convnet_ops PRIVATE CUDA::cudart CUDA::cublasLt nlohmann_json::nlohmann_json)
+  PUBLIC convnet_targets PRIVATE CUDA::cudart CUDA::cublasLt nlohmann_json::nlohmann_json)
 if(CONVNET_CUDNN)
   target_compile_definitions(convnet_cuda PRIVATE CONVNET_CUDNN)
   target_include_directories(convnet_cuda PRIVATE ${CUDNN_INCLUDE_DIR})

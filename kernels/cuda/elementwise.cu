@@ -3,7 +3,6 @@
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/ranges.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
@@ -69,11 +68,10 @@ void relay(Stream stream, const View& from, const View& to, std::span<std::byte*
 }  // namespace
 
 template <>
-Prepared prepare(const NeuronForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
+Prepared prepare(const NeuronForward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [f = op.f, type = tensor.type, count = element_count(op.dims)](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [f = op.f, type = form.args[0].type, count = element_count(op.dims)](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
           visit_neuron(f, [&](auto functor) {
@@ -84,11 +82,10 @@ Prepared prepare(const NeuronForward& op, const LayoutHints& hints, const Contex
 }
 
 template <>
-Prepared prepare(const NeuronBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
+Prepared prepare(const NeuronBackward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [f = op.f, type = tensor.type, count = element_count(op.dims)](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [f = op.f, type = form.args[0].type, count = element_count(op.dims)](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           visit_neuron(f, [&](auto functor) {
             flat_binary<decltype(stored)>(stream, count, args, Backward<decltype(functor)>{functor});
@@ -98,31 +95,25 @@ Prepared prepare(const NeuronBackward& op, const LayoutHints& hints, const Conte
 }
 
 template <>
-Prepared prepare(const Scale& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
-                                    [factor = op.factor, count = element_count(op.dims)](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
-                                      flat_unary<float, float>(stream, count, args, Multiply{factor});
-                                    });
+Prepared prepare(const Scale& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [factor = op.factor, count = element_count(op.dims)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    flat_unary<float, float>(stream, count, args, Multiply{factor});
+  });
 }
 
 template <>
-Prepared prepare(const Accumulate& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_activation(op.dims, hints, 1);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [type = tensor.type, count = element_count(op.dims)](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
-        with_stored_type(type,
-                         [&](auto stored) { flat_binary<decltype(stored)>(stream, count, args, Add{}); });
-      });
+Prepared prepare(const Accumulate& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [type = form.args[0].type, count = element_count(op.dims)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    with_stored_type(type, [&](auto stored) { flat_binary<decltype(stored)>(stream, count, args, Add{}); });
+  });
 }
 
 template <>
-Prepared prepare(const CopyRuns& op, const LayoutHints&, const Context&) {
+Prepared prepare(const CopyRuns& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op),
-      [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
         for (std::size_t run = 0; run < counts.size();) {
           Runs runs;
           for (; run < counts.size() && !runs.ranges.full(); ++run)
@@ -136,31 +127,25 @@ Prepared prepare(const CopyRuns& op, const LayoutHints&, const Context&) {
 }
 
 template <>
-Prepared prepare(const FillZero& op, const LayoutHints&, const Context&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, op.what.layout),
-      [bytes = op.what.bytes()](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        std::byte* memory = args[0];
-        // Memory of arguments is aligned, and everything but labels comes in words of four bytes.
-        auto* words = reinterpret_cast<std::uint32_t*>(memory);
-        for_each(stream, bytes / 4, [=] CONVNET_DEVICE(std::int64_t i) { words[i] = 0; });
-        const std::int64_t done = bytes / 4 * 4;
-        for_each(stream, bytes - done,
-                 [=] CONVNET_DEVICE(std::int64_t i) { memory[done + i] = std::byte{0}; });
-      });
+Prepared prepare(const FillZero& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [bytes = op.what.bytes()](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    std::byte* memory = args[0];
+    // Memory of arguments is aligned, and everything but labels comes in words of four bytes.
+    auto* words = reinterpret_cast<std::uint32_t*>(memory);
+    for_each(stream, bytes / 4, [=] CONVNET_DEVICE(std::int64_t i) { words[i] = 0; });
+    const std::int64_t done = bytes / 4 * 4;
+    for_each(stream, bytes - done, [=] CONVNET_DEVICE(std::int64_t i) { memory[done + i] = std::byte{0}; });
+  });
 }
 
 template <>
-Prepared prepare(const Reorder& op, const LayoutHints&, const Context&) {
+Prepared prepare(const Reorder& op, const OpForm& form, const Context&) {
   const View from = view_of(op.from), to = view_of(op.to);
-  const DataType source = op.from.type, target = op.to.type;
-  const bool converts = source != target;
-  if (converts && !(source == DataType::f32 && target == DataType::bf16) &&
-      !(source == DataType::bf16 && target == DataType::f32))
-    throw DeviceError(std::string("reorder: from ") + to_string(source) + " to " + to_string(target));
+  const DataType source = op.from.type;
+  const bool converts = source != op.to.type;
   return std::make_shared<KernelOp>(
-      std::vector<TensorDesc>{op.from, op.to},
-      [=, size = size_of(source)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [=, size = size_of(source)](Stream stream, std::span<std::byte* const> args, std::byte*) {
         if (converts && source == DataType::f32) return relay<float, BFloat16>(stream, from, to, args);
         if (converts) return relay<BFloat16, float>(stream, from, to, args);
         if (size == 1) return relay<std::uint8_t, std::uint8_t>(stream, from, to, args);

@@ -3,20 +3,9 @@
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
-
-/// All arguments lie alike: channels last, or plain where one is hinted plain. That may be a flat vector that
-/// is read as maps, and cannot lie otherwise.
-std::vector<TensorDesc> alike(const OpDesc& op, const Dims& dims, const LayoutHints& hints,
-                              DataType type = DataType::f32) {
-  TensorDesc tensor = channels_last(dims, type);
-  for (const std::optional<TensorDesc>& hint : hints)
-    if (hint && hint->plain()) tensor.layout = nullptr;
-  return argument_tensors(op, tensor);
-}
 
 void check_inputs(const OpDesc& op, std::int64_t inputs) {
   if (inputs == 0) throw std::logic_error(op_name(op) + ": no inputs");
@@ -31,8 +20,6 @@ Sources<float> sources_of(std::span<std::byte* const> args) {
 /// Of a maximum: all inputs take part in one launch.
 std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   check_inputs(op, inputs);
-  if (inputs > kMostSources)
-    throw DeviceError(op_name(op) + ": more than " + std::to_string(kMostSources) + " inputs");
   return static_cast<std::size_t>(inputs);
 }
 
@@ -72,26 +59,25 @@ void sum_terms(Stream stream, std::int64_t count, const std::vector<float>& coef
 }  // namespace
 
 template <>
-Prepared prepare(const EltwiseSum& op, const LayoutHints& hints, const Context&) {
+Prepared prepare(const EltwiseSum& op, const OpForm& form, const Context&) {
   check_inputs(op, std::ssize(op.coeffs));
-  const DataType type = hinted_type(hints, 0);
-  return std::make_shared<KernelOp>(
-      alike(op, op.dims, hints, type), [type, coeffs = op.coeffs, count = element_count(op.dims)](
-                                           Stream stream, std::span<std::byte* const> args, std::byte*) {
-        with_stored_type(type, [&](auto stored) {
-          using T = decltype(stored);
-          // Of two, a residual net's, both are read before either is used.
-          if (coeffs.size() == 2) return sum_terms<T, 2>(stream, count, coeffs, 0, 2, args);
-          for (std::size_t first = 0; first < coeffs.size(); first += kMostSources)
-            sum_terms<T, 0>(stream, count, coeffs, first,
-                            std::min<std::size_t>(coeffs.size() - first, kMostSources), args);
-        });
-      });
+  const DataType type = form.args[0].type;
+  return std::make_shared<KernelOp>(form, [type, coeffs = op.coeffs, count = element_count(op.dims)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      // Of two, a residual net's, both are read before either is used.
+      if (coeffs.size() == 2) return sum_terms<T, 2>(stream, count, coeffs, 0, 2, args);
+      for (std::size_t first = 0; first < coeffs.size(); first += kMostSources)
+        sum_terms<T, 0>(stream, count, coeffs, first,
+                        std::min<std::size_t>(coeffs.size() - first, kMostSources), args);
+    });
+  });
 }
 
 template <>
-Prepared prepare(const EltwiseMax& op, const LayoutHints& hints, const Context&) {
-  return std::make_shared<KernelOp>(alike(op, op.dims, hints),
+Prepared prepare(const EltwiseMax& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form,
                                     [inputs = count_inputs(op, op.inputs), count = element_count(op.dims)](
                                         Stream stream, std::span<std::byte* const> args, std::byte*) {
                                       const Sources<float> sources = sources_of(args.first(inputs));
@@ -108,13 +94,13 @@ Prepared prepare(const EltwiseMax& op, const LayoutHints& hints, const Context&)
 }
 
 template <>
-Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints, const Context&) {
+Prepared prepare(const EltwiseMaxBackward& op, const OpForm& form, const Context&) {
   const std::size_t inputs = count_inputs(op, op.inputs);
   if (op.index < 0 || op.index >= op.inputs)
     throw std::logic_error("eltmax: no input " + std::to_string(op.index));
   return std::make_shared<KernelOp>(
-      alike(op, op.dims, hints), [inputs, index = static_cast<int>(op.index), count = element_count(op.dims)](
-                                     Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [inputs, index = static_cast<int>(op.index), count = element_count(op.dims)](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
         const Sources<float> sources = sources_of(args.first(inputs));
         const float* diff_dst = as_floats(args[inputs]);
         float* diff_src = as_floats(args[inputs + 1]);

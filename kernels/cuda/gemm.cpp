@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/cuda/libraries.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
 namespace convnet::cuda {
@@ -12,8 +13,6 @@ namespace {
 using MatmulDesc = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using MatrixLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
-
-constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 
 std::string describe(const Gemm& g) {
   return "matrix product " + std::to_string(g.m) + "x" + std::to_string(g.n) + "x" + std::to_string(g.k) +
@@ -84,7 +83,7 @@ class LtGemm : public PreparedGemm {
       check(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
             "choosing an algorithm");
     };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(kMostProductBytes));
     // Where a sum is made in parts, these are f32 too.
     if (g_.result == DataType::bf16)
       prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

@@ -44,14 +44,12 @@ CONVNET_HD inline float interpolated(const View& view, const View::Place& at, co
 }  // namespace
 
 template <>
-Prepared prepare(const SampleForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc src_tensor = hinted_or_preferred(op.p.src(), hints, 0);
-  const TensorDesc dst_tensor = matching(src_tensor, op.p.dst());
+Prepared prepare(const SampleForward& op, const OpForm& form, const Context&) {
+  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      std::vector<TensorDesc>{src_tensor, dst_tensor},
-      [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh), columns = Steps(op.p.start_x, op.p.step_x, op.p.ow),
-       from = view_of(src_tensor),
-       to = view_of(dst_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh),
+             columns = Steps(op.p.start_x, op.p.step_x, op.p.ow), from = view_of(src_tensor),
+             to = view_of(dst_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
@@ -63,14 +61,12 @@ Prepared prepare(const SampleForward& op, const LayoutHints& hints, const Contex
 }
 
 template <>
-Prepared prepare(const SampleBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc dst_tensor = hinted_or_preferred(op.p.dst(), hints, 0);
-  const TensorDesc src_tensor = matching(dst_tensor, op.p.src());
+Prepared prepare(const SampleBackward& op, const OpForm& form, const Context&) {
+  const TensorDesc &dst_tensor = form.args[0], &src_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      std::vector<TensorDesc>{dst_tensor, src_tensor},
-      [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh), columns = Steps(op.p.start_x, op.p.step_x, op.p.ow),
-       from = view_of(dst_tensor),
-       to = view_of(src_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [rows = Steps(op.p.start_y, op.p.step_y, op.p.oh),
+             columns = Steps(op.p.start_x, op.p.step_x, op.p.ow), from = view_of(dst_tensor),
+             to = view_of(src_tensor)](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* diff_dst = as_floats(args[0]);
         float* diff_src = as_floats(args[1]);
         for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
@@ -83,13 +79,11 @@ Prepared prepare(const SampleBackward& op, const LayoutHints& hints, const Conte
 }
 
 template <>
-Prepared prepare(const Blur& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
+Prepared prepare(const Blur& op, const OpForm& form, const Context&) {
   const std::int64_t taps = op.size / 2 + 1;  // on one side, the middle included
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [view = view_of(tensor), taps, stdev = op.stdev, sum = gaussian_sum(op.size, op.stdev)](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [view = view_of(form.args[0]), taps, stdev = op.stdev, sum = gaussian_sum(op.size, op.stdev)](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         float* along_rows = as_floats(workspace);
@@ -107,18 +101,15 @@ Prepared prepare(const Blur& op, const LayoutHints& hints, const Context&) {
           const Pixel p(view, view.place(i));
           dst[i] = filtered(weights, reach, along_rows + i, p.y, view.h, view.w * pixel);
         });
-      },
-      tensor.bytes() + taps * size_of(DataType::f32));
+      });
 }
 
 template <>
-Prepared prepare(const Resize& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc src_tensor = hinted_or_preferred(op.src(), hints, 0);
-  const TensorDesc dst_tensor = matching(src_tensor, op.dst());
+Prepared prepare(const Resize& op, const OpForm& form, const Context&) {
+  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      std::vector<TensorDesc>{src_tensor, dst_tensor},
-      [from = view_of(src_tensor), to = view_of(dst_tensor), scale = static_cast<double>(op.scale)](
-          Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [from = view_of(src_tensor), to = view_of(dst_tensor), scale = static_cast<double>(op.scale)](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
@@ -131,16 +122,11 @@ Prepared prepare(const Resize& op, const LayoutHints& hints, const Context&) {
 }
 
 template <>
-Prepared prepare(const RandomScale& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc src_tensor = hinted_or_preferred(op.src(), hints, 0);
-  const TensorDesc dst_tensor = matching(src_tensor, op.dst());
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  tensors[0] = src_tensor;
-  tensors[1] = dst_tensor;
+Prepared prepare(const RandomScale& op, const OpForm& form, const Context&) {
+  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      std::move(tensors),
-      [p = op, from = view_of(src_tensor), to = view_of(dst_tensor)](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [p = op, from = view_of(src_tensor), to = view_of(dst_tensor)](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
@@ -158,28 +144,25 @@ Prepared prepare(const RandomScale& op, const LayoutHints& hints, const Context&
           dst[i] = interpolated(from, at, bilinear_tap(draw.y + o.y, p.side, draw.side, draw.factor),
                                 bilinear_tap(draw.x + o.x, p.side, draw.side, draw.factor), src);
         });
-      },
-      op.n * static_cast<std::int64_t>(sizeof(ScaleDraw)));
+      });
 }
 
 template <>
-Prepared prepare(const ColorTransform& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.dims, hints, 0);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [view = view_of(tensor), to = op.to, center = op.center](
-                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_each(stream, view.n * view.spatial(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const Quotient at = divide(i, view.spatial());  // image and pixel
-          const float r = src[view.index(at.value, 0, at.rest)], g = src[view.index(at.value, 1, at.rest)],
-                      b = src[view.index(at.value, 2, at.rest)];
-          const Color color = to == ColorSpace::yuv ? rgb_to_yuv(r, g, b) : rgb_to_lab(r, g, b, center);
-          dst[view.index(at.value, 0, at.rest)] = color.value[0];
-          dst[view.index(at.value, 1, at.rest)] = color.value[1];
-          dst[view.index(at.value, 2, at.rest)] = color.value[2];
-        });
-      });
+Prepared prepare(const ColorTransform& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [view = view_of(form.args[0]), to = op.to, center = op.center](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float* src = as_floats(args[0]);
+    float* dst = as_floats(args[1]);
+    for_each(stream, view.n * view.spatial(), [=] CONVNET_DEVICE(std::int64_t i) {
+      const Quotient at = divide(i, view.spatial());  // image and pixel
+      const float r = src[view.index(at.value, 0, at.rest)], g = src[view.index(at.value, 1, at.rest)],
+                  b = src[view.index(at.value, 2, at.rest)];
+      const Color color = to == ColorSpace::yuv ? rgb_to_yuv(r, g, b) : rgb_to_lab(r, g, b, center);
+      dst[view.index(at.value, 0, at.rest)] = color.value[0];
+      dst[view.index(at.value, 1, at.rest)] = color.value[1];
+      dst[view.index(at.value, 2, at.rest)] = color.value[2];
+    });
+  });
 }
 
 }  // namespace convnet::cuda

@@ -16,12 +16,10 @@ struct Sizes {
 }  // namespace
 
 template <>
-Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Context& context) {
+Prepared prepare(const InnerProductForward& op, const OpForm& form, const Context& context) {
   const InnerProductGeometry& g = op.g;
-  const DataType type = product_type(context);
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  tensors[0].type = tensors[1].type = tensors.back().type = type;
-  if (g.n == 0) return prepare_empty(op, tensors);
+  const DataType type = form.args[0].type;
+  if (g.n == 0) return prepare_empty(op, form);
   const Sizes s(g);
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
@@ -32,7 +30,7 @@ Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Contex
   gemm.accumulate = op.accumulate;
   gemm.factors = gemm.result = type;
   const auto product = prepare_gemm(gemm, context);
-  return std::make_shared<ProductOp>(std::move(tensors), product->workspace_bytes(),
+  return std::make_shared<ProductOp>(form, product->workspace_bytes(),
                                      [=, images = g.n, has_bias = op.bias, relu = op.relu](
                                          Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
                                        const float* bias = has_bias ? as_floats(p[2]) : nullptr;
@@ -43,12 +41,10 @@ Prepared prepare(const InnerProductForward& op, const LayoutHints&, const Contex
 }
 
 template <>
-Prepared prepare(const InnerProductBackwardData& op, const LayoutHints&, const Context& context) {
+Prepared prepare(const InnerProductBackwardData& op, const OpForm& form, const Context& context) {
   const InnerProductGeometry& g = op.g;
-  const DataType type = product_type(context);
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  for (TensorDesc& tensor : tensors) tensor.type = type;
-  if (g.n == 0) return prepare_empty(op, tensors);
+  const DataType type = form.args[0].type;
+  if (g.n == 0) return prepare_empty(op, form);
   const Sizes s(g);
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
@@ -58,19 +54,17 @@ Prepared prepare(const InnerProductBackwardData& op, const LayoutHints&, const C
   gemm.factors = gemm.result = type;
   const auto product = prepare_gemm(gemm, context);
   return std::make_shared<ProductOp>(
-      std::move(tensors), product->workspace_bytes(),
+      form, product->workspace_bytes(),
       [product](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         product->run(queue, p[0], p[1], p[2], workspace);
       });
 }
 
 template <>
-Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints&, const Context& context) {
+Prepared prepare(const InnerProductBackwardWeights& op, const OpForm& form, const Context& context) {
   const InnerProductGeometry& g = op.g;
-  const DataType type = product_type(context);
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  tensors[0].type = tensors[1].type = type;
-  if (g.n == 0) return prepare_empty(op, tensors);
+  const DataType type = form.args[0].type;
+  if (g.n == 0) return prepare_empty(op, form);
   const Sizes s(g);
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
@@ -83,9 +77,9 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints&, cons
   const SumRows bias_sums(g.n, s.out);
   Areas areas;
   const std::int64_t product_area = areas.add(product->workspace_bytes());
-  const std::int64_t sums_area = areas.add(op.bias ? bias_sums.workspace_bytes() : 0);
+  const std::int64_t sums_area = areas.add(op.bias ? sum_rows_bytes(g.n, s.out) : 0);
   return std::make_shared<ProductOp>(
-      std::move(tensors), areas.bytes(),
+      form, areas.bytes(),
       [=, bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         product->run(queue, p[1], p[0], p[2], workspace + product_area);
         if (bias) bias_sums.run(stream_of(queue), type, p[1], workspace + sums_area, as_floats(p[3]));

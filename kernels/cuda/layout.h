@@ -85,4 +85,15 @@ class View {
 /// another backend.
 View view_of(const TensorDesc& tensor);
 
+/// The activation's view in which neighbouring channels are neighbours in memory where that can be.
+inline View channels_view(const TensorDesc& tensor) {
+  View view = view_of(tensor);
+  view.last = view.last || view.spatial() == 1;
+  return view;
+}
+
+constexpr int kLanes = 4;  ///< 16 bytes of floats, the most that a load takes
+/// Channels that a thread can work on together: kLanes or 1.
+inline int lanes_of(const View& view) { return view.last && view.c % kLanes == 0 ? kLanes : 1; }
+
 }  // namespace convnet::cuda

@@ -10,35 +10,33 @@ namespace convnet::cuda {
 namespace {
 
 template <class Source, class Stored>
-Prepared prepare_load(const LoadImages& op, std::vector<TensorDesc> args) {
-  const View view = view_of(args.back());
-  return std::make_shared<KernelOp>(
-      std::move(args), [view, offset = op.offset, has_mean = op.mean,
-                        from_image = element_count({op.from.begin() + 1, op.from.end()})](
-                           Stream stream, std::span<std::byte* const> p, std::byte*) {
-        const auto* src = reinterpret_cast<const Source*>(p[0]);
-        const float* mean = has_mean ? as_floats(p[1]) : nullptr;
-        auto* dst = reinterpret_cast<Stored*>(p.back());
-        for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = view.place(i);
-          const std::int64_t feature = offset + at.c * view.spatial() + at.s;
-          dst[i] = stored_as<Stored>(static_cast<float>(src[at.n * from_image + feature]) -
-                                     (mean == nullptr ? 0.0F : mean[feature]));
-        });
-      });
+Prepared prepare_load(const LoadImages& op, const OpForm& form) {
+  const View view = view_of(form.args.back());
+  return std::make_shared<KernelOp>(form, [view, offset = op.offset, has_mean = op.mean,
+                                           from_image = element_count({op.from.begin() + 1, op.from.end()})](
+                                              Stream stream, std::span<std::byte* const> p, std::byte*) {
+    const auto* src = reinterpret_cast<const Source*>(p[0]);
+    const float* mean = has_mean ? as_floats(p[1]) : nullptr;
+    auto* dst = reinterpret_cast<Stored*>(p.back());
+    for_each(stream, view.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+      const View::Place at = view.place(i);
+      const std::int64_t feature = offset + at.c * view.spatial() + at.s;
+      dst[i] = stored_as<Stored>(static_cast<float>(src[at.n * from_image + feature]) -
+                                 (mean == nullptr ? 0.0F : mean[feature]));
+    });
+  });
 }
 
 /// The same of images that come whole.
 template <class Source, class Stored>
-Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
-  const View view = view_of(args.back());
+Prepared prepare_crop(const LoadImages& op, const OpForm& form) {
+  const View view = view_of(form.args.back());
   const std::int64_t pixel_bytes = element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source));
   return std::make_shared<KernelOp>(
-      std::move(args),
-      [view, offset = op.offset, has_mean = op.mean, image_bytes = cropped_image_bytes(pixel_bytes),
-       crop_at = crop_offset(pixel_bytes),
-       sizes = CropSizes{op.whole[1], op.whole[2], op.from[2], op.from[3]}, rows = Divisor(op.from[2]),
-       columns = Divisor(op.from[3])](Stream stream, std::span<std::byte* const> p, std::byte*) {
+      form, [view, offset = op.offset, has_mean = op.mean, image_bytes = cropped_image_bytes(pixel_bytes),
+             crop_at = crop_offset(pixel_bytes),
+             sizes = CropSizes{op.whole[1], op.whole[2], op.from[2], op.from[3]}, rows = Divisor(op.from[2]),
+             columns = Divisor(op.from[3])](Stream stream, std::span<std::byte* const> p, std::byte*) {
         const std::byte* src = p[0];
         const float* mean = has_mean ? as_floats(p[1]) : nullptr;
         auto* dst = reinterpret_cast<Stored*>(p.back());
@@ -59,12 +57,12 @@ Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
 }
 
 template <class Source>
-Prepared prepare_from(const LoadImages& op, std::vector<TensorDesc> args) {
+Prepared prepare_from(const LoadImages& op, const OpForm& form) {
   Prepared prepared;
-  with_stored_type(args.back().type, [&](auto stored) {
+  with_stored_type(form.args.back().type, [&](auto stored) {
     using Stored = decltype(stored);
-    prepared = op.whole.empty() ? prepare_load<Source, Stored>(op, std::move(args))
-                                : prepare_crop<Source, Stored>(op, std::move(args));
+    prepared =
+        op.whole.empty() ? prepare_load<Source, Stored>(op, form) : prepare_crop<Source, Stored>(op, form);
   });
   return prepared;
 }
@@ -72,17 +70,13 @@ Prepared prepare_from(const LoadImages& op, std::vector<TensorDesc> args) {
 }  // namespace
 
 template <>
-Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context& context) {
+Prepared prepare(const LoadImages& op, const OpForm& form, const Context&) {
   const std::int64_t last = op.offset + element_count({op.dims.begin() + 1, op.dims.end()});
   if (op.offset < 0 || last > element_count({op.from.begin() + 1, op.from.end()}))
     throw std::logic_error("load: features beyond those of " + to_string(op.from));
-  std::vector<TensorDesc> args = argument_tensors(op);
-  args.back() = hinted_or_preferred(op.dims, hints, args.size() - 1);
-  // Maps go into products; vectors may be labels, which costs want as they are.
-  if (op.dims.size() == 4) args.back().type = product_type(context);
   switch (op.source) {
-    case DataType::u8: return prepare_from<std::uint8_t>(op, std::move(args));
-    case DataType::f32: return prepare_from<float>(op, std::move(args));
+    case DataType::u8: return prepare_from<std::uint8_t>(op, form);
+    case DataType::f32: return prepare_from<float>(op, form);
     case DataType::f64:
     case DataType::bf16:
     case DataType::s32: break;
@@ -91,9 +85,9 @@ Prepared prepare(const LoadImages& op, const LayoutHints& hints, const Context& 
 }
 
 template <>
-Prepared prepare(const LoadLabels& op, const LayoutHints&, const Context&) {
+Prepared prepare(const LoadLabels& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op), [n = op.n](Stream stream, std::span<std::byte* const> p, std::byte*) {
+      form, [n = op.n](Stream stream, std::span<std::byte* const> p, std::byte*) {
         const auto* src = reinterpret_cast<const std::int32_t*>(p[0]);
         auto* dst = reinterpret_cast<std::int32_t*>(p[1]);
         for_each(stream, n, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[i]; });

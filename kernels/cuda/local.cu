@@ -101,7 +101,7 @@ struct Local {
         outputs(g.k / g.groups),
         row(g.c / g.groups * g.filter * g.filter),
         width(row * g.groups),
-        chunks(g.oh * g.ow, g.n * (width + g.k) * size_of(DataType::f32), most_bytes) {}
+        chunks(local_chunks(g, most_bytes)) {}
   LocalGeometry g;
   View in, out;
   std::int64_t outputs;     ///< channels of a group
@@ -133,21 +133,12 @@ struct Local {
   }
 };
 
-/// Activations in any layout; weights and biases plain.
-std::vector<TensorDesc> local_tensors(const OpDesc& op, const LayoutHints& hints) {
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (tensors[i].dims.size() == 4) tensors[i] = hinted_or_preferred(tensors[i].dims, hints, i);
-  return tensors;
-}
-
 }  // namespace
 
-Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const LocalForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
-  std::vector<TensorDesc> tensors = local_tensors(op, hints);
-  if (op.g.n == 0) return prepare_empty(op, std::move(tensors));
-  const Local l(op.g, tensors[0], tensors.back(), most_bytes);
+  if (op.g.n == 0) return prepare_empty(op, form);
+  const Local l(op.g, form.args[0], form.args.back(), most_bytes);
   const LocalGeometry& g = l.g;
   Gemm gemm;
   gemm.trans_b = true;
@@ -161,7 +152,7 @@ Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, con
   const std::int64_t results_area = areas.add_floats(l.output_floats());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
   return std::make_shared<ProductOp>(
-      std::move(tensors), areas.bytes(),
+      form, areas.bytes(),
       [=, has_bias = op.bias, accumulate = op.accumulate, relu = op.relu](
           Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         const Stream stream = stream_of(queue);
@@ -180,11 +171,10 @@ Prepared prepare_in_chunks(const LocalForward& op, const LayoutHints& hints, con
       });
 }
 
-Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const LocalBackwardData& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
-  std::vector<TensorDesc> tensors = local_tensors(op, hints);
-  if (op.g.n == 0) return prepare_empty(op, std::move(tensors));
-  const Local l(op.g, tensors[2], tensors[0], most_bytes);
+  if (op.g.n == 0) return prepare_empty(op, form);
+  const Local l(op.g, form.args[2], form.args[0], most_bytes);
   const LocalGeometry& g = l.g;
   Gemm gemm;
   gemm.m = g.n, gemm.n = l.row, gemm.k = l.outputs;
@@ -197,8 +187,7 @@ Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints
   const std::int64_t diffs_area = areas.add_floats(l.output_floats());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
   return std::make_shared<ProductOp>(
-      std::move(tensors), areas.bytes(),
-      [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
+      form, areas.bytes(), [=](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         const Stream stream = stream_of(queue);
         float* windows = as_floats(workspace + windows_area);
         float* diffs = as_floats(workspace + diffs_area);
@@ -214,11 +203,10 @@ Prepared prepare_in_chunks(const LocalBackwardData& op, const LayoutHints& hints
       });
 }
 
-Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hints, const Context& context,
+Prepared prepare_in_chunks(const LocalBackwardWeights& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes) {
-  std::vector<TensorDesc> tensors = local_tensors(op, hints);
-  if (op.g.n == 0) return prepare_empty(op, std::move(tensors));
-  const Local l(op.g, tensors[0], tensors[1], most_bytes);
+  if (op.g.n == 0) return prepare_empty(op, form);
+  const Local l(op.g, form.args[0], form.args[1], most_bytes);
   const LocalGeometry& g = l.g;
   Gemm gemm;
   gemm.trans_a = true;
@@ -232,7 +220,7 @@ Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hi
   const std::int64_t diffs_area = areas.add_floats(l.output_floats());
   const std::int64_t product_area = areas.add(products.workspace_bytes());
   return std::make_shared<ProductOp>(
-      std::move(tensors), areas.bytes(),
+      form, areas.bytes(),
       [=, has_bias = op.bias](Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
         const Stream stream = stream_of(queue);
         float* windows = as_floats(workspace + windows_area);
@@ -259,16 +247,16 @@ Prepared prepare_in_chunks(const LocalBackwardWeights& op, const LayoutHints& hi
 }
 
 template <>
-Prepared prepare(const LocalForward& op, const LayoutHints& hints, const Context& context) {
-  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+Prepared prepare(const LocalForward& op, const OpForm& form, const Context& context) {
+  return prepare_in_chunks(op, form, context, kMostColumnBytes);
 }
 template <>
-Prepared prepare(const LocalBackwardData& op, const LayoutHints& hints, const Context& context) {
-  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+Prepared prepare(const LocalBackwardData& op, const OpForm& form, const Context& context) {
+  return prepare_in_chunks(op, form, context, kMostColumnBytes);
 }
 template <>
-Prepared prepare(const LocalBackwardWeights& op, const LayoutHints& hints, const Context& context) {
-  return prepare_in_chunks(op, hints, context, kMostColumnBytes);
+Prepared prepare(const LocalBackwardWeights& op, const OpForm& form, const Context& context) {
+  return prepare_in_chunks(op, form, context, kMostColumnBytes);
 }
 
 }  // namespace convnet::cuda

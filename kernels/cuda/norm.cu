@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/activations.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/windows.h"
 
 namespace convnet::cuda {
@@ -218,14 +219,6 @@ struct NarrowBackward {
   }
 };
 
-/// Whether the kernels above do; they read and write activations of any type, those for all other cases f32.
-bool is_narrow(const CrossMapNorm& p, const View& view) {
-  return !p.blocked && lanes_of(view) == kLanes && p.size / 2 <= 4;
-}
-TensorDesc cross_map_tensor(const CrossMapNorm& p, const LayoutHints& hints) {
-  const TensorDesc tensor = hinted_activation(p.dims(), hints, 0);
-  return is_narrow(p, channels_view(tensor)) ? tensor : hinted_or_preferred(p.dims(), hints, 0);
-}
 /// Calls f(stored, reach), where they are narrow.
 template <class F>
 void with_type_and_reach(const CrossMapNorm& p, DataType type, const F& f) {
@@ -306,30 +299,28 @@ void subtract_means(Stream stream, const PixelWindows& windows, const float* src
 }  // namespace
 
 template <>
-Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = cross_map_tensor(op.p, hints);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [p = op.p, type = tensor.type, view = channels_view(tensor)](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
-        if (!is_narrow(p, view)) return wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1]));
-        with_type_and_reach(p, type, [&](auto stored, auto reach) {
-          using T = decltype(stored);
-          using Kernel = NarrowForward<T, reach()>;
-          for_each(stream, view.size() / kLanes,
-                   Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
-                          Numbers<T, kLanes>(args[1])});
-        });
-      });
+Prepared prepare(const CrossMapNormForward& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
+  return std::make_shared<KernelOp>(form, [p = op.p, type = tensor.type, view = channels_view(tensor)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    if (!is_narrow(p, view)) return wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1]));
+    with_type_and_reach(p, type, [&](auto stored, auto reach) {
+      using T = decltype(stored);
+      using Kernel = NarrowForward<T, reach()>;
+      for_each(stream, view.size() / kLanes,
+               Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
+                      Numbers<T, kLanes>(args[1])});
+    });
+  });
 }
 
 template <>
-Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = cross_map_tensor(op.p, hints);
+Prepared prepare(const CrossMapNormBackward& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
   const View view = channels_view(tensor);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [p = op.p, type = tensor.type, view](Stream stream, std::span<std::byte* const> args,
-                                           std::byte* workspace) {
+      form, [p = op.p, type = tensor.type, view](Stream stream, std::span<std::byte* const> args,
+                                                 std::byte* workspace) {
         if (!is_narrow(p, view))
           return wide_backward(stream, p, view, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]),
                                as_floats(workspace));
@@ -340,36 +331,30 @@ Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints, const
                    Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
                           Numbers<T, kLanes>(args[1]), Numbers<T, kLanes>(args[2])});
         });
-      },
-      is_narrow(op.p, view) ? 0 : tensor.bytes());
-}
-
-template <>
-Prepared prepare(const CrossMapPoolForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc src_tensor = hinted_or_preferred(op.p.src(), hints, 0);
-  const TensorDesc dst_tensor = matching(src_tensor, op.p.dst());
-  return std::make_shared<KernelOp>(
-      std::vector<TensorDesc>{src_tensor, dst_tensor},
-      [windows = windows_of(op.p), from = view_of(src_tensor), to = view_of(dst_tensor)](
-          Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
-          const View::Place at = to.place(i);
-          dst[i] =
-              maximum(from, at, windows.window(static_cast<int>(at.c), static_cast<int>(from.c)), src).value;
-        });
       });
 }
 
 template <>
-Prepared prepare(const CrossMapPoolBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc src_tensor = hinted_or_preferred(op.p.src(), hints, 0);
-  const TensorDesc dst_tensor = matching(src_tensor, op.p.dst());
+Prepared prepare(const CrossMapPoolForward& op, const OpForm& form, const Context&) {
+  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
+  return std::make_shared<KernelOp>(form, [windows = windows_of(op.p), from = view_of(src_tensor),
+                                           to = view_of(dst_tensor)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const float* src = as_floats(args[0]);
+    float* dst = as_floats(args[1]);
+    for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
+      const View::Place at = to.place(i);
+      dst[i] = maximum(from, at, windows.window(static_cast<int>(at.c), static_cast<int>(from.c)), src).value;
+    });
+  });
+}
+
+template <>
+Prepared prepare(const CrossMapPoolBackward& op, const OpForm& form, const Context&) {
+  const TensorDesc &src_tensor = form.args[0], &dst_tensor = form.args[1];
   return std::make_shared<KernelOp>(
-      std::vector<TensorDesc>{src_tensor, dst_tensor, src_tensor},
-      [windows = windows_of(op.p), from = view_of(src_tensor), to = view_of(dst_tensor)](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [windows = windows_of(op.p), from = view_of(src_tensor), to = view_of(dst_tensor)](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float* src = as_floats(args[0]);
         const float* diff_dst = as_floats(args[1]);
         float* diff_src = as_floats(args[2]);
@@ -389,18 +374,15 @@ Prepared prepare(const CrossMapPoolBackward& op, const LayoutHints& hints, const
           }
           diff_src[i] = sum;
         });
-      },
-      dst_tensor.bytes());
+      });
 }
 
 template <>
-Prepared prepare(const WindowNormForward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+Prepared prepare(const WindowNormForward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
-       windows = PixelWindows{view_of(tensor), centred_windows(op.p.size)}](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
+             windows = PixelWindows{view_of(form.args[0]), centred_windows(op.p.size)}](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         const float* z = contrast ? as_floats(workspace) : src;
@@ -409,20 +391,17 @@ Prepared prepare(const WindowNormForward& op, const LayoutHints& hints, const Co
           const View::Place at = windows.view.place(i);
           dst[i] = formula.normalised(src[i], windows.sum<true>(at, windows.window(at), z));
         });
-      },
-      op.p.contrast ? tensor.bytes() : 0);
+      });
 }
 
 /// With through_i = slope z_i * (sum of the ratios of all whose windows hold i): dx = direct + through, and
 /// for contrast less the sum over {j: i in window(j)} of through_j / |window(j)|.
 template <>
-Prepared prepare(const WindowNormBackward& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_or_preferred(op.p.dims(), hints, 0);
+Prepared prepare(const WindowNormBackward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
-       windows = PixelWindows{view_of(tensor), centred_windows(op.p.size)}](
-          Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [contrast = op.p.contrast, formula = Formula(op.p, op.p.size * op.p.size),
+             windows = PixelWindows{view_of(form.args[0]), centred_windows(op.p.size)}](
+                Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const std::int64_t count = windows.view.size();
         const float* src = as_floats(args[0]);
         const float* diff_dst = as_floats(args[1]);
@@ -450,8 +429,7 @@ Prepared prepare(const WindowNormBackward& op, const LayoutHints& hints, const C
           const View::Place at = windows.view.place(i);
           diff_src[i] -= windows.sum<false>(at, windows.holding(at), centred);
         });
-      },
-      (op.p.contrast ? 2 : 1) * tensor.bytes());
+      });
 }
 
 }  // namespace convnet::cuda

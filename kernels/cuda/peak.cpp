@@ -3,6 +3,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/cuda/form.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/tuning.h"
@@ -52,7 +53,7 @@ double measure_peak_flops(int device, Precision precision) {
   gemm.alignment = kArgumentAlignment;
   gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = kSide;
   const Context context{precision, nullptr};
-  gemm.factors = gemm.result = product_type(context);
+  gemm.factors = gemm.result = product_type(precision);
   fill_with_numbers(*queue, gemm.factors, memory->data(), 2 * kSide * kSide * size_of(DataType::f32));
   const auto product = prepare_gemm(gemm, context);
   const auto workspace = allocate_memory(device, product->workspace_bytes());

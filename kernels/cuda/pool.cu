@@ -233,15 +233,12 @@ struct Views {
 }  // namespace
 
 template <>
-Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&) {
+Prepared prepare(const PoolForward& op, const OpForm& form, const Context&) {
   const PoolGeometry g = op.g;
-  const TensorDesc src = hinted_activation(g.src(), hints, 0), dst = matching(src, g.dst(), src.type);
-  std::vector<TensorDesc> tensors = {src, dst};
-  if (op.keep_workspace) tensors.push_back(matching(src, g.dst(), g.workspace_type()));
+  const TensorDesc &src = form.args[0], &dst = form.args[1];
   return std::make_shared<KernelOp>(
-      std::move(tensors),
-      [g, keep = op.keep_workspace, relu = op.relu, type = src.type, views = Views(src, dst)](
-          Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [g, keep = op.keep_workspace, relu = op.relu, type = src.type, views = Views(src, dst)](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
         dispatch(g, views.lanes, g.size, type, [&](auto lanes, auto size, auto position, auto stored) {
           using Position = decltype(position);
           using T = decltype(stored);
@@ -267,34 +264,27 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints, const Context&
 }
 
 template <>
-Prepared prepare(const PoolBackward& op, const LayoutHints& hints, const Context&) {
+Prepared prepare(const PoolBackward& op, const OpForm& form, const Context&) {
   const PoolGeometry g = op.g;
-  TensorDesc dst = hinted_activation(g.dst(), hints, 0);
-  // As the positions lie: what is pooled does, too, and is larger than the gradient.
-  if (g.keeps_workspace() && hints.size() > 1 && hints[1]) dst = matching(*hints[1], g.dst(), dst.type);
-  const TensorDesc src = matching(dst, g.src(), dst.type);
-  std::vector<TensorDesc> tensors = {dst};
-  if (g.keeps_workspace()) tensors.push_back(matching(dst, g.dst(), g.workspace_type()));
-  tensors.push_back(src);
-  return std::make_shared<KernelOp>(
-      std::move(tensors), [g, type = dst.type, views = Views(src, dst)](
-                              Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const std::int64_t most_covering = (g.size + g.stride - 1) / g.stride;
-        dispatch(g, views.lanes, most_covering, type, [&](auto lanes, auto most, auto position, auto stored) {
-          using Position = decltype(position);
-          using T = decltype(stored);
-          constexpr int kMost = most(), kWidth = lanes();
-          const Numbers<T, kWidth> from(args[0]), to(args.back());
-          // Of an absolute value's maximum only its position counts.
-          if (g.keeps_workspace())
-            for_each(stream, views.src.size(),
-                     MaxBackward<kMost, kWidth, Position, T>{Geometry(g), views.src, views.dst, from,
-                                                             as_vectors<Position, kWidth>(args[1]), to});
-          else
-            for_each(stream, views.src.size(),
-                     AverageBackward<kMost, kWidth, T>{Geometry(g), views.src, views.dst, from, to});
-        });
-      });
+  const TensorDesc &dst = form.args[0], &src = form.args.back();
+  return std::make_shared<KernelOp>(form, [g, type = dst.type, views = Views(src, dst)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    const std::int64_t most_covering = (g.size + g.stride - 1) / g.stride;
+    dispatch(g, views.lanes, most_covering, type, [&](auto lanes, auto most, auto position, auto stored) {
+      using Position = decltype(position);
+      using T = decltype(stored);
+      constexpr int kMost = most(), kWidth = lanes();
+      const Numbers<T, kWidth> from(args[0]), to(args.back());
+      // Of an absolute value's maximum only its position counts.
+      if (g.keeps_workspace())
+        for_each(stream, views.src.size(),
+                 MaxBackward<kMost, kWidth, Position, T>{Geometry(g), views.src, views.dst, from,
+                                                         as_vectors<Position, kWidth>(args[1]), to});
+      else
+        for_each(stream, views.src.size(),
+                 AverageBackward<kMost, kWidth, T>{Geometry(g), views.src, views.dst, from, to});
+    });
+  });
 }
 
 }  // namespace convnet::cuda

@@ -1,6 +1,5 @@
-// How each operation is prepared for CUDA; backend.cpp dispatches here. See Backend::prepare for the
-// contract. Convolutions: cuDNN; matrix products: cuBLASLt. The rest: own kernels, bodies over an index
-// (launch.h).
+// How each operation is prepared for CUDA; backend.cpp dispatches here. See Backend::bind for the contract.
+// Convolutions: cuDNN; matrix products: cuBLASLt. The rest: own kernels, bodies over an index (launch.h).
 #pragma once
 
 #include <functional>
@@ -26,16 +25,16 @@ struct Context {
 
 /// Specialised once for every operation, in the file of its family.
 template <class Op>
-Prepared prepare(const Op& op, const LayoutHints& hints, const Context& context);
+Prepared prepare(const Op& op, const OpForm& form, const Context& context);
 
 /// An own kernel, or several: a function that puts them on a stream.
 class KernelOp : public PreparedOp {
  public:
   using Kernel = std::function<void(Stream, std::span<std::byte* const> args, std::byte* workspace)>;
-  KernelOp(std::vector<TensorDesc> args, Kernel kernel, std::int64_t workspace_bytes = 0)
-      : kernel_(std::move(kernel)) {
-    args_ = std::move(args);
-    workspace_bytes_ = workspace_bytes;
+  KernelOp(const OpForm& form, Kernel kernel) : kernel_(std::move(kernel)) {
+    args_ = form.args;
+    workspace_bytes_ = form.workspace_bytes;
+    algorithm_ = form.algorithm;
   }
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
     kernel_(stream_of(queue), pointers, workspace);
@@ -45,24 +44,6 @@ class KernelOp : public PreparedOp {
   Kernel kernel_;
 };
 
-/// Argument `index`, of type `type`, as it lies now where that is decided, else as this backend likes it.
-inline TensorDesc hinted_or_preferred(const Dims& dims, const LayoutHints& hints, std::size_t index,
-                                      DataType type = DataType::f32) {
-  if (index < hints.size() && hints[index]) return {dims, type, hinted_layout(hints, index, type)};
-  return channels_last(dims, type);
-}
-
-/// The type of argument `index` where it is one that activations are stored as, else f32: what operations
-/// that read either follow.
-inline DataType hinted_type(const LayoutHints& hints, std::size_t index) {
-  const bool bf16 = index < hints.size() && hints[index] && hints[index]->type == DataType::bf16;
-  return bf16 ? DataType::bf16 : DataType::f32;
-}
-/// As it lies, and is stored, now.
-inline TensorDesc hinted_activation(const Dims& dims, const LayoutHints& hints, std::size_t index) {
-  return hinted_or_preferred(dims, hints, index, hinted_type(hints, index));
-}
-
 /// Calls f with a value of the C++ type that `type` (f32 or bf16) is stored as.
 template <class F>
 void with_stored_type(DataType type, const F& f) {
@@ -70,11 +51,6 @@ void with_stored_type(DataType type, const F& f) {
     f(BFloat16{});
   else
     f(0.0F);
-}
-
-/// Of factors and activations where products compute in `precision`.
-inline DataType product_type(const Context& context) {
-  return context.precision == Precision::bf16 ? DataType::bf16 : DataType::f32;
 }
 
 }  // namespace convnet::cuda

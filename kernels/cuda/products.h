@@ -1,11 +1,9 @@
 // Operations made of matrix products, with kernels between them.
 #pragma once
 
-#include <algorithm>
-#include <utility>
-
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 
@@ -13,8 +11,9 @@ namespace convnet::cuda {
 class ProductOp : public PreparedOp {
  public:
   using Work = std::function<void(Queue*, std::span<std::byte* const> args, std::byte* workspace)>;
-  ProductOp(std::vector<TensorDesc> args, std::int64_t workspace_bytes, Work work) : work_(std::move(work)) {
-    args_ = std::move(args);
+  /// `workspace_bytes` is not more than the form's.
+  ProductOp(const OpForm& form, std::int64_t workspace_bytes, Work work) : work_(std::move(work)) {
+    args_ = form.args;
     workspace_bytes_ = workspace_bytes;
   }
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
@@ -25,30 +24,18 @@ class ProductOp : public PreparedOp {
   Work work_;
 };
 
-/// Parts of a workspace, one after the other, each aligned as the whole.
-class Areas {
- public:
-  /// The offset of a new part.
-  std::int64_t add(std::int64_t bytes) { return std::exchange(bytes_, bytes_ + aligned(bytes)); }
-  std::int64_t add_floats(std::int64_t count) { return add(count * size_of(DataType::f32)); }
-  std::int64_t bytes() const { return bytes_; }
-
- private:
-  std::int64_t bytes_ = 0;
-};
-
 struct Zeros {
   std::byte* memory;
   CONVNET_DEVICE void operator()(std::int64_t i) const { memory[i] = std::byte{0}; }
 };
 
 /// An operation on no images: what sums over them is zero, all else that it writes has no elements.
-inline Prepared prepare_empty(const OpDesc& op, const std::vector<TensorDesc>& tensors) {
-  return std::make_shared<KernelOp>(
-      tensors, [args = arguments(op), tensors](Stream stream, std::span<std::byte* const> p, std::byte*) {
-        for (std::size_t i = 0; i < args.size(); ++i)
-          if (args[i].access == Access::write) for_each(stream, tensors[i].bytes(), Zeros{p[i]});
-      });
+inline Prepared prepare_empty(const OpDesc& op, const OpForm& form) {
+  return std::make_shared<KernelOp>(form, [args = arguments(op), tensors = form.args](
+                                              Stream stream, std::span<std::byte* const> p, std::byte*) {
+    for (std::size_t i = 0; i < args.size(); ++i)
+      if (args[i].access == Access::write) for_each(stream, tensors[i].bytes(), Zeros{p[i]});
+  });
 }
 
 /// See finish_columns().

@@ -1,7 +1,7 @@
 // Dropout and noisy relu: the random words of canonical elements, as on every device (philox.h).
+#include "convnet/base/philox.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
-#include "convnet/base/philox.h"
 
 namespace convnet::cuda {
 namespace {
@@ -61,13 +61,12 @@ struct AddNoise {
 }  // namespace
 
 template <>
-Prepared prepare(const Dropout& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
+Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
   const auto threshold = static_cast<std::uint64_t>(static_cast<double>(op.keep) * 0x1p32);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor),
-      [words = words_of(op, tensor), type = tensor.type, threshold, scale = op.scale](
-          Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [words = words_of(op, tensor), type = tensor.type, threshold, scale = op.scale](
+                Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
           for_each(stream, words.view.size(),
@@ -78,18 +77,17 @@ Prepared prepare(const Dropout& op, const LayoutHints& hints, const Context&) {
 }
 
 template <>
-Prepared prepare(const NoisyRelu& op, const LayoutHints& hints, const Context&) {
-  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [words = words_of(op, tensor), type = tensor.type](
-                                        Stream stream, std::span<std::byte* const> args, std::byte*) {
-        with_stored_type(type, [&](auto stored) {
-          using T = decltype(stored);
-          for_each(stream, words.view.size(),
-                   AddNoise<T>{words, reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1]),
-                               reinterpret_cast<const StepHeader*>(args[2])});
-        });
-      });
+Prepared prepare(const NoisyRelu& op, const OpForm& form, const Context&) {
+  const TensorDesc& tensor = form.args[0];
+  return std::make_shared<KernelOp>(form, [words = words_of(op, tensor), type = tensor.type](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      for_each(stream, words.view.size(),
+               AddNoise<T>{words, reinterpret_cast<const T*>(args[0]), reinterpret_cast<T*>(args[1]),
+                           reinterpret_cast<const StepHeader*>(args[2])});
+    });
+  });
 }
 
 }  // namespace convnet::cuda

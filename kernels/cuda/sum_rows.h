@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 
@@ -38,17 +39,9 @@ struct SumPieces {
 /// r % pieces: each piece is summed on its own, then the pieces' sums.
 class SumRows {
  public:
-  SumRows(std::int64_t rows, std::int64_t columns) : columns_(columns), elements_(rows * columns) {
-    // Enough threads to keep the memory busy, with enough rows each to be worth the second kernel.
-    constexpr std::int64_t kThreads = 131072, kRows = 16;
-    const std::int64_t most = kThreads / columns, worth = rows / kRows;
-    pieces_ = most < worth ? most : worth;
-    if (pieces_ < 1) pieces_ = 1;
-  }
-  std::int64_t workspace_bytes() const {
-    return pieces_ == 1 ? 0 : pieces_ * columns_ * size_of(DataType::f32);
-  }
-  /// `matrix` is of f32 or bf16 numbers.
+  SumRows(std::int64_t rows, std::int64_t columns)
+      : columns_(columns), elements_(rows * columns), pieces_(sum_rows_pieces(rows, columns)) {}
+  /// `matrix` is of f32 or bf16 numbers. `workspace` has sum_rows_bytes().
   void run(Stream stream, DataType type, const std::byte* matrix, std::byte* workspace, float* sums) const {
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);

@@ -5,8 +5,8 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/ranges.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/sources.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
@@ -19,8 +19,6 @@ CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 
 /// The parts of an update that are made in one launch.
 struct Steps {
-  static constexpr int kMostGradients = 192;  ///< of all parts: they travel with the launch
-
   struct Part {
     float *weights, *increment, *accumulator;  ///< accumulator: may be null
     std::int64_t rate_index;
@@ -70,7 +68,7 @@ struct Steps {
 
   Ranges ranges;
   Part parts[Ranges::kMost];
-  const float* gradients[kMostGradients];
+  const float* gradients[kMostGradients];  ///< gradients of all parts
   int part_count = 0, gradient_count = 0;
 };
 
@@ -84,14 +82,9 @@ struct Row {
 }  // namespace
 
 template <>
-Prepared prepare(const Update& op, const LayoutHints&, const Context&) {
-  for (const Update::Part& part : op.parts) {
-    if (part.gradients > Steps::kMostGradients)
-      throw DeviceError("update: more than " + std::to_string(Steps::kMostGradients) +
-                        " replicas of a layer");
-  }
+Prepared prepare(const Update& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op), [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const std::byte* step_block = args[args.size() - 3];
         const auto* broken = reinterpret_cast<const double*>(args[args.size() - 2]);
         auto* costs = reinterpret_cast<double*>(args[args.size() - 1]);
@@ -112,30 +105,24 @@ Prepared prepare(const Update& op, const LayoutHints&, const Context&) {
 }
 
 template <>
-Prepared prepare(const AnyBroken& op, const LayoutHints&, const Context&) {
-  if (op.devices > kMostSources) throw DeviceError("more than " + std::to_string(kMostSources) + " devices");
-  return std::make_shared<KernelOp>(argument_tensors(op),
-                                    [](Stream stream, std::span<std::byte* const> args, std::byte*) {
-                                      Sources<double> costs;
-                                      for (std::size_t i = 0; i + 1 < args.size(); ++i) costs.add(args[i]);
-                                      auto* broken = reinterpret_cast<double*>(args.back());
-                                      for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
-                                        double any = 0;
-                                        for (int i = 0; i < costs.count; ++i)
-                                          any = costs.from[i][0] != 0 ? 1 : any;
-                                        broken[0] = any;
-                                      });
-                                    });
+Prepared prepare(const AnyBroken&, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [](Stream stream, std::span<std::byte* const> args, std::byte*) {
+    Sources<double> costs;
+    for (std::size_t i = 0; i + 1 < args.size(); ++i) costs.add(args[i]);
+    auto* broken = reinterpret_cast<double*>(args.back());
+    for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
+      double any = 0;
+      for (int i = 0; i < costs.count; ++i) any = costs.from[i][0] != 0 ? 1 : any;
+      broken[0] = any;
+    });
+  });
 }
 
 template <>
-Prepared prepare(const Constrain& op, const LayoutHints& hints, const Context&) {
-  std::vector<TensorDesc> tensors = argument_tensors(op);
-  tensors[0] = op.what;
-  if (!hints.empty() && hints[0]) tensors[0].layout = hints[0]->layout;
-  const View view = view_of(tensors[0]);
+Prepared prepare(const Constrain& op, const OpForm& form, const Context&) {
+  const View view = view_of(form.args[0]);
   return std::make_shared<KernelOp>(
-      std::move(tensors), [op, view](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [op, view](Stream stream, std::span<std::byte* const> args, std::byte*) {
         float* weights = as_floats(args[0]);
         const std::byte* step_block = op.when_due ? args[1] : nullptr;
         const Row row{op.outer,

@@ -99,6 +99,41 @@ Values values_of(const std::vector<std::byte>& bytes, DataType type) { return un
 
 }  // namespace
 
+void check_binding(const Backend& backend, const OpDesc& op) {
+  const std::vector<Argument> args = arguments(op);
+  std::vector<LayoutHints> all = {{}, LayoutHints(args.size())};
+  for (const DataType activation : {DataType::f32, DataType::bf16})
+    for (const bool last : {false, true}) {
+      LayoutHints& hints = all.emplace_back();
+      for (const Argument& arg : args) {
+        const DataType type = arg.type == DataType::f32 ? activation : arg.type;
+        hints.push_back(last ? cuda::channels_last(arg.dims, type) : TensorDesc{arg.dims, type, nullptr});
+      }
+    }
+  for (const LayoutHints& hints : all) {
+    const OpForm form = backend.target().form(op, hints);
+    const auto prepared = backend.bind(op, form);
+    INFO(op_name(op) << " in the form for the hints " << &hints - all.data());
+    REQUIRE(form.args.size() == args.size());
+    REQUIRE(prepared->args().size() == args.size());
+    // An operation that gets what it has asked for asks for the same.
+    const OpForm again = backend.target().form(op, {form.args.begin(), form.args.end()});
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      CHECK(form.args[i].dims == args[i].dims);
+      CHECK(may_be_stored_as(args[i].type, form.args[i].type));
+      for (const TensorDesc& tensor : {prepared->args()[i], again.args[i]}) {
+        CHECK(tensor.type == form.args[i].type);
+        CHECK(same_layout(tensor, form.args[i]));
+      }
+    }
+    CHECK(again.workspace_bytes == form.workspace_bytes);
+    if (form.algorithm == "own")
+      CHECK(prepared->workspace_bytes() == form.workspace_bytes);
+    else
+      CHECK(prepared->workspace_bytes() <= form.workspace_bytes);
+  }
+}
+
 int test_device() {
   std::string reason;
   return cuda_devices(reason) - 1;
@@ -118,6 +153,7 @@ std::vector<std::byte> doubles(const std::vector<double>& values) { return packe
 void check_on_both(const OpCase& c) {
   const auto cpu = make_cpu_backend(1);
   const auto cuda = make_cuda_backend(c.bf16 ? Precision::bf16 : Precision::fp32);
+  check_binding(*cuda, c.op);
   const std::vector<Argument> args = arguments(c.op);
   Bytes inputs;
   for (std::size_t i = 0; i < args.size(); ++i) {

@@ -26,8 +26,12 @@ std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rat
 /// The values as bytes.
 std::vector<std::byte> doubles(const std::vector<double>& values);
 
-/// Compares all arguments after the operation, in every layout that the CUDA backend may meet: each
-/// four-dimensional argument plain or channels last. Running twice must give the same bits.
+/// Checks that the CUDA backend binds `op` in every form that its target gives: its arguments lie as the form
+/// says, and it takes no more workspace.
+void check_binding(const Backend& backend, const OpDesc& op);
+
+/// Checks the binding and compares all arguments after the operation, in every layout that the CUDA backend
+/// may meet: each four-dimensional argument plain or channels last. Running twice must give the same bits.
 void check_on_both(const OpCase& c);
 
 }  // namespace convnet::test

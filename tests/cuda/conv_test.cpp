@@ -111,9 +111,9 @@ TEST_CASE("convolutions by matrix products in chunks of images", "[cuda]") {
     const std::int64_t one = g.oh * g.ow * g.c * g.filter * g.filter * size_of(DataType::f32);
     const auto check = [&](const auto& op) {
       for (const bool last : {false, true}) {
-        const LayoutHints hints = hints_for(op, last);
+        const OpForm form = backend->target().form(op, hints_for(op, last));
         const auto prepare = [&](std::int64_t most) {
-          return cuda::prepare_in_chunks(op, hints, context, most);
+          return cuda::prepare_in_chunks(op, form, context, most);
         };
         const Results expected = run_prepared(*backend, op, *prepare(cuda::kMostColumnBytes));
         for (const std::int64_t images : {0, 1, 2, 3}) {

@@ -67,9 +67,9 @@ TEST_CASE("local of the CUDA backend in chunks of positions", "[cuda]") {
   const std::int64_t one = g.n * (g.c * 9 + g.k) * size_of(DataType::f32);
   const auto check = [&](const auto& op) {
     for (const bool last : {false, true}) {
-      const LayoutHints hints = hints_for(op, last);
+      const OpForm form = backend->target().form(op, hints_for(op, last));
       const auto prepare = [&](std::int64_t most) {
-        return cuda::prepare_in_chunks(op, hints, context, most);
+        return cuda::prepare_in_chunks(op, form, context, most);
       };
       const Results expected = run_prepared(*backend, op, *prepare(cuda::kMostColumnBytes));
       for (const std::int64_t positions : {0, 1, 3, 7, 20}) {

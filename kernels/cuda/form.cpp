@@ -1,0 +1,383 @@
+#include "kernels/cuda/form.h"
+
+#include <concepts>
+#include <stdexcept>
+#include <variant>
+
+#include "convnet/base/error.h"
+#include "kernels/arguments.h"
+#include "kernels/cuda/sizes.h"
+#include "kernels/cuda/sources.h"
+#include "kernels/image_math.h"
+
+namespace convnet::cuda {
+namespace {
+
+template <class Op, class... Ops>
+concept one_of = (std::same_as<Op, Ops> || ...);
+
+/// The form of an operation that own kernels do.
+OpForm own(std::vector<TensorDesc> args, std::int64_t workspace_bytes = 0) {
+  return {std::move(args), workspace_bytes, "own"};
+}
+std::int64_t bytes_of_floats(std::int64_t count) { return count * size_of(DataType::f32); }
+
+/// Returns the layout of another activation of an operation: it lies as `main` does.
+TensorDesc matching(const TensorDesc& main, const Dims& dims, DataType type = DataType::f32) {
+  const View view = view_of(main);
+  // One channel, or one pixel, lies both ways: then the other is as this backend likes it.
+  const bool last = view.last || view.c == 1 || view.spatial() == 1;
+  return last ? channels_last(dims, type) : TensorDesc{dims, type, nullptr};
+}
+
+void check_sources(const std::string& who, std::int64_t count, const char* what) {
+  if (count > kMostSources) throw DeviceError(who + "more than " + std::to_string(kMostSources) + " " + what);
+}
+
+/// Makes the form of every kind of operation.
+class Former {
+ public:
+  Former(const LayoutHints& hints, Precision precision)
+      : hints_(hints), product_type_(product_type(precision)) {}
+
+  // Operations on vectors: all arguments are plain.
+
+  template <one_of<SoftmaxForward, SoftmaxBackward, LogregBackward, SoftmaxLogregBackward, CrossentBackward,
+                   SoftmaxCrossentBackward, BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels,
+                   CopyRuns, GroupSumForward, GroupSumBackward, BatchNormTrack>
+                Op>
+  OpForm operator()(const Op& op) const {
+    return own(argument_tensors(op));
+  }
+  OpForm operator()(const LogregForward& op) const { return of_costs(op, kLogregColumns, op.n); }
+  OpForm operator()(const CrossentForward& op) const { return of_costs(op, kCrossentColumns, op.n); }
+  OpForm operator()(const BinaryCostForward& op) const { return of_costs(op, kBinaryCostColumns, op.n); }
+  OpForm operator()(const BatchNormMerge& op) const {
+    if (std::ssize(op.values) > kMostMoments)
+      throw DeviceError("bnorm: more than " + std::to_string(kMostMoments) + " replicas of a layer");
+    return own(argument_tensors(op));
+  }
+  OpForm operator()(const Update& op) const {
+    for (const Update::Part& part : op.parts) {
+      if (part.gradients > kMostGradients)
+        throw DeviceError("update: more than " + std::to_string(kMostGradients) + " replicas of a layer");
+    }
+    return own(argument_tensors(op));
+  }
+  OpForm operator()(const AnyBroken& op) const {
+    check_sources("", op.devices, "devices");
+    return own(argument_tensors(op));
+  }
+
+  // Operations that go over the elements of tensors which lie alike.
+
+  /// These read and write the type that the first argument is stored as.
+  template <one_of<NeuronForward, NeuronBackward, Dropout, NoisyRelu> Op>
+  OpForm operator()(const Op& op) const {
+    return own(argument_tensors(op, activation(op.dims, 0)));
+  }
+  OpForm operator()(const Accumulate& op) const { return own(argument_tensors(op, activation(op.dims, 1))); }
+  OpForm operator()(const EltwiseSum& op) const { return alike(op, op.dims, hinted_type(0)); }
+  OpForm operator()(const EltwiseMax& op) const {
+    check_sources(op_name(op) + ": ", op.inputs, "inputs");
+    return alike(op, op.dims, DataType::f32);
+  }
+  OpForm operator()(const EltwiseMaxBackward& op) const {
+    check_sources(op_name(op) + ": ", op.inputs, "inputs");
+    return alike(op, op.dims, DataType::f32);
+  }
+  template <one_of<Scale, ColorTransform, SquaresBackward> Op>
+  OpForm operator()(const Op& op) const {
+    return own(argument_tensors(op, hinted_or_preferred(op.dims, 0)));
+  }
+  OpForm operator()(const SquaresForward& op) const {
+    const std::int64_t parts = SquaresParts(element_count(op.dims)).count;
+    return own(argument_tensors(op, hinted_or_preferred(op.dims, 0)),
+               cost_table_bytes(kSquaresColumns, parts));
+  }
+  OpForm operator()(const FillZero& op) const { return own(argument_tensors(op, op.what.layout)); }
+  OpForm operator()(const Reorder& op) const {
+    const DataType from = op.from.type, to = op.to.type;
+    const auto is = [&](DataType a, DataType b) { return from == a && to == b; };
+    if (from != to && !is(DataType::f32, DataType::bf16) && !is(DataType::bf16, DataType::f32))
+      throw DeviceError(std::string("reorder: from ") + to_string(from) + " to " + to_string(to));
+    return own({op.from, op.to});
+  }
+  OpForm operator()(const Constrain& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0] = op.what;
+    if (!hints_.empty() && hints_[0]) args[0].layout = hints_[0]->layout;
+    return own(std::move(args));
+  }
+
+  // Operations that know where an element is.
+
+  OpForm operator()(const AddBias& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[1] = hinted_or_preferred(op.dims, 1);
+    return own(std::move(args));
+  }
+  OpForm operator()(const BiasBackward& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0] = hinted_or_preferred(op.dims, 0);
+    return own(std::move(args));
+  }
+  /// Keeps the layout of all activations: no other layout would save a copy.
+  template <one_of<Concat, Split> Op>
+  OpForm operator()(const Op& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    for (std::size_t i = 0; i < args.size(); ++i) args[i] = hinted_or_preferred(args[i].dims, i);
+    return own(std::move(args));
+  }
+  OpForm operator()(const LoadImages& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args.back() = hinted_or_preferred(op.dims, args.size() - 1);
+    // Maps go into products; vectors may be labels, which costs want as they are.
+    if (op.dims.size() == 4) args.back() = with_type(args.back(), product_type_);
+    return own(std::move(args));
+  }
+  OpForm operator()(const SampleForward& op) const {
+    const TensorDesc src = hinted_or_preferred(op.p.src(), 0);
+    return own({src, matching(src, op.p.dst())});
+  }
+  OpForm operator()(const SampleBackward& op) const {
+    const TensorDesc dst = hinted_or_preferred(op.p.dst(), 0);
+    return own({dst, matching(dst, op.p.src())});
+  }
+  /// The workspace holds the image that is filtered along its rows, and the weights of the taps.
+  OpForm operator()(const Blur& op) const {
+    const TensorDesc tensor = hinted_or_preferred(op.dims, 0);
+    return own(argument_tensors(op, tensor), tensor.bytes() + bytes_of_floats(op.size / 2 + 1));
+  }
+  OpForm operator()(const Resize& op) const {
+    const TensorDesc src = hinted_or_preferred(op.src(), 0);
+    return own({src, matching(src, op.dst())});
+  }
+  /// The workspace holds a draw for every image.
+  OpForm operator()(const RandomScale& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0] = hinted_or_preferred(op.src(), 0);
+    args[1] = matching(args[0], op.dst());
+    return own(std::move(args), op.n * static_cast<std::int64_t>(sizeof(ScaleDraw)));
+  }
+
+  // Pooling.
+
+  OpForm operator()(const PoolForward& op) const {
+    const TensorDesc src = activation(op.g.src(), 0);
+    std::vector<TensorDesc> args = {src, matching(src, op.g.dst(), src.type)};
+    if (op.keep_workspace) args.push_back(matching(src, op.g.dst(), op.g.workspace_type()));
+    return own(std::move(args));
+  }
+  OpForm operator()(const PoolBackward& op) const {
+    const PoolGeometry& g = op.g;
+    TensorDesc dst = activation(g.dst(), 0);
+    // Follows the layout of the positions: the pooled tensor has it, too, and is larger than the gradient.
+    if (g.keeps_workspace() && hints_.size() > 1 && hints_[1]) dst = matching(*hints_[1], g.dst(), dst.type);
+    std::vector<TensorDesc> args = {dst};
+    if (g.keeps_workspace()) args.push_back(matching(dst, g.dst(), g.workspace_type()));
+    args.push_back(matching(dst, g.src(), dst.type));
+    return own(std::move(args));
+  }
+  OpForm operator()(const CrossMapPoolForward& op) const {
+    const TensorDesc src = hinted_or_preferred(op.p.src(), 0);
+    return own({src, matching(src, op.p.dst())});
+  }
+  /// The workspace holds the map of every maximum.
+  OpForm operator()(const CrossMapPoolBackward& op) const {
+    const TensorDesc src = hinted_or_preferred(op.p.src(), 0), dst = matching(src, op.p.dst());
+    return own({src, dst, src}, dst.bytes());
+  }
+
+  // Normalisation.
+
+  OpForm operator()(const CrossMapNormForward& op) const {
+    return own(argument_tensors(op, cross_map_tensor(op.p)));
+  }
+  /// The workspace holds ratios, where they are not in registers.
+  OpForm operator()(const CrossMapNormBackward& op) const {
+    const TensorDesc tensor = cross_map_tensor(op.p);
+    return own(argument_tensors(op, tensor), is_narrow(op.p, channels_view(tensor)) ? 0 : tensor.bytes());
+  }
+  /// The workspace of contrast normalisation holds the input less the means of its windows.
+  OpForm operator()(const WindowNormForward& op) const {
+    const TensorDesc tensor = hinted_or_preferred(op.p.dims(), 0);
+    return own(argument_tensors(op, tensor), op.p.contrast ? tensor.bytes() : 0);
+  }
+  OpForm operator()(const WindowNormBackward& op) const {
+    const TensorDesc tensor = hinted_or_preferred(op.p.dims(), 0);
+    return own(argument_tensors(op, tensor), (op.p.contrast ? 2 : 1) * tensor.bytes());
+  }
+  OpForm operator()(const BatchNormMoments& op) const { return of_parts(op, op.dims, 3); }
+  OpForm operator()(const BatchNormBackwardWeights& op) const { return of_parts(op, op.dims, 2); }
+  OpForm operator()(const BatchNormForward& op) const { return of_channels(op, op.dims, 1); }
+  OpForm operator()(const BatchNormBackwardData& op) const { return of_channels(op, op.dims, 3); }
+
+  // Matrix products: cuBLASLt.
+
+  OpForm operator()(const InnerProductForward& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0].type = args[1].type = args.back().type = product_type_;
+    return {std::move(args), product_bytes(op.g), {}};
+  }
+  OpForm operator()(const InnerProductBackwardData& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    for (TensorDesc& arg : args) arg.type = product_type_;
+    return {std::move(args), product_bytes(op.g), {}};
+  }
+  OpForm operator()(const InnerProductBackwardWeights& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    args[0].type = args[1].type = product_type_;
+    Areas areas;
+    areas.add(product_bytes(op.g));
+    areas.add(op.g.n > 0 && op.bias ? sum_rows_bytes(op.g.n, op.g.dst()[1]) : 0);
+    return {std::move(args), areas.bytes(), {}};
+  }
+  template <one_of<LocalForward, LocalBackwardData, LocalBackwardWeights> Op>
+  OpForm operator()(const Op& op) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    for (std::size_t i = 0; i < args.size(); ++i)
+      if (args[i].dims.size() == 4) args[i] = hinted_or_preferred(args[i].dims, i);
+    const LocalGeometry& g = op.g;
+    if (g.n == 0) return {std::move(args), 0, {}};
+    const std::int64_t rows = local_chunks(g, kMostColumnBytes).size * g.n;
+    Areas areas;
+    areas.add_floats(rows * g.c * g.filter * g.filter);
+    areas.add_floats(rows * g.k);
+    areas.add(kMostProductBytes);
+    return {std::move(args), areas.bytes(), {}};
+  }
+
+  // Convolutions: cuDNN, or matrix products where there is none.
+
+  /// The library may get a bias that is rounded to its type.
+  OpForm operator()(const ConvForward& op) const {
+    const bool rounds = op.bias && !op.accumulate && product_type_ == DataType::bf16;
+    return of_conv(op, op.g, 0, rounds ? op.g.k * size_of(product_type_) : 0);
+  }
+  OpForm operator()(const ConvBackwardData& op) const { return of_conv(op, op.g, 2, 0); }
+  /// The library may make a gradient that is rounded to its type.
+  OpForm operator()(const ConvBackwardWeights& op) const {
+    const bool rounds = product_type_ == DataType::bf16;
+    OpForm form = of_conv(op, op.g, 0, rounds ? element_count(op.g.weights()) * size_of(product_type_) : 0);
+    form.args[2] = channels_last(form.args[2].dims);
+    if (op.bias && form.workspace_bytes > 0)
+      form.workspace_bytes += aligned(sum_rows_bytes(op.g.n * op.g.oh * op.g.ow, op.g.k));
+    return form;
+  }
+
+ private:
+  /// Returns argument `index`, of type `type`, as it lies now where that is decided, else as this backend
+  /// likes it.
+  TensorDesc hinted_or_preferred(const Dims& dims, std::size_t index, DataType type = DataType::f32) const {
+    if (index < hints_.size() && hints_[index]) return {dims, type, hinted_layout(hints_, index, type)};
+    return channels_last(dims, type);
+  }
+  /// Returns the type of argument `index` where it is one that activations are stored as, else f32: what
+  /// operations that read either follow.
+  DataType hinted_type(std::size_t index) const {
+    const bool bf16 = index < hints_.size() && hints_[index] && hints_[index]->type == DataType::bf16;
+    return bf16 ? DataType::bf16 : DataType::f32;
+  }
+  /// Returns argument `index` as it lies, and is stored, now.
+  TensorDesc activation(const Dims& dims, std::size_t index) const {
+    return hinted_or_preferred(dims, index, hinted_type(index));
+  }
+  /// Gives all arguments one layout: channels last, or plain if one is hinted plain. That one may be a flat
+  /// vector that is read as maps and has no other layout.
+  OpForm alike(const OpDesc& op, const Dims& dims, DataType type) const {
+    TensorDesc tensor = channels_last(dims, type);
+    for (const std::optional<TensorDesc>& hint : hints_)
+      if (hint && hint->plain()) tensor.layout = nullptr;
+    return own(argument_tensors(op, tensor));
+  }
+  static OpForm of_costs(const OpDesc& op, int columns, std::int64_t images) {
+    return own(argument_tensors(op), cost_table_bytes(columns, images));
+  }
+  TensorDesc cross_map_tensor(const CrossMapNorm& p) const {
+    const TensorDesc tensor = activation(p.dims(), 0);
+    return is_narrow(p, channels_view(tensor)) ? tensor : hinted_or_preferred(p.dims(), 0);
+  }
+  TensorDesc normalised(const Dims& dims) const {
+    if (dims.size() != 2 && dims.size() != 4)
+      throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
+    return activation(dims, 0);
+  }
+  /// The workspace holds `floats` for every part of the tensor.
+  OpForm of_parts(const OpDesc& op, const Dims& dims, std::int64_t floats) const {
+    const TensorDesc tensor = normalised(dims);
+    return own(argument_tensors(op, tensor),
+               bytes_of_floats(floats * CutSizes(channels_view(tensor)).size()));
+  }
+  /// The workspace holds `floats` for every channel.
+  OpForm of_channels(const OpDesc& op, const Dims& dims, std::int64_t floats) const {
+    return own(argument_tensors(op, normalised(dims)), bytes_of_floats(floats * dims[1]));
+  }
+  static std::int64_t product_bytes(const InnerProductGeometry& g) {
+    return g.n * g.in * g.out == 0 ? 0 : kMostProductBytes;
+  }
+
+  /// Lays activations and weights channels last, except for the input or its gradient, argument `input`, if
+  /// that is hinted plain: it may be a flat vector that is read as maps and has no other layout.
+  /// `rounded_bytes` is the size of the copy that the library gets of numbers of another type.
+  OpForm of_conv(const OpDesc& op, const ConvGeometry& g, std::size_t input,
+                 std::int64_t rounded_bytes) const {
+    std::vector<TensorDesc> args = argument_tensors(op);
+    std::int64_t bytes = 0;
+    for (TensorDesc& arg : args) {
+      arg = channels_last(arg.dims, arg.dims.size() == 4 ? product_type_ : arg.type);
+      bytes += arg.bytes();
+    }
+    if (input < hints_.size() && hints_[input] && hints_[input]->plain()) args[input].layout = nullptr;
+    if (g.n * g.oh * g.ow == 0) return {std::move(args), 0, {}};
+    // cuDNN's engines that are fast with maps take little, or copies of the arguments in layouts of their
+    // own; those that take more (FFTs of all maps) are not worth the memory, which is reserved for the whole
+    // run.
+    constexpr std::int64_t kMostLibraryBytes = std::int64_t{512} << 20;
+    const std::int64_t library = std::min(kMostLibraryBytes, kMostProductBytes + bytes);
+    // The sums that a gradient of images is made of are f32.
+    const std::int64_t windows =
+        window_bytes(g, image_view(args[input]), input == 2 ? DataType::f32 : product_type_);
+    const std::int64_t columns = Chunks(g.n, windows, kMostColumnBytes).size * windows;
+    Areas areas;
+    areas.add(symmetric(g) ? 0 : element_count(padded_images(g)) * size_of(product_type_));
+    areas.add(rounded_bytes);
+    areas.add(std::max(library, aligned(columns) + kMostProductBytes));
+    return {std::move(args), areas.bytes(), {}};
+  }
+
+  const LayoutHints& hints_;
+  DataType product_type_;
+};
+
+class CudaTarget : public Target {
+ public:
+  explicit CudaTarget(Precision precision) : precision_(precision) {}
+
+  std::string name() const override { return "cuda"; }
+  std::string precision() const override { return to_string(precision_); }
+  OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
+    return cuda::form(op, hints, precision_);
+  }
+  bool runs_streams_together() const override { return true; }
+  std::int64_t joined_update_bytes() const override { return std::int64_t{4} << 20; }
+
+ private:
+  Precision precision_;
+};
+
+}  // namespace
+
+OpForm form(const OpDesc& op, const LayoutHints& hints, Precision precision) {
+  return std::visit(Former(hints, precision), op);
+}
+
+}  // namespace convnet::cuda
+
+namespace convnet {
+
+std::unique_ptr<const Target> make_cuda_target(Precision precision) {
+  return std::make_unique<cuda::CudaTarget>(precision);
+}
+
+}  // namespace convnet

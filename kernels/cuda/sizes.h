@@ -1,0 +1,154 @@
+// Numbers that a form (form.h) and the kernels that run in it share: the limits of a launch, and the sizes of
+// the parts of workspaces.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cuda/layout.h"
+#include "kernels/ops.h"
+#include "kernels/target.h"
+
+namespace convnet::cuda {
+
+// Limits of the replicas of a layer, whose pointers are passed with the launch.
+constexpr std::int64_t kMostMoments = 64;     ///< means and variances that BatchNormMerge takes
+constexpr std::int64_t kMostGradients = 192;  ///< gradients of a part of an Update
+
+// Batch normalisation.
+
+/// Cuts the values of all channels into parts, of which there are less than 2^31. It is a function of the
+/// shape alone, so that sums are reproducible. A chunk is some neighbouring images, whose pixels are dealt to
+/// `lanes` threads. Where neighbours in memory are of different channels, the tensor is a matrix with a
+/// column per channel: its rows count as images of one pixel.
+struct CutSizes {
+  explicit CutSizes(const View& view)
+      : images(view.last ? view.n * view.spatial() : view.n),
+        pixels(view.last ? 1 : view.spatial()),
+        channels(view.c) {
+    constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
+    constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
+    constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
+    const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const std::int64_t values = std::clamp(view.size() / kThreads, kFewest, kMost);
+    lanes = std::min(kWarp * divided_up(pixels, kWarp * values), pixels);
+    chunk_images = std::max<std::int64_t>(values / divided_up(pixels, lanes), 1);
+    chunks = divided_up(images, chunk_images);
+  }
+  std::int64_t images, pixels, channels;
+  std::int64_t chunk_images = 1, chunks = 1, lanes = 1;
+
+  std::int64_t size() const { return chunks * channels * lanes; }
+};
+
+// Costs.
+
+/// Columns of a CostTable (cost.cu): whether something is not finite, and the kinds of costs.
+constexpr int kLogregColumns = 4, kCrossentColumns = 3, kBinaryCostColumns = 4, kSquaresColumns = 2;
+
+inline std::int64_t cost_table_bytes(int columns, std::int64_t rows) {
+  return columns * rows * size_of(DataType::f64);
+}
+
+/// The parts whose squares are summed on their own; the last one may be smaller.
+struct SquaresParts {
+  explicit SquaresParts(std::int64_t values) {
+    constexpr std::int64_t kSmallest = 4096, kMost = 1024;
+    size = std::max((values + kMost - 1) / kMost, kSmallest);
+    count = (values + size - 1) / size;
+  }
+  std::int64_t size, count;
+};
+
+// Normalisation across maps.
+
+/// Whether a thread has all maps of four windows in registers. Then the tensors may be of any type and there
+/// is no workspace.
+inline bool is_narrow(const CrossMapNorm& p, const View& view) {
+  return !p.blocked && lanes_of(view) == kLanes && p.size / 2 <= 4;
+}
+
+// Matrix products and what surrounds them.
+
+/// Workspace that a matrix product may take.
+constexpr std::int64_t kMostProductBytes = std::int64_t{32} << 20;
+/// Memory of the windows ("columns", as in im2col) that are copied at a time, unless one item needs more.
+constexpr std::int64_t kMostColumnBytes = std::int64_t{256} << 20;
+
+/// Parts of a workspace, one after the other, each aligned as the whole.
+class Areas {
+ public:
+  /// The offset of a new part.
+  std::int64_t add(std::int64_t bytes) { return std::exchange(bytes_, bytes_ + aligned(bytes)); }
+  std::int64_t add_floats(std::int64_t count) { return add(count * size_of(DataType::f32)); }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_ = 0;
+};
+
+/// The items [0, items) in chunks of equal size, except for the last one.
+struct Chunks {
+  Chunks(std::int64_t items_, std::int64_t bytes_per_item, std::int64_t most_bytes) : items(items_) {
+    const std::int64_t most =
+        std::max<std::int64_t>(bytes_per_item > 0 ? most_bytes / bytes_per_item : items, 1);
+    count = (items + most - 1) / most;
+    size = (items + count - 1) / count;
+    count = (items + size - 1) / size;
+  }
+  std::int64_t items, size, count;
+  std::int64_t begin(std::int64_t i) const { return i * size; }
+  std::int64_t size_of(std::int64_t i) const { return std::min(size, items - begin(i)); }
+};
+
+/// Pieces of the rows of a matrix that SumRows (sum_rows.h) sums on their own.
+inline std::int64_t sum_rows_pieces(std::int64_t rows, std::int64_t columns) {
+  // Enough threads to keep the memory busy, with enough rows each to be worth the second kernel.
+  constexpr std::int64_t kThreads = 131072, kRows = 16;
+  return std::max<std::int64_t>(std::min(kThreads / columns, rows / kRows), 1);
+}
+inline std::int64_t sum_rows_bytes(std::int64_t rows, std::int64_t columns) {
+  const std::int64_t pieces = sum_rows_pieces(rows, columns);
+  return pieces == 1 ? 0 : pieces * columns * size_of(DataType::f32);
+}
+
+/// The positions of a locally-connected layer, as many at a time as have their windows and results in
+/// `most_bytes`.
+inline Chunks local_chunks(const LocalGeometry& g, std::int64_t most_bytes) {
+  const std::int64_t floats = g.n * (g.c * g.filter * g.filter + g.k);
+  return {g.oh * g.ow, floats * size_of(DataType::f32), most_bytes};
+}
+
+// Convolutions.
+
+/// The view of a convolution's input; channels last where that is the same memory.
+inline View image_view(const TensorDesc& input) {
+  View view = channels_view(input);
+  view.last = view.last || view.c == 1;
+  return view;
+}
+
+/// Whether the windows of the images have to be copied; else an image itself is the matrix of its windows.
+inline bool copies_windows(const ConvGeometry& g, const View& image) {
+  return !image.last || g.filter != 1 || g.stride != 1 || g.pad != 0 || g.oh != g.h || g.ow != g.w;
+}
+/// Bytes of the copied windows of an image, as numbers of type `type`.
+inline std::int64_t window_bytes(const ConvGeometry& g, const View& image, DataType type) {
+  return copies_windows(g, image) ? g.oh * g.ow * g.c * g.filter * g.filter * size_of(type) : 0;
+}
+
+/// Rows, or columns, that the last of `out` windows hangs over the far border of a side of `in` pixels.
+inline std::int64_t overhang(const ConvGeometry& g, std::int64_t out, std::int64_t in) {
+  return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
+}
+/// Whether there is as much padding behind the images as before them.
+inline bool symmetric(const ConvGeometry& g) {
+  return overhang(g, g.oh, g.h) == g.pad && overhang(g, g.ow, g.w) == g.pad;
+}
+/// The images with all padding.
+inline Dims padded_images(const ConvGeometry& g) {
+  return {g.n, g.c, g.pad + g.h + overhang(g, g.oh, g.h), g.pad + g.w + overhang(g, g.ow, g.w)};
+}
+
+}  // namespace convnet::cuda
