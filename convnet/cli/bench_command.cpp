@@ -307,8 +307,7 @@ void bench_command(const std::vector<std::string>& args) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   const Plan& plan = net.prepare(Phase::train, options.mini);
   // The devices' memory is reserved, but not yet used.
-  if (net.backend().shares_memory())
-    check_images_fit(*provider, options.mini, needed_memory(net.plans()));
+  if (net.backend().shares_memory()) check_images_fit(*provider, options.mini, needed_memory(net.plans()));
   const Matrices minibatch = one_minibatch(*provider, options.mini);
   net.init_weights(options.seed_value());
   StepInputs inputs;

@@ -7,9 +7,9 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/net/net.h"
-#include "convnet/runtime/measure.h"
 #include "convnet/plan/print.h"
 #include "convnet/plan/simulate.h"
+#include "convnet/runtime/measure.h"
 
 namespace convnet {
 namespace {
@@ -21,13 +21,17 @@ class Predictor {
     if (model != "measured") model_ = read_device_model(model);
   }
 
-  /// A measured prediction is of the devices of `plans`. CPU devices share the machine, so all work at once;
-  /// of GPUs the first is measured, and all taken to be alike.
-  Simulation predict(const PlanSet& plans, const Plan& plan) const {
+  /// Predicts a step on `devices` devices. A measured prediction is of those that the options name: CPU
+  /// devices share the machine, so all work at once; of GPUs the first is measured, and all are taken to be
+  /// alike.
+  Simulation predict(const Options& options, const Plan& plan, int devices) const {
     if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
-    const bool alone = !plans.backend().shares_memory();
-    return simulate(plan, measure_seconds(plan, plans.backend(), alone ? 1 : plans.devices()), alone);
+    const auto backend = make_backend(options, devices);
+    const bool alone = !backend->shares_memory();
+    return simulate(plan, measure_seconds(plan, *backend, alone ? 1 : devices), alone);
   }
+  /// Whether the file describes GPUs: only their streams run at the same time.
+  bool describes_gpus() const { return model_ && model_->concurrent_streams; }
   std::string name() const { return model_ ? model_->name : "this machine, measured"; }
 
  private:
@@ -51,9 +55,9 @@ double seconds_alone(const NetFiles& files, const Provider& provider, Options op
   options.parallel = "data";
   Diagnostics reported;
   const Graph graph = checked_graph(files, provider, options, reported);
-  const auto backend = make_backend(options, 1);
-  PlanSet plans(graph, provider.matrices(), *backend, plan_options(options, provider));
-  return predictor.predict(plans, plans.plan(Phase::train, options.mini)).step;
+  const auto target = make_target(options, 1);
+  PlanSet plans(graph, provider.matrices(), *target, plan_options(options, provider));
+  return predictor.predict(options, plans.plan(Phase::train, options.mini), 1).step;
 }
 
 }  // namespace
@@ -61,13 +65,15 @@ double seconds_alone(const NetFiles& files, const Provider& provider, Options op
 void plan_command(const std::vector<std::string>& args) {
   const OptionTexts texts = parse_command_line('p', args);
   require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
-  const Options options = with_devices(parse_options(texts));
+  Options options = parse_options(texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
   // A file that cannot be written is an error now, not after the work.
   if (!options.trace.empty()) ChromeTrace().write(options.trace);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
+  if (options.device == "auto" && predictor && predictor->describes_gpus()) options.device = "cuda";
+  options = with_devices(options);
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options, diagnostics);
   const auto provider = open_provider(options);
@@ -75,15 +81,15 @@ void plan_command(const std::vector<std::string>& args) {
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   for (const std::string& warning : {unused_devices(graph, options), too_many_threads(options)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  const auto backend = make_backend(options, graph.gpu_count());
-  PlanSet plans(graph, provider->matrices(), *backend, plan_options(options, *provider));
+  const auto target = make_target(options, graph.gpu_count());
+  PlanSet plans(graph, provider->matrices(), *target, plan_options(options, *provider));
   const Plan& train = plans.plan(Phase::train, options.mini);
   const Plan& test = plans.plan(Phase::test, options.mini);
   verify(train, graph);
   verify(test, graph);
   nlohmann::json plan = plan_json(plans, train, test, options.verbose);
   if (predictor) {
-    const Simulation simulation = predictor->predict(plans, train);
+    const Simulation simulation = predictor->predict(options, train, plans.devices());
     plan["prediction"] = simulation_json(simulation, train, graph, predictor->name());
     if (!options.trace.empty()) {
       ChromeTrace trace;

@@ -95,16 +95,37 @@ Options with_devices(Options options) {
   return options;
 }
 
+namespace {
+
+Precision cpu_precision(const Options& options) {
+  const Precision precision = options.precision_or(Precision::fp32);
+  if (precision == Precision::tf32)
+    throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
+  return precision;
+}
+
+/// Cores of each of `devices` CPU devices.
+int threads_of_each(const Options& options, int devices) {
+  return std::min(std::max(1, thread_count(options) / devices), omp_get_thread_limit());
+}
+
+}  // namespace
+
+std::unique_ptr<const Target> make_target(const Options& options, int devices) {
+  std::string reason;
+  const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
+  if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
+  return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
+}
+
 std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   if (options.device == "cuda" && gpus == 0)
     throw DeviceError("--device cuda: " + reason + "; use --device cpu");
   if (gpus == 0) {
-    const Precision precision = options.precision_or(Precision::fp32);
-    if (precision == Precision::tf32)
-      throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
-    const int each = std::min(std::max(1, thread_count(options) / devices), omp_get_thread_limit());
+    const Precision precision = cpu_precision(options);
+    const int each = threads_of_each(options, devices);
     // The devices have threads, this thread has a team, and one more loads data.
     check_threads(devices * each + omp_get_max_threads() + 1);
     return make_cpu_backend(each, precision);
@@ -119,7 +140,8 @@ std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
 }
 
 std::string slow_precision(const Backend& backend) {
-  if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16()) return "";
+  if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16())
+    return "";
   return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
          "(avx512_bf16); imitating them is slower than fp32";
 }

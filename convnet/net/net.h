@@ -40,6 +40,10 @@ Options with_devices(Options options);
 /// that --gpu lists, is not there, or this process may not start the threads, InputError where it cannot do
 /// --precision.
 std::unique_ptr<Backend> make_backend(const Options& options, int devices);
+/// The kind of devices that --device names, for plans: a plan for GPUs needs none. auto: GPUs where
+/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError where the
+/// devices cannot do --precision.
+std::unique_ptr<const Target> make_target(const Options& options, int devices);
 /// A warning where the devices of `backend` only imitate its precision; empty otherwise.
 std::string slow_precision(const Backend& backend);
 

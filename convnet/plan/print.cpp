@@ -5,6 +5,8 @@
 #include <array>
 #include <map>
 
+#include "convnet/plan/hash.h"
+
 namespace convnet {
 namespace {
 
@@ -160,7 +162,8 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                {"flops_per_step", flops},
                {"devices", devices},
                {"rewrites", rewrites},
-               {"tasks", train.tasks.size()}};
+               {"tasks", train.tasks.size()},
+               {"hash", {{"train", hash_text(plan_hash(train))}, {"test", hash_text(plan_hash(test))}}}};
   if (tasks) {
     for (const auto& [key, p] : {std::pair{"train_tasks", &train}, std::pair{"test_tasks", &test}}) {
       plan[key] = json::array();

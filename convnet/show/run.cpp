@@ -132,9 +132,9 @@ std::vector<Magnitude> magnitudes(const Run& run) {
 }
 
 std::string plan_of(const Run& run) {
-  const auto backend = make_backend(run.options, run.graph.gpu_count());
+  const auto target = make_target(run.options, run.graph.gpu_count());
   const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data_provider + ".mean");
-  PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, backend->target(),
+  PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, *target,
                 {run.options.seed_value(), mean, true, run.options.conserve_mem, 1, run.options.mini});
   const Plan& train = plans.plan(Phase::train, run.options.mini);
   const Plan& test = plans.plan(Phase::test, run.options.mini);
