@@ -154,11 +154,12 @@ TEST_CASE("sharing memory changes no bit, and no operation writes beyond its buf
       "dropout\ninputs=fc1\n",
       "drop,fc1", 3, "[norm1]\nscale=0.5\npow=0.75\n");
   SmallNet shared(texts, image, 3), apart(texts, image, 3);
+  std::deque<SpreadOut> spreads;  // executors want plans to stay
   for (std::uint64_t i = 0; i < 6; ++i) {
     const Phase phase = i % 3 == 2 ? Phase::test : Phase::train;
     const Minibatch batch = random_minibatch(image, 5, 3, i);
     const StepOutcome outcome = shared.step(phase, batch, i);
-    const SpreadOut spread = spread_out(apart.prepare(phase, 5));
+    const SpreadOut& spread = spreads.emplace_back(spread_out(apart.prepare(phase, 5)));
     Executor& executor = apart.net().executor();
     StepInputs inputs;
     inputs.matrices = {reinterpret_cast<const std::byte*>(batch.data.data()),
