@@ -11,8 +11,8 @@
 namespace convnet {
 
 struct MakeDataOptions {
-  std::string folder;            ///< where the data set is made
-  int size = 256;                ///< of the images' shorter side, pixels
+  std::string folder;            ///< folder in which the data set is made
+  int size = 256;                ///< length of the images' shorter side, pixels
   bool crop_to_square = true;    ///< keep the square in the middle
   int batch_size = 3072;         ///< images
   std::uint64_t seed = 1;        ///< decides the order of the training images
@@ -20,18 +20,18 @@ struct MakeDataOptions {
   bool skip_bad_images = false;  ///< leave out what cannot be decoded; otherwise it is an error
 };
 
-/// How far it is, in images; `before` of `done` are from runs before this one.
+/// Progress in images; `before` of the `done` images were made by earlier runs.
 struct MakeDataProgress {
   std::int64_t before = 0, done = 0, total = 0;
   std::string finished;  ///< the batch that is complete now, "data_batch_3"; mostly empty
 };
 
 struct MakeDataResult {
-  std::int64_t training_images = 0, validation_images = 0;  ///< in the data set
+  std::int64_t training_images = 0, validation_images = 0;  ///< number of images in the data set
   int training_batches = 0;                                 ///< from 0
   int validation_batches = 0;                               ///< from first_validation_batch
   int first_validation_batch = 0;
-  std::vector<std::string> bad_images;  ///< that were left out, with what was wrong
+  std::vector<std::string> bad_images;  ///< names of images that were left out, with the reason
 };
 
 /// Writes data_batch_N/data_batch_N.K (1024 images each) and, at the end, batches.meta with the mean image

@@ -1,4 +1,4 @@
-// What the mean image and the principal colours of many images are made of.
+// Sums from which the mean image and the principal colours of many images are computed.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace convnet {
 /// Sums over square images of one size. They are integers: any order and grouping of the images gives the
 /// same.
 struct PixelSums {
-  /// Of squares of side `side`.
+  /// Makes sums for square images of side `side`.
   explicit PixelSums(int side);
 
   void add(const DecodedImage& square);

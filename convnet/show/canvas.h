@@ -1,4 +1,4 @@
-// What pictures with lines and text are drawn on: pixels (picture_canvas.h) or SVG (svg.h).
+// The surface for pictures with lines and text: pixels (picture_canvas.h) or SVG (svg.h).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// In pixels from the top left, y downwards.
+/// A point in pixels from the top left corner; y points downwards.
 struct Point {
   double x = 0, y = 0;
   bool operator==(const Point&) const = default;

@@ -9,7 +9,7 @@ struct Series {
   std::string name;
   Color color;
   std::vector<Point> points;        ///< values, by x
-  std::vector<std::string> labels;  ///< of the points, for whoever points at them: "epoch 3, batch 2"
+  std::vector<std::string> labels;  ///< text for each point, shown under the pointer: "epoch 3, batch 2"
 };
 
 /// Some series, at least one with a point. Values are finite, none beyond 1e100.
@@ -28,7 +28,7 @@ struct Axis {
 /// tick.
 Axis make_axis(double low, double high, int ticks, bool tight);
 
-/// Where a chart's values are in a drawing.
+/// The positions of a chart's values in a drawing.
 struct ChartFrame {
   Box plot;  ///< inside the axes
   Axis x, y;

@@ -12,8 +12,9 @@ struct FilterStyle {
   bool rgb = true;         ///< filters of three channels are in colour; else a grey tile a channel
   bool normalize = false;  ///< bring each filter to mean 0 and variance 1 first
   bool from_yuv = false;   ///< the three channels are Y, U and V
-  int channels = 0;     ///< of what a fully-connected layer reads; 0: three or one, whichever makes squares
-  int local_plane = 0;  ///< of a local layer: the filters of this output map, at all positions
+  int channels =
+      0;  ///< channels of a fully-connected layer's input; 0: three or one, whichever makes squares
+  int local_plane = 0;  ///< for a local layer: draws the filters of this output map at all positions
   int side = 2048;      ///< most pixels of the picture's width and height
 };
 

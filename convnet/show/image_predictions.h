@@ -1,4 +1,4 @@
-// What a net makes of test images, image by image, and drawings of it.
+// A net's predictions for single test images, and drawings of them.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace convnet {
 struct ImagePredictions {
   struct Image {
     int batch = 0;
-    std::int64_t place = 0;  ///< in the batch
+    std::int64_t place = 0;  ///< index in the batch
     std::int64_t label = 0;
   };
   std::vector<std::string> classes;  ///< names by output of the softmax

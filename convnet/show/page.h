@@ -9,7 +9,7 @@
 
 namespace convnet {
 
-/// What a net makes of the test range, or why that is not known.
+/// A net's predictions for the test range, or the reason why there are none.
 struct PagePredictions {
   std::optional<ImagePredictions> predictions;
   bool only_errors = false;  ///< show images whose best class is wrong

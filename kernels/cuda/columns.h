@@ -1,6 +1,6 @@
-// What convolutions and locally-connected layers by matrix products share. Their windows are copied into rows
-// of a matrix ("columns", as in im2col), for as many images or positions at a time as fit into the memory
-// that they may take.
+// Code shared by convolutions and locally-connected layers that use matrix products. Windows are copied into
+// rows of a matrix ("columns", as in im2col), for as many images or positions at a time as fit into the
+// memory that they may take.
 #pragma once
 
 #include "kernels/cuda/chunked.h"

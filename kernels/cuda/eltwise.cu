@@ -1,15 +1,15 @@
 // Sums and maxima of several tensors: flat over the memory, whatever its layout.
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
 
-/// All arguments lie alike: channels last, or plain where one is hinted plain. That may be a flat vector that
-/// is read as maps, and cannot lie otherwise.
+/// Gives all arguments one layout: channels last, or plain if one is hinted plain. That one may be a flat
+/// vector that is read as maps and has no other layout.
 std::vector<TensorDesc> alike(const OpDesc& op, const Dims& dims, const LayoutHints& hints,
                               DataType type = DataType::f32) {
   TensorDesc tensor = channels_last(dims, type);
@@ -28,7 +28,7 @@ Sources<float> sources_of(std::span<std::byte* const> args) {
   return sources;
 }
 
-/// Of a maximum: all inputs take part in one launch.
+/// Checks the number of inputs of a maximum: one launch reads all of them.
 std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   check_inputs(op, inputs);
   if (inputs > kMostSources)
@@ -42,7 +42,7 @@ struct SumTerms {
   Sources<std::byte> sources;
   float coeffs[kMostSources];
   std::byte* dst;
-  bool adds;  ///< to what is there
+  bool adds;  ///< to the destination's present values
 
   template <int Lanes>
   CONVNET_DEVICE void at(std::int64_t i) const {
@@ -80,7 +80,7 @@ Prepared prepare(const EltwiseSum& op, const LayoutHints& hints, const Context&)
                                            Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
-          // Of two, a residual net's, both are read before either is used.
+          // Two inputs, as in residual nets, are both read before either is used.
           if (coeffs.size() == 2) return sum_terms<T, 2>(stream, count, coeffs, 0, 2, args);
           for (std::size_t first = 0; first < coeffs.size(); first += kMostSources)
             sum_terms<T, 0>(stream, count, coeffs, first,
@@ -121,7 +121,7 @@ Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints, const C
         for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
           const float own = sources.from[index][i];
           bool wins = true;
-          // Of equal inputs the first one wins.
+          // The first one of equal inputs wins.
           for (int k = 0; k < index; ++k) wins = wins && beats(own, sources.from[k][i]);
           for (int k = index + 1; k < sources.count; ++k) wins = wins && !beats(sources.from[k][i], own);
           diff_src[i] = wins ? diff_dst[i] : 0.0F;

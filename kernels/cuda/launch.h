@@ -39,7 +39,7 @@ class Team {
  public:
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   __device__ int size() const { return static_cast<int>(blockDim.x); }
-  /// All members get the sum of everybody's value; likewise the largest. All must call.
+  /// Returns the sum of all members' values to each of them, or the largest value. All members must call.
   template <class T>
   __device__ T sum(T value) const {
     return reduce(value, [](T a, T b) { return a + b; });
@@ -108,10 +108,10 @@ void for_teams(Stream stream, std::int64_t count, const Body& body) {
 #error "kernels are compiled by nvcc, or as C++ with CONVNET_CUDA_EMULATED"
 #else
 
-/// What works together where a stream's kernels run in threads; elsewhere one does everything.
+/// Numbers of threads that work together if a stream's kernels run in threads; otherwise one does everything.
 constexpr int kWorkers = 2;  ///< threads that share the indices of for_each
-constexpr int kTeams = 2;    ///< that share the items of for_teams
-constexpr int kMembers = 2;  ///< of a team
+constexpr int kTeams = 2;    ///< teams that share the items of for_teams
+constexpr int kMembers = 2;  ///< threads of a team
 
 /// Calls work(0), work(1)... work(threads - 1), each in a thread of its own.
 template <class Work>
@@ -129,7 +129,7 @@ inline int worker_of(std::int64_t i, int count) {
 
 class Team {
  public:
-  /// What the members of a team have in common.
+  /// The state that the members of a team share.
   class Meeting {
    public:
     explicit Meeting(int members) : barrier_(members), parts_(static_cast<std::size_t>(members)) {}

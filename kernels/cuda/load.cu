@@ -1,4 +1,4 @@
-// What the host has copied to the device: images become floats there.
+// Converts images that the host has copied to the device into floats.
 #include <stdexcept>
 
 #include "convnet/base/crop.h"
@@ -28,7 +28,7 @@ Prepared prepare_load(const LoadImages& op, std::vector<TensorDesc> args) {
       });
 }
 
-/// The same of images that come whole.
+/// The same for images that arrive uncropped.
 template <class Source, class Stored>
 Prepared prepare_crop(const LoadImages& op, std::vector<TensorDesc> args) {
   const View view = view_of(args.back());

@@ -16,7 +16,7 @@ struct Range {
 /// Window i holds [start + stride * i, + size), of which there is what lies in [0, side).
 class Windows {
  public:
-  int start, stride, size;  ///< as constructed
+  int start, stride, size;  ///< the constructor's arguments
 
   Windows(std::int64_t start_, std::int64_t stride_, std::int64_t size_)
       : start(static_cast<int>(start_)),

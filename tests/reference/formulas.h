@@ -61,7 +61,7 @@ struct CostParams {
 };
 struct CostResult {
   Values totals;    ///< summed over the images; [0] is minimised
-  Values gradient;  ///< of totals[0] by the probabilities (cost.sum2: its input)
+  Values gradient;  ///< gradient of totals[0] with respect to the probabilities (cost.sum2: its input)
 };
 /// `labels`: cost.logreg a class per image, the others a row per image; cost.sum2 ignores them.
 CostResult cost_layer(const std::string& type, const CostParams& p, const Values& labels, const Values& x,
