@@ -44,8 +44,7 @@ CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::ui
   return {{c0, c1, c2, c3}};
 }
 
-/// Returns the key of a stream of random numbers from the run's seed and the stream's purpose
-/// ("conv1.weights.data").
+/// Returns a random stream's key from the run's seed and the stream's purpose ("conv1.weights.data").
 constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (char ch : purpose) hash = (hash ^ static_cast<unsigned char>(ch)) * 0x100000001b3;

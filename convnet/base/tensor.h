@@ -24,8 +24,7 @@ enum class DataType { f32, f64, s32, u8, bf16 };
 std::int64_t size_of(DataType type);
 const char* to_string(DataType type);
 
-/// The way a backend stores a tensor. Immutable; backends make it, everybody else compares it and asks its
-/// size.
+/// The way a backend stores a tensor. Immutable; backends make it, all others only compare and size it.
 class Layout {
  public:
   Layout() = default;

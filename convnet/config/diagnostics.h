@@ -39,8 +39,7 @@ class Diagnostics {
 
  private:
   std::vector<std::string> errors_, warnings_;
-  std::vector<SourceLocation>
-      error_places_;  ///< place of each error; the entry that says that more follow has none
+  std::vector<SourceLocation> error_places_;  ///< one for each error; empty for the entry "more follow"
   std::size_t error_count_ = 0;
 };
 

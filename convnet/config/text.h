@@ -66,8 +66,7 @@ std::optional<T> to_number(std::string_view text) {
   return value;
 }
 
-/// Returns the shortest decimal text that reads back as `value`; whole numbers below 1e15 without an
-/// exponent.
+/// Returns the shortest decimal text that reads back as `value`; no exponent for whole ones below 1e15.
 inline std::string format_number(double value) {
   char buffer[32];
   const bool whole = std::abs(value) < 1e15 && std::trunc(value) == value;
