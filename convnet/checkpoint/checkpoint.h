@@ -80,8 +80,7 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
 /// Makes a checkpoint from the tensors and metadata of `file`. Throws InputError naming what is wrong.
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);
 
-/// Returns the path of a checkpoint: the file itself, or a folder's newest. Throws InputError if there is
-/// none.
+/// Returns the path of a checkpoint: the file, or a folder's newest. Throws InputError if there is none.
 std::string find_checkpoint(const std::string& file_or_folder);
 
 /// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file, what is wrong, and the
