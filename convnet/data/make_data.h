@@ -1,4 +1,4 @@
-// Builds the original's ImageNet batches: folders of pickled lists of JPEGs.
+// Builds cuda-convnet2's ImageNet batches: folders of pickled lists of JPEGs.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct MakeDataResult {
 /// Writes data_batch_N/data_batch_N.K (1024 images each) and, at the end, batches.meta with the mean image
 /// and the colours' principal components of the training images. Training images are shuffled, validation
 /// images come in their order, from the next batch whose number is a multiple of 1000; a bad image leaves its
-/// batch one short. What is made depends on images, size, crop_to_square, batch_size and seed alone, and
-/// stays so if this is killed, at any point, and called again: work goes on at the first file that is
-/// missing. make-data.state in the folder holds what that takes until batches.meta is there.
+/// batch one short. The result depends only on images, size, crop_to_square, batch_size and seed, and
+/// is the same if this is killed at any point and called again: work continues at the first file that is
+/// missing. make-data.state in the folder holds the state for this until batches.meta is written.
 ///
 /// `report` is called now and then, from any of the threads, one at a time. Throws InputError for bad images
 /// and for a folder that holds something else, naming what; RunError for I/O errors.

@@ -9,8 +9,8 @@
 
 namespace convnet {
 
-/// Sums over square images of one size. They are integers: any order and grouping of the images gives the
-/// same.
+/// Sums over square images of one size. They are integers, so any order and grouping of images gives the
+/// same result.
 struct PixelSums {
   /// Makes sums for square images of side `side`.
   explicit PixelSums(int side);

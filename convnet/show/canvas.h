@@ -20,7 +20,7 @@ struct Box {
   double bottom() const { return y + height; }
 };
 
-/// Which end of a text its place is.
+/// The end of a text that its position refers to.
 enum class Anchor { start, middle, end };
 
 class Canvas {
@@ -31,12 +31,12 @@ class Canvas {
   virtual ~Canvas() = default;
 
   virtual void box(const Box& box, Color fill) = 0;
-  /// Straight lines from point to point.
+  /// Draws straight lines from point to point.
   virtual void line(const std::vector<Point>& points, Color color, double width) = 0;
   virtual void dot(Point center, double radius, Color color) = 0;
-  /// `at` is on the baseline. Any bytes: what is not UTF-8 is drawn as a replacement character.
+  /// Draws text; `at` is on the baseline. Bytes that are not UTF-8 are drawn as a replacement character.
   virtual void text(Point at, const std::string& text, Color color, double size, Anchor anchor) = 0;
-  /// Stretched to the box without smoothing.
+  /// Draws a picture stretched to the box without smoothing.
   virtual void image(const Box& box, const Picture& picture) = 0;
 };
 

@@ -18,14 +18,14 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// The values an axis shows, and where it has numbers.
+/// The range of values on an axis, and the positions of its numbers.
 struct Axis {
   double low = 0, high = 1, step = 1;
   std::vector<double> ticks;
   std::string label(double tick) const;
 };
-/// Begins at 0 where that costs little, and has about `ticks` numbers. `tight`: ends at `high`, else at a
-/// tick.
+/// Makes an axis that begins at 0 if that costs little, with about `ticks` numbers. `tight`: ends at `high`,
+/// else at a tick.
 Axis make_axis(double low, double high, int ticks, bool tight);
 
 /// The positions of a chart's values in a drawing.

@@ -1,4 +1,4 @@
-// Everything `convnet show` has of a checkpoint, as one HTML file.
+// Everything that `convnet show` knows about a checkpoint, as one HTML file.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct PagePredictions {
   std::string missing;       ///< why there are none
 };
 
-/// A page that needs nothing else: pictures are inside, and it asks no network. All text of it is escaped.
+/// Makes a self-contained page: pictures are embedded, and it needs no network. All its text is escaped.
 /// `smooth` as in CurveRequest. Throws InputError for a damaged history or weights
 /// that are not the net's.
 std::string html_page(const Run& run, const PagePredictions& tested, int smooth);

@@ -1,4 +1,4 @@
-// A checkpoint with everything `convnet show` draws from.
+// A checkpoint with everything that `convnet show` needs to draw.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ Run open_run(const OptionTexts& given);
 /// Matrices that multiply a layer's inputs, one each; 0 where there are no filters.
 std::size_t input_weights(const Layer& layer);
 
-/// A weight matrix of a layer, and where it is.
+/// A weight matrix of a layer, and its location.
 struct LayerWeights {
   std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's
   const NamedTensor* values = nullptr;

@@ -8,7 +8,7 @@
 
 namespace convnet::cuda {
 
-/// [0, items) in chunks of equal size, but for the last one.
+/// The range [0, items) in chunks of equal size, except for the last one.
 struct Chunks {
   Chunks(std::int64_t items_, std::int64_t bytes_per_item, std::int64_t most_bytes) : items(items_) {
     const std::int64_t most =
@@ -26,7 +26,7 @@ struct Chunks {
 class ChunkGemms {
  public:
   /// `extent` of `gemm` becomes `per_item` for every item of the chunk. Where that is k, the chunks' products
-  /// add up.
+  /// are summed.
   ChunkGemms(Gemm gemm, std::int64_t Gemm::*extent, std::int64_t per_item, const Chunks& chunks,
              const Context& context) {
     const bool sums = extent == &Gemm::k;

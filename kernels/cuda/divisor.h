@@ -1,4 +1,4 @@
-// Division by numbers that the host knows before: GPUs have no instruction for it.
+// Division by numbers that the host knows in advance; GPUs have no division instruction.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Matrix products. gemm.cpp takes them from cuBLASLt.
+// Matrix products. gemm.cpp implements them with cuBLASLt.
 #pragma once
 
 #include <initializer_list>
@@ -48,8 +48,8 @@ class PreparedGemm {
   }
 };
 
-/// Throws std::logic_error where memory that a product is to run on is not as it was promised. The library
-/// would read beside it, or fail without naming the product.
+/// Throws std::logic_error if the memory of a product is not aligned as promised. The library
+/// would read outside of it, or fail without naming the product.
 inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byte*> matrices,
                           const std::byte* workspace) {
   const auto is_aligned = [](const std::byte* memory, std::int64_t bytes) {

@@ -1,6 +1,6 @@
 // Runs kernel bodies on a stream. A body is a functor over an index; where this file is compiled as plain C++
 // (tests/cuda), bodies run in a few threads of the host, so that everything but the launching itself is
-// tested without a GPU: the thread sanitizer finds where two of them meet.
+// tested without a GPU; the thread sanitizer finds data races between them.
 #pragma once
 
 #include <cstdint>
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kTeamThreads) teams_kernel(std::int64_t count,
   for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) body(team, i);
 }
 
-/// body(i) for all i of [0, count), in any order.
+/// Calls body(i) for all i of [0, count), in any order.
 template <class Body>
 void for_each(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
@@ -93,8 +93,8 @@ void for_each(Stream stream, std::int64_t count, const Body& body) {
   check_launch();
 }
 
-/// body(team, i) for all i of [0, count), in any order. Bodies that use the team's sums do so the same number
-/// of times in all threads.
+/// Calls body(team, i) for all i of [0, count), in any order. Bodies that use the team's sums do so the same
+/// number of times in all threads.
 template <class Body>
 void for_teams(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
@@ -121,7 +121,7 @@ void on_threads(int threads, const Work& work) {
   work(0);
 }
 
-/// Which of `count` workers gets index `i`; no step leads to indices of the same one only.
+/// Returns which of `count` workers gets index `i`; no stride gives all its indices to the same worker.
 inline int worker_of(std::int64_t i, int count) {
   const std::uint64_t mixed = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
   return static_cast<int>((mixed >> 32) % static_cast<unsigned>(count));

@@ -1,4 +1,4 @@
-// The libraries' handles of a queue, their checked calls, and objects of theirs with one owner.
+// The libraries' handles for a queue, checked calls of the libraries, and their objects with one owner.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,7 +16,7 @@
 
 namespace convnet::cuda {
 
-/// Throws DeviceError with what was tried and the library's words.
+/// Throws DeviceError that names the attempted call and the library's error.
 inline void check(cublasStatus_t status, const std::string& what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));

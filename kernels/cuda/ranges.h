@@ -1,4 +1,4 @@
-// Several runs of elements that one launch goes over, as if they lay one after another.
+// Several ranges of elements that one launch processes as if they were contiguous.
 #pragma once
 
 #include <cstdint>

@@ -10,9 +10,9 @@
 
 namespace convnet::cuda {
 
-/// Work that keeps the first device busy for 0.1 to 0.5 ms. What is put into the queue after it has been put
-/// in before it starts: the time between two marks is then the device's, not that which the host takes to
-/// launch.
+/// Work that keeps the first device busy for 0.1 to 0.5 ms. All work queued behind it is complete in the
+/// queue before it starts, so the time between two marks is that of the device, not the time that the host
+/// takes to launch.
 class Delay {
  public:
   Delay();

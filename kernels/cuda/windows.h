@@ -1,4 +1,4 @@
-// Windows along one dimension: over rows, columns or maps. In 32 bits, which GPUs are fast with.
+// Windows along one dimension: over rows, columns or maps. They use 32 bits, which is fast on GPUs.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class Windows {
     const int begin = origin(i), end = begin + size;
     return {begin > 0 ? begin : 0, end < side ? end : side};
   }
-  /// Which of `windows` windows hold `at`.
+  /// Returns which of `windows` windows contain `at`.
   CONVNET_HD Range holding(int at, int windows) const {
     const int since_start = at - start, since_end = since_start - size;  // of window 0
     const int begin = since_end < 0 ? 0 : periods(since_end) + 1;

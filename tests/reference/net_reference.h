@@ -1,5 +1,5 @@
 // A slow, obvious, double-precision interpreter of whole nets. It reads what it needs from the two parsed
-// files itself and shares no code with the graph, the plan or the layers: what it says is what the files
+// files itself and shares no code with the graph, the plan or the layers: its results are what the files
 // mean.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace convnet::reference {
 
-/// A matrix of a layer and what one update needs.
+/// A matrix of a layer with everything that one update needs.
 struct Matrix {
   Values values, increment;
   Values gradient;  ///< d(cost)/dw summed over the images

@@ -1,4 +1,4 @@
-// Which inputs each output of a layer reads: all there is to say of the layers that add, pick or move
+// The inputs that each output of a layer reads: this defines completely the layers that add, pick or move
 // numbers, and the windows of the normalisations.
 #pragma once
 
