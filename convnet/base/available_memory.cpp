@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" where it cannot be read.
+/// Returns the contents of a file, or "" if it cannot be read.
 std::string contents_of(const fs::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The number that `text` begins with; "max" is none.
+/// Returns the number that `text` begins with; "max" is not a number.
 std::optional<std::int64_t> number_in(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   std::int64_t number = 0;
@@ -50,7 +50,7 @@ std::int64_t machine_memory(const fs::path& root) {
 struct GroupFiles {
   const char* limit;
   const char* used;
-  const char* prefix;  ///< of the lines in memory.stat that count the groups below, too
+  const char* prefix;  ///< prefix of the lines in memory.stat that include the groups below
 };
 constexpr GroupFiles version1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 constexpr GroupFiles version2 = {"memory.max", "memory.current", ""};
@@ -68,8 +68,8 @@ std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& fi
   return std::max<std::int64_t>(0, *limit - *used + std::min(caches, *used));
 }
 
-/// The least that the limits of `group` and of those above it leave. Inside a container the path may be that
-/// outside: the folders that are there count.
+/// Returns the least memory that the limits of `group` and of those above it leave. Inside a container the
+/// path may be that outside: the folders that are there count.
 std::optional<std::int64_t> left_in_groups(const fs::path& mount, const std::string& group,
                                            const GroupFiles& files) {
   std::optional<std::int64_t> least;

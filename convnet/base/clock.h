@@ -1,4 +1,4 @@
-// The clock that waiting and work are measured with.
+// The clock that measures waiting and work.
 #pragma once
 
 #include <chrono>

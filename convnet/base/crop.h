@@ -1,4 +1,4 @@
-// Images that travel whole, each with the part of it that is seen.
+// Images that are copied whole to the device, each with the part of it that the net sees.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,29 @@
 
 namespace convnet {
 
-/// Follows the pixels of an image: where the part that is seen has its origin, and whether it is mirrored
-/// left to right. It may leave the image, for zeros around it.
+/// Stored behind the pixels of an image: the origin of its visible part, and whether that is mirrored
+/// left to right. The part may extend beyond the image, where it is zero.
 struct Crop {
   std::int32_t y = 0, x = 0;
   std::int32_t mirror = 0;  ///< 0 or 1
 };
 
-/// Where an image's Crop stands behind so many bytes of pixels.
+/// Returns the offset of an image's Crop behind that many bytes of pixels.
 CONVNET_HD constexpr std::int64_t crop_offset(std::int64_t pixel_bytes) {
   constexpr std::int64_t kAlignment = alignof(Crop);
   return (pixel_bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Bytes of an image with its Crop.
+/// Returns the size in bytes of an image with its Crop.
 constexpr std::int64_t cropped_image_bytes(std::int64_t pixel_bytes) {
   return crop_offset(pixel_bytes) + static_cast<std::int64_t>(sizeof(Crop));
 }
 
-/// Height and width of images and of what is seen of them.
+/// Height and width of images and of their visible parts.
 struct CropSizes {
   std::int64_t height = 0, width = 0, seen_height = 0, seen_width = 0;
 
-  /// The pixel of a channel's plane that is seen at (y, x); -1 for a zero around it.
+  /// Returns the index in a channel's plane of the pixel seen at (y, x); -1 for a zero outside the image.
   CONVNET_HD std::int64_t pixel(const Crop& crop, std::int64_t y, std::int64_t x) const {
     const std::int64_t row = crop.y + y;
     const std::int64_t column = crop.x + (crop.mirror != 0 ? seen_width - 1 - x : x);

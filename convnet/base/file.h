@@ -1,4 +1,4 @@
-// A file that is read at any place, from any thread.
+// A file that can be read at any position, from any thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ class InputFile {
  public:
   /// Throws InputError if `path` is not there or not a regular file, RunError if it cannot be opened.
   explicit InputFile(std::string path);
-  /// Bytes that are in memory already; `name` stands for them in messages.
+  /// A file whose bytes are in memory already; messages call it `name`.
   InputFile(std::string name, std::string contents);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -25,25 +25,25 @@ class InputFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;  // -1: contents_ it is
+  int descriptor_ = -1;  // -1: the bytes are in contents_
   std::string contents_;
   std::uint64_t size_ = 0;
 };
 
-/// All of a file. Throws like InputFile.
+/// Returns the contents of a file. Throws like InputFile.
 std::string read_whole_file(const std::string& path);
 
-/// Whether `a` comes before `b` where numbers in names count by their value: data_2 before data_10.
+/// Returns whether `a` comes before `b` when numbers in names are compared by value: data_2 before data_10.
 bool natural_less(std::string_view a, std::string_view b);
 
-/// Whether the open file `descriptor` is still the one called `path`: somebody may have removed or replaced
-/// it.
+/// Returns whether the open file `descriptor` is still the one at `path`; it may have been removed or
+/// replaced meanwhile.
 bool is_file_called(const std::string& path, int descriptor);
 
 /// Returns the system's text for an errno value: "No such file or directory".
 std::string error_text(int error);
 
-/// A name or a piece of a file for a message: at most `most` bytes, what is not printable as \xHH.
+/// Formats a name or a piece of a file for a message: at most `most` bytes, unprintable ones as \xHH.
 std::string printable(std::string_view text, std::size_t most = 60);
 
 }  // namespace convnet

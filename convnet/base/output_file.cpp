@@ -41,10 +41,10 @@ auto retry(const Call& call) {
 /// Linux has closed it even if it says EINTR.
 int close_once(int& descriptor) { return descriptor < 0 ? 0 : ::close(std::exchange(descriptor, -1)); }
 
-/// Whether a file is written to as it is, for its reader or driver, instead of being replaced.
+/// Returns whether a file (a pipe or device) is written to in place instead of being replaced.
 bool is_stream(const fs::file_status& file) { return fs::is_fifo(file) || fs::is_character_file(file); }
 
-/// The name behind all symbolic links of `path`, also where the last of them leads to no file yet.
+/// Resolves all symbolic links of `path`, even if the last one leads to no file yet.
 std::string follow_links(const std::string& path) {
   constexpr int kMostLinks = 40;
   fs::path name = path;
@@ -58,7 +58,7 @@ std::string follow_links(const std::string& path) {
   fail_to_write(path);
 }
 
-/// Whether a signal that asks the program to end waits to be noticed, because the program blocks it.
+/// Returns whether a signal that asks the program to end is pending because the program blocks it.
 bool asked_to_end() {
   sigset_t pending;
   sigemptyset(&pending);
@@ -166,7 +166,7 @@ void sync_parent_folder(const std::string& path) {
   const std::string name = parent.empty() ? "." : parent.string();
   int folder = retry([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (folder < 0) fail_to_write(path);
-  // EINVAL: this file system cannot, and does not need to.
+  // EINVAL: this file system does not support fsync of a folder, and does not need it.
   const int result = retry([&] { return ::fsync(folder); });
   const int code = errno;
   close_once(folder);

@@ -1,4 +1,4 @@
-// Files that appear under their name whole, or not at all.
+// Files that appear under their name complete or not at all.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class OutputFile {
 
   void write(const void* bytes, std::size_t count);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// fsync, rename, fsync of the folder. Nothing may follow.
+  /// Does fsync, rename, and fsync of the folder. No call may follow.
   void publish();
 
  private:
@@ -35,10 +35,10 @@ class OutputFile {
   bool published_ = false;
 };
 
-/// A whole file through an OutputFile.
+/// Writes a whole file with an OutputFile.
 void write_whole_file(const std::string& path, std::string_view bytes);
 
-/// The name that a temporary file of an OutputFile was to get; nullopt for names of other files.
+/// Returns the final name for a temporary file of an OutputFile; nullopt for names of other files.
 std::optional<std::string> target_of_temporary(const std::string& name);
 
 /// Makes the name of a file or folder just renamed to `path` survive a power cut. Throws RunError.
@@ -52,11 +52,11 @@ void check_folder_writable(const std::string& path, const std::string& what);
 /// may be missing. `what` is as in check_folder_writable(). Makes nothing.
 void check_file_writable(const std::string& path, const std::string& what);
 
-/// Makes a folder of this name, or where something has the name already, with "_2", "_3", … after it. Nobody
+/// Makes a folder of this name, or if the name is taken, of the name with "_2", "_3", … appended. Nobody
 /// else gets the same one. Returns the name. Throws InputError if none can be made.
 std::string make_numbered_folder(const std::string& name);
 
-/// Makes a folder and those above it; "" is the current one. Throws RunError.
+/// Makes a folder and its missing parents; "" is the current folder. Throws RunError.
 void make_folders(const std::string& path);
 
 }  // namespace convnet

@@ -44,7 +44,7 @@ CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::ui
   return {{c0, c1, c2, c3}};
 }
 
-/// Key of a stream of random numbers: the run's seed and what the numbers are for ("conv1.weights.data").
+/// Returns a random stream's key from the run's seed and the stream's purpose ("conv1.weights.data").
 constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) {
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (char ch : purpose) hash = (hash ^ static_cast<unsigned char>(ch)) * 0x100000001b3;
@@ -55,12 +55,12 @@ constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose)
   return z ^ (z >> 31);
 }
 
-/// Word i of the four. An array that is indexed by a variable would be in memory on GPUs, not in registers.
+/// Returns word i of the four. GPUs would keep an array indexed by a variable in memory, not in registers.
 CONVNET_HD inline std::uint32_t word_of(const Philox4x32& r, std::uint32_t i) {
   return i < 2 ? (i == 0 ? r.value[0] : r.value[1]) : (i == 2 ? r.value[2] : r.value[3]);
 }
 
-/// The random word of element `element` of image `image` in minibatch `iteration`.
+/// Returns the random word of element `element` of image `image` in minibatch `iteration`.
 CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration,
                                                std::uint32_t image, std::uint32_t element) {
   const Philox4x32 r = philox(key, element / 4, image, static_cast<std::uint32_t>(iteration),

@@ -1,4 +1,4 @@
-// How far something long is, on a terminal.
+// A progress display on a terminal.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace convnet {
 
-/// A line on a terminal (stdout) with a bar, the speed and the time left; nothing in a pipe. The destructor
-/// takes it away.
+/// A line on a terminal (stdout) with a bar, the speed and the time left; silent in a pipe. The destructor
+/// erases it.
 class ProgressLine {
  public:
   explicit ProgressLine(std::string title);
@@ -17,7 +17,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();
 
-  /// Images; `since_start` of the `done` were done since this line was made, which gives the speed.
+  /// Shows progress in images; `since_start` of the `done` images came after construction and give the speed.
   void show(std::int64_t done, std::int64_t total, std::int64_t since_start);
   /// Makes room for lines that stay.
   void clear();

@@ -19,7 +19,7 @@ bool is_control(char c) {
   return (byte < ' ' && c != '\n' && c != '\t') || byte == 127;
 }
 
-/// The errno of the failure; 0 if all was written.
+/// Writes the text. Returns the errno of the failure; 0 if everything was written.
 int write_all(int descriptor, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(descriptor, text.data() + done, text.size() - done);
@@ -33,7 +33,7 @@ int write_all(int descriptor, const std::string& text) {
   return 0;
 }
 
-/// A file that is opened later would get the number of a closed stdout (`convnet … >&-`), and what is
+/// Prevents that a file opened later gets the number of a closed stdout (`convnet … >&-`) and with it what is
 /// printed.
 void open_closed_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

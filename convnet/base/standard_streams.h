@@ -1,4 +1,4 @@
-// Streams in place of stdout and stderr, to which writing never fails.
+// Replacements for stdout and stderr to which writing never fails.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 
 namespace convnet {
 
-/// Takes the place of stdout and stderr as long as it lives. Printing never fails and never throws: what
-/// cannot be written is dropped, and error() tells. Control characters in what is printed, which may stem
+/// Replaces stdout and stderr as long as it lives. Printing never fails and never throws: what
+/// cannot be written is dropped, and error() reports it. Control characters in the output, which may stem
 /// from the user's files, become question marks, so that no file's text commands the terminal. Make one, in
 /// main().
 class StandardStreams {
@@ -21,7 +21,7 @@ class StandardStreams {
 
   /// errno of the first write to stdout that failed; 0 if none has.
   int error() const { return streams_[0].error; }
-  /// Whether nobody reads stdout any more, as in `convnet … | head -1`.
+  /// Returns whether nobody reads stdout any more, as in `convnet … | head -1`.
   bool closed() const;
 
  private:

@@ -24,7 +24,7 @@ enum class DataType { f32, f64, s32, u8, bf16 };
 std::int64_t size_of(DataType type);
 const char* to_string(DataType type);
 
-/// How a backend stores a tensor. Immutable; made by a backend, compared and sized by everybody else.
+/// The way a backend stores a tensor. Immutable; backends make it, all others only compare and size it.
 class Layout {
  public:
   Layout() = default;
@@ -36,7 +36,7 @@ class Layout {
   /// Bytes of the tensor, padding included.
   virtual std::int64_t bytes() const = 0;
   virtual bool equals(const Layout& other) const = 0;
-  /// The same order of elements of another type; null (plain) where the backend has none.
+  /// Returns a layout with the same order for elements of another type; null (plain) if the backend has none.
   virtual std::shared_ptr<const Layout> with_type(DataType type) const = 0;
 };
 
@@ -51,10 +51,10 @@ struct TensorDesc {
   std::string layout_name() const { return layout ? layout->name() : "plain"; }
 };
 
-/// The tensor of another type, lying alike where the backend can do that, else plain.
+/// Returns the tensor with another type, in the same layout if the backend has it, else plain.
 TensorDesc with_type(const TensorDesc& tensor, DataType type);
 
-/// Whether the two tensors have the same bytes for the same elements (dims are not compared).
+/// Returns whether the two tensors have the same bytes for the same elements (dims are not compared).
 bool same_layout(const TensorDesc& a, const TensorDesc& b);
 
 }  // namespace convnet

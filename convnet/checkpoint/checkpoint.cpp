@@ -32,7 +32,7 @@ json to_json(const CostSums& costs) {
   return {{"images", costs.images}, {"sums", sums}};
 }
 
-/// A whole number from 0 to `max`; get<int>() would cut larger ones.
+/// Reads a whole number from 0 to `max`; get<int>() would truncate larger ones.
 std::int64_t whole(const json& j, std::int64_t max) {
   if (!j.is_number_unsigned() || j.get<std::uint64_t>() > static_cast<std::uint64_t>(max))
     throw std::out_of_range("the position makes no sense");
@@ -85,7 +85,7 @@ TrainingState state_from(const json& j) {
   s.test_due = j.at("test_due").get<bool>();
   s.partial = costs_from(j.at("partial"));
   s.partial_seconds = j.at("partial_seconds").get<double>();
-  // Older checkpoints have no updates over several minibatches.
+  // Older checkpoints have no entry for updates over several minibatches.
   for (const json& entry : j.value("windows", json::array())) {
     s.windows[entry.at(0).get<std::string>()] = {whole(entry.at(1), kMostEpochs),
                                                  whole(entry.at(2), kMostImages)};
@@ -177,7 +177,7 @@ std::string sound_checkpoint_before(const fs::path& file) {
   try {
     found = checkpoints_in(file.has_parent_path() ? file.parent_path() : ".");
   } catch (const RunError&) {
-    return "";  // what is damaged is the news
+    return "";  // the folder cannot be listed: the damaged file is the error to report
   }
   for (auto before = found.rbegin(); before != found.rend(); ++before) {
     if (before->first >= *position) continue;
@@ -232,7 +232,7 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   meta["options"] = json(checkpoint.options).dump();
   meta["state"] = to_json(checkpoint.state).dump();
   meta["algorithms"] = checkpoint.algorithms.dump();
-  // Names of classes come from data sets, in whatever encoding.
+  // Names of classes come from data sets and may have any encoding.
   meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string name = checkpoint.state.position.file_name();
   make_folders(folder);  // somebody may have removed it during the run

@@ -1,4 +1,4 @@
-// Checkpoints: where training stands, in safetensors files named by epoch and batch.
+// Checkpoints: the state of training, in safetensors files named by epoch and batch.
 #pragma once
 
 #include <map>
@@ -13,14 +13,14 @@
 
 namespace convnet {
 
-/// How far training has come. (0, 0): not begun.
+/// The progress of training. (0, 0) means that it has not begun.
 struct Position {
   int epoch = 0, batch = 0;
-  std::int64_t minibatches = 0;  ///< 0: the batch is finished; else that many of its minibatches are
-  std::int64_t images = 0;       ///< of the unfinished batch, trained so far
+  std::int64_t minibatches = 0;  ///< 0: the batch is finished; else the number of its finished minibatches
+  std::int64_t images = 0;       ///< images of the unfinished batch trained so far
   /// "3.17.safetensors", or "3.17-0042.safetensors" for a batch that is not finished.
   std::string file_name() const;
-  /// The position a checkpoint's file name says; nullopt for other files.
+  /// Returns the position in a checkpoint's file name; nullopt for other files.
   static std::optional<Position> of_file_name(const std::string& name);
   /// Natural order: an unfinished batch comes before the finished one.
   std::strong_ordering operator<=>(const Position& other) const;
@@ -38,15 +38,15 @@ struct CostSums {
 struct HistoryEntry {
   int epoch = 0, batch = 0;  ///< training batch it came after; `batch` of a test is the training batch too
   int test_batch = -1;       ///< first tested batch; -1 for training
-  CostSums costs;            ///< of all `count` together
+  CostSums costs;            ///< sums over all `count` entries
   std::int64_t count = 1;    ///< batches or tests; the names above are those of the last one
 };
 
-/// An update whose period spans several minibatches: what it has seen since the last.
+/// State of an update whose period spans several minibatches: what has gathered since the last update.
 struct UpdateWindow {
   std::int64_t minibatches = 0, images = 0;
 };
-/// By the name of the matrix.
+/// Update windows by the name of the matrix.
 using UpdateWindows = std::map<std::string, UpdateWindow>;
 
 /// Everything but the tensors.
@@ -55,7 +55,7 @@ struct TrainingState {
   std::uint64_t iteration = 0;   ///< minibatches since the start of training
   std::int64_t test_cursor = 0;  ///< tests done so far: which test batch is next
   bool test_due = false;         ///< the batch is finished, but its test was not
-  CostSums partial;              ///< of the unfinished batch
+  CostSums partial;              ///< sums over the unfinished batch so far
   double partial_seconds = 0;
   UpdateWindows windows;
   std::vector<HistoryEntry> history;
@@ -67,31 +67,31 @@ struct Checkpoint {
   TensorFile tensors;
   TrainingState state;
   OptionTexts options;
-  std::string definition_path, definition_text;  ///< of the layer definition file, as written
+  std::string definition_path, definition_text;  ///< path and text of the layer definition file
   std::string parameters_path, parameters_text;
-  nlohmann::json algorithms;         ///< what the libraries chose
-  std::vector<MatrixInfo> matrices;  ///< of the data set; none in older checkpoints
+  nlohmann::json algorithms;         ///< the libraries' choices of algorithms
+  std::vector<MatrixInfo> matrices;  ///< description of the data set's matrices; empty in older checkpoints
 };
 
 /// Fills the metadata of checkpoint.tensors and writes it into `folder`; then removes all but the newest
 /// `keep` and this one. Throws RunError.
 void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
 
-/// The checkpoint that the tensors and metadata of `file` are. Throws InputError naming what is wrong.
+/// Makes a checkpoint from the tensors and metadata of `file`. Throws InputError naming what is wrong.
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);
 
-/// The path of a checkpoint: that of the file, or of a folder's newest. Throws InputError if there is none.
+/// Returns the path of a checkpoint: the file, or a folder's newest. Throws InputError if there is none.
 std::string find_checkpoint(const std::string& file_or_folder);
 
 /// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file, what is wrong, and the
 /// newest sound checkpoint before it, if there is one.
 Checkpoint read_checkpoint(const std::string& file_or_folder);
 
-/// The newest checkpoint in a folder; nullopt if there is none or no folder. Throws InputError if the folder
-/// cannot be listed.
+/// Returns the newest checkpoint in a folder; nullopt if there is none or no folder. Throws InputError if the
+/// folder cannot be listed.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
 
-/// The folder that later checkpoints were moved to, and their number.
+/// The folder to which later checkpoints were moved, and their number.
 struct Abandoned {
   std::string folder;  ///< "" if there were none
   std::size_t checkpoints = 0;

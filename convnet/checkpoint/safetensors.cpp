@@ -36,7 +36,8 @@ constexpr const char* metadata_key = "__metadata__";
 constexpr const char* tensors_checksum_key = "checksum.tensors";
 constexpr const char* metadata_checksum_key = "checksum.metadata";
 
-/// CRC-32 of texts and numbers, each with its length, so that nothing moves from one to the next unseen.
+/// CRC-32 of texts and numbers, each with its length, so that no byte can move unnoticed from one to the
+/// next.
 class Crc {
  public:
   void add(const void* bytes, std::size_t count) {
@@ -54,7 +55,7 @@ class Crc {
 
  private:
   void update(const void* bytes, std::size_t count) {
-    // zlib starts again where there is no address, as of nothing.
+    // zlib restarts its checksum when the address is null, as that of an empty text may be.
     if (count > 0) crc_ = crc32_z(crc_, static_cast<const Bytef*>(bytes), count);
   }
   uLong crc_ = 0;
@@ -107,7 +108,7 @@ std::string shown(const std::string& name) {
   return "'" + text + (name.size() > longest ? "…'" : "'");
 }
 
-/// Where a tensor lies: bytes [begin, end) of the data section.
+/// The position of a tensor: bytes [begin, end) of the data section.
 struct TensorEntry {
   std::string name;
   Dims dims;

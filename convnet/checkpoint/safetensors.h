@@ -26,7 +26,7 @@ struct TensorFile {
 /// metadata entries. Names and metadata must be UTF-8. Throws RunError.
 void write_safetensors(const std::string& path, const TensorFile& contents);
 
-/// Whether checksums are compared. A file without any, of another program or of an older version, is read
+/// Whether to compare checksums. A file without any (from another program or an older version) is read
 /// either way.
 enum class Checksums { compare, ignore };
 
@@ -36,7 +36,7 @@ enum class Checksums { compare, ignore };
 /// bounded by the file's size.
 TensorFile read_safetensors(const std::string& path);
 
-/// The same from memory; `name` stands for the file in errors.
+/// Reads from memory; error messages call the file `name`.
 TensorFile parse_safetensors(const std::string& name, const std::string& bytes,
                              Checksums checksums = Checksums::compare);
 

@@ -1,4 +1,4 @@
-// Where things stand in the user's files, and the list of everything that is wrong with them.
+// Places in the user's files, and the list of everything that is wrong with them.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@ struct SourceLocation {
 /// Collects all errors and warnings of a run, so that they are reported together.
 class Diagnostics {
  public:
-  /// As many errors, and as many warnings, are kept; one more entry then says that more follow.
+  /// The number of errors, and of warnings, that are kept; one more entry then says that more follow.
   static constexpr std::size_t max_messages = 1000;
 
   /// `message` reads like "layer 'conv2': unknown key 'fliterSize'; did you mean 'filterSize'?"
@@ -31,7 +31,7 @@ class Diagnostics {
   bool has_errors() const { return !errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }      ///< "file:line: message"
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< "file:line: warning: message"
-  /// All errors so far, also those beyond max_messages.
+  /// Number of errors so far, including those beyond max_messages.
   std::size_t error_count() const { return error_count_; }
   /// Throws InputError with all errors, one a line, if there are any: file by file in order of their lines,
   /// those without a place at the end.
@@ -39,11 +39,11 @@ class Diagnostics {
 
  private:
   std::vector<std::string> errors_, warnings_;
-  std::vector<SourceLocation> error_places_;  ///< by error; the entry that says that more follow has none
+  std::vector<SourceLocation> error_places_;  ///< one for each error; empty for the entry "more follow"
   std::size_t error_count_ = 0;
 };
 
-/// The candidate closest to `word` within `max_edits` edits (an insertion, a deletion,
+/// Returns the candidate closest to `word` within `max_edits` edits (an insertion, a deletion,
 /// a replacement or an exchange of two neighbours; case-insensitive), or "". On equal distance the first
 /// candidate.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits = 2);

@@ -20,11 +20,12 @@ namespace convnet {
 namespace {
 
 constexpr std::size_t max_file_bytes = std::size_t{4} << 20;
-/// What inheritance from [DEFAULT] and %(key)s may add to a file: a few lines could ask for any amount.
+/// Limits what inheritance from [DEFAULT] and %(key)s may add to a file: a few lines could ask for any
+/// amount.
 constexpr std::size_t max_expanded_bytes = std::size_t{16} << 20;
 /// Charged for each inherited value and each reference, beside their text.
 constexpr std::size_t expansion_overhead = 128;
-/// As in Python's ConfigParser.
+/// The maximal depth of references, as in Python's ConfigParser.
 constexpr std::size_t max_nesting = 10;
 
 /// A section whose values are not interpolated yet.
@@ -49,15 +50,15 @@ void configure_inih() {
   });
 }
 
-/// Up to the first '#' or ';' that begins the text or follows a blank.
+/// Returns the text up to the first '#' or ';' at its beginning or after a blank.
 std::string_view strip_comment(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i)
     if ((text[i] == '#' || text[i] == ';') && (i == 0 || is_blank(text[i - 1]))) return text.substr(0, i);
   return text;
 }
 
-/// Whether Python's ConfigParser takes the line for a comment: the word "rem", in any case, in the first
-/// column.
+/// Returns whether Python's ConfigParser takes the line for a comment: the word "rem", in any case, in the
+/// first column.
 bool is_rem_comment(std::string_view line) {
   return line.size() >= 3 && lower(line.substr(0, 3)) == "rem" && (line.size() == 3 || is_blank(line[3]));
 }
@@ -137,7 +138,7 @@ class Reader {
     return true;
   }
 
-  /// What inih shall see of a line, without line break.
+  /// Returns the text of a line as inih should see it, without line break.
   std::string clean(std::string_view line) {
     indented_ = !line.empty() && is_blank(line[0]);
     const std::string_view body = trim(strip_comment(line));
@@ -222,7 +223,7 @@ class Reader {
   std::shared_ptr<const std::string> file_;
   Diagnostics& diagnostics_;
   std::vector<RawSection> sections_;
-  std::unordered_map<std::string, std::size_t> names_;  ///< of sections
+  std::unordered_map<std::string, std::size_t> names_;  ///< indices of sections by name
   std::exception_ptr failure_;
 
   int line_ = 0;
@@ -241,7 +242,7 @@ class Expander {
   Expander(const RawSection& defaults, Diagnostics& diagnostics)
       : defaults_(defaults), default_reported_(defaults.section.values.size()), diagnostics_(diagnostics) {}
 
-  /// False once the file has grown beyond all measure; reported.
+  /// Returns false, after reporting it, once the file has grown beyond the limit.
   bool good() const { return spent_ <= max_expanded_bytes; }
 
   IniSection expand(const RawSection& raw) {
@@ -437,7 +438,7 @@ IniFile with_key(const IniFile& file, const std::string& section, const std::str
     lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(line), written);
   } else {
     lines.at(line - 1) = written;
-    // What continued the old value.
+    // Removes the lines that continued the old value.
     for (std::size_t i = line; i < lines.size(); ++i) {
       const std::size_t word = lines[i].find_first_not_of(" \t\r");
       if (word == 0) break;

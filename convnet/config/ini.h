@@ -12,9 +12,9 @@ namespace convnet {
 
 struct IniValue {
   std::string key;      ///< lower case: keys are case-insensitive
-  std::string written;  ///< as the user wrote it
+  std::string written;  ///< the key as the user wrote it
   std::string text;  ///< comments and outer blanks removed, continuation lines joined by '\n', interpolated
-  SourceLocation where;       ///< of the line with the key
+  SourceLocation where;       ///< the line with the key
   bool from_default = false;  ///< inherited from [DEFAULT]: never counts as unknown
 };
 

@@ -9,7 +9,7 @@
 namespace convnet {
 namespace {
 
-/// Layers compute in fp32.
+/// The largest number of a parameter: layers compute in fp32.
 constexpr double kLargest = std::numeric_limits<float>::max();
 
 /// " between 1 and 4096", " of at least 1", " of at most 1" or "".
@@ -178,7 +178,7 @@ class Assigner {
   std::string prefix_;
   bool strict_;
   Diagnostics& diagnostics_;
-  std::vector<std::string> suggested_;  ///< for unknown keys
+  std::vector<std::string> suggested_;  ///< keys suggested for unknown ones
 };
 
 }  // namespace

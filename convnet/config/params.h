@@ -17,10 +17,10 @@
 
 namespace convnet {
 
-/// Texts of options by name, without dashes. What is absent keeps its default.
+/// Texts of options by name, without dashes. Absent options keep their defaults.
 using OptionTexts = std::map<std::string, std::string>;
 
-/// Which of the two files a key belongs to.
+/// The one of the two files that a key belongs to.
 enum class CfgFile { definition, parameters, both };
 
 /// One declared key of a layer type.
@@ -32,7 +32,7 @@ struct ParamSpec {
   std::optional<std::string> fallback;                    ///< default as text; nullopt: required
   double min = -std::numeric_limits<double>::infinity();  ///< allowed range of each number (or schedule base)
   double max = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices;  ///< of a "choice"
+  std::vector<std::string> choices;  ///< allowed values of a "choice"
   std::string unit;                  ///< "pixels", "maps", "" …
   std::string doc;                   ///< one sentence
   CfgFile file = CfgFile::definition;

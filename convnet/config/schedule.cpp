@@ -97,7 +97,7 @@ Schedule Schedule::parse(std::string_view text) {
     if (argument == "base") {
       schedule.base_ = number.value_or(0);
     } else {
-      // Its reciprocal is the rate's last factor: that has to be finite as well.
+      // Its reciprocal is the rate's last factor, which must be finite as well.
       if (!(*number > 0) || !std::isfinite(1 / *number)) wrong("a number above 0");
       schedule.target_factor_ = number.value_or(1);
     }

@@ -24,7 +24,7 @@ inline std::string lower(std::string_view text) {
 
 inline bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/// Without blanks and line breaks at both ends.
+/// Removes blanks and line breaks at both ends.
 inline std::string_view trim(std::string_view text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
@@ -38,7 +38,7 @@ inline std::string number_list(const std::vector<int>& numbers) {
   return text;
 }
 
-/// User text for a message: in quotes, control characters as blanks, cut after some 60 bytes.
+/// Formats user text for a message: in quotes, control characters as blanks, cut after some 60 bytes.
 inline std::string excerpt(std::string_view text) {
   constexpr std::size_t longest = 60;
   std::string out(text.substr(0, longest));
@@ -54,7 +54,7 @@ inline std::string excerpt(std::string_view text) {
   return "'" + out + "'";
 }
 
-/// The whole of `text` as a finite number of type T; nullopt if it is anything else or does not fit.
+/// Parses the whole of `text` as a finite number of type T; nullopt if it is anything else or does not fit.
 template <class T>
 std::optional<T> to_number(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
@@ -66,7 +66,7 @@ std::optional<T> to_number(std::string_view text) {
   return value;
 }
 
-/// The shortest decimal text that reads back as `value`; whole numbers below 1e15 without an exponent.
+/// Returns the shortest decimal text that reads back as `value`; no exponent for whole ones below 1e15.
 inline std::string format_number(double value) {
   char buffer[32];
   const bool whole = std::abs(value) < 1e15 && std::trunc(value) == value;

@@ -1,4 +1,4 @@
-// ILSVRC-2012 as it is distributed: three tars, read where they are.
+// ILSVRC-2012 as it is distributed: three tars, read in place.
 #pragma once
 
 #include <string>

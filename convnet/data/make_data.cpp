@@ -34,7 +34,7 @@ constexpr int max_jpeg_side = 65500;
 constexpr const char* meta_name = "batches.meta";
 constexpr const char* state_name = "make-data.state";
 
-/// What decides the data set's bytes, by option.
+/// The settings that decide the data set's bytes, by option.
 using Identity = std::vector<std::pair<std::string, std::string>>;
 
 /// FNV-1a over names, sizes and classes.
@@ -97,12 +97,12 @@ std::vector<std::string> texts_of(const PickleValue& list, const char* what) {
   return texts;
 }
 
-/// What is done so far.
+/// The work that is done so far.
 struct State {
   explicit State(int size) : sums(size) {}
 
-  std::size_t parts = 0;  ///< finished ones, in the order of Plan::parts
-  PixelSums sums;         ///< of their training images
+  std::size_t parts = 0;  ///< number of finished parts, in the order of Plan::parts
+  PixelSums sums;         ///< sums over the training images of the finished parts
   std::vector<std::string> bad_images;
 };
 
@@ -280,7 +280,7 @@ void Maker::check_files(std::size_t parts) const {
       throw InputError(file + ": was made and is gone: remove the folder and start again");
 }
 
-/// Of a run that was killed.
+/// Removes the temporary files of a run that was killed.
 void Maker::remove_leftovers() const {
   std::vector<fs::path> leftovers;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(options_.folder))
@@ -346,7 +346,7 @@ void Maker::write_meta(const State& state) const {
            {"bad_images", pickled(state.bad_images)}})));
 }
 
-/// Of the finished data set.
+/// Returns the description of the finished data set.
 MakeDataResult Maker::result() const {
   const PickleValue meta = read_pickle(path(meta_name));
   const auto made_with = meta.find("made_with");

@@ -1,4 +1,4 @@
-// Builds the original's ImageNet batches: folders of pickled lists of JPEGs.
+// Builds cuda-convnet2's ImageNet batches: folders of pickled lists of JPEGs.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace convnet {
 
 struct MakeDataOptions {
-  std::string folder;            ///< where the data set is made
-  int size = 256;                ///< of the images' shorter side, pixels
+  std::string folder;            ///< folder in which the data set is made
+  int size = 256;                ///< length of the images' shorter side, pixels
   bool crop_to_square = true;    ///< keep the square in the middle
   int batch_size = 3072;         ///< images
   std::uint64_t seed = 1;        ///< decides the order of the training images
@@ -20,26 +20,26 @@ struct MakeDataOptions {
   bool skip_bad_images = false;  ///< leave out what cannot be decoded; otherwise it is an error
 };
 
-/// How far it is, in images; `before` of `done` are from runs before this one.
+/// Progress in images; `before` of the `done` images were made by earlier runs.
 struct MakeDataProgress {
   std::int64_t before = 0, done = 0, total = 0;
   std::string finished;  ///< the batch that is complete now, "data_batch_3"; mostly empty
 };
 
 struct MakeDataResult {
-  std::int64_t training_images = 0, validation_images = 0;  ///< in the data set
+  std::int64_t training_images = 0, validation_images = 0;  ///< number of images in the data set
   int training_batches = 0;                                 ///< from 0
   int validation_batches = 0;                               ///< from first_validation_batch
   int first_validation_batch = 0;
-  std::vector<std::string> bad_images;  ///< that were left out, with what was wrong
+  std::vector<std::string> bad_images;  ///< names of images that were left out, with the reason
 };
 
 /// Writes data_batch_N/data_batch_N.K (1024 images each) and, at the end, batches.meta with the mean image
 /// and the colours' principal components of the training images. Training images are shuffled, validation
 /// images come in their order, from the next batch whose number is a multiple of 1000; a bad image leaves its
-/// batch one short. What is made depends on images, size, crop_to_square, batch_size and seed alone, and
-/// stays so if this is killed, at any point, and called again: work goes on at the first file that is
-/// missing. make-data.state in the folder holds what that takes until batches.meta is there.
+/// batch one short. The result depends only on images, size, crop_to_square, batch_size and seed, and
+/// is the same if this is killed at any point and called again: work continues at the first file that is
+/// missing. make-data.state in the folder holds the state for this until batches.meta is written.
 ///
 /// `report` is called now and then, from any of the threads, one at a time. Throws InputError for bad images
 /// and for a folder that holds something else, naming what; RunError for I/O errors.

@@ -1,4 +1,4 @@
-// What the mean image and the principal colours of many images are made of.
+// Sums from which the mean image and the principal colours of many images are computed.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace convnet {
 
-/// Sums over square images of one size. They are integers: any order and grouping of the images gives the
-/// same.
+/// Sums over square images of one size. They are integers, so any order and grouping of images gives the
+/// same result.
 struct PixelSums {
-  /// Of squares of side `side`.
+  /// Makes sums for square images of side `side`.
   explicit PixelSums(int side);
 
   void add(const DecodedImage& square);

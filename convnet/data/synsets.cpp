@@ -161,7 +161,7 @@ void prepare_to_crash() {
     const rlimit both = {value, value};
     setrlimit(resource, &both);
   };
-  // What is mapped already counts too, and that is much in a build with sanitizers.
+  // The limit includes memory that is mapped already, which is much in a build with sanitizers.
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   limit(RLIMIT_AS, pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + max_child_bytes);
@@ -171,7 +171,7 @@ void prepare_to_crash() {
 
 // ---- In this one ----
 
-/// What the child answers; nothing if it died.
+/// The child's answer; nothing if it died.
 std::optional<std::string> ask_child(const std::string& path) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) system_failed("pipe");

@@ -13,7 +13,7 @@ struct Synset {
   std::string words;  ///< "tench, Tinca tinca"
 };
 
-/// The struct array `synsets` of a MATLAB 5 file, in its order. `name` stands for the file in messages.
+/// Reads the struct array `synsets` of a MATLAB 5 file, in its order. Messages call the file `name`.
 /// Throws InputError for anything else. MATLAB's format is read by a library that damaged files can crash or
 /// keep busy forever: it runs in a child process of bounded memory and time.
 std::vector<Synset> read_synsets(std::string_view mat_file, const std::string& name);

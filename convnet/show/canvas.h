@@ -1,4 +1,4 @@
-// What pictures with lines and text are drawn on: pixels (picture_canvas.h) or SVG (svg.h).
+// The surface for pictures with lines and text: pixels (picture_canvas.h) or SVG (svg.h).
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// In pixels from the top left, y downwards.
+/// A point in pixels from the top left corner; y points downwards.
 struct Point {
   double x = 0, y = 0;
   bool operator==(const Point&) const = default;
@@ -20,7 +20,7 @@ struct Box {
   double bottom() const { return y + height; }
 };
 
-/// Which end of a text its place is.
+/// The end of a text that its position refers to.
 enum class Anchor { start, middle, end };
 
 class Canvas {
@@ -31,12 +31,12 @@ class Canvas {
   virtual ~Canvas() = default;
 
   virtual void box(const Box& box, Color fill) = 0;
-  /// Straight lines from point to point.
+  /// Draws straight lines from point to point.
   virtual void line(const std::vector<Point>& points, Color color, double width) = 0;
   virtual void dot(Point center, double radius, Color color) = 0;
-  /// `at` is on the baseline. Any bytes: what is not UTF-8 is drawn as a replacement character.
+  /// Draws text; `at` is on the baseline. Bytes that are not UTF-8 are drawn as a replacement character.
   virtual void text(Point at, const std::string& text, Color color, double size, Anchor anchor) = 0;
-  /// Stretched to the box without smoothing.
+  /// Draws a picture stretched to the box without smoothing.
   virtual void image(const Box& box, const Picture& picture) = 0;
 };
 

@@ -9,7 +9,7 @@ struct Series {
   std::string name;
   Color color;
   std::vector<Point> points;        ///< values, by x
-  std::vector<std::string> labels;  ///< of the points, for whoever points at them: "epoch 3, batch 2"
+  std::vector<std::string> labels;  ///< text for each point, shown under the pointer: "epoch 3, batch 2"
 };
 
 /// Some series, at least one with a point. Values are finite, none beyond 1e100.
@@ -18,17 +18,17 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// The values an axis shows, and where it has numbers.
+/// The range of values on an axis, and the positions of its numbers.
 struct Axis {
   double low = 0, high = 1, step = 1;
   std::vector<double> ticks;
   std::string label(double tick) const;
 };
-/// Begins at 0 where that costs little, and has about `ticks` numbers. `tight`: ends at `high`, else at a
-/// tick.
+/// Makes an axis that begins at 0 if that costs little, with about `ticks` numbers. `tight`: ends at `high`,
+/// else at a tick.
 Axis make_axis(double low, double high, int ticks, bool tight);
 
-/// Where a chart's values are in a drawing.
+/// The positions of a chart's values in a drawing.
 struct ChartFrame {
   Box plot;  ///< inside the axes
   Axis x, y;

@@ -12,7 +12,7 @@
 namespace convnet {
 namespace {
 
-/// Of costs that print their values: no other's children.
+/// Returns the names of the costs that print their values: those that are no other cost's child.
 std::vector<std::string> printed_costs(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {

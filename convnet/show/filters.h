@@ -12,8 +12,9 @@ struct FilterStyle {
   bool rgb = true;         ///< filters of three channels are in colour; else a grey tile a channel
   bool normalize = false;  ///< bring each filter to mean 0 and variance 1 first
   bool from_yuv = false;   ///< the three channels are Y, U and V
-  int channels = 0;     ///< of what a fully-connected layer reads; 0: three or one, whichever makes squares
-  int local_plane = 0;  ///< of a local layer: the filters of this output map, at all positions
+  int channels =
+      0;  ///< channels of a fully-connected layer's input; 0: three or one, whichever makes squares
+  int local_plane = 0;  ///< for a local layer: draws the filters of this output map at all positions
   int side = 2048;      ///< most pixels of the picture's width and height
 };
 
@@ -22,10 +23,10 @@ struct FilterPicture {
   std::string caption;  ///< "64 filters of 32x5x5, a channel beside the other", and what was left out
 };
 
-/// All filters in a near-square grid, the smallest weight black, the largest white (or their colour). Weights
-/// as checkpoints hold them: conv (O,I,H,W), fc (O,I), sfc (parts,O,I), local (Y,X,O,I,H,W). What does not
-/// fit is left out, as the caption says. Throws InputError, its message to follow
-/// the tensor's name, where they are no filters or not finite.
+/// Draws all filters in a near-square grid, the smallest weight black, the largest white (or in colour).
+/// Weights are as in checkpoints: conv (O,I,H,W), fc (O,I), sfc (parts,O,I), local (Y,X,O,I,H,W). Filters
+/// that do not fit are left out, and the caption says so. Throws InputError, with a message that follows the
+/// tensor's name, if the weights are no filters or not finite.
 FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style = {});
 
 }  // namespace convnet

@@ -8,10 +8,10 @@
 
 namespace convnet {
 
-/// Pixels that `text` takes in `size` pixels a line.
+/// Returns the width of `text` in pixels at a line height of `size` pixels.
 double text_width(std::string_view text, double size);
 
-/// `text`, or as much of its beginning, with an ellipsis, as is not wider than `width`.
+/// Returns `text`, or the longest beginning that fits `width` together with an ellipsis.
 std::string fitted(const std::string& text, double size, double width);
 
 void draw_text(Picture& picture, Point at, std::string_view text, Color color, double size, Anchor anchor);

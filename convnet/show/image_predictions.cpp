@@ -43,7 +43,7 @@ Picture picture_of(std::vector<float> values, const MatrixInfo& info) {
   return picture;
 }
 
-/// As tests see it.
+/// Reads a batch as tests see it.
 DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int batch) {
   return run.provider->read({batch, 0}, statistics);
 }
@@ -137,7 +137,7 @@ std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std:
     if (!only_errors || static_cast<std::int64_t>(predictions.best(i, 1)[0]) != predictions.images[i].label)
       all.push_back(i);
   }
-  // The same choice with every library: its distributions differ, its generators do not.
+  // Avoids the standard distributions, which differ between libraries; the generators do not.
   std::mt19937_64 random(seed);
   count = std::min(count, all.size());
   for (std::size_t i = 0; i < count; ++i) std::swap(all[i], all[i + random() % (all.size() - i)]);
@@ -230,7 +230,7 @@ std::string predictions_csv(const ImagePredictions& predictions) {
 
 namespace {
 
-/// Where the cells of a confusion matrix are.
+/// The positions of a confusion matrix's cells.
 struct ConfusionGrid {
   explicit ConfusionGrid(const std::vector<std::string>& classes)
       : count(static_cast<int>(classes.size())), cell(std::clamp(440 / std::max(1, count), 1, 44)) {

@@ -1,4 +1,4 @@
-// What a net makes of test images, image by image, and drawings of it.
+// A net's predictions for single test images, and drawings of them.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace convnet {
 
-/// Test images with their true labels and what a softmax layer makes of them.
+/// Test images with their true labels and a softmax layer's probabilities.
 struct ImagePredictions {
   struct Image {
     int batch = 0;
-    std::int64_t place = 0;  ///< in the batch
+    std::int64_t place = 0;  ///< index in the batch
     std::int64_t label = 0;
   };
   std::vector<std::string> classes;  ///< names by output of the softmax
   std::vector<Image> images;
   std::vector<float> probabilities;  ///< (images, classes)
 
-  /// An image's most probable classes, at most `count`, the best first; of equal ones the first.
+  /// Returns an image's most probable classes, at most `count`, best first; ties go to the first class.
   std::vector<std::size_t> best(std::size_t image, std::size_t count) const;
   float probability(std::size_t image, std::size_t cls) const {
     return probabilities[image * classes.size() + cls];
@@ -38,16 +38,16 @@ Classifier classifier_of(const Run& run, const std::string& softmax);
 /// where an output is not finite.
 ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches);
 
-/// `count` images at random, of all or of those whose best class is wrong; fewer if there are no more.
+/// Picks `count` random images of all, or of those whose best class is wrong; fewer if there are no more.
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,
                                        bool only_errors, std::uint64_t seed);
 
-/// Images as the net sees them, but for the mean that it subtracts: grey or RGB, the first channel of others.
-/// Pixels that are not bytes are stretched from the darkest to the brightest.
+/// Draws images as the net sees them before it subtracts the mean: grey or RGB, or the first channel of
+/// others. Pixels that are not bytes are stretched from the darkest to the brightest.
 std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predictions,
                                  const std::vector<std::size_t>& chosen);
 
-/// Each chosen image with its true label and the five best classes as bars, four a row.
+/// Draws each chosen image with its true label and the five best classes as bars, four in a row.
 struct Size {
   int width = 0, height = 0;
 };
@@ -55,12 +55,12 @@ Size predictions_size(std::size_t images);
 void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
                       const std::vector<std::size_t>& chosen, const std::vector<Picture>& pictures);
 
-/// A header, then a line for each image: batch, place in it, true label, and the five best classes with their
-/// probabilities (RFC 4180).
+/// Writes a header, then a line for each image: batch, index in it, true label, and the five best classes
+/// with their probabilities (RFC 4180).
 std::string predictions_csv(const ImagePredictions& predictions);
 
-/// Rows are true classes, columns what they are taken for, shades shares of the row. Numbers and names as far
-/// as there is room.
+/// Draws the confusion matrix: rows are true classes, columns predicted ones, shades fractions of the row.
+/// Numbers and names appear as far as there is room.
 Size confusion_size(const std::vector<std::string>& classes);
 void draw_confusion(Canvas& canvas, const Confusion& confusion, const std::vector<std::string>& classes);
 

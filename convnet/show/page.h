@@ -1,4 +1,4 @@
-// Everything `convnet show` has of a checkpoint, as one HTML file.
+// Everything that `convnet show` knows about a checkpoint, as one HTML file.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace convnet {
 
-/// What a net makes of the test range, or why that is not known.
+/// A net's predictions for the test range, or the reason why there are none.
 struct PagePredictions {
   std::optional<ImagePredictions> predictions;
   bool only_errors = false;  ///< show images whose best class is wrong
   std::string missing;       ///< why there are none
 };
 
-/// A page that needs nothing else: pictures are inside, and it asks no network. All text of it is escaped.
+/// Makes a self-contained page: pictures are embedded, and it needs no network. All its text is escaped.
 /// `smooth` as in CurveRequest. Throws InputError for a damaged history or weights
 /// that are not the net's.
 std::string html_page(const Run& run, const PagePredictions& tested, int smooth);

@@ -17,7 +17,7 @@ constexpr Color kWhite = {255, 255, 255};
 /// Pixel (0,0) is at the top left.
 class Picture {
  public:
-  /// Both sides at least 1; a picture has at most 2^28 pixels.
+  /// Both sides must be at least 1; a picture has at most 2^28 pixels.
   Picture(int width, int height, Color background = kWhite);
 
   int width() const { return width_; }
@@ -25,13 +25,13 @@ class Picture {
   /// The pixel must lie inside.
   Color at(int x, int y) const;
   void set(int x, int y, Color color);
-  /// Mixes a colour in by its share of the pixel, 0 to 1. Pixels outside are left alone.
+  /// Blends a colour by its coverage of the pixel, 0 to 1. Pixels outside are ignored.
   void blend(int x, int y, Color color, double coverage);
-  /// Each pixel as a square of side `factor`.
+  /// Returns the picture with each pixel enlarged to a square of side `factor`.
   Picture enlarged(int factor) const;
 
   const std::vector<std::uint8_t>& rgb() const { return rgb_; }  ///< (height, width, 3)
-  /// The bytes of a PNG file.
+  /// Returns the bytes of a PNG file.
   std::string png() const;
 
  private:

@@ -39,7 +39,7 @@ void PictureCanvas::box(const Box& box, Color fill) {
 }
 
 void PictureCanvas::line(const std::vector<Point>& points, Color color, double width) {
-  // Where segments meet, a pixel counts once.
+  // A pixel where segments meet counts once.
   std::vector<float> coverage(picture_.rgb().size() / 3);
   const double reach = width / 2 + 1;
   for (std::size_t i = 1; i < points.size(); ++i) {

@@ -9,7 +9,7 @@
 namespace convnet {
 namespace {
 
-/// Whether a net made for the one data set can be tested on the other.
+/// Returns whether a net made for one data set can be tested on the other.
 std::string difference(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
   for (std::size_t i = 0; i < then.size(); ++i) {
     if (i >= now.size()) return "it has no matrix '" + then[i].name + "'";

@@ -1,4 +1,4 @@
-// A checkpoint with everything `convnet show` draws from.
+// A checkpoint with everything that `convnet show` needs to draw.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace convnet {
 struct Run {
   Checkpoint checkpoint;
   Options options;  ///< the checkpoint's, and what the command line says otherwise
-  NetFiles files;   ///< as the checkpoint holds them
+  NetFiles files;   ///< both files, as the checkpoint holds them
   std::vector<MatrixInfo> matrices;
   Graph graph;
   std::shared_ptr<const Provider> provider;  ///< null: the data set cannot be used
@@ -27,7 +27,7 @@ Run open_run(const OptionTexts& given);
 /// Matrices that multiply a layer's inputs, one each; 0 where there are no filters.
 std::size_t input_weights(const Layer& layer);
 
-/// A weight matrix of a layer, and where it is.
+/// A weight matrix of a layer, and its location.
 struct LayerWeights {
   std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's
   const NamedTensor* values = nullptr;
@@ -35,16 +35,17 @@ struct LayerWeights {
 /// The weights of the layer's `input`-th input, in the checkpoint. Throws InputError naming what there is.
 LayerWeights weights_of(const Run& run, const std::string& layer, int input);
 
-/// How large a matrix and its last update are: means of absolute values.
+/// The magnitudes of a matrix and of its last update: means of absolute values.
 struct Magnitude {
   std::string tensor;
   Dims dims;
   double weights = 0, updates = 0;
 };
-/// Of all matrices that learn, in order of the file.
+/// Returns the magnitudes of all matrices that learn, in order of the file.
 std::vector<Magnitude> magnitudes(const Run& run);
 
-/// What `convnet plan` prints of the net. Throws InputError or DeviceError where it cannot be made here.
+/// Returns what `convnet plan` prints for the net. Throws InputError or DeviceError where it cannot be made
+/// here.
 std::string plan_of(const Run& run);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// Text from outside (names of layers and classes, paths) made fit for pictures and pages.
+// Conversion of outside text (names of layers and classes, paths) for pictures and pages.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace convnet {
 
-/// The code points of UTF-8 text; bytes that are none are U+FFFD, control characters blanks.
+/// Decodes UTF-8 text: invalid bytes become U+FFFD, control characters blanks.
 std::u32string code_points(std::string_view text);
 
-/// For HTML and SVG, in text and in quoted attributes: valid UTF-8, with & < > " ' as entities; of the
+/// Escapes text for HTML and SVG content and quoted attributes: valid UTF-8, & < > " ' as entities; of the
 /// control characters only line feeds are left.
 std::string html_escape(std::string_view text);
 

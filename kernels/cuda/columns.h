@@ -1,6 +1,6 @@
-// What convolutions and locally-connected layers by matrix products share. Their windows are copied into rows
-// of a matrix ("columns", as in im2col), for as many images or positions at a time as fit into the memory
-// that they may take.
+// Code shared by convolutions and locally-connected layers that use matrix products. Windows are copied into
+// rows of a matrix ("columns", as in im2col), for as many images or positions at a time as fit into the
+// memory that they may take.
 #pragma once
 
 #include "kernels/cuda/chunked.h"
@@ -12,7 +12,7 @@ namespace convnet::cuda {
 class ChunkGemms {
  public:
   /// `extent` of `gemm` becomes `per_item` for every item of the chunk. Where that is k, the chunks' products
-  /// add up.
+  /// are summed.
   ChunkGemms(Gemm gemm, std::int64_t Gemm::*extent, std::int64_t per_item, const Chunks& chunks,
              const Context& context) {
     const bool sums = extent == &Gemm::k;

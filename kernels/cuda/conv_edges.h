@@ -1,4 +1,4 @@
-// What surrounds the library's convolution: borders that it does not know, biases that it did not add.
+// Work around the library's convolution: paddings that it does not support, and biases that it did not add.
 // Tensors are channels last, of type `type` (f32 or bf16).
 #pragma once
 
@@ -11,14 +11,14 @@ namespace convnet::cuda {
 /// `to` = the images of `from` with `pad` rows and columns of zeros before them and the rest after.
 void pad_images(Stream stream, DataType type, const View& from, const std::byte* src, const View& to,
                 std::int64_t pad, std::byte* dst);
-/// The reverse: of `from` only what pad_images() copied.
+/// Does the reverse: copies from `from` only the part that pad_images() copied.
 void crop_images(Stream stream, DataType type, const View& from, const std::byte* src, std::int64_t pad,
                  const View& to, std::byte* dst);
 /// y = y [+ bias of the column], then max(0,y) if `relu`, of a matrix of rows of `columns`. `bias` may be
 /// null.
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,
                    DataType type, std::byte* y);
-/// dst = src, of as many numbers.
+/// Copies that many numbers: dst = src.
 void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst);
 void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst);
 /// Sums of the columns. `workspace` has sum_rows_bytes().

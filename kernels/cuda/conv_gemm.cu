@@ -16,9 +16,9 @@ struct Shape {
   int oh, ow;
   Windows windows;
   std::int64_t inputs;      ///< channels of a group
-  std::int64_t row, width;  ///< of a window: of one group, of all
+  std::int64_t row, width;  ///< elements of a window: in one group, in all groups
 
-  /// With vectors of `lanes` channels for channels.
+  /// Returns the shape with vectors of `lanes` channels in place of channels.
   Shape in_vectors(int lanes) const {
     Shape s = *this;
     s.image = cuda::in_vectors(image, lanes);
@@ -101,18 +101,18 @@ struct Columns {
         vectors(s.image.last && s.inputs % kLanes == 0),
         window_bytes(cuda::window_bytes(g, s.image, column_type)),
         chunks(g.n, window_bytes, most_bytes) {}
-  DataType type;  ///< of the activations
+  DataType type;  ///< type of the activations
   Shape s;
   std::int64_t weights_step;         ///< weights of a group
-  std::int64_t pixels;               ///< of an image's output
-  std::int64_t in_bytes, out_bytes;  ///< of an image
+  std::int64_t pixels;               ///< pixels of an image's output
+  std::int64_t in_bytes, out_bytes;  ///< bytes of an image
   bool copied;                       ///< otherwise the input itself is the matrix of windows
   bool vectors;                      ///< channels are moved by several
-  std::int64_t window_bytes;         ///< of the copied windows of an image
-  Chunks chunks;                     ///< of images
+  std::int64_t window_bytes;         ///< bytes of the copied windows of an image
+  Chunks chunks;                     ///< chunks of images
 
   std::int64_t bytes() const { return chunks.size * window_bytes; }
-  /// Of the first images of chunks.
+  /// Returns the alignment in bytes of the first image of each chunk.
   std::int64_t alignment() const {
     const std::int64_t images = chunks.count > 1 ? chunks.size : 0;
     return alignment_of({images * in_bytes, images * out_bytes});
@@ -131,7 +131,7 @@ struct Columns {
     });
     return memory;
   }
-  /// Of windows of f32.
+  /// Sums windows of f32.
   void sum(Stream stream, std::int64_t chunk, std::byte* memory, std::byte* diff_src) const {
     const std::int64_t count = chunks.size_of(chunk) * in_bytes / size_of(type);
     with_type_and_lanes(type, vectors, [&](auto stored, auto lanes) {

@@ -11,8 +11,8 @@ namespace {
 
 CONVNET_DEVICE inline bool is_finite(double v) { return v * 0 == 0; }
 
-/// What images cost: a column for every kind of cost, each with a row per image. Column 0 is 1 where
-/// something of the image is not finite, else 0.
+/// The costs of images: a column for every kind of cost, each with a row per image. Column 0 is 1 where
+/// any value of the image is not finite, else 0.
 struct CostTable {
   double* values;
   std::int64_t rows;
@@ -83,7 +83,7 @@ struct BinaryCost {
   }
 };
 
-/// Of costs with a label for every output.
+/// Computes costs that have a label for every output.
 template <class CostOf>
 struct CostOfImage {
   std::int64_t c;

@@ -1,4 +1,4 @@
-// Division by numbers that the host knows before: GPUs have no instruction for it.
+// Division by numbers that the host knows in advance; GPUs have no division instruction.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ struct Quotient {
 /// whole number.
 class Divisor {
  public:
-  /// By 0 nothing is divided: that is the side of an empty tensor.
+  /// `value` may be 0, the side of an empty tensor; then nothing may be divided.
   explicit Divisor(std::int64_t value) : value_(value) {
     if (value < 1 || value >= kLimit) return;
     bits_ = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(value - 1)));
@@ -28,7 +28,7 @@ class Divisor {
 
   static constexpr std::int64_t kLimit = std::int64_t{1} << 31;
 
-  /// Of 0 <= a < kLimit.
+  /// Returns the quotient of 0 <= a < kLimit.
   CONVNET_HD std::uint32_t quotient(std::uint32_t a) const {
     const std::uint32_t twice = 2 * a;
     return static_cast<std::uint32_t>(std::uint64_t{twice} * multiplier_ >> 32) >> bits_;
@@ -37,7 +37,7 @@ class Divisor {
     const std::uint32_t q = quotient(a);
     return {q, a - q * static_cast<std::uint32_t>(value_)};
   }
-  /// Of any a >= 0, slowly.
+  /// Returns the quotient of any a >= 0, slowly.
   CONVNET_HD Quotient divide_any(std::int64_t a) const {
     const std::int64_t q = a / value_;
     return {q, a - q * value_};  // a % value_ would be a second division

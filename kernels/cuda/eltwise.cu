@@ -1,6 +1,7 @@
 // Sums and maxima of several tensors: flat over the memory, whatever its layout.
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
 
@@ -17,7 +18,7 @@ Sources<float> sources_of(std::span<std::byte* const> args) {
   return sources;
 }
 
-/// Of a maximum: all inputs take part in one launch.
+/// Checks the number of inputs of a maximum: one launch reads all of them.
 std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   check_inputs(op, inputs);
   return static_cast<std::size_t>(inputs);
@@ -29,7 +30,7 @@ struct SumTerms {
   Sources<std::byte> sources;
   float coeffs[kMostSources];
   std::byte* dst;
-  bool adds;  ///< to what is there
+  bool adds;  ///< to the destination's present values
 
   template <int Lanes>
   CONVNET_DEVICE void at(std::int64_t i) const {
@@ -107,7 +108,7 @@ Prepared prepare(const EltwiseMaxBackward& op, const OpForm& form, const Context
         for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
           const float own = sources.from[index][i];
           bool wins = true;
-          // Of equal inputs the first one wins.
+          // The first one of equal inputs wins.
           for (int k = 0; k < index; ++k) wins = wins && beats(own, sources.from[k][i]);
           for (int k = index + 1; k < sources.count; ++k) wins = wins && !beats(sources.from[k][i], own);
           diff_src[i] = wins ? diff_dst[i] : 0.0F;

@@ -7,7 +7,7 @@
 
 namespace convnet::cuda {
 
-/// Elements that a thread works on together: of the largest type 16 bytes, the most that a load takes.
+/// Elements that a thread processes together: 16 bytes of the largest type, the most that one load moves.
 template <class... Types>
 constexpr int kFlatLanes = 16 / static_cast<int>(std::max({sizeof(Types)...}));
 

@@ -1,4 +1,4 @@
-// Matrix products. gemm.cpp takes them from cuBLASLt.
+// Matrix products. gemm.cpp implements them with cuBLASLt.
 #pragma once
 
 #include <initializer_list>
@@ -22,7 +22,7 @@ struct Gemm {
   DataType result = DataType::f32;   ///< type of C; bf16 only where the factors are
 };
 
-constexpr std::int64_t kArgumentAlignment = 64;  ///< of the memory of an operation's arguments, bytes
+constexpr std::int64_t kArgumentAlignment = 64;  ///< alignment of an operation's arguments, bytes
 
 /// Gemm::alignment of matrices that begin these bytes, or multiples of them, after the memory of arguments.
 inline std::int64_t alignment_of(std::initializer_list<std::int64_t> offsets) {
@@ -38,18 +38,18 @@ class PreparedGemm {
   PreparedGemm& operator=(const PreparedGemm&) = delete;
   virtual ~PreparedGemm() = default;
   virtual std::int64_t workspace_bytes() const = 0;
-  /// Of types Gemm::factors and Gemm::result. `workspace` is aligned to kMemoryAlignment.
+  /// Computes with the types Gemm::factors and Gemm::result. `workspace` is aligned to kMemoryAlignment.
   virtual void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
                    std::byte* workspace) const = 0;
-  /// Where all are f32.
+  /// The same for f32 factors and result.
   void run(Queue* queue, const float* a, const float* b, float* c, std::byte* workspace) const {
     run(queue, reinterpret_cast<const std::byte*>(a), reinterpret_cast<const std::byte*>(b),
         reinterpret_cast<std::byte*>(c), workspace);
   }
 };
 
-/// Throws std::logic_error where memory that a product is to run on is not as it was promised. The library
-/// would read beside it, or fail without naming the product.
+/// Throws std::logic_error if the memory of a product is not aligned as promised. The library
+/// would read outside of it, or fail without naming the product.
 inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byte*> matrices,
                           const std::byte* workspace) {
   const auto is_aligned = [](const std::byte* memory, std::int64_t bytes) {

@@ -5,12 +5,12 @@
 namespace convnet::cuda {
 namespace {
 
-/// Of one product, or of one for every part; the parts' columns lie side by side.
+/// The sizes of one product, or of one for every part; the parts' columns are adjacent in memory.
 struct Sizes {
   explicit Sizes(const InnerProductGeometry& g)
       : batch(g.parts > 0 ? g.parts : 1), in(g.src()[1]), out(g.dst()[1]), weights(g.out * g.in) {}
   std::int64_t batch, in, out;  ///< in, out: of all parts
-  std::int64_t weights;         ///< of one part
+  std::int64_t weights;         ///< elements of one part
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Runs kernel bodies on a stream. A body is a functor over an index; where this file is compiled as plain C++
 // (tests/cuda), bodies run in a few threads of the host, so that everything but the launching itself is
-// tested without a GPU: the thread sanitizer finds where two of them meet.
+// tested without a GPU; the thread sanitizer finds data races between them.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Team {
  public:
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   __device__ int size() const { return static_cast<int>(blockDim.x); }
-  /// All members get the sum of everybody's value; likewise the largest. All must call.
+  /// Returns the sum of all members' values to each of them, or the largest value. All members must call.
   template <class T>
   __device__ T sum(T value) const {
     return reduce(value, [](T a, T b) { return a + b; });
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kTeamThreads) teams_kernel(std::int64_t count,
   for (std::int64_t i = blockIdx.x; i < count; i += gridDim.x) body(team, i);
 }
 
-/// body(i) for all i of [0, count), in any order.
+/// Calls body(i) for all i of [0, count), in any order.
 template <class Body>
 void for_each(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
@@ -93,8 +93,8 @@ void for_each(Stream stream, std::int64_t count, const Body& body) {
   check_launch();
 }
 
-/// body(team, i) for all i of [0, count), in any order. Bodies that use the team's sums do so the same number
-/// of times in all threads.
+/// Calls body(team, i) for all i of [0, count), in any order. Bodies that use the team's sums do so the same
+/// number of times in all threads.
 template <class Body>
 void for_teams(Stream stream, std::int64_t count, const Body& body) {
   if (count <= 0) return;
@@ -108,10 +108,10 @@ void for_teams(Stream stream, std::int64_t count, const Body& body) {
 #error "kernels are compiled by nvcc, or as C++ with CONVNET_CUDA_EMULATED"
 #else
 
-/// What works together where a stream's kernels run in threads; elsewhere one does everything.
+/// Numbers of threads that work together if a stream's kernels run in threads; otherwise one does everything.
 constexpr int kWorkers = 2;  ///< threads that share the indices of for_each
-constexpr int kTeams = 2;    ///< that share the items of for_teams
-constexpr int kMembers = 2;  ///< of a team
+constexpr int kTeams = 2;    ///< teams that share the items of for_teams
+constexpr int kMembers = 2;  ///< threads of a team
 
 /// Calls work(0), work(1)... work(threads - 1), each in a thread of its own.
 template <class Work>
@@ -121,7 +121,7 @@ void on_threads(int threads, const Work& work) {
   work(0);
 }
 
-/// Which of `count` workers gets index `i`; no step leads to indices of the same one only.
+/// Returns which of `count` workers gets index `i`; no stride gives all its indices to the same worker.
 inline int worker_of(std::int64_t i, int count) {
   const std::uint64_t mixed = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
   return static_cast<int>((mixed >> 32) % static_cast<unsigned>(count));
@@ -129,7 +129,7 @@ inline int worker_of(std::int64_t i, int count) {
 
 class Team {
  public:
-  /// What the members of a team have in common.
+  /// The state that the members of a team share.
   class Meeting {
    public:
     explicit Meeting(int members) : barrier_(members), parts_(static_cast<std::size_t>(members)) {}

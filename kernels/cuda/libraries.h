@@ -1,4 +1,4 @@
-// The libraries' handles of a queue, their checked calls, and objects of theirs with one owner.
+// The libraries' handles for a queue, checked calls of the libraries, and their objects with one owner.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,13 +16,13 @@
 
 namespace convnet::cuda {
 
-/// Throws DeviceError with what was tried and the library's words.
+/// Throws DeviceError that names the attempted call and the library's error.
 inline void check(cublasStatus_t status, const std::string& what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
 }
 #if defined(CONVNET_CUDNN)
-/// What the library says of the calling thread's last error beyond its name, in brackets.
+/// Returns the library's explanation of the calling thread's last error, beyond its name, in brackets.
 inline std::string last_cudnn_error() {
   std::array<char, 1024> message{};
   cudnnGetLastErrorString(message.data(), message.size());
@@ -51,14 +51,14 @@ class Owned {
     if (handle_ != nullptr) static_cast<void>(Destroy(handle_));
   }
   Handle get() const { return handle_; }
-  /// Where a C function that creates a handle writes it.
+  /// Returns the place to which a C function that creates a handle writes it.
   Handle* put() { return &handle_; }
 
  private:
   Handle handle_ = nullptr;
 };
 
-/// Of a queue that this backend made; its work goes to the queue's stream.
+/// Returns the cuBLASLt handle of a queue that this backend made; its work goes to the queue's stream.
 cublasLtHandle_t cublas_of(Queue* queue);
 #if defined(CONVNET_CUDNN)
 cudnnHandle_t cudnn_of(Queue* queue);

@@ -1,4 +1,4 @@
-// What the host has copied to the device: images become floats there.
+// Converts images that the host has copied to the device into floats.
 #include <stdexcept>
 
 #include "convnet/base/crop.h"
@@ -27,7 +27,7 @@ Prepared prepare_load(const LoadImages& op, const OpForm& form) {
   });
 }
 
-/// The same of images that come whole.
+/// The same for images that arrive uncropped.
 template <class Source, class Stored>
 Prepared prepare_crop(const LoadImages& op, const OpForm& form) {
   const View view = view_of(form.args.back());

@@ -77,7 +77,7 @@ struct ScatterResults {
   const float *results, *bias;
   float* dst;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    // In the order of dst's memory.
+    // The threads follow the order of dst's memory.
     const Quotient outer = divide(i, view.last ? view.c : positions.count);
     const Quotient image = divide(outer.value, view.last ? positions.count : view.c);
     const std::int64_t channel = view.last ? outer.rest : image.rest;
@@ -90,7 +90,7 @@ struct ScatterResults {
   }
 };
 
-/// What all passes share.
+/// The state that all passes share.
 struct Local {
   /// `input`, `output`: of the layer, or their gradients.
   Local(const LocalGeometry& geometry, const TensorDesc& input, const TensorDesc& output,
@@ -105,18 +105,19 @@ struct Local {
   LocalGeometry g;
   View in, out;
   std::int64_t outputs;     ///< channels of a group
-  std::int64_t row, width;  ///< of a window: of one group, of all
-  Chunks chunks;            ///< of positions
+  std::int64_t row, width;  ///< elements of a window: in one group, in all groups
+  Chunks chunks;            ///< chunks of positions
 
   std::int64_t window_floats() const { return chunks.size * g.n * width; }
   std::int64_t output_floats() const { return chunks.size * g.n * g.k; }
   Windows windows() const { return {-g.pad, g.stride, g.filter}; }
   Positions positions(std::int64_t chunk) const { return {chunks.begin(chunk), chunks.size_of(chunk)}; }
-  /// Where the weights of a chunk's first position and of a group lie.
+  /// Returns the offset of the weights of a group at a chunk's first position.
   std::int64_t weights_at(std::int64_t chunk, std::int64_t group) const {
     return (chunks.begin(chunk) * g.k + group * outputs) * row;
   }
-  /// Of the parts of groups in windows and results; of groups and chunks in weights.
+  /// Returns the alignment in bytes of groups' parts in windows and results, and of groups and chunks in
+  /// weights.
   std::int64_t alignment() const {
     const std::int64_t of_row = row * size_of(DataType::f32), of_outputs = outputs * size_of(DataType::f32);
     if (g.groups > 1) return alignment_of({of_row, of_outputs});

@@ -46,7 +46,7 @@ struct Formula {
   CONVNET_HD Gradient gradient(float x, float dy, float squares) const {
     const float d = min_div + factor * squares;
     const float f = power(d, exponent);
-    // Where d = 0 the neighbours must not see the NaN.
+    // If d = 0, the neighbours must not see the NaN.
     return {dy * f, x == 0 ? 0 : dy * x * quotient(f, d)};
   }
 };
@@ -131,7 +131,7 @@ struct Neighbours {
   static constexpr int kOwn = Halo * kLanes;  ///< index of the first of the thread's own maps
   using Values = float[2 * kOwn + kLanes];
 
-  View view;  ///< in vectors
+  View view;  ///< the tensor, counted in vectors
   int below, above;
 
   Neighbours(const CrossMapNorm& p, const View& elements)
@@ -152,7 +152,7 @@ struct Neighbours {
       for (int lane = 0; lane < kLanes; ++lane) values[kOwn + k * kLanes + lane] = v.lane[lane];
     }
   }
-  /// Of the squares over the window of value j.
+  /// Returns the sum of the squares over the window of value j.
   CONVNET_DEVICE float window_squares(const Values& values, int j) const {
     float sum = 0;
     CONVNET_UNROLL
@@ -190,7 +190,8 @@ struct NarrowForward {
   }
 };
 
-/// In one kernel: computing the ratios of the maps around once more takes less time than memory does.
+/// Does everything in one kernel: recomputing the ratios of neighbouring maps is faster than reading them
+/// from memory.
 template <class T, int Reach>
 struct NarrowBackward {
   using Maps = Neighbours<Reach, (2 * Reach + kLanes - 1) / kLanes>;

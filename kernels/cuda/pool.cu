@@ -26,7 +26,7 @@ struct Geometry : Windows {
 
   CONVNET_HD Range rows(int oy) const { return window(oy, h); }
   CONVNET_HD Range columns(int ox) const { return window(ox, w); }
-  /// What the sum of window (oy, ox) is multiplied by: one division for all lanes.
+  /// Returns the factor for the sum of window (oy, ox): one division for all lanes.
   CONVNET_HD float share(int oy, int ox) const {
     const int pixels = rows(oy).count() * columns(ox).count();
     return sum || pixels == 0 ? 1.0F : 1 / static_cast<float>(pixels);

@@ -6,7 +6,7 @@
 namespace convnet::cuda {
 namespace {
 
-/// What the words of a tensor's elements depend on.
+/// The inputs that determine the random words of a tensor's elements.
 struct Words {
   View view;
   std::uint64_t key;

@@ -1,4 +1,4 @@
-// Several runs of elements that one launch goes over, as if they lay one after another.
+// Several ranges of elements that one launch processes as if they were contiguous.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Ranges {
   }
   std::int64_t total() const { return count_ == 0 ? 0 : end_[count_ - 1]; }
 
-  /// Where element i of [0, total()) lies.
+  /// Returns the position of element i of [0, total()).
   CONVNET_DEVICE Place find(std::int64_t i) const {
     int range = 0, last = count_ - 1;
     while (range < last) {

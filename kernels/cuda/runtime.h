@@ -1,4 +1,4 @@
-// What a backend does with devices, streams and memory. runtime.cpp does it with the CUDA runtime. Compiled
+// A backend's access to devices, streams and memory. runtime.cpp does it with the CUDA runtime. Compiled
 // with CONVNET_CUDA_EMULATED (tests/cuda), kernels run on the host, at once.
 #pragma once
 
@@ -19,35 +19,35 @@ struct Stream {
   cudaStream_t handle = nullptr;
 };
 
-/// Throws DeviceError with what was tried and CUDA's words.
+/// Throws DeviceError that names the attempted call and CUDA's error.
 void check(cudaError_t error, const char* what);
 inline void check_launch() { check(cudaGetLastError(), "starting a kernel"); }
 #endif
 
-/// Of a queue that this backend made.
+/// Returns the stream of a queue that this backend made.
 Stream stream_of(Queue* queue);
 
-/// Devices that can be used; where there are none, `reason` says why.
+/// Returns the number of usable devices; if there are none, `reason` says why.
 int count_devices(std::string& reason);
-/// "NVIDIA H100 80GB HBM3"; what was chosen by timing holds for one kind of device.
+/// Returns a name like "NVIDIA H100 80GB HBM3"; choices made by timing hold for one kind of device.
 std::string device_name(int device);
 std::int64_t free_memory(int device);
-/// Zeroed.
+/// Allocates zeroed device memory.
 std::unique_ptr<DeviceMemory> allocate_memory(int device, std::int64_t bytes);
-/// Of the host, pinned: the device copies from and to it without the processor.
+/// Allocates pinned host memory: the device copies from and to it without the processor.
 std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes);
 std::unique_ptr<Queue> make_stream_queue(int device);
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit);
-/// Lets `device` reach the memory of `other` where the hardware can; whether it does.
+/// Lets `device` access the memory of `other` if the hardware can; returns whether it does.
 bool connect(int device, int other);
-/// Between device and host memory; waits.
+/// Copies between device and host memory, and waits for the copy.
 void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes);
-/// Waits until it is reached.
+/// Waits until the event is reached.
 inline void wait_for(const Mark& mark) {
   while (!mark.reached()) {
   }
 }
-/// Makes it the device of the calling thread.
+/// Makes `device` the current one of the calling thread.
 void use_device(int device);
 
 }  // namespace convnet::cuda

@@ -10,9 +10,9 @@
 
 namespace convnet::cuda {
 
-/// Work that keeps the first device busy for 0.1 to 0.5 ms. What is put into the queue after it has been put
-/// in before it starts: the time between two marks is then the device's, not that which the host takes to
-/// launch.
+/// Work that keeps the first device busy for 0.1 to 0.5 ms. All work queued behind it is complete in the
+/// queue before it starts, so the time between two marks is that of the device, not the time that the host
+/// takes to launch.
 class Delay {
  public:
   Delay();
@@ -29,13 +29,14 @@ class Tuning {
   /// file that cannot be read is an empty one.
   explicit Tuning(const std::string& device);
 
-  /// What was chosen for an operation, described by all that matters for its speed.
+  /// Returns the choice for an operation, which is described by everything that matters for its speed.
   std::optional<std::string> find(const std::string& operation) const;
   /// Keeps a choice, and writes the file anew. A file that cannot be written is no error: the next run
   /// chooses again.
   void keep(const std::string& operation, const std::string& choice);
 
-  /// Where candidates run: on the first device, whose clock is then up. Made at the first call.
+  /// Returns the queue that candidates run in, on the first device with its clock raised. Made at the first
+  /// call.
   Queue& queue();
 
  private:

@@ -2,6 +2,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/ranges.h"
@@ -50,7 +51,7 @@ struct Steps {
     const std::int64_t i = at.index;
     const Rates& rates = rates_at(step_block, part.rate_index);
     float* accumulator = part.accumulator;
-    // What came earlier comes first.
+    // Starts from the accumulator, so that the order of summation is fixed.
     int g = part.first_gradient;
     float gradient = accumulator != nullptr ? accumulator[i] : gradients[g++][i];
     for (; g < part.end_gradient; ++g) gradient += gradients[g][i];
@@ -72,7 +73,7 @@ struct Steps {
   int part_count = 0, gradient_count = 0;
 };
 
-/// What the kernel of a constraint needs of it.
+/// The parameters that the kernel of a constraint needs.
 struct Row {
   std::int64_t outer, groups, inner, rate_index;
   double norm_min, norm_max, ball;
@@ -96,8 +97,8 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
             args = args.subspan(count);
           }
           for_each(stream, steps.ranges.total(), [=] CONVNET_DEVICE(std::int64_t i) {
-            // All who write it write the same. On one device `broken` and `costs` are the same memory: then a
-            // weight that breaks stops some of the others, in a run that ends here anyhow.
+            // All threads that write it write the same value. On one device `broken` and `costs` are the same
+            // memory: then a weight that breaks stops some of the others, in a run that ends here anyhow.
             if (broken[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
           });
         }
@@ -136,7 +137,7 @@ Prepared prepare(const Constrain& op, const OpForm& form, const Context&) {
         for_teams(stream, op.groups, [=] CONVNET_DEVICE(const Team& team, std::int64_t group) {
           if (step_block != nullptr && rates_at(step_block, row.rate_index).images == 0) return;
           const std::int64_t count = row.outer * row.inner;
-          // Where the row's j-th weight lies: by its canonical index.
+          // The position of the row's j-th weight, from its canonical index.
           const auto at = [&](std::int64_t j) {
             const Quotient part = divide(j, row.inner);
             const std::int64_t canonical = (part.value * row.groups + group) * row.inner + part.rest;

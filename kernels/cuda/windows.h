@@ -1,4 +1,4 @@
-// Windows along one dimension: over rows, columns or maps. In 32 bits, which GPUs are fast with.
+// Windows along one dimension: over rows, columns or maps. They use 32 bits, which is fast on GPUs.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Range {
 /// Window i holds [start + stride * i, + size), of which there is what lies in [0, side).
 class Windows {
  public:
-  int start, stride, size;  ///< as constructed
+  int start, stride, size;  ///< the constructor's arguments
 
   Windows(std::int64_t start_, std::int64_t stride_, std::int64_t size_)
       : start(static_cast<int>(start_)),
@@ -29,7 +29,7 @@ class Windows {
     const int begin = origin(i), end = begin + size;
     return {begin > 0 ? begin : 0, end < side ? end : side};
   }
-  /// Which of `windows` windows hold `at`.
+  /// Returns which of `windows` windows contain `at`.
   CONVNET_HD Range holding(int at, int windows) const {
     const int since_start = at - start, since_end = since_start - size;  // of window 0
     const int begin = since_end < 0 ? 0 : periods(since_end) + 1;

@@ -51,7 +51,7 @@ TEST_CASE("an output file goes through a pipe and leaves the pipe") {
   const std::string text(100'000, 'x');
   for (const std::string& path : {pipe, link}) {
     auto reader = std::async(std::launch::async, [&] { return read_file(pipe); });
-    // That it could be written may be asked before: the reader does not take this for the end.
+    // Asking beforehand whether it can be written does not look like the end of the file to the reader.
     OutputFile{path};
     CHECK_NOTHROW(check_file_writable(path, "text is to be written to"));
     write_whole_file(path, text);

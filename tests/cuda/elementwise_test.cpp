@@ -10,7 +10,7 @@ TEST_CASE("neurons, scaling and sums on both backends", "[cuda]") {
     for (int kind = 0; kind <= static_cast<int>(NeuronKind::nrelu); ++kind) {
       const Neuron f{static_cast<NeuronKind>(kind), 1.5F, 0.7F};
       Values x = test_values(dims, 1);
-      // Of these the square root and the logarithm are numbers.
+      // The square root and the logarithm of these are numbers.
       for (double& v : x) v = f.kind == NeuronKind::sqrt || f.kind == NeuronKind::log ? std::abs(v) : v;
       check_on_both({NeuronForward{f, dims}, {x}});
       check_on_both({NeuronForward{f, dims}, {x}, {}, 0});

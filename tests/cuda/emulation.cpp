@@ -29,7 +29,7 @@ class Memory : public DeviceMemory {
   std::int64_t bytes_;
 };
 
-/// What a queue will do, in order. Marks share it: they may live longer than the queue.
+/// A queue's pending work, in order. Marks share it because they may outlive the queue.
 struct Line {
   std::deque<std::function<void()>> waiting;
   std::size_t done = 0;
@@ -51,7 +51,7 @@ struct Line {
       working = false;
     }
   }
-  /// How much is done when all is that has been asked for so far.
+  /// Returns the value of `done` once everything requested so far is complete.
   std::size_t end() const { return working ? done : done + waiting.size(); }
 };
 

@@ -141,7 +141,7 @@ TEST_CASE("rnorm and cnorm on both backends", "[cuda]") {
 TEST_CASE("rnorm and cnorm without minDiv, of zeros and of NaN on both backends", "[cuda]") {
   const Dims dims{2, 17, 5, 6};
   Values x = values_between(dims, 4, 0.5, 2);
-  // Where all pixels of a window are nearly equal, cnorm divides by nearly nothing.
+  // If all pixels of a window are nearly equal, cnorm divides by nearly zero.
   check(WindowNorm{2, 17, 5, 6, 3, true, 1.0F, 0.75F, 0}, x, 1e-3);
   const WindowNorm p{2, 17, 5, 6, 3, false, 1.0F, 0.75F, 0};
   check(p, x);

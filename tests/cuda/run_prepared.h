@@ -19,9 +19,10 @@ inline LayoutHints hints_for(const OpDesc& op, bool last) {
   return hints;
 }
 
-/// All arguments' values afterwards. Those that the operation reads held `inputs` before, or where these end
-/// test_values() of their index; its workspace held NaN. They begin `skipped` elements behind the beginning
-/// of their memory, which is untouched before and behind them.
+/// Runs an operation and returns the values of all its arguments. Those that it reads held `inputs` before,
+/// or where these end test_values() of their index; its workspace held NaN. They begin `skipped` elements
+/// behind the beginning of their memory; the function checks that the memory before and behind them is
+/// untouched.
 inline Results run_prepared(const Backend& backend, const OpDesc& op, const PreparedOp& prepared,
                             const std::vector<Values>& inputs = {}, std::int64_t skipped = 0) {
   constexpr std::int64_t kBehind = 64;
@@ -44,7 +45,7 @@ inline Results run_prepared(const Backend& backend, const OpDesc& op, const Prep
     pointers.push_back(memory.back()->data() + before);
     backend.copy(pointers.back(), bytes.data(), tensor.bytes());
   }
-  // At least one byte: memory of none has no address.
+  // Allocates at least one byte, because an empty allocation has no address.
   const std::vector<std::byte> poison(static_cast<std::size_t>(prepared.workspace_bytes() + 1),
                                       std::byte{0xFF});
   const auto workspace = backend.allocate(test_device(), std::ssize(poison));

@@ -199,7 +199,7 @@ TEST_CASE("what does not fit in the three tars is named", "[ilsvrc]") {
 }
 
 TEST_CASE("a meta.mat that crashes its library is an error", "[ilsvrc]") {
-  // The same few hundred damaged files each time; some crash the library, some are read all the same.
+  // Reads the same few hundred damaged files each time; some crash the library, some are read all the same.
   const std::string whole = mat_file(three);
   std::uint32_t random = 1;
   int refused = 0;

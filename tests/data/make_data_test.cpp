@@ -1,4 +1,4 @@
-// What make_data() writes, whatever interrupts it.
+// Tests that make_data() writes the same bytes, whatever interrupts it.
 #include "convnet/data/make_data.h"
 
 #include <fcntl.h>

@@ -1,5 +1,7 @@
 // Where buffers lie: tight, shared where it is safe, in place where layers allow it, without needless
 // reorders.
+#include <deque>
+
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
 #include "tests/plan/planned_net.h"

@@ -60,7 +60,7 @@ std::unique_ptr<StoredProvider> cropped(const ImageOptions& options, DataType ty
   return make_cropped_provider(std::make_unique<Grid>(type), options, seed);
 }
 
-/// What provider.read() gives, cut out.
+/// Returns the crops of what provider.read() returns.
 DataBatch seen(const Provider& provider, const LoadRequest& request, const PixelStatistics& statistics = {}) {
   DataBatch batch = provider.read(request, statistics);
   const MatrixInfo& info = provider.matrices()[0];
@@ -84,7 +84,8 @@ std::vector<float> floats(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-/// Where a crop of side `inner` of the grid lies; fails unless every pixel of both channels is right.
+/// Returns the position of a crop of side `inner` in the grid; fails unless every pixel of both channels is
+/// right.
 struct Place {
   int y, x;
   bool mirror;
@@ -292,7 +293,7 @@ TEST_CASE("pixels are divided by their channel's deviation", "[crop]") {
     CHECK(test[0] == 8 / 2.0F);
     CHECK(test[16] == 44 / 4.0F);
     CHECK(statistics.mean[0] == 8 / statistics.deviations[0]);
-    // Without statistics, as for a benchmark, nothing is divided.
+    // Nothing is divided without statistics, as in a benchmark.
     CHECK(floats(seen(*provider, {1, 0}).matrices[0])[0] == 8);
   }
 }

@@ -53,7 +53,7 @@ inline std::string tar_of(const std::vector<Item>& items) {
   return tar + tars::end();
 }
 
-/// A pickle of the original's; `labels` as a list of lists.
+/// A pickle of cuda-convnet2; `labels` as a list of lists.
 inline std::string sub_batch(const std::vector<std::string>& images,
                              const std::vector<std::vector<int>>& labels) {
   std::vector<std::string> data, lists;

@@ -99,7 +99,7 @@ TEST_CASE("pieces of a batch are the batch, whatever their size and the threads"
         CHECK(first < 11 + count);
         CHECK(images == whole.matrices[0]);
       }
-    // From the middle, with nothing read before.
+    // Reads from the middle, with nothing read before.
     options.decode_threads = 2;
     const DataBatch middle = open(folder.path(), options)->read({5, epoch, 6, 2}, {});
     CHECK(image_of(middle, 1) == image_of(whole, 7));
@@ -223,7 +223,7 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   CHECK(provider->images_in(1) == 5);
   CHECK(labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 2, 0, 1});
   CHECK(labels_of(provider->read({2, 0}, {})) == std::vector<std::int32_t>{2, 0, 1, 2});
-  // The same images as folders of them have.
+  // These are the same images as in the folders.
   write_folders(folder / "f", {items[3]});
   CHECK(image_of(provider->read({1, 0}, {}), 3) ==
         open(folder / "f", sized(16))->read({1, 0}, {}).matrices[0]);
@@ -433,7 +433,7 @@ TEST_CASE("options that do not fit the provider are errors", "[image]") {
   CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, sized(64)); }) ==
         "--image-size is for data provider 'image', not for 'dummy-3x8x8-10'");
   CHECK(error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
-  // Without --image-size: 8/7 of --inner-size.
+  // The default of --image-size is 8/7 of --inner-size.
   CHECK(open(folder.path(), sized(0, 224))->matrices()[0].dims == Dims{3, 224, 224});
   CHECK(open(folder.path())->matrices()[0].dims == Dims{3, 256, 256});
 }

@@ -13,7 +13,7 @@ using namespace convnet;
 
 namespace {
 
-// Of Debian's package dataset-fashion-mnist.
+// The files of Debian's package dataset-fashion-mnist.
 constexpr const char* fashion_mnist = "/usr/share/datasets/fashion-mnist";
 
 std::string idx(const std::vector<std::uint32_t>& dims, const std::string& content) {
@@ -63,7 +63,7 @@ struct DataSet {
   std::string open_error() const {
     return message_of<InputError>([&] { open(); });
   }
-  /// What is wrong with the first training batch.
+  /// Returns the error that reading the first training batch throws.
   std::string load_error() const {
     const auto provider = open();
     return message_of<InputError>([&] { provider->load(1); });

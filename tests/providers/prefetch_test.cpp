@@ -94,7 +94,7 @@ TEST_CASE("What stands before a request that is taken is forgotten", "[providers
   loader.go.release(2);
   CHECK(prefetcher.take({3})->images == 3);
   CHECK(loader.seen() == std::vector{1, 3});
-  // Not so what stands behind it.
+  // The batches behind it are not kept.
   prefetcher.start({6});
   prefetcher.start({7});
   prefetcher.start({6});
@@ -133,7 +133,7 @@ TEST_CASE("Pieces of a batch follow each other, and then comes what was started"
   CHECK(prefetcher.take({1, 1, 4, 4})->first == 4);
   CHECK(prefetcher.take({1, 1, 8, 4})->last);
   CHECK(prefetcher.take({2, 1, 0, 4})->first == 0);
-  // From another place of the batch.
+  // Starts from another place of the batch.
   CHECK(prefetcher.take({2, 1, 3, 4})->first == 3);
   CHECK(prefetcher.take({2, 1, 7, 4})->last);
 }
@@ -161,7 +161,7 @@ TEST_CASE("Prefetcher can be destroyed at any time", "[providers]") {
     if (i % 3 == 0) prefetcher.start({i});
     if (i % 5 == 0) prefetcher.take({i});
   }
-  // In flight: the destructor waits for it.
+  // A batch is in flight: the destructor waits for it.
   std::atomic<bool> finished = false;
   std::binary_semaphore begun{0};
   {

@@ -1,4 +1,4 @@
-// Tar files for tests of what reads them.
+// Tar files for tests of the code that reads them.
 #pragma once
 
 #include <cstdint>

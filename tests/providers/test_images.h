@@ -16,7 +16,7 @@ DecodedImage waves(int height, int width, int kind);
 std::string png(const DecodedImage& image);
 std::string png(int height, int width, int channels, const std::vector<std::uint8_t>& values);
 std::string bmp(const DecodedImage& image);
-/// Of one channel (grey) or four (CMYK as it is, with Adobe's marker).
+/// Encodes a JPEG of one channel (grey) or four (CMYK unchanged, with Adobe's marker).
 std::string jpeg(int height, int width, int channels, const std::vector<std::uint8_t>& values);
 
 }  // namespace convnet::test_images

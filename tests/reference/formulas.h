@@ -26,7 +26,7 @@ struct Result {
 
 /// "relu", "tanh[1.7,0.6]", ...
 Neuron parse_neuron(const std::string& text);
-/// nrelu as in tests: relu.
+/// The neuron; nrelu acts as in tests, where it is relu.
 Result neuron_layer(const Neuron& f, const Values& x);
 
 /// The rules sum, largest and largest_abs, for `images` images.
@@ -38,10 +38,10 @@ struct NormParams {
 /// The rules normalise and normalise_sd; the taps are each element's window.
 Result response_norm(const TapLayer& layer, const NormParams& p, const Values& x, std::int64_t images);
 
-/// Over the last dimension of (N,c).
+/// Computes softmax over the last dimension of (N,c).
 Result softmax_layer(const Values& x, std::int64_t c);
 
-/// Moments of a batch and what bnorm makes of it.
+/// Moments of a batch and bnorm's outputs for it.
 struct BatchNormResult {
   Result result;
   Values normalised;      ///< before scale and shift
@@ -61,7 +61,7 @@ struct CostParams {
 };
 struct CostResult {
   Values totals;    ///< summed over the images; [0] is minimised
-  Values gradient;  ///< of totals[0] by the probabilities (cost.sum2: its input)
+  Values gradient;  ///< gradient of totals[0] with respect to the probabilities (cost.sum2: its input)
 };
 /// `labels`: cost.logreg a class per image, the others a row per image; cost.sum2 ignores them.
 CostResult cost_layer(const std::string& type, const CostParams& p, const Values& labels, const Values& x,

@@ -1,5 +1,5 @@
 // A slow, obvious, double-precision interpreter of whole nets. It reads what it needs from the two parsed
-// files itself and shares no code with the graph, the plan or the layers: what it says is what the files
+// files itself and shares no code with the graph, the plan or the layers: its results are what the files
 // mean.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace convnet::reference {
 
-/// A matrix of a layer and what one update needs.
+/// A matrix of a layer with everything that one update needs.
 struct Matrix {
   Values values, increment;
   Values gradient;  ///< d(cost)/dw summed over the images
@@ -32,7 +32,8 @@ class NetReference {
   NetReference(const IniFile& definition, const IniFile& parameters, std::vector<Dims> provider,
                std::uint64_t seed);
 
-  /// By tensor name: "conv1.weights.data", "conv1.biases". Sized and zero; to be filled by the test.
+  /// Matrices by tensor name ("conv1.weights.data", "conv1.biases"). They have their sizes and are zero; the
+  /// test fills them.
   std::map<std::string, Matrix> matrices;
 
   /// `data`: the provider's matrices by dataIdx, an image after the other (labels as numbers), the mean
@@ -40,16 +41,16 @@ class NetReference {
   void forward(const std::vector<Values>& data, bool training, std::uint64_t iteration);
   /// The same with images and labels alone.
   void forward(const Values& data, const std::vector<int>& labels, bool training, std::uint64_t iteration);
-  /// Of the last forward. Overwrites all gradients.
+  /// Computes the gradients of the last forward and overwrites all earlier ones.
   void backward();
-  /// Of the last forward and backward.
+  /// Updates the weights with the gradients of the last forward and backward.
   void update();
 
   /// Output of a layer, implicit ones included ("conv1_neuron").
   const Values& output(const std::string& layer) const { return layers_.at(by_name_.at(layer)).y; }
-  /// All cost layers in order of the file, each without its children, summed over images.
+  /// Values of all cost layers in order of the file, each without its children, summed over images.
   Values costs() const;
-  /// What is minimised: coeff * the first value of each cost, summed.
+  /// Returns what training minimises: the sum of coeff * the first value of each cost.
   double objective() const;
 
  private:
@@ -72,7 +73,7 @@ class NetReference {
     std::vector<ConvGeometry> conv;                    ///< weight layers: per input; fc is one of 1x1 images
     std::vector<WeightUse> weights;                    ///< per input
     WeightUse biases;                                  ///< name empty: none
-    std::vector<std::size_t> bias_of;                  ///< by output element of an image
+    std::vector<std::size_t> bias_of;                  ///< bias index by output element of an image
     double epsilon = 0, average_factor = 0;            ///< bnorm
     BatchNormResult moments;
     CostParams cost;
@@ -107,7 +108,7 @@ class NetReference {
   std::vector<RefLayer> layers_;
   std::map<std::string, std::size_t> by_name_;  ///< every layer under its own name
   std::map<std::string, std::size_t>
-      read_as_;  ///< what `inputs=` of that name reads: its topmost implicit layer
+      read_as_;  ///< the layer that `inputs=` of that name reads: its topmost implicit layer
   std::int64_t images_ = 0;
   bool training_ = false;
   std::uint64_t iteration_ = 0;

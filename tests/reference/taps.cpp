@@ -6,7 +6,7 @@
 namespace convnet::reference {
 namespace {
 
-/// By output of a row: the (source, weight) pairs it reads.
+/// Returns for each output of a row the (source, weight) pairs that it reads.
 using Axis = std::vector<std::vector<std::pair<std::int64_t, double>>>;
 
 /// Output i reads [start + i*stride, + size), as far as it lies within [0, in).

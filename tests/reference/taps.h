@@ -1,4 +1,4 @@
-// Which inputs each output of a layer reads: all there is to say of the layers that add, pick or move
+// The inputs that each output of a layer reads: this defines completely the layers that add, pick or move
 // numbers, and the windows of the normalisations.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Tap {
   double weight = 1;
 };
 
-/// What the outputs of an image are made of its taps.
+/// The rule by which an image's outputs are computed from their taps.
 enum class Rule {
   none,          ///< the layer has no taps
   sum,           ///< sum of weight * tap
@@ -36,7 +36,7 @@ enum class Rule {
 struct TapLayer {
   Rule rule = Rule::none;
   Shape shape;
-  std::vector<std::vector<Tap>> taps;  ///< by output element of one image, in scan order
+  std::vector<std::vector<Tap>> taps;  ///< taps by output element of one image, in scan order
 };
 
 /// Smallest number of windows of `stride` that covers `rest` pixels after the first window.
