@@ -2,9 +2,9 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "convnet/base/error.h"
 #include "kernels/batch_norm_math.h"
 #include "kernels/cuda/activations.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
@@ -47,7 +47,7 @@ class Cut {
     if (pixels == 1) return {start, images_of(at.chunk), image, 1, 0};
     return {start, pixels_of(at.lane), lanes, images_of(at.chunk), image};
   }
-  /// Of a channel's k-th part.
+  /// The index of a channel's k-th part.
   CONVNET_HD std::int64_t index(std::int64_t channel, std::int64_t k) const {
     const Quotient chunk = by_lanes_.divide(static_cast<std::uint32_t>(k));
     return (chunk.value * channels + channel) * lanes + chunk.rest;
@@ -103,8 +103,8 @@ CONVNET_DEVICE Sums reduce(const Part& part, const Add& add) {
   return {(s0.a + s1.a) + (s2.a + s3.a), (s0.b + s1.b) + (s2.b + s3.b)};
 }
 
-/// Of every part: the sums of x - pivot and its square. The pivot is the mean of the first values, near
-/// enough to that of all for the squares to keep their digits.
+/// Computes for every part the sums of x - pivot and its square. The pivot is the mean of the first values,
+/// near enough to that of all for the squares to keep their digits.
 template <class T>
 struct PartMoments {
   Cut cut;
@@ -165,7 +165,7 @@ struct ChannelMoments {
   }
 };
 
-/// Of every part: the sums of dy and of dy * (x - mean).
+/// Computes for every part the sums of dy and of dy * (x - mean).
 template <class T>
 struct PartGradients {
   Cut cut;
@@ -215,7 +215,7 @@ struct Channels {
   static constexpr int kWidth = Width;
   View view;
   CONVNET_HD std::int64_t first(std::int64_t i) const { return view.place(i * Width).c; }
-  /// Of the elements' channels. The array begins at a multiple of 16 bytes.
+  /// The parameters of the elements' channels. The array begins at a multiple of 16 bytes.
   CONVNET_DEVICE Vector<float, Width> parameters(const float* of_channels, std::int64_t c) const {
     if constexpr (Step == 1) {
       return *reinterpret_cast<const Vector<float, Width>*>(of_channels + c);

@@ -8,7 +8,8 @@ namespace convnet::cuda {
 
 constexpr std::int64_t kMostColumnBytes = std::int64_t{256} << 20;
 
-// What prepare() of these operations calls with kMostColumnBytes, and tests with less.
+// Prepares an operation that copies at most `most_bytes` of its windows at a time: kMostColumnBytes in
+// prepare(), less in tests.
 Prepared prepare_in_chunks(const ConvForward& op, const LayoutHints& hints, const Context& context,
                            std::int64_t most_bytes);
 Prepared prepare_in_chunks(const ConvBackwardData& op, const LayoutHints& hints, const Context& context,

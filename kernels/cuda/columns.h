@@ -1,4 +1,4 @@
-// What convolutions and locally-connected layers by matrix products share. Their windows are copied into rows
+// Helpers of convolutions and locally-connected layers by matrix products. Their windows are copied into rows
 // of a matrix ("columns", as in im2col), for as many images or positions at a time as fit into the memory
 // that they may take.
 #pragma once

@@ -9,13 +9,13 @@ namespace {
 
 std::int64_t features(const Dims& dims) { return element_count({dims.begin() + 1, dims.end()}); }
 
-/// Where a part of the features of a larger tensor lies in it. Both may be in any layout: features are
+/// The place of a part of the features of a larger tensor in it. Both may be in any layout: features are
 /// counted in (C,H,W) order.
 struct Part {
   View part, whole;
   std::int64_t offset;  ///< the whole's feature that is the part's first
 
-  /// Of the part's element at `i` in memory.
+  /// The place in the whole of the part's element at `i` in memory.
   CONVNET_HD std::int64_t in_whole(std::int64_t i) const {
     const View::Place at = part.place(i);
     const Quotient to = divide(offset + at.c * part.spatial() + at.s, whole.spatial());

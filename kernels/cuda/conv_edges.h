@@ -1,4 +1,4 @@
-// What surrounds the library's convolution: borders that it does not know, biases that it did not add.
+// Work around the library's convolution: borders that it does not know, biases that it did not add.
 // Tensors are channels last, of type `type` (f32 or bf16).
 #pragma once
 

@@ -91,9 +91,9 @@ View image_view(const TensorDesc& input) {
   return view;
 }
 
-/// What all passes of a convolution share.
+/// The sizes that all passes of a convolution share.
 struct Columns {
-  /// `column_type`: of the copied windows.
+  /// `column_type` is the type of the copied windows.
   Columns(const ConvGeometry& g, const TensorDesc& input, DataType column_type, std::int64_t most_bytes)
       : type(input.type),
         s{image_view(input),        static_cast<int>(g.oh),
@@ -119,7 +119,7 @@ struct Columns {
   Chunks chunks;                     ///< of images
 
   std::int64_t bytes() const { return chunks.size * window_bytes; }
-  /// Of the first images of chunks.
+  /// The alignment of the first images of chunks.
   std::int64_t alignment() const {
     const std::int64_t images = chunks.count > 1 ? chunks.size : 0;
     return alignment_of({images * in_bytes, images * out_bytes});
@@ -138,7 +138,7 @@ struct Columns {
     });
     return memory;
   }
-  /// Of windows of f32.
+  /// Adds up windows of f32.
   void sum(Stream stream, std::int64_t chunk, std::byte* memory, std::byte* diff_src) const {
     const std::int64_t count = chunks.size_of(chunk) * in_bytes / size_of(type);
     with_type_and_lanes(type, vectors, [&](auto stored, auto lanes) {

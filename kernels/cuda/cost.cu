@@ -10,7 +10,7 @@ namespace {
 
 CONVNET_DEVICE inline bool is_finite(double v) { return v * 0 == 0; }
 
-/// What images cost: a column for every kind of cost, each with a row per image. Column 0 is 1 where
+/// The costs of images: a column for every kind of cost, each with a row per image. Column 0 is 1 where
 /// something of the image is not finite, else 0.
 struct CostTable {
   double* values;
@@ -85,7 +85,7 @@ struct BinaryCost {
   }
 };
 
-/// Of costs with a label for every output.
+/// The cost of an image with a label for every output.
 template <class CostOf>
 struct CostOfImage {
   std::int64_t c;

@@ -28,7 +28,7 @@ class Divisor {
 
   static constexpr std::int64_t kLimit = std::int64_t{1} << 31;
 
-  /// Of 0 <= a < kLimit.
+  /// Divides a, 0 <= a < kLimit.
   CONVNET_HD std::uint32_t quotient(std::uint32_t a) const {
     const std::uint32_t twice = 2 * a;
     return static_cast<std::uint32_t>(std::uint64_t{twice} * multiplier_ >> 32) >> bits_;
@@ -37,7 +37,7 @@ class Divisor {
     const std::uint32_t q = quotient(a);
     return {q, a - q * static_cast<std::uint32_t>(value_)};
   }
-  /// Of any a >= 0, slowly.
+  /// Divides any a >= 0, slowly.
   CONVNET_HD Quotient divide_any(std::int64_t a) const {
     const std::int64_t q = a / value_;
     return {q, a - q * value_};  // a % value_ would be a second division

@@ -1,9 +1,9 @@
 // Sums and maxima of several tensors: flat over the memory, whatever its layout.
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
@@ -28,7 +28,7 @@ Sources<float> sources_of(std::span<std::byte* const> args) {
   return sources;
 }
 
-/// Of a maximum: all inputs take part in one launch.
+/// The number of inputs of a maximum, which must all take part in one launch.
 std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   check_inputs(op, inputs);
   if (inputs > kMostSources)
@@ -80,7 +80,7 @@ Prepared prepare(const EltwiseSum& op, const LayoutHints& hints, const Context&)
                                            Stream stream, std::span<std::byte* const> args, std::byte*) {
         with_stored_type(type, [&](auto stored) {
           using T = decltype(stored);
-          // Of two, a residual net's, both are read before either is used.
+          // Two inputs, as a residual net has, are both read before either is used.
           if (coeffs.size() == 2) return sum_terms<T, 2>(stream, count, coeffs, 0, 2, args);
           for (std::size_t first = 0; first < coeffs.size(); first += kMostSources)
             sum_terms<T, 0>(stream, count, coeffs, first,
@@ -121,7 +121,7 @@ Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints, const C
         for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
           const float own = sources.from[index][i];
           bool wins = true;
-          // Of equal inputs the first one wins.
+          // The first of equal inputs wins.
           for (int k = 0; k < index; ++k) wins = wins && beats(own, sources.from[k][i]);
           for (int k = index + 1; k < sources.count; ++k) wins = wins && !beats(sources.from[k][i], own);
           diff_src[i] = wins ? diff_dst[i] : 0.0F;

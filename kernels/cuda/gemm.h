@@ -38,10 +38,11 @@ class PreparedGemm {
   PreparedGemm& operator=(const PreparedGemm&) = delete;
   virtual ~PreparedGemm() = default;
   virtual std::int64_t workspace_bytes() const = 0;
-  /// Of types Gemm::factors and Gemm::result. `workspace` is aligned to kMemoryAlignment.
+  /// Puts the product into `queue`. a and b are of type Gemm::factors, c of type Gemm::result. `workspace` is
+  /// aligned to kMemoryAlignment.
   virtual void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
                    std::byte* workspace) const = 0;
-  /// Where all are f32.
+  /// The same where all three are f32.
   void run(Queue* queue, const float* a, const float* b, float* c, std::byte* workspace) const {
     run(queue, reinterpret_cast<const std::byte*>(a), reinterpret_cast<const std::byte*>(b),
         reinterpret_cast<std::byte*>(c), workspace);

@@ -5,7 +5,7 @@
 namespace convnet::cuda {
 namespace {
 
-/// Of one product, or of one for every part; the parts' columns lie side by side.
+/// The sizes of one product, or of one for every part; the parts' columns lie side by side.
 struct Sizes {
   explicit Sizes(const InnerProductGeometry& g)
       : batch(g.parts > 0 ? g.parts : 1), in(g.src()[1]), out(g.dst()[1]), weights(g.out * g.in) {}

@@ -108,7 +108,8 @@ void for_teams(Stream stream, std::int64_t count, const Body& body) {
 #error "kernels are compiled by nvcc, or as C++ with CONVNET_CUDA_EMULATED"
 #else
 
-/// What works together where a stream's kernels run in threads; elsewhere one does everything.
+/// Numbers of threads that work together where a stream's kernels run in threads; elsewhere one does
+/// everything.
 constexpr int kWorkers = 2;  ///< threads that share the indices of for_each
 constexpr int kTeams = 2;    ///< that share the items of for_teams
 constexpr int kMembers = 2;  ///< of a team
@@ -129,7 +130,7 @@ inline int worker_of(std::int64_t i, int count) {
 
 class Team {
  public:
-  /// What the members of a team have in common.
+  /// The state that the members of a team share.
   class Meeting {
    public:
     explicit Meeting(int members) : barrier_(members), parts_(static_cast<std::size_t>(members)) {}

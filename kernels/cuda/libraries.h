@@ -22,7 +22,7 @@ inline void check(cublasStatus_t status, const std::string& what) {
     throw DeviceError("cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
 }
 #if defined(CONVNET_CUDNN)
-/// What the library says of the calling thread's last error beyond its name, in brackets.
+/// The library's text about the calling thread's last error beyond its name, in brackets.
 inline std::string last_cudnn_error() {
   std::array<char, 1024> message{};
   cudnnGetLastErrorString(message.data(), message.size());
@@ -51,14 +51,14 @@ class Owned {
     if (handle_ != nullptr) static_cast<void>(Destroy(handle_));
   }
   Handle get() const { return handle_; }
-  /// Where a C function that creates a handle writes it.
+  /// The place to which a C function that creates a handle writes it.
   Handle* put() { return &handle_; }
 
  private:
   Handle handle_ = nullptr;
 };
 
-/// Of a queue that this backend made; its work goes to the queue's stream.
+/// The handle for a queue that this backend made; its work goes to the queue's stream.
 cublasLtHandle_t cublas_of(Queue* queue);
 #if defined(CONVNET_CUDNN)
 cudnnHandle_t cudnn_of(Queue* queue);

@@ -1,4 +1,4 @@
-// What the host has copied to the device: images become floats there.
+// Loads: images that the host has copied to the device become floats there.
 #include <stdexcept>
 
 #include "convnet/base/crop.h"

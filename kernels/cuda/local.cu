@@ -90,9 +90,9 @@ struct ScatterResults {
   }
 };
 
-/// What all passes share.
+/// The sizes that all passes share.
 struct Local {
-  /// `input`, `output`: of the layer, or their gradients.
+  /// `input` and `output` are the layer's, or their gradients.
   Local(const LocalGeometry& geometry, const TensorDesc& input, const TensorDesc& output,
         std::int64_t most_bytes)
       : g(geometry),
@@ -112,11 +112,11 @@ struct Local {
   std::int64_t output_floats() const { return chunks.size * g.n * g.k; }
   Windows windows() const { return {-g.pad, g.stride, g.filter}; }
   Positions positions(std::int64_t chunk) const { return {chunks.begin(chunk), chunks.size_of(chunk)}; }
-  /// Where the weights of a chunk's first position and of a group lie.
+  /// The offset of the weights of a chunk's first position and of a group.
   std::int64_t weights_at(std::int64_t chunk, std::int64_t group) const {
     return (chunks.begin(chunk) * g.k + group * outputs) * row;
   }
-  /// Of the parts of groups in windows and results; of groups and chunks in weights.
+  /// The alignment of the parts of groups in windows and results, and of groups and chunks in weights.
   std::int64_t alignment() const {
     const std::int64_t of_row = row * size_of(DataType::f32), of_outputs = outputs * size_of(DataType::f32);
     if (g.groups > 1) return alignment_of({of_row, of_outputs});

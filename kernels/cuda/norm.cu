@@ -45,7 +45,7 @@ struct Formula {
   CONVNET_HD Gradient gradient(float x, float dy, float squares) const {
     const float d = min_div + factor * squares;
     const float f = power(d, exponent);
-    // Where d = 0 the neighbours must not see the NaN.
+    // If d = 0, the neighbours must not see the NaN.
     return {dy * f, x == 0 ? 0 : dy * x * quotient(f, d)};
   }
 };
@@ -151,7 +151,7 @@ struct Neighbours {
       for (int lane = 0; lane < kLanes; ++lane) values[kOwn + k * kLanes + lane] = v.lane[lane];
     }
   }
-  /// Of the squares over the window of value j.
+  /// Sum of the squares over the window of value j.
   CONVNET_DEVICE float window_squares(const Values& values, int j) const {
     float sum = 0;
     CONVNET_UNROLL

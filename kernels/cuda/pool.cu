@@ -26,7 +26,7 @@ struct Geometry : Windows {
 
   CONVNET_HD Range rows(int oy) const { return window(oy, h); }
   CONVNET_HD Range columns(int ox) const { return window(ox, w); }
-  /// What the sum of window (oy, ox) is multiplied by: one division for all lanes.
+  /// The factor by which the sum of window (oy, ox) is multiplied: one division for all lanes.
   CONVNET_HD float share(int oy, int ox) const {
     const int pixels = rows(oy).count() * columns(ox).count();
     return sum || pixels == 0 ? 1.0F : 1 / static_cast<float>(pixels);
@@ -270,7 +270,7 @@ template <>
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints, const Context&) {
   const PoolGeometry g = op.g;
   TensorDesc dst = hinted_activation(g.dst(), hints, 0);
-  // As the positions lie: what is pooled does, too, and is larger than the gradient.
+  // The positions keep their layout: the pooled tensor has it, too, and is larger than the gradient.
   if (g.keeps_workspace() && hints.size() > 1 && hints[1]) dst = matching(*hints[1], g.dst(), dst.type);
   const TensorDesc src = matching(dst, g.src(), dst.type);
   std::vector<TensorDesc> tensors = {dst};
@@ -285,7 +285,7 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints, const Context
           using T = decltype(stored);
           constexpr int kMost = most(), kWidth = lanes();
           const Numbers<T, kWidth> from(args[0]), to(args.back());
-          // Of an absolute value's maximum only its position counts.
+          // max_abs needs no kernel of its own: only the position of a maximum counts.
           if (g.keeps_workspace())
             for_each(stream, views.src.size(),
                      MaxBackward<kMost, kWidth, Position, T>{Geometry(g), views.src, views.dst, from,

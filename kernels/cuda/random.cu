@@ -1,12 +1,12 @@
 // Dropout and noisy relu: the random words of canonical elements, as on every device (philox.h).
+#include "convnet/base/philox.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
-#include "convnet/base/philox.h"
 
 namespace convnet::cuda {
 namespace {
 
-/// What the words of a tensor's elements depend on.
+/// The numbers that the words of a tensor's elements depend on.
 struct Words {
   View view;
   std::uint64_t key;

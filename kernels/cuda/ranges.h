@@ -23,7 +23,7 @@ class Ranges {
   }
   std::int64_t total() const { return count_ == 0 ? 0 : end_[count_ - 1]; }
 
-  /// Where element i of [0, total()) lies.
+  /// Finds the range of element i, and its place there, for i in [0, total()) lies.
   CONVNET_DEVICE Place find(std::int64_t i) const {
     int range = 0, last = count_ - 1;
     while (range < last) {

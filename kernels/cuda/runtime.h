@@ -1,4 +1,4 @@
-// What a backend does with devices, streams and memory. runtime.cpp does it with the CUDA runtime. Compiled
+// Devices, streams and memory of a backend. runtime.cpp implements them with the CUDA runtime. Compiled
 // with CONVNET_CUDA_EMULATED (tests/cuda), kernels run on the host, at once.
 #pragma once
 
@@ -24,7 +24,7 @@ void check(cudaError_t error, const char* what);
 inline void check_launch() { check(cudaGetLastError(), "starting a kernel"); }
 #endif
 
-/// Of a queue that this backend made.
+/// The stream of a queue that this backend made.
 Stream stream_of(Queue* queue);
 
 /// Devices that can be used; where there are none, `reason` says why.
@@ -34,7 +34,7 @@ std::string device_name(int device);
 std::int64_t free_memory(int device);
 /// Zeroed.
 std::unique_ptr<DeviceMemory> allocate_memory(int device, std::int64_t bytes);
-/// Of the host, pinned: the device copies from and to it without the processor.
+/// Allocates pinned host memory: the device copies from and to it without the processor.
 std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes);
 std::unique_ptr<Queue> make_stream_queue(int device);
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit);

@@ -29,13 +29,14 @@ class Tuning {
   /// file that cannot be read is an empty one.
   explicit Tuning(const std::string& device);
 
-  /// What was chosen for an operation, described by all that matters for its speed.
+  /// The algorithm that was chosen for an operation, described by all that matters for its speed.
   std::optional<std::string> find(const std::string& operation) const;
   /// Keeps a choice, and writes the file anew. A file that cannot be written is no error: the next run
   /// chooses again.
   void keep(const std::string& operation, const std::string& choice);
 
-  /// Where candidates run: on the first device, whose clock is then up. Made at the first call.
+  /// The queue in which candidates run. It is the first device's, so its clock is up by then. Made at the
+  /// first call.
   Queue& queue();
 
  private:

@@ -2,11 +2,11 @@
 #include <array>
 #include <stdexcept>
 
+#include "convnet/base/error.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/ranges.h"
 #include "kernels/cuda/sources.h"
-#include "convnet/base/error.h"
 
 namespace convnet::cuda {
 namespace {
@@ -52,7 +52,7 @@ struct Steps {
     const std::int64_t i = at.index;
     const Rates& rates = rates_at(step_block, part.rate_index);
     float* accumulator = part.accumulator;
-    // What came earlier comes first.
+    // Starts from the accumulator, if there is one, so that the order of summation is fixed.
     int g = part.first_gradient;
     float gradient = accumulator != nullptr ? accumulator[i] : gradients[g++][i];
     for (; g < part.end_gradient; ++g) gradient += gradients[g][i];
@@ -74,7 +74,7 @@ struct Steps {
   int part_count = 0, gradient_count = 0;
 };
 
-/// What the kernel of a constraint needs of it.
+/// The parameters of a constraint that its kernel needs.
 struct Row {
   std::int64_t outer, groups, inner, rate_index;
   double norm_min, norm_max, ball;
@@ -149,7 +149,7 @@ Prepared prepare(const Constrain& op, const LayoutHints& hints, const Context&) 
         for_teams(stream, op.groups, [=] CONVNET_DEVICE(const Team& team, std::int64_t group) {
           if (step_block != nullptr && rates_at(step_block, row.rate_index).images == 0) return;
           const std::int64_t count = row.outer * row.inner;
-          // Where the row's j-th weight lies: by its canonical index.
+          // Finds the place of the row's j-th weight by its canonical index.
           const auto at = [&](std::int64_t j) {
             const Quotient part = divide(j, row.inner);
             const std::int64_t canonical = (part.value * row.groups + group) * row.inner + part.rest;
