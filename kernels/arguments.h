@@ -1,4 +1,4 @@
-// What own kernels of all backends share: the lists of their arguments.
+// Lists of arguments, for the own kernels of all backends.
 #pragma once
 
 #include <cstddef>

@@ -29,12 +29,12 @@ CONVNET_HD inline double inverse_deviation(float variance, float epsilon) {
   return 1 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
 }
 
-/// Of a channel: y = (x - mean) * slope + shift
+/// The slope of a channel in y = (x - mean) * slope + shift
 CONVNET_HD inline float batch_norm_slope(float scale, float variance, float epsilon) {
   return static_cast<float>(static_cast<double>(scale) * inverse_deviation(variance, epsilon));
 }
 
-/// Of a channel: dx = slope * dy + (offset + drag * (x - mean))
+/// The coefficients of a channel in dx = slope * dy + (offset + drag * (x - mean))
 struct BatchNormGradient {
   float slope, offset, drag;
 };

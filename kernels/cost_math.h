@@ -26,7 +26,7 @@ CONVNET_HD inline double weighted_log(double weight, double p) {
   return weight == 0 ? 0 : weight * floored_log(p);
 }
 
-/// What an image's label competes with.
+/// The rank of an image's label among its classes.
 struct Ranking {
   std::int64_t above = 0;  ///< classes more probable than the label
   std::int64_t tied = 0;   ///< classes exactly as probable, the label included

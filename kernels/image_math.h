@@ -16,7 +16,7 @@ CONVNET_HD inline double gaussian(std::int64_t distance, float stdev) {
   return std::exp(-deviations * deviations / 2);
 }
 
-/// Of all weights of a filter of `size` taps (odd).
+/// Sum of all weights of a filter of `size` taps (odd).
 CONVNET_HD inline double gaussian_sum(std::int64_t size, float stdev) {
   double sum = 1;
   for (std::int64_t d = 1; d <= size / 2; ++d) sum += 2 * gaussian(d, stdev);
@@ -25,7 +25,8 @@ CONVNET_HD inline double gaussian_sum(std::int64_t size, float stdev) {
 
 CONVNET_HD inline float blend(float a, float b, float weight) { return (1 - weight) * a + weight * b; }
 
-/// What an output pixel reads along one side of an image: (1 - weight) * first + weight * second.
+/// The two source pixels of an output pixel along one side of an image, which is (1 - weight) * first +
+/// weight * second.
 struct BilinearTap {
   std::int64_t first = 0, second = 0;
   float weight = 0;

@@ -77,27 +77,10 @@ Operation operation_of(const Plan& plan, const Task& task) {
   return op;
 }
 
-/// What the time depends on beside the arguments' shapes.
-std::string settings(const OpDesc& desc) {
-  std::vector<std::int64_t> values;
-  std::visit(
-      [&](const auto& op) {
-        if constexpr (requires { op.g.stride; }) values.push_back(op.g.stride);
-        if constexpr (requires { op.g.pad; }) values.push_back(op.g.pad);
-        if constexpr (requires { op.g.kind; }) values.push_back(static_cast<std::int64_t>(op.g.kind));
-        if constexpr (requires { op.g.size; }) values.push_back(op.g.size);
-        if constexpr (requires { op.p.size; }) values.push_back(op.p.size);
-        if constexpr (requires { op.f.kind; }) values.push_back(static_cast<std::int64_t>(op.f.kind));
-        if constexpr (requires { op.size; }) values.push_back(op.size);
-      },
-      desc);
-  return fmt::format("{}", fmt::join(values, " "));
-}
-
 /// Equal for tasks that take the same time.
 std::string signature(const Task& task, const Operation& op) {
-  std::string text =
-      fmt::format("{} {} {} {}", op_name(task.op), settings(task.op), task.form.algorithm, op.workspace);
+  std::string text = fmt::format("{} {} {} {}", op_name(task.op), fmt::join(op_settings(task.op), " "),
+                                 task.form.algorithm, op.workspace);
   for (const TensorDesc& arg : task.form.args)
     text += fmt::format(", {} {} {}", to_string(arg.dims), to_string(arg.type), arg.layout_name());
   for (const std::size_t chunk : op.chunk_of)

@@ -125,9 +125,9 @@ void reduce_rows(const Strip& s, const Step& step, Sums& total) {
   total.b = (s0.b + s1.b) + (s2.b + s3.b);
 }
 
-/// Of the lanes of a strip. The squares are taken about the mean of the first rows and then corrected. That
-/// loses five bits at worst: n values, k of them with a mean `offset` away from that of all, have a variance
-/// of at least offset^2 * k / n.
+/// Takes the moments of the lanes of a strip. The squares are taken about the mean of the first rows and then
+/// corrected. That loses five bits at worst: n values, k of them with a mean `offset` away from that of all,
+/// have a variance of at least offset^2 * k / n.
 void strip_moments(const Strip& s, const float* src, Moments<Doubles>& m) {
   Strip start = s;
   start.rows = std::min<std::int64_t>(s.rows, 8);

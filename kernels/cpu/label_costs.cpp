@@ -30,7 +30,7 @@ double expected_error(const float* labels, const float* probs, std::int64_t c) {
   return 1 - static_cast<double>(right) / static_cast<double>(tied);
 }
 
-/// What one image adds.
+/// The amounts that one image adds to the costs.
 struct ImageCost {
   double cost = 0, wrong = 0, error = 0;
   bool finite = true;

@@ -20,7 +20,7 @@ dnnl::memory::data_type to_dnnl(DataType type) {
   return dnnl::memory::data_type::f32;
 }
 
-/// Of descriptors that to_dnnl() and primitives make.
+/// The type of a descriptor that to_dnnl() and primitives make.
 DataType type_of(const dnnl::memory::desc& desc) {
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::data_type type = desc.get_data_type();

@@ -15,7 +15,8 @@ class DnnlLayout : public Layout {
   std::string name() const override { return name_; }
   std::int64_t bytes() const override { return bytes_; }
   bool equals(const Layout& other) const override;
-  /// Of activations; null for weights, whose order of elements depends on the type.
+  /// The same layout of activations as another type; null for weights, whose order of elements depends on the
+  /// type.
   std::shared_ptr<const Layout> with_type(DataType type) const override;
   const dnnl::memory::desc& desc() const { return desc_; }
 

@@ -67,7 +67,7 @@ void gather(const float* tensor, const Blocked& view, Range images, const std::v
   }
 }
 
-/// What happens to results on the way to their tensor: dst = [dst +] rows [+ bias], then max(0,x).
+/// How results are changed on the way to their tensor: dst = [dst +] rows [+ bias], then max(0,x).
 struct Finish {
   bool accumulate = false, relu = false;
 };
@@ -314,7 +314,7 @@ Prepared prepare(const LocalForward& op, const LayoutHints& hints) {
 Prepared prepare(const LocalBackwardData& op, const LayoutHints& hints) {
   const LocalGeometry g = op.g;
   const Sizes s(g);
-  // As many windows as can hold one pixel.
+  // The number of windows that can hold one pixel.
   const std::int64_t side = (g.filter + g.stride - 1) / g.stride;
   const std::int64_t most = side * side * s.outputs;
   const Pieces pieces(g.n, most);

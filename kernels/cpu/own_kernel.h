@@ -1,4 +1,4 @@
-// What own kernels share: their argument lists, and parallel loops whose results do not depend on the number
+// Helpers of own kernels: their argument lists, and parallel loops whose results do not depend on the number
 // of threads.
 #pragma once
 

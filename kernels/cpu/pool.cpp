@@ -64,7 +64,7 @@ void for_each_pixel(const PoolGeometry& g, const Extent& ys, const Extent& xs, c
   }
 }
 
-/// What maxima are compared by.
+/// The number by which maxima are compared.
 template <PoolKind Kind, int Block>
 Float<Block> rank(const Float<Block>& v) {
   if constexpr (Kind == PoolKind::max_abs)
@@ -102,7 +102,7 @@ void max_window(const PoolForward& op, const float* src, const Extent& ys, const
   if constexpr (!std::is_void_v<Position>) store_positions<Block>(where, position);
 }
 
-/// What the sum of a window is divided by.
+/// The number by which the sum of a window is divided.
 float divisor(const PoolGeometry& g, const Extent& ys, const Extent& xs) {
   return g.sum ? 1.0F : static_cast<float>(std::max<std::int64_t>(pixels(ys, xs), 1));
 }
@@ -355,7 +355,8 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
   const bool positions = g.keeps_workspace();
-  // Where forward put them: what is pooled lies so, too, and is larger than the gradient.
+  // The positions keep the layout that forward gave them: the pooled tensor has it, too, and is larger than
+  // the gradient.
   const bool decided = positions && hints.size() > 1 && hints[1];
   const ActivationView view = chosen_view(g.dst(), hints, decided ? 1 : 0);
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
@@ -367,7 +368,7 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
     float* diff_src = at<float>(p, positions ? 2 : 1);
     dispatch(g, block, [&](auto lanes, auto size, auto position) {
       using Position = decltype(position);
-      // Of an absolute value's maximum only its position counts.
+      // max_abs needs no kernel of its own: only the position of a maximum counts.
       if (positions)
         backward<PoolKind::max, size(), lanes()>(g, planes, diff_dst, at<const Position>(p, 1), diff_src);
       else

@@ -51,7 +51,7 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
     const float* gradient = as_floats(args[2]) + begin;
     std::array<float, kPieceElements> sum;
     if (part.accumulates || gradients > 1) {
-      // What came earlier comes first.
+      // Starts from the accumulator, if there is one, so that the order of summation is fixed.
       const std::size_t first = part.accumulates ? 2 + gradients : 2;
       std::copy_n(as_floats(args[first]) + begin, n, sum.data());
       for (std::size_t g = part.accumulates ? 2 : 3; g < 2 + gradients; ++g)

@@ -67,7 +67,7 @@ void add(const float* __restrict values, std::int64_t count, float* __restrict s
   for (std::int64_t i = 0; i < count; ++i) sums[i] += values[i];
 }
 
-/// What a thread works with.
+/// The memory that a thread works with.
 struct Scratch {
   explicit Scratch(const Geometry& g)
       : across(static_cast<std::size_t>(g.plane_floats())),
@@ -151,7 +151,7 @@ void differentiate(const WindowNorm& p, const Power& negative_power, const float
     const float d = min_div + scale * sums[i];
     const float f = negative_power(d);
     direct[i] = dy[i] * f;
-    // Where d = 0 the neighbours must not see the NaN.
+    // If d = 0, the neighbours must not see the NaN.
     ratios[i] = x[i] == 0 ? 0 : dy[i] * x[i] * f / d;
   }
 }

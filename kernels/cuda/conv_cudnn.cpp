@@ -211,7 +211,7 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
   return graph;
 }
 
-/// What the library's heuristics propose, the best first. Empty where it knows nothing.
+/// The engines that the library's heuristics propose, the best first. Empty where it knows nothing.
 std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
   constexpr std::int64_t kMost = 128;  // those of fp32 stand behind all that use tensor cores
   const Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -232,7 +232,7 @@ std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_
   return configs;
 }
 
-/// What an engine says of itself: its notes of one kind.
+/// The notes of one kind that an engine carries about itself.
 template <class Note, std::size_t Most>
 class Notes {
  public:
@@ -332,8 +332,8 @@ class ConvOp : public PreparedOp {
   const TensorDesc& images_argument() const { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
-  /// Where things are in the workspace: padded images, a gradient or bias as bf16, the library's own; behind
-  /// them the sums of the bias.
+  /// Offsets of the parts of the workspace: padded images, a gradient or bias as bf16, the library's own;
+  /// behind them the sums of the bias.
   struct Room {
     Room(const Problem& p, const Variant& variant, std::int64_t library_bytes) {
       const std::int64_t size = size_of(p.type());
@@ -395,7 +395,7 @@ class ConvOp : public PreparedOp {
     }
   }
 
-  /// Of no images: the gradient of the weights is zero.
+  /// Zeroes the gradient of the weights, which is the sum over no images.
   void add_zeros(Stream stream, float* weights) const {
     check(cudaMemsetAsync(weights, 0,
                           static_cast<std::size_t>(element_count(problem_.g.weights())) * sizeof(float),
@@ -542,7 +542,7 @@ class ConvOp : public PreparedOp {
     run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
     trial.fill(0, Trial::kNumbers);
     wait_for(*trial.queue.mark());
-    // Of the first image: its first window may see nothing but the border.
+    // Looks at all outputs of the first image: its first window may see nothing but the border.
     const std::int64_t count = problem_.g.k * problem_.g.oh * problem_.g.ow;
     bool kept = false;
     with_stored_type(problem_.type(), [&](auto stored) {

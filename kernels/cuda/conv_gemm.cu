@@ -86,7 +86,7 @@ void with_type_and_lanes(DataType type, bool vectors, const F& f) {
 
 /// What all passes of a convolution share.
 struct Columns {
-  /// `column_type`: of the copied windows.
+  /// `column_type` is the type of the copied windows.
   Columns(const ConvGeometry& g, const TensorDesc& input, DataType column_type, std::int64_t most_bytes)
       : type(input.type),
         s{image_view(input),        static_cast<int>(g.oh),

@@ -51,7 +51,7 @@ class LtGemm : public PreparedGemm {
         b_(g.trans_b ? matrix(g.factors, g.n, g.k, g.ldb, g.batch, g.b_step)
                      : matrix(g.factors, g.k, g.n, g.ldb, g.batch, g.b_step)),
         c_(matrix(g.result, g.m, g.n, g.ldc, g.batch, g.c_step)) {
-    // What stays f32 in a bf16 run is multiplied as tf32. COMPUTE_32F rounds no factor.
+    // Factors that stay f32 in a bf16 run are multiplied as tf32. COMPUTE_32F rounds no factor.
     const bool rounds = g.factors == DataType::f32 && context.precision != Precision::fp32;
     const cublasComputeType_t compute = rounds ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     check(cublasLtMatmulDescCreate(product_.put(), compute, CUDA_R_32F), "describing a product");
@@ -98,7 +98,7 @@ class LtGemm : public PreparedGemm {
                                          preference.get(), static_cast<int>(results.size()), results.data(),
                                          &found),
           "choosing an algorithm for the " + describe(g_));
-    // Of results of another state nothing else is valid.
+    // Results of another state hold nothing else that is valid.
     const auto best = std::find_if(results.begin(), results.begin() + found,
                                    [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; });
     if (best == results.begin() + found)

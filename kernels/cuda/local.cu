@@ -92,7 +92,7 @@ struct ScatterResults {
 
 /// The state that all passes share.
 struct Local {
-  /// `input`, `output`: of the layer, or their gradients.
+  /// `input` and `output` are the layer's, or their gradients.
   Local(const LocalGeometry& geometry, const TensorDesc& input, const TensorDesc& output,
         std::int64_t most_bytes)
       : g(geometry),

@@ -1,4 +1,4 @@
-// What a GPU can do, for benchmarks and predictions.
+// Measures how fast a GPU is, for benchmarks and predictions.
 #include <algorithm>
 #include <random>
 #include <vector>

@@ -18,21 +18,12 @@ void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t
   check_on_both(c);
 }
 
-ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t k, std::int64_t filter, std::int64_t stride,
-                  std::int64_t pad, std::int64_t groups = 1) {
-  ConvGeometry g;
-  g.n = n, g.c = c, g.h = 7, g.w = 6, g.k = k;
-  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
-  const auto side = [&](std::int64_t in) { return (2 * pad + in - filter + stride - 1) / stride + 1; };
-  g.oh = side(g.h), g.ow = side(g.w);
-  return g;
-}
-
 }  // namespace
 
 TEST_CASE("convolutions of bf16 numbers", "[cuda]") {
-  for (const ConvGeometry& g : {conv(3, 3, 16, 3, 1, 1), conv(2, 16, 20, 5, 2, 2), conv(2, 8, 4, 1, 1, 0),
-                                conv(2, 6, 4, 3, 1, 1, 2), conv(0, 3, 8, 3, 1, 1)}) {
+  for (const ConvGeometry& g :
+       {conv(3, 3, 7, 6, 16, 3, 1, 1), conv(2, 16, 7, 6, 20, 5, 2, 2), conv(2, 8, 7, 6, 4, 1),
+        conv(2, 6, 7, 6, 4, 3, 1, 1, 2), conv(0, 3, 7, 6, 8, 3, 1, 1)}) {
     for (const bool relu : {false, true}) check(ConvForward{g, true, false, relu});
     check(ConvForward{g, false, true, false});
     check(ConvBackwardData{g});
@@ -64,11 +55,7 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
     check(BatchNormBackwardWeights{dims, 1e-3F}, {{}, {}, {}, variance});
     check(BatchNormBackwardData{dims, element_count(dims) / dims[1], 1e-3F}, {{}, {}, {}, variance});
     for (const PoolKind kind : {PoolKind::max, PoolKind::average, PoolKind::max_abs}) {
-      PoolGeometry g;
-      g.kind = kind;
-      g.n = dims[0], g.c = dims[1], g.h = dims[2], g.w = dims[3];
-      g.size = 3, g.stride = 2;
-      g.oh = (g.h - 3 + 1) / 2 + 1, g.ow = (g.w - 3 + 1) / 2 + 1;
+      const PoolGeometry g = pool(kind, dims, 3, 2);
       check(PoolForward{g, g.keeps_workspace()});
       if (g.keeps_workspace()) check(PoolForward{g, true, true});
       std::vector<Values> inputs = {{}};

@@ -139,17 +139,6 @@ int test_device() {
   return cuda_devices(reason) - 1;
 }
 
-std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) {
-  std::vector<std::byte> bytes(
-      static_cast<std::size_t>(step_block_bytes(static_cast<std::int64_t>(rates.size()))));
-  const StepHeader header{iteration};
-  std::memcpy(bytes.data(), &header, sizeof header);
-  if (!rates.empty()) std::memcpy(bytes.data() + sizeof header, rates.data(), rates.size() * sizeof(Rates));
-  return bytes;
-}
-
-std::vector<std::byte> doubles(const std::vector<double>& values) { return packed(values, DataType::f64); }
-
 void check_on_both(const OpCase& c) {
   const auto cpu = make_cpu_backend(1);
   const auto cuda = make_cuda_backend(c.bf16 ? Precision::bf16 : Precision::fp32);

@@ -5,33 +5,6 @@
 using namespace convnet;
 using namespace convnet::test;
 
-TEST_CASE("neurons, scaling and sums on both backends", "[cuda]") {
-  for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{7, 13}, Dims{1, 1}, Dims{0, 3, 4, 4}}) {
-    for (int kind = 0; kind <= static_cast<int>(NeuronKind::nrelu); ++kind) {
-      const Neuron f{static_cast<NeuronKind>(kind), 1.5F, 0.7F};
-      Values x = test_values(dims, 1);
-      // The square root and the logarithm of these are numbers.
-      for (double& v : x) v = f.kind == NeuronKind::sqrt || f.kind == NeuronKind::log ? std::abs(v) : v;
-      check_on_both({NeuronForward{f, dims}, {x}});
-      check_on_both({NeuronForward{f, dims}, {x}, {}, 0});
-      check_on_both({NeuronBackward{f, dims}, {x}});
-      check_on_both({NeuronBackward{f, dims}, {x}, {}, 1});
-    }
-    check_on_both({Scale{dims, 0.3F}});
-    check_on_both({Scale{dims, -2}, {}, {}, 0});
-    check_on_both({Accumulate{dims}});
-  }
-}
-
-TEST_CASE("dropout and noisy relu on both backends", "[cuda]") {
-  for (const Dims& dims : {Dims{3, 5, 4, 6}, Dims{7, 13}, Dims{0, 3, 4, 4}})
-    for (const std::int64_t first_element : {0, 7}) {
-      const auto block = step_block((std::uint64_t{1} << 33) + 7);
-      check_on_both({Dropout{dims, 0.6F, 1.5F, 77, 30, first_element}, {}, {{}, {}, block}, {}, 0});
-      check_on_both({NoisyRelu{dims, 77, 30, first_element}, {}, {{}, {}, block}});
-    }
-}
-
 TEST_CASE("parts of tensors begin and end anywhere", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::bf16);
   for (const DataType type : {DataType::f32, DataType::bf16})
@@ -70,12 +43,6 @@ TEST_CASE("reorders between types and layouts move every element", "[cuda]") {
           }
 }
 
-TEST_CASE("copies and zeros on both backends", "[cuda]") {
-  check_on_both({CopyRuns{{5, 1, 700}}, {}, {}, {}, 0});
-  check_on_both({FillZero{{{3, 5, 4, 6}, DataType::f32, nullptr}}, {}, {}, {}, 0});
-  check_on_both({FillZero{{{3, 5}, DataType::u8, nullptr}}, {}, {}, {}, 0});
-}
-
 TEST_CASE("elements have places in tensors of any size", "[cuda]") {
   std::int64_t wrong = 0;
   for (const bool last : {false, true})
@@ -107,5 +74,4 @@ TEST_CASE("layouts of the CUDA backend hold the same values", "[cuda]") {
   CHECK(moved[0] == 0);
   CHECK(moved[1] == 20);  // the second channel of the first pixel
   CHECK(moved[3] == 1);   // the second pixel
-  check_on_both({Reorder{plain, plain}});
 }

@@ -6,39 +6,6 @@
 using namespace convnet;
 using namespace convnet::test;
 
-namespace {
-
-void check_all(const InnerProductGeometry& g) {
-  for (const bool bias : {false, true}) {
-    for (const bool accumulate : {false, true})
-      for (const bool relu : {false, true}) check_on_both({InnerProductForward{g, bias, accumulate, relu}});
-    check_on_both({InnerProductBackwardWeights{g, bias}});
-  }
-  check_on_both({InnerProductBackwardData{g}});
-}
-
-}  // namespace
-
-TEST_CASE("inner products on both backends", "[cuda]") {
-  check_all({1, 1, 1});
-  check_all({3, 5, 7});
-  check_all({1, 64, 10});
-  check_all({5, 130, 67});
-  check_all({128, 20, 10});  // bias sums in pieces
-  check_all({37, 6, 1});
-}
-
-TEST_CASE("inner products in parts on both backends", "[cuda]") {
-  check_all({1, 1, 1, 1});
-  check_all({3, 5, 7, 1});
-  check_all({4, 5, 3, 6});
-  check_all({33, 40, 17, 3});
-}
-
-TEST_CASE("inner products of no images on both backends", "[cuda]") {
-  for (const std::int64_t parts : {0, 3}) check_all({0, 5, 7, parts});
-}
-
 // The CPU's are not compared: their fused relu loses NaN.
 TEST_CASE("inner products of the CUDA backend keep NaN through relu", "[cuda]") {
   const InnerProductGeometry g{2, 3, 3};
@@ -55,11 +22,4 @@ TEST_CASE("inner products of the CUDA backend keep NaN through relu", "[cuda]") 
       CHECK_FALSE(std::isnan(dst[3]));  // the other image's
     }
   }
-}
-
-TEST_CASE("inner products in parts keep NaN through relu on both backends", "[cuda]") {
-  const InnerProductGeometry g{2, 3, 3, 2};
-  Values src = test_values(g.src(), 1);
-  src[0] = std::nan("");
-  check_on_both({InnerProductForward{g, true, false, true}, {src}});
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -16,12 +17,12 @@ using reference::Values;
 
 constexpr float kEpsilon = 1e-3F;
 
-const std::vector<Dims> kShapes = {
-    {2, 3, 5, 7},    {1, 1, 1, 1}, {2, 1, 1, 1}, {1, 20, 4, 3}, {9, 17, 3, 3}, {17, 24, 1, 1},
-    {1, 1},          {3, 5},       {20, 33},     {600, 3},  // more rows than a piece of a matrix has
-    {1, 1, 70, 70},                                         // more pixels than a strip has
-    {3, 40, 19, 21}, {700, 37},                             // for several threads
-};
+/// The table's shapes, and one for several threads.
+std::vector<Dims> shapes() {
+  std::vector<Dims> all = batch_norm_shapes();
+  all.push_back({700, 37});
+  return all;
+}
 constexpr std::int64_t kSmall = 800;  // elements for central differences
 
 /// Calls visit(element, channel) in canonical order.
@@ -118,7 +119,7 @@ struct Case {
 /// Calls test(case, hint) for all shapes and layouts.
 template <class Test>
 void for_cases(const Test& test) {
-  for (const Dims& dims : kShapes) {
+  for (const Dims& dims : shapes()) {
     const Case c(dims);
     for (int block : blocks_of(dims)) {
       INFO(to_string(dims) << " block " << block);
@@ -140,7 +141,7 @@ TEST_CASE("batch norm takes mean and variance of each channel", "[batch_norm]") 
 }
 
 TEST_CASE("batch norm keeps the digits of a variance far from zero", "[batch_norm]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : shapes())
     for (int block : blocks_of(dims)) {
       const Case c(dims, 1000, 1001);
       const auto results =
@@ -213,7 +214,7 @@ TEST_CASE("the images of a batch norm may be spread over several tensors", "[bat
 }
 
 TEST_CASE("batch norm of equal values gives the shift", "[batch_norm]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : shapes())
     for (int block : blocks_of(dims))
       for (float value : {0.0F, 0.1F, -1e4F, 1e-30F}) {
         INFO(to_string(dims) << " block " << block << " value " << value);

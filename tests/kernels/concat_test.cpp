@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -12,32 +13,13 @@ namespace {
 
 using reference::Values;
 
-struct Case {
-  std::vector<Dims> from;
-  Dims to;
-  std::vector<int> blocks = {};  ///< layouts that Concat takes as they are; in others it wants plain tensors
-};
-const std::vector<Case> kCases = {
-    {{{2, 16, 3, 5}, {2, 32, 3, 5}}, {2, 48, 3, 5}, {8, 16}},
-    {{{2, 16, 3, 5}, {2, 5, 3, 5}}, {2, 21, 3, 5}, {8, 16}},  // the last part ends within a block
-    {{{2, 8, 3, 5}, {2, 16, 3, 5}}, {2, 24, 3, 5}, {8}},
-    {{{2, 5, 3, 5}, {2, 16, 3, 5}}, {2, 21, 3, 5}},
-    {{{3, 16, 1, 1}, {3, 7, 1, 1}, {3, 1, 1, 1}}, {3, 24, 1, 1}},
-    {{{1, 1, 1, 1}}, {1, 1, 1, 1}, {8, 16}},
-    {{{1, 16, 2, 2}}, {1, 64}},                        // flat afterwards
-    {{{3, 7}, {3, 1}, {3, 20}}, {3, 28}},              //
-    {{{2, 16, 2, 2}, {2, 3}, {2, 1, 3, 1}}, {2, 70}},  // images of several sizes
-    {{{40, 16, 13, 11}, {40, 24, 13, 11}}, {40, 40, 13, 11}, {8, 16}},
-    {{{0, 16, 3, 5}, {0, 16, 3, 5}}, {0, 32, 3, 5}, {8, 16}},
-};
-
-std::vector<std::int64_t> sizes_of(const Case& c) {
+std::vector<std::int64_t> sizes_of(const ConcatCase& c) {
   std::vector<std::int64_t> sizes;
   for (const Dims& dims : c.from) sizes.push_back(element_count({dims.begin() + 1, dims.end()}));
   return sizes;
 }
 
-std::string describe(const Case& c, int block) {
+std::string describe(const ConcatCase& c, int block) {
   return to_string(c.from[0]) + " ... to " + to_string(c.to) + " block " + std::to_string(block);
 }
 
@@ -68,7 +50,7 @@ Values group_sum(const GroupSumForward& g, const Values& x) {
 }  // namespace
 
 TEST_CASE("concat and split: the features of one image after the other", "[concat]") {
-  for (const Case& c : kCases)
+  for (const ConcatCase& c : concats())
     for (int block : {1, 8, 16}) {
       INFO(describe(c, block));
       const bool blocked = std::count(c.blocks.begin(), c.blocks.end(), block) > 0;
@@ -141,13 +123,7 @@ TEST_CASE("concat and split that do not fit are bugs", "[concat]") {
 }
 
 TEST_CASE("group sums and their gradient match the reference", "[concat]") {
-  for (const GroupSumForward& g : std::vector<GroupSumForward>{{1, 1, 1},
-                                                               {2, 5, 1},
-                                                               {2, 12, 3},
-                                                               {4, 5, 5},
-                                                               {3, 7, 3},  // a last, incomplete group
-                                                               {2, 100, 33},
-                                                               {40, 1000, 7}}) {
+  for (const GroupSumForward& g : group_sums()) {
     INFO(g.n << "x" << g.c << " stride " << g.stride);
     const auto x = random_values(g.n * g.c, 1), dy = random_values(g.n * (g.c / g.stride), 2);
     CHECK(worst_difference(results_of(cpu::prepare(g, {}), {x})[0], group_sum(g, reference::to_doubles(x))) <

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/layout.h"
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
@@ -12,11 +13,11 @@ namespace {
 
 using test::Values;
 
-/// `dims` seen as (outer, groups, inner).
-Constrain rows(const Dims& dims, std::int64_t outer, std::int64_t groups, std::int64_t inner) {
+/// A matrix with a row for each of `groups`, without a rule.
+Constrain matrix(std::int64_t groups, std::int64_t inner) {
   Constrain op;
-  op.what = {dims, DataType::f32, nullptr};
-  op.outer = outer, op.groups = groups, op.inner = inner;
+  op.what = {{groups, inner}, DataType::f32, nullptr};
+  op.groups = groups, op.inner = inner;
   return op;
 }
 
@@ -89,15 +90,7 @@ std::vector<TensorDesc> layouts(const Dims& dims) {
 }
 
 TEST_CASE("constraints match the reference", "[constrain]") {
-  const std::vector<Constrain> cases = {
-      rows({7, 33}, 1, 7, 33),              // fc
-      rows({20, 5, 3, 3}, 1, 20, 45),       // conv
-      rows({2, 3, 4, 5, 3, 3}, 1, 24, 45),  // local
-      rows({3, 6, 10}, 3, 6, 10),           // a row in several places
-      rows({1, 1}, 1, 1, 1),                //
-      rows({300, 200}, 1, 300, 200),        // several threads
-  };
-  for (Constrain op : cases) {
+  for (Constrain op : test::constraints()) {
     const Values weights = uneven_weights(op);
     for (const TensorDesc& layout : op.outer == 1 ? layouts(op.what.dims) : std::vector{op.what}) {
       op.what = layout;
@@ -114,7 +107,7 @@ TEST_CASE("constraints match the reference", "[constrain]") {
 }
 
 TEST_CASE("a constraint bounds the spread of a row, then its length", "[constrain]") {
-  Constrain op = rows({1, 4}, 1, 1, 4);
+  Constrain op = matrix(1, 4);
   op.norm_min = 0.5F, op.norm_max = 1;
   CHECK(run(op, {-3, 3, -3, 3}) == Values{-2, 2, -2, 2});          // 6/4 to 1
   CHECK(run(op, {-0.5, 0.5, -0.5, 0.5}) == Values{-1, 1, -1, 1});  // 1/4 to 1/2
@@ -125,7 +118,7 @@ TEST_CASE("a constraint bounds the spread of a row, then its length", "[constrai
 }
 
 TEST_CASE("rows that no scaling can bring into bounds stay", "[constrain]") {
-  Constrain op = rows({2, 3}, 1, 2, 3);
+  Constrain op = matrix(2, 3);
   op.norm_min = 0.5F, op.norm_max = 1;
   CHECK(run(op, {0, 0, 0, 4, 4, 4}) == Values{0, 0, 0, 4, 4, 4});
   op.norm_max = 0, op.ball = 1;

@@ -8,26 +8,14 @@
 #include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/kernels/dnn_reference.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
 namespace {
 
+using test::conv;
 using test::Values;
-
-/// n images of c maps, h x w, k filters; the output side follows the ceil rule unless `floor`.
-ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k,
-                  std::int64_t filter, std::int64_t stride = 1, std::int64_t pad = 0, std::int64_t groups = 1,
-                  bool floor = false) {
-  ConvGeometry g;
-  g.n = n, g.c = c, g.h = h, g.w = w, g.k = k;
-  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
-  const auto side = [&](std::int64_t in) {
-    return (2 * pad + in - filter + (floor ? 0 : stride - 1)) / stride + 1;
-  };
-  g.oh = side(h), g.ow = side(w);
-  return g;
-}
 
 std::string text(const ConvGeometry& g) {
   return to_string(g.src()) + " * " + to_string(g.weights()) + " -> " + to_string(g.dst()) + " stride " +
@@ -65,32 +53,8 @@ void check_all(const ConvGeometry& g) {
         test::bias_gradient(diff_dst, g.dst()));
 }
 
-TEST_CASE("convolution matches the reference on odd shapes", "[conv]") {
-  check_all(conv(1, 1, 1, 1, 1, 1));
-  check_all(conv(3, 1, 7, 5, 1, 3));
-  check_all(conv(1, 3, 7, 5, 16, 3, 1, 1));
-  check_all(conv(3, 3, 9, 8, 20, 5, 2, 2));
-  check_all(conv(3, 16, 7, 5, 32, 3, 2, 1));
-  check_all(conv(2, 20, 8, 8, 50, 5));
-  check_all(conv(1, 50, 5, 7, 20, 1));
-  check_all(conv(3, 32, 5, 5, 16, 5, 1, 2));
-  check_all(conv(2, 16, 6, 6, 10, 6));  // one output pixel
-}
-
-TEST_CASE("convolution borders: overhang, wide padding, unseen pixels", "[conv]") {
-  check_all(conv(2, 3, 32, 32, 16, 11, 4));   // the last window hangs over by 3, as AlexNet's on 224
-  check_all(conv(2, 16, 10, 9, 16, 3, 4));    // overhang of 1 and 2
-  check_all(conv(2, 3, 5, 5, 16, 3, 1, 3));   // padding as wide as the filter: outputs that see only zeros
-  check_all(conv(1, 16, 4, 4, 16, 3, 2, 4));  // wider
-  check_all(conv(2, 3, 12, 11, 16, 3, 4, 0, 1, true));  // the last pixels are in no window
-  check_all(conv(2, 16, 12, 11, 16, 3, 4, 1, 1, true));
-}
-
-TEST_CASE("grouped convolution", "[conv]") {
-  check_all(conv(2, 32, 7, 5, 64, 3, 1, 1, 2));
-  check_all(conv(2, 6, 7, 5, 4, 3, 1, 1, 2));
-  check_all(conv(1, 16, 6, 6, 16, 3, 1, 1, 16));
-  check_all(conv(1, 24, 6, 6, 40, 5, 2, 2, 4));
+TEST_CASE("convolution matches the reference", "[conv]") {
+  for (const ConvGeometry& g : test::conv_geometries()) check_all(g);
 }
 
 TEST_CASE("3x3 convolutions of many channels use Winograd where it exists", "[conv]") {
@@ -105,8 +69,7 @@ TEST_CASE("3x3 convolutions of many channels use Winograd where it exists", "[co
 }
 
 TEST_CASE("convolution fuses ReLU and accumulation", "[conv]") {
-  for (const ConvGeometry& g : {conv(3, 3, 7, 5, 20, 3, 1, 1), conv(2, 32, 8, 8, 64, 3, 1, 1),
-                                conv(2, 16, 7, 5, 32, 5, 2, 2), conv(2, 6, 7, 5, 4, 3, 1, 1, 2)}) {
+  for (const ConvGeometry& g : test::fused_conv_geometries()) {
     const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2);
     const Values bias = test::test_values(g.k, 3), old = test::test_values(g.dst(), 5);
     Values plain = test::reference_forward(g, src, weights);

@@ -1,6 +1,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -25,8 +26,7 @@ std::vector<double> logreg(std::int64_t classes, std::int64_t topk, const Labels
 }  // namespace
 
 TEST_CASE("softmax matches the reference", "[softmax]") {
-  for (std::int64_t c : {1, 2, 10, 1000}) {
-    const std::int64_t n = 37;
+  for (const auto& [n, c] : softmax_shapes()) {
     const auto x = random_values(n * c, 1, -8, 8);
     const auto dy = random_values(n * c, 2);
     OpRun op(cpu::prepare(SoftmaxForward{n, c}, {}));

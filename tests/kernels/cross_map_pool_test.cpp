@@ -2,26 +2,13 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
 namespace {
 
 using test::Values;
-
-/// n, c, h, w, outputs, size, stride, start
-const std::vector<CrossMapPool> kCases = {
-    {2, 12, 3, 5, 6, 2, 2, 0},     //
-    {1, 7, 1, 1, 3, 3, 2, 0},      // one pixel
-    {3, 10, 7, 9, 10, 3, 1, -1},   // starts before the first map, ends after the last
-    {2, 5, 4, 4, 2, 3, 3, 0},      // the last window hangs over
-    {1, 1, 2, 3, 1, 1, 1, 0},      // one map
-    {2, 9, 5, 5, 3, 2, 4, 1},      // maps in no window
-    {2, 6, 2, 2, 1, 20, 1, -4},    // more than all maps
-    {2, 40, 20, 31, 19, 4, 2, 0},  // several runs of pixels
-    {1, 4, 3, 3, 4, 2, 2, 0},      // windows without maps
-    {0, 8, 3, 3, 4, 2, 2, 0},      // no images
-};
 
 /// Calls visit(dst index, src indices of the window in order).
 template <class Visit>
@@ -71,11 +58,11 @@ void check(const CrossMapPool& p, const Values& src) {
 }
 
 TEST_CASE("cmpool matches the reference", "[cmpool]") {
-  for (const CrossMapPool& p : kCases) check(p, test::test_values(p.src(), 4));
+  for (const CrossMapPool& p : test::map_pools()) check(p, test::test_values(p.src(), 4));
 }
 
 TEST_CASE("cmpool sends the gradient to the first of equal maxima", "[cmpool]") {
-  for (const CrossMapPool& p : kCases) {
+  for (const CrossMapPool& p : test::map_pools()) {
     check(p, Values(static_cast<std::size_t>(element_count(p.src())), -1.0));
     check(p,
           Values(static_cast<std::size_t>(element_count(p.src())), -std::numeric_limits<double>::infinity()));

@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -7,32 +8,12 @@ using namespace convnet;
 using namespace convnet::test;
 
 namespace {
-const std::vector<Dims> kShapes = {{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 7}, {3, 33, 21, 19}};
-
-/// A neuron, the range its inputs are drawn from, and where its slope jumps.
-struct NeuronCase {
-  Neuron f;
-  float low = -3, high = 3;
-  std::vector<double> kinks = {};
-};
-const std::vector<NeuronCase> kNeurons = {{{NeuronKind::ident, 1, 1}},
-                                          {{NeuronKind::relu, 1, 1}, -3, 3, {0}},
-                                          {{NeuronKind::logistic, 1, 1}},
-                                          {{NeuronKind::tanh, 1.7F, 0.6F}},
-                                          {{NeuronKind::tanh, 2, -0.5F}},
-                                          {{NeuronKind::abs, 1, 1}, -3, 3, {0}},
-                                          {{NeuronKind::softrelu, 1, 1}},
-                                          {{NeuronKind::square, 1, 1}},
-                                          {{NeuronKind::sqrt, 1, 1}, 0.05F, 4},
-                                          {{NeuronKind::log, 0.5F, 1}, -0.3F, 4},
-                                          {{NeuronKind::log, 1, 1}, -0.5F, 4},
-                                          {{NeuronKind::brelu, 1.5F, 1}, -3, 3, {0, 1.5}},
-                                          {{NeuronKind::linear, -2, 0.25F}},
-                                          {{NeuronKind::linear, 0.5F, 0}},
-                                          {{NeuronKind::drelu, 0.7F, 1}},
-                                          {{NeuronKind::abstanh, 1.5F, 0.8F}, -3, 3, {0}},
-                                          {{NeuronKind::abstanh, 1, -1}, -3, 3, {0}},
-                                          {{NeuronKind::nrelu, 1, 1}, -3, 3, {0}}};
+/// The table's shapes, and one for several threads.
+std::vector<Dims> shapes() {
+  std::vector<Dims> all = elementwise_shapes();
+  all.push_back({3, 33, 21, 19});
+  return all;
+}
 
 /// Inputs at least 1e-3 away from every kink.
 std::vector<float> inputs(const NeuronCase& c, std::int64_t count, unsigned seed) {
@@ -45,8 +26,8 @@ std::vector<float> inputs(const NeuronCase& c, std::int64_t count, unsigned seed
 }  // namespace
 
 TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
-  for (const NeuronCase& neuron : kNeurons)
-    for (const Dims& dims : kShapes)
+  for (const NeuronCase& neuron : neurons())
+    for (const Dims& dims : shapes())
       for (int block : blocks_of(dims))
         for (bool in_place : {false, true}) {
           const Neuron& f = neuron.f;
@@ -64,8 +45,8 @@ TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
 }
 
 TEST_CASE("neuron gradients match central differences, in place too", "[elementwise]") {
-  for (const NeuronCase& neuron : kNeurons)
-    for (const Dims& dims : kShapes)
+  for (const NeuronCase& neuron : neurons())
+    for (const Dims& dims : shapes())
       for (int block : blocks_of(dims))
         for (bool in_place : {false, true}) {
           const Neuron& f = neuron.f;
@@ -131,7 +112,7 @@ TEST_CASE("neurons at special points", "[elementwise]") {
 }
 
 TEST_CASE("every neuron shows NaN", "[elementwise]") {
-  for (const NeuronCase& neuron : kNeurons) {
+  for (const NeuronCase& neuron : neurons()) {
     INFO("neuron " << static_cast<int>(neuron.f.kind));
     std::vector<float> x(35, 0.5F);
     x[1] = x[34] = std::numeric_limits<float>::quiet_NaN();
@@ -167,7 +148,7 @@ TEST_CASE("an unknown layout is kept where it does not matter, else plain is ask
 }
 
 TEST_CASE("scale multiplies, in place too", "[elementwise]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : shapes())
     for (int block : blocks_of(dims)) {
       const auto x = random_values(element_count(dims), 4);
       std::vector<float> expected;
@@ -179,7 +160,7 @@ TEST_CASE("scale multiplies, in place too", "[elementwise]") {
 }
 
 TEST_CASE("accumulate adds in the destination's layout", "[elementwise]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : shapes())
     for (int block : blocks_of(dims)) {
       const auto x = random_values(element_count(dims), 5), sum = random_values(element_count(dims), 6);
       std::vector<float> expected;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -15,19 +16,6 @@ using reference::central_differences;
 using reference::to_doubles;
 using reference::Values;
 
-/// n, c, h, w, oh, ow, start_y, start_x, step_y, step_x
-const std::vector<Sampling> kSamplings = {
-    {2, 20, 6, 7, 4, 4, 1, 2, 1, 1},       // crop
-    {1, 1, 5, 5, 5, 5, 0, 0, 1, 1},        // of everything
-    {2, 16, 4, 4, 1, 1, 3, 3, 1, 1},       // of the last pixel
-    {1, 3, 1, 1, 1, 1, 0, 0, 1, 1},        //
-    {2, 17, 4, 5, 4, 5, 0, 4, 1, -1},      // href
-    {1, 1, 3, 1, 3, 1, 0, 0, 1, -1},       // of one column
-    {2, 9, 7, 7, 3, 3, 0, 0, 3, 3},        // nailbed
-    {1, 8, 8, 8, 3, 3, 0, 0, 3, 3},        // that leaves out the last row and column
-    {2, 2, 6, 6, 2, 2, 1, 1, 4, 4},        //
-    {5, 20, 33, 31, 32, 31, 1, 30, 1, -1}  // for several threads
-};
 constexpr std::int64_t kSmall = 2000;  // elements for central differences
 
 /// dst(y,x) = src(start_y + step_y*y, start_x + step_x*x) of every map
@@ -122,7 +110,7 @@ Draw recovered(const RandomScale& p, const float* columns, const float* rows) {
 }  // namespace
 
 TEST_CASE("crop, href and nailbed take the pixels asked for", "[image]") {
-  for (const Sampling& p : kSamplings)
+  for (const Sampling& p : samplings())
     for (int block : {1, 8, 16}) {
       INFO(to_string(p.src()) << " to " << to_string(p.dst()) << " block " << block);
       const Floats x = random_values(element_count(p.src()), 1);
@@ -143,22 +131,19 @@ TEST_CASE("crop, href and nailbed take the pixels asked for", "[image]") {
 }
 
 TEST_CASE("blur matches the reference and is its own gradient", "[image]") {
-  for (const Dims& dims : std::vector<Dims>{
-           {2, 3, 6, 5}, {1, 17, 3, 4}, {1, 1, 1, 1}, {2, 1, 1, 7}, {1, 2, 9, 1}, {3, 20, 19, 21}})
-    for (const auto& [size, stdev] :
-         std::vector<std::pair<std::int64_t, float>>{{3, 1.0F}, {5, 0.7F}, {9, 3.0F}, {3, 0.01F}, {1, 1.0F}})
-      for (int block : {1, 8, 16}) {
-        INFO(to_string(dims) << " size " << size << " stdev " << stdev << " block " << block);
-        const Blur p{dims, size, stdev};
-        const auto op = cpu::prepare(p, {activations(dims, block)});
-        CHECK(same_layout(op->args()[1], activations(dims, block)));
-        const Floats x = random_values(element_count(dims), 1), dy = random_values(element_count(dims), 2);
-        CHECK(worst_difference(results_of(op, {x})[0], blurred(p, to_doubles(x))) < 1e-6);
-        if (element_count(dims) > kSmall) continue;
-        CHECK(worst_difference(results_of(op, {dy})[0],
-                               central_differences([&](const Values& at) { return blurred(p, at); },
-                                                   to_doubles(x), to_doubles(dy))) < 1e-6);
-      }
+  for (const Blur& p : blurs())
+    for (int block : {1, 8, 16}) {
+      const Dims& dims = p.dims;
+      INFO(to_string(dims) << " size " << p.size << " stdev " << p.stdev << " block " << block);
+      const auto op = cpu::prepare(p, {activations(dims, block)});
+      CHECK(same_layout(op->args()[1], activations(dims, block)));
+      const Floats x = random_values(element_count(dims), 1), dy = random_values(element_count(dims), 2);
+      CHECK(worst_difference(results_of(op, {x})[0], blurred(p, to_doubles(x))) < 1e-6);
+      if (element_count(dims) > kSmall) continue;
+      CHECK(worst_difference(results_of(op, {dy})[0],
+                             central_differences([&](const Values& at) { return blurred(p, at); },
+                                                 to_doubles(x), to_doubles(dy))) < 1e-6);
+    }
 }
 
 TEST_CASE("blur fades towards the border", "[image]") {
@@ -168,15 +153,7 @@ TEST_CASE("blur fades towards the border", "[image]") {
 }
 
 TEST_CASE("resize interpolates", "[image]") {
-  for (const Resize& p : std::vector<Resize>{{2, 3, 8, 6, 4, 3, 2.0F},
-                                             {1, 1, 7, 9, 5, 6, 1.3F},
-                                             {1, 20, 5, 5, 10, 10, 0.5F},
-                                             {2, 2, 6, 6, 6, 6, 1.0F},
-                                             {1, 2, 1, 1, 2, 2, 0.5F},  // one pixel
-                                             {1, 2, 1, 5, 1, 4, 1.2F},
-                                             {1, 1, 2, 2, 1, 1, 2.0F},
-                                             {0, 3, 8, 8, 4, 4, 2.0F},
-                                             {9, 20, 20, 20, 16, 16, 1.25F}})
+  for (const Resize& p : resizes())
     for (int block : {1, 16}) {
       INFO(to_string(p.src()) << " to " << to_string(p.dst()) << " by " << p.scale);
       const Floats x = random_values(element_count(p.src()), 1);
@@ -186,11 +163,7 @@ TEST_CASE("resize interpolates", "[image]") {
 }
 
 TEST_CASE("rscale in tests resizes by the largest scale", "[image]") {
-  for (const RandomScale& p : std::vector<RandomScale>{{2, 3, 9, 6, 1.5F, false},
-                                                       {1, 1, 6, 5, 1.2F, false},
-                                                       {1, 1, 1, 1, 1, false},
-                                                       {1, 2, 8, 7, 2.0F, false},
-                                                       {30, 20, 12, 8, 1.5F, false}}) {
+  for (const RandomScale& p : random_scales()) {
     const Floats x = random_values(element_count(p.src()), 1);
     const Resize same{p.n, p.c, p.side, p.side, p.target, p.target, p.max_scale};
     for (int threads : {1, 2, 3})
@@ -299,7 +272,7 @@ TEST_CASE("colour transforms match their formulas", "[image]") {
     const double delta = 6.0 / 29;
     return t > delta * delta * delta ? std::cbrt(t) : t / (3 * delta * delta) + 4.0 / 29;
   };
-  for (const Dims& dims : std::vector<Dims>{{2, 3, 5, 7}, {1, 3, 1, 1}, {40, 3, 16, 16}, {0, 3, 2, 2}}) {
+  for (const Dims& dims : color_shapes()) {
     INFO(to_string(dims));
     Floats x = random_values(element_count(dims), 1, 0, 1);
     const auto pixels = static_cast<std::size_t>(dims[2] * dims[3]);

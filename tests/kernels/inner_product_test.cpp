@@ -3,6 +3,7 @@
 #include "tests/catch.h"
 
 #include "tests/kernels/dnn_reference.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
@@ -50,12 +51,7 @@ void check_all(const InnerProductGeometry& g) {
 }
 
 TEST_CASE("inner product matches the reference", "[inner_product]") {
-  check_all({1, 1, 1});
-  check_all({3, 5, 7});
-  check_all({1, 64, 10});
-  check_all({128, 20, 10});
-  check_all({5, 130, 67});
-  check_all({17, 256, 128});
+  for (const InnerProductGeometry& g : test::inner_product_geometries()) check_all(g);
 }
 
 TEST_CASE("one weight layout serves all three passes", "[inner_product]") {

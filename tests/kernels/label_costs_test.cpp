@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -16,15 +17,17 @@ using reference::central_differences;
 using reference::to_doubles;
 using reference::Values;
 
-struct Shape {
-  std::int64_t n, c;
-};
-const std::vector<Shape> kShapes = {{1, 1}, {7, 1}, {1, 5}, {5, 11}, {3, 100}, {500, 40}};
+/// The table's shapes, and one for several threads.
+std::vector<CostShape> shapes() {
+  std::vector<CostShape> all = label_cost_shapes();
+  all.push_back({500, 40});
+  return all;
+}
 constexpr std::int64_t kSmall = 300;  // outputs for central differences
 
 enum class LabelKind { one_hot, soft, binary };
 
-Floats labels_of(const Shape& s, LabelKind kind) {
+Floats labels_of(const CostShape& s, LabelKind kind) {
   Floats labels = random_values(s.n * s.c, 1, 0, 1);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto class_index = static_cast<std::int64_t>(i) % s.c, image = static_cast<std::int64_t>(i) / s.c;
@@ -34,7 +37,7 @@ Floats labels_of(const Shape& s, LabelKind kind) {
   return labels;
 }
 /// Multiples of 1/16 in (0,1): many ties, and not much below 1/16 for central differences.
-Floats probs_of(const Shape& s) {
+Floats probs_of(const CostShape& s) {
   Floats probs = random_values(s.n * s.c, 2, 1, 16);
   for (float& p : probs) p = std::floor(p) / 16;
   return probs;
@@ -75,7 +78,7 @@ double sum_of(const Values& values) {
 }
 
 /// Top-1 errors: of the t most probable outputs of an image, r hold its largest label.
-double errors(const Shape& s, const Floats& labels, const Floats& probs) {
+double errors(const CostShape& s, const Floats& labels, const Floats& probs) {
   double sum = 0;
   for (std::int64_t n = 0; n < s.n; ++n) {
     const auto first = n * s.c, last = first + s.c;
@@ -89,7 +92,7 @@ double errors(const Shape& s, const Floats& labels, const Floats& probs) {
   return sum;
 }
 /// The fraction of outputs on the wrong side of 0.5, summed over images.
-double wrong(const Shape& s, const Floats& labels, const Floats& probs) {
+double wrong(const CostShape& s, const Floats& labels, const Floats& probs) {
   double count = 0;
   for (std::size_t i = 0; i < probs.size(); ++i) count += (labels[i] > 0.5F) != (probs[i] > 0.5F);
   return count / static_cast<double>(s.c);
@@ -133,7 +136,7 @@ const float kInfinity = std::numeric_limits<float>::infinity();
 }  // namespace
 
 TEST_CASE("crossent adds cost and errors from its slot on", "[label_costs]") {
-  for (const Shape& s : kShapes)
+  for (const CostShape& s : shapes())
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft}) {
       INFO(s.n << " images, " << s.c << " classes");
       const Floats labels = labels_of(s, kind), probs = probs_of(s);
@@ -145,7 +148,7 @@ TEST_CASE("crossent adds cost and errors from its slot on", "[label_costs]") {
 }
 
 TEST_CASE("binary cost adds cost, wrong outputs and errors", "[label_costs]") {
-  for (const Shape& s : kShapes)
+  for (const CostShape& s : shapes())
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary})
       for (float pos_weight : {1.0F, 2.5F, 0.0F}) {
         INFO(s.n << " images, " << s.c << " classes, posWeight " << pos_weight);
@@ -174,22 +177,12 @@ TEST_CASE("binary cost adds cost, wrong outputs and errors", "[label_costs]") {
 }
 
 TEST_CASE("label costs share ties", "[label_costs]") {
-  struct Tie {
-    Floats labels, probs;
-    double error;
-  };
-  for (const Tie& c :
-       std::vector<Tie>{{{1, 0, 0, 0}, {.25F, .25F, .25F, .25F}, .75},
-                        {{1, 0, 1, 0}, {.25F, .25F, .25F, .25F}, .5},
-                        {{1, 0, 0, 0}, {.5F, .5F, 0, 0}, .5},
-                        {{0, 0, 1, 0}, {.5F, .5F, 0, 0}, 1},
-                        {{.2F, .5F, .3F, 0}, {.1F, .7F, .2F, 0}, 0},
-                        {{.2F, .5F, .3F, 0}, {.7F, .1F, .2F, 0}, 1},
-                        {{0, 0, 0, 0}, {.7F, .1F, .2F, 0}, 0}}) {  // all labels are the largest
-    CHECK(costs_of(cpu::prepare(CrossentForward{1, 4, 1}, {}), {c.labels, c.probs}, Values(3))[2] ==
-          Approx(c.error));
-    CHECK(costs_of(cpu::prepare(BinaryCostForward{1, 4, 1}, {}), {c.labels, c.probs}, Values(4))[3] ==
-          Approx(c.error));
+  for (const LabelTie& tie : label_ties()) {
+    const Floats labels(tie.labels.begin(), tie.labels.end()), probs(tie.probs.begin(), tie.probs.end());
+    CHECK(costs_of(cpu::prepare(CrossentForward{1, 4, 1}, {}), {labels, probs}, Values(3))[2] ==
+          Approx(tie.errors));
+    CHECK(costs_of(cpu::prepare(BinaryCostForward{1, 4, 1}, {}), {labels, probs}, Values(4))[3] ==
+          Approx(tie.errors));
   }
 }
 
@@ -224,7 +217,7 @@ TEST_CASE("no images cost nothing", "[label_costs]") {
 }
 
 TEST_CASE("label cost gradients match central differences", "[label_costs]") {
-  for (const Shape& s : kShapes)
+  for (const CostShape& s : shapes())
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary})
       for (float pos_weight : {1.0F, 2.5F}) {
         INFO(s.n << " images, " << s.c << " classes, posWeight " << pos_weight);
@@ -260,7 +253,7 @@ TEST_CASE("label cost gradients match central differences", "[label_costs]") {
 
 TEST_CASE("softmax and crossent differentiated together match central differences", "[label_costs]") {
   constexpr float kCoeff = 0.7F;
-  for (const Shape& s : kShapes)
+  for (const CostShape& s : shapes())
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary}) {
       INFO(s.n << " images, " << s.c << " classes");
       const Floats labels = labels_of(s, kind), x = random_values(s.n * s.c, 4, -3, 3);
@@ -307,7 +300,7 @@ TEST_CASE("label cost gradients of certain outputs are finite", "[label_costs]")
 }
 
 TEST_CASE("squares are added in every layout, and their gradient", "[label_costs]") {
-  for (const Dims& dims : std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 7}, {1, 1}, {3, 33, 21, 19}})
+  for (const Dims& dims : squares_shapes())
     for (int block : blocks_of(dims)) {
       INFO(to_string(dims) << " block " << block);
       const TensorDesc layout = activations(dims, block);

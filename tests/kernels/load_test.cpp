@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/run_op.h"
 #include "tests/kernels/whole_images.h"
 
@@ -39,16 +40,7 @@ TEST_CASE("load converts images and subtracts the mean", "[load]") {
 }
 
 TEST_CASE("load takes a slice of every image", "[load]") {
-  struct Case {
-    Dims from, to;
-    std::int64_t offset;
-  };
-  for (const Case& c : std::vector<Case>{{{3, 2, 3, 5}, {3, 1, 3, 5}, 15},
-                                         {{3, 2, 3, 5}, {3, 7}, 4},
-                                         {{2, 30}, {2, 2, 3, 5}, 0},
-                                         {{300, 100}, {300, 99}, 1},
-                                         {{0, 9}, {0, 3}, 3},
-                                         {{4, 1}, {4, 1}, 0}})
+  for (const LoadSlice& c : load_slices())
     for (bool mean : {false, true}) {
       INFO(to_string(c.from) << " to " << to_string(c.to) << " at " << c.offset);
       const auto features = [](const Dims& dims) { return element_count({dims.begin() + 1, dims.end()}); };
@@ -76,8 +68,7 @@ namespace {
 template <class Source>
 struct Whole {
   static constexpr std::int64_t kPixels = 40, kSeen = 18;
-  const std::vector<Crop> crops{{0, 0, 0},  {2, 1, 1},  {-1, -2, 0}, {-1, -2, 1}, {3, 2, 0},  {4, 3, 1},
-                                {1, -3, 0}, {-3, 1, 1}, {9, 9, 0},   {1, 1, 1},   {1, -2, 0}, {2, 3, 1}};
+  const std::vector<Crop> crops = load_crops();
   const std::vector<std::byte> bytes = whole_images<Source>(kPixels, crops);
 
   /// What is seen of an image, column by column from the left of the picture or, mirrored, of its mirror

@@ -7,41 +7,23 @@
 #include "kernels/cpu/layout.h"
 #include "tests/catch.h"
 #include "tests/kernels/dnn_reference.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
 namespace {
 
+using test::local;
 using test::Values;
 
 constexpr double kTolerance = 3e-6;
 
-/// Output side as the layers compute it: ceil, so that the last window may overhang.
-LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::int64_t stride = 1,
-                    std::int64_t pad = 0, std::int64_t groups = 1) {
-  LocalGeometry g;
-  g.n = src[0], g.c = src[1], g.h = src[2], g.w = src[3];
-  g.k = k, g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
-  const auto side = [&](std::int64_t in) { return (2 * pad + in - filter + stride - 1) / stride + 1; };
-  g.oh = side(g.h), g.ow = side(g.w);
-  return g;
+/// The table's shapes, and one of which images come in several pieces.
+std::vector<LocalGeometry> geometries() {
+  std::vector<LocalGeometry> all = test::local_geometries();
+  all.push_back(local({700, 48, 2, 2}, 48, 3, 1, 1));
+  return all;
 }
-
-const std::vector<LocalGeometry> kCases = {
-    local({2, 16, 5, 5}, 16, 3, 1, 1),     //
-    local({3, 20, 6, 4}, 18, 3, 1, 1),     // padded lanes on both sides
-    local({1, 3, 7, 9}, 5, 3, 2, 0),       // one image, few channels
-    local({5, 1, 6, 6}, 1, 2, 2),          // one map
-    local({2, 17, 8, 6}, 33, 3, 2, 1),     // the last window hangs over
-    local({2, 6, 5, 5}, 4, 5, 3, 3),       // windows mostly outside
-    local({4, 32, 1, 1}, 16, 1),           // one pixel
-    local({3, 8, 4, 4}, 40, 4),            // one position
-    local({2, 32, 4, 5}, 32, 3, 1, 1, 2),  // groups of whole blocks
-    local({2, 40, 4, 4}, 10, 3, 1, 1, 5),  // groups that share blocks
-    local({2, 6, 5, 4}, 6, 2, 3, 0, 6),    // pixels in no window
-    local({700, 48, 2, 2}, 48, 3, 1, 1),   // images in several pieces
-    local({2, 4, 3, 3}, 4, 1, 1, 2),       // windows without pixels
-};
 
 std::string describe(const LocalGeometry& g) {
   return to_string(g.src()) + " to " + to_string(g.dst()) + " filter " + std::to_string(g.filter) +
@@ -71,7 +53,7 @@ test::Results run(const Op& op, const std::vector<Values>& inputs, Hinted hinted
 }
 
 TEST_CASE("local forward matches the reference", "[local]") {
-  for (const LocalGeometry& g : kCases) {
+  for (const LocalGeometry& g : geometries()) {
     const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2);
     const Values bias = test::test_values(g.biases(), 3), before = test::test_values(g.dst(), 4);
     const Values product = test::reference_local_forward(g, src, weights);
@@ -98,7 +80,7 @@ TEST_CASE("local forward matches the reference", "[local]") {
 }
 
 TEST_CASE("local backward matches the reference", "[local]") {
-  for (const LocalGeometry& g : kCases) {
+  for (const LocalGeometry& g : geometries()) {
     INFO(describe(g));
     const Values src = test::test_values(g.src(), 5), weights = test::test_values(g.weights(), 6);
     const Values diff_dst = test::test_values(g.dst(), 7);

@@ -1,4 +1,5 @@
 #include "convnet/base/error.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -6,23 +7,6 @@ using namespace convnet;
 using namespace convnet::test;
 
 namespace {
-
-/// n, c, h, w, size, blocked, scale, power, min_div
-const std::vector<CrossMapNorm> kCases = {
-    {2, 32, 3, 5, 5, false, 1e-1F, 0.75F, 1},       // whole blocks
-    {2, 20, 7, 3, 5, false, 0.5F, 0.75F, 1},        // padded lanes
-    {1, 13, 1, 1, 3, false, 1.0F, 0.5F, 2},         // one pixel, one image
-    {2, 1, 4, 5, 5, false, 1.0F, 0.75F, 1},         // one map
-    {3, 24, 2, 9, 4, false, 1.0F, 0.75F, 1},        // even windows reach further down than up
-    {2, 18, 3, 3, 2, false, 0.7F, 1.0F, 1},         //
-    {2, 17, 3, 2, 1, false, 0.7F, 0.6F, 1},         // a map with itself alone
-    {1, 10, 2, 2, 50, false, 3.0F, 0.9F, 0.5F},     // window larger than all maps
-    {1, 20, 2, 17, 19, false, 2.0F, 0.75F, 1e-3F},  // larger than a block
-    {2, 19, 3, 3, 4, true, 1.0F, 0.75F, 1},         // groups, the last one short
-    {1, 20, 2, 2, 64, true, 1.0F, 0.75F, 1},        // one group
-    {2, 21, 40, 3, 3, false, 1.0F, 0.33F, 1},       // several tiles
-    {1, 5, 2, 3, 3, false, 0.0F, 0.75F, 1},         // no normalisation
-};
 
 std::string describe(const CrossMapNorm& p, int block) {
   return to_string(p.dims()) + " size " + std::to_string(p.size) + (p.blocked ? " blocked" : "") + " block " +
@@ -32,7 +16,7 @@ std::string describe(const CrossMapNorm& p, int block) {
 }  // namespace
 
 TEST_CASE("cmrnorm forward matches the reference", "[norm]") {
-  for (const CrossMapNorm& p : kCases)
+  for (const CrossMapNorm& p : map_norms())
     for (int block : {1, 4, 8, 16}) {
       INFO(describe(p, block));
       const auto x = random_values(element_count(p.dims()), 1, -2, 2);
@@ -45,7 +29,7 @@ TEST_CASE("cmrnorm forward matches the reference", "[norm]") {
 }
 
 TEST_CASE("cmrnorm backward matches central differences", "[norm]") {
-  for (const CrossMapNorm& p : kCases) {
+  for (const CrossMapNorm& p : map_norms()) {
     const auto x = random_values(element_count(p.dims()), 2, -2, 2);
     const auto dy = random_values(element_count(p.dims()), 3);
     const auto expected = reference::norm_gradient(p, reference::to_doubles(x), reference::to_doubles(dy));

@@ -6,26 +6,16 @@
 
 #include "kernels/cpu/layout.h"
 #include "tests/kernels/dnn_reference.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
 namespace {
 
+using test::pool;
 using test::Values;
 
 constexpr double kTolerance = 1e-6;
-
-/// Output side as the layers compute it: ceil, so that the last window may overhang.
-PoolGeometry pool(PoolKind kind, const Dims& src, std::int64_t size, std::int64_t stride,
-                  std::int64_t start = 0) {
-  PoolGeometry g;
-  g.kind = kind;
-  g.n = src[0], g.c = src[1], g.h = src[2], g.w = src[3];
-  g.size = size, g.stride = stride, g.start = start;
-  const auto side = [&](std::int64_t in) { return (in - start - size + stride - 1) / stride + 1; };
-  g.oh = side(g.h), g.ow = side(g.w);
-  return g;
-}
 
 /// The first argument in plain and in every blocked layout.
 std::vector<TensorDesc> layouts(const Dims& dims) {
@@ -93,33 +83,8 @@ void check_all(const PoolGeometry& g, const Values& src) {
   }
 }
 
-void check_kinds(const Dims& src, std::int64_t size, std::int64_t stride, std::int64_t start = 0) {
-  const Values values = test::test_values(src, 6);
-  check_all(pool(PoolKind::max, src, size, stride, start), values);
-  check_all(pool(PoolKind::max_abs, src, size, stride, start), values);
-  PoolGeometry g = pool(PoolKind::average, src, size, stride, start);
-  check_all(g, values);
-  g.sum = true;
-  check_all(g, values);
-}
-
 TEST_CASE("pooling matches the reference", "[pool]") {
-  check_kinds({2, 16, 8, 8}, 2, 2);
-  check_kinds({3, 20, 7, 5}, 3, 2);      // exact
-  check_kinds({1, 3, 8, 6}, 3, 2);       // overhang
-  check_kinds({2, 32, 9, 7}, 3, 1, -1);  // starts before the image
-  check_kinds({1, 5, 7, 7}, 3, 2, -2);
-  check_kinds({1, 17, 9, 9}, 3, 2, 1);  // starts inside the image
-  check_kinds({2, 10, 6, 5}, 1, 1);
-  check_kinds({2, 10, 6, 5}, 1, 3);     // pixels in no window
-  check_kinds({1, 18, 5, 5}, 5, 1);     // one window
-  check_kinds({1, 1, 4, 4}, 7, 2, -3);  // wider than the image
-  check_kinds({1, 2, 20, 20}, 17, 3);   // positions beyond a byte
-  check_kinds({1, 2, 17, 18}, 15, 1);
-  check_kinds({1, 2, 17, 18}, 16, 1);
-  check_kinds({3, 11, 1, 1}, 1, 1);  // one pixel
-  check_kinds({1, 1, 9, 11}, 2, 1, -1);
-  check_kinds({2, 8, 6, 7}, 2, 3);
+  for (const PoolGeometry& g : test::pool_geometries()) check_all(g, test::test_values(g.src(), 6));
 }
 
 TEST_CASE("max pooling of equal values sends the gradient to the first", "[pool]") {

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
 
@@ -11,31 +12,6 @@ namespace {
 
 using reference::to_doubles;
 using reference::Values;
-
-/// n, c, h, w, size, contrast, scale, power, min_div; tested with and without contrast
-const std::vector<WindowNorm> kCases = {
-    {2, 3, 5, 7, 3, false, 1.0F, 0.75F, 1},     //
-    {1, 20, 4, 3, 5, false, 2.0F, 0.5F, 2},     // padded lanes; window wider than the image
-    {2, 17, 6, 6, 4, false, 1.0F, 0.75F, 1},    // even windows reach further back than ahead
-    {1, 2, 7, 5, 2, false, 3.0F, 1.0F, 1},      //
-    {2, 1, 1, 1, 3, false, 1.0F, 0.75F, 1},     // one pixel
-    {2, 2, 1, 6, 3, false, 1.0F, 0.75F, 1},     // one row
-    {1, 2, 6, 1, 3, false, 1.0F, 0.75F, 1},     // one column
-    {1, 3, 4, 4, 1, false, 0.5F, 0.75F, 0.5F},  // a pixel alone
-    {1, 2, 3, 4, 50, false, 5.0F, 0.9F, 1},     // all pixels in every window
-    {1, 2, 5, 5, 3, false, 0.0F, 0.75F, 1},     // no normalisation
-    {1, 2, 4, 5, 3, false, 1.0F, 0.0F, 1},      //
-};
-
-std::vector<WindowNorm> cases() {
-  std::vector<WindowNorm> all;
-  for (WindowNorm p : kCases)
-    for (const bool contrast : {false, true}) {
-      p.contrast = contrast;
-      all.push_back(p);
-    }
-  return all;
-}
 
 std::string describe(const WindowNorm& p, int block) {
   return to_string(p.dims()) + " size " + std::to_string(p.size) + (p.contrast ? " contrast" : "") +
@@ -86,7 +62,7 @@ Values reference_gradient(const WindowNorm& p, const Values& x, const Values& dy
 }  // namespace
 
 TEST_CASE("rnorm and cnorm forward match the reference", "[norm]") {
-  for (const WindowNorm& p : cases())
+  for (const WindowNorm& p : window_norms())
     for (int block : {1, 4, 8, 16}) {
       INFO(describe(p, block));
       const auto x = random_values(element_count(p.dims()), 1, -1, 3);
@@ -101,7 +77,7 @@ TEST_CASE("rnorm and cnorm forward match the reference", "[norm]") {
 }
 
 TEST_CASE("rnorm and cnorm backward match central differences", "[norm]") {
-  for (const WindowNorm& p : cases()) {
+  for (const WindowNorm& p : window_norms()) {
     const auto x = random_values(element_count(p.dims()), 2, -1, 3);
     const auto dy = random_values(element_count(p.dims()), 3);
     const Values expected = reference_gradient(p, to_doubles(x), to_doubles(dy));

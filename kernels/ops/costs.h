@@ -1,0 +1,146 @@
+// Softmax and the costs, with their gradients.
+#pragma once
+
+#include "kernels/ops/argument.h"
+
+namespace convnet {
+
+/// Softmax over the second dimension of (N,C). Each `views` rows, the views of one image, then all get their
+/// mean: n is a multiple of it.
+struct SoftmaxForward {
+  std::int64_t n = 0, c = 0;
+  std::int64_t views = 1;
+
+  std::string name() const { return "softmax.forward"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst({n, c}, {n, c}); }
+};
+struct SoftmaxBackward {
+  std::int64_t n = 0, c = 0;
+
+  std::string name() const { return "softmax.backward"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("dst", {n, c}), args::read("diff_dst", {n, c}), args::write("diff_src", {n, c})};
+  }
+};
+
+namespace args {
+
+/// The arguments of a cost of n images whose labels are the index of a class each.
+inline std::vector<Argument> class_cost_forward(std::int64_t n, std::int64_t c) {
+  return {read("labels", {n, 1}, DataType::s32), read("probs", {n, c}), costs()};
+}
+inline std::vector<Argument> class_cost_backward(std::int64_t n, std::int64_t c) {
+  return {read("labels", {n, 1}, DataType::s32), read("probs", {n, c}), write("diff_src", {n, c})};
+}
+/// The arguments of a cost with a label for every output.
+inline std::vector<Argument> label_cost_forward(std::int64_t n, std::int64_t c) {
+  return {read("labels", {n, c}), read("probs", {n, c}), costs()};
+}
+inline std::vector<Argument> label_cost_backward(std::int64_t n, std::int64_t c) {
+  return {read("labels", {n, c}), read("probs", {n, c}), write("diff_src", {n, c})};
+}
+
+}  // namespace args
+
+/// Multinomial logistic cost. Adds to costs[slot..slot+2]: sum of -log p(label), top-1 errors, top-k errors.
+/// log p is floored at -50. Ties share: an image whose label ties with t-1 others for the last places
+/// counts fractionally. Sets costs[0] = 1 where a cost or a probability is not finite.
+struct LogregForward {
+  std::int64_t n = 0, c = 0;
+  std::int64_t topk = 1;
+  std::int64_t slot = 1;
+
+  std::string name() const { return "logreg.forward"; }
+  std::vector<Argument> arguments() const { return args::class_cost_forward(n, c); }
+};
+/// diff_src = coeff * d(-log p(label))/dp.
+struct LogregBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1;
+
+  std::string name() const { return "logreg.backward"; }
+  std::vector<Argument> arguments() const { return args::class_cost_backward(n, c); }
+};
+/// diff_src = coeff * (p - onehot(label)): softmax and cost differentiated together.
+struct SoftmaxLogregBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1;
+
+  std::string name() const { return "softmax+logreg.backward"; }
+  std::vector<Argument> arguments() const { return args::class_cost_backward(n, c); }
+};
+
+/// Multinomial cost of one-hot (or soft) labels. Adds -sum t*log p (log p floored at -50) and top-1 errors to
+/// costs[slot..slot+1]. An image whose most probable outputs, t of them tied, hold r with the largest label
+/// counts 1 - r/t errors. Flags costs[0] like LogregForward.
+struct CrossentForward {
+  std::int64_t n = 0, c = 0, slot = 1;
+
+  std::string name() const { return "crossent.forward"; }
+  std::vector<Argument> arguments() const { return args::label_cost_forward(n, c); }
+};
+/// diff_src = coeff * -t/p, p floored at exp(-50).
+struct CrossentBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1;
+
+  std::string name() const { return "crossent.backward"; }
+  std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
+};
+/// Softmax and cross entropy differentiated together: diff_src = coeff * (p * (sum of the image's labels) -
+/// t).
+struct SoftmaxCrossentBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1;
+
+  std::string name() const { return "softmax+crossent.backward"; }
+  std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
+};
+
+/// Binary cross entropy of labels t in [0,1]: -sum(pos_weight*t*log p + (1-t)*log(1-p)), logs floored at -50.
+/// Adds to costs[slot...]: the cost, the fraction of outputs on the wrong side of 0.5 per image, and top-1
+/// errors as CrossentForward. With `per_class` (cost.dce) the third value is left out and three counts follow
+/// for every class: outputs p > 0.5 that are right, all p > 0.5, all labels t > 0.5.
+struct BinaryCostForward {
+  std::int64_t n = 0, c = 0, slot = 1;
+  float pos_weight = 1;
+  bool per_class = false;
+
+  std::string name() const { return per_class ? "dce.forward" : "bce.forward"; }
+  std::vector<Argument> arguments() const { return args::label_cost_forward(n, c); }
+};
+/// diff_src = coeff * ((1-t)/(1-p) - pos_weight*t/p), divisors floored at exp(-50).
+struct BinaryCostBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1, pos_weight = 1;
+
+  std::string name() const { return "bce.backward"; }
+  std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
+};
+/// Logistic and BinaryCost differentiated together: diff_src = coeff * ((1-t)*p - pos_weight*t*(1-p)).
+struct LogisticBinaryCostBackward {
+  std::int64_t n = 0, c = 0;
+  float coeff = 1, pos_weight = 1;
+
+  std::string name() const { return "logistic+bce.backward"; }
+  std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
+};
+
+/// Adds sum x^2 to costs[slot].
+struct SquaresForward {
+  Dims dims;
+  std::int64_t slot = 1;
+
+  std::string name() const { return "sum2.forward"; }
+  std::vector<Argument> arguments() const { return {args::read("src", dims), args::costs()}; }
+};
+/// diff_src = coeff * 2x.
+struct SquaresBackward {
+  Dims dims;
+  float coeff = 1;
+
+  std::string name() const { return "sum2.backward"; }
+  std::vector<Argument> arguments() const { return {args::read("src", dims), args::write("diff_src", dims)}; }
+};
+
+}  // namespace convnet

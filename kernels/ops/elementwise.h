@@ -1,0 +1,158 @@
+// Operations on each element by itself or with those of other inputs, and operations that move elements.
+#pragma once
+
+#include "kernels/functors.h"
+#include "kernels/ops/argument.h"
+
+namespace convnet {
+
+/// y = f(x) for every element. src and dst may be the same memory.
+struct NeuronForward {
+  Neuron f;
+  Dims dims;
+
+  std::string name() const { return "neuron.forward"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst(dims, dims); }
+  std::vector<std::int64_t> settings() const { return {static_cast<std::int64_t>(f.kind)}; }
+};
+/// dx = dy * f'(x), from y where the function allows it (neuron_uses_output). diff_src may be the memory of
+/// diff_dst.
+struct NeuronBackward {
+  Neuron f;
+  Dims dims;
+
+  std::string name() const { return "neuron.backward"; }
+  std::vector<Argument> arguments() const {
+    return {args::read(neuron_uses_output(f.kind) ? "dst" : "src", dims), args::read("diff_dst", dims),
+            args::write("diff_src", dims)};
+  }
+  std::vector<std::int64_t> settings() const { return {static_cast<std::int64_t>(f.kind)}; }
+};
+
+/// dst = src * mask * scale, where mask is 1 with probability `keep`, else 0. The random number of an
+/// element depends on (key, iteration, image, canonical element index) alone (philox.h), so backward runs
+/// the same operation on the gradient. src and dst may be the same memory.
+struct Dropout {
+  Dims dims;
+  float keep = 0.5F, scale = 1.0F;
+  std::uint64_t key = 0;           ///< hash of the seed and the layer's name
+  std::int64_t first_image = 0;    ///< index within the minibatch of this tensor's first image
+  std::int64_t first_element = 0;  ///< canonical index of an image's first element in the whole layer
+
+  std::string name() const { return "dropout"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("src", dims), args::write("dst", dims), args::step()};
+  }
+};
+
+/// dst = src * factor. src and dst may be the same memory.
+struct Scale {
+  Dims dims;
+  float factor = 1;
+
+  std::string name() const { return "scale"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst(dims, dims); }
+};
+
+/// y = max(0, x + noise), noise ~ N(0, 1/(1+exp(-x))), keyed like Dropout; without noise nrelu is
+/// NeuronForward. Its gradient is that of relu. src and dst may be the same memory.
+struct NoisyRelu {
+  Dims dims;
+  std::uint64_t key = 0;
+  std::int64_t first_image = 0, first_element = 0;
+
+  std::string name() const { return "nrelu.forward"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("src", dims), args::write("dst", dims), args::step()};
+  }
+};
+
+namespace args {
+
+/// src_0, src_1, ...
+inline std::vector<Argument> sources(std::size_t count, const Dims& dims) {
+  std::vector<Argument> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(read("src_" + std::to_string(i), dims));
+  return all;
+}
+
+}  // namespace args
+
+/// dst = sum over k of coeffs[k] * src_k.
+struct EltwiseSum {
+  Dims dims;
+  std::vector<float> coeffs;  ///< one per input
+
+  std::string name() const { return "eltsum"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = args::sources(coeffs.size(), dims);
+    all.push_back(args::write("dst", dims));
+    return all;
+  }
+};
+/// dst = max over k of src_k.
+struct EltwiseMax {
+  Dims dims;
+  std::int64_t inputs = 2;
+
+  std::string name() const { return "eltmax.forward"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = args::sources(static_cast<std::size_t>(inputs), dims);
+    all.push_back(args::write("dst", dims));
+    return all;
+  }
+};
+/// diff_src = diff_dst where input `index` is the first maximum, else 0.
+struct EltwiseMaxBackward {
+  Dims dims;
+  std::int64_t inputs = 2;
+  std::int64_t index = 0;
+
+  std::string name() const { return "eltmax.backward"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = args::sources(static_cast<std::size_t>(inputs), dims);
+    all.push_back(args::read("diff_dst", dims));
+    all.push_back(args::write("diff_src", dims));
+    return all;
+  }
+};
+
+/// Joins the features of each image of all inputs, one input after the other, in (C,H,W) order.
+struct Concat {
+  std::vector<Dims> from;
+  Dims to;
+
+  std::string name() const { return "concat"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all;
+    for (const Dims& dims : from) all.push_back(args::read("src", dims));
+    all.push_back(args::write("dst", to));
+    return all;
+  }
+};
+/// dst = the features [offset, offset + size of dst) of each image of src, in (C,H,W) order.
+struct Split {
+  Dims from, to;
+  std::int64_t offset = 0;
+
+  std::string name() const { return "split"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst(from, to); }
+};
+
+/// y_j = sum over k < stride of x_{j*stride+k}; x is (N,C).
+struct GroupSumForward {
+  std::int64_t n = 0, c = 0, stride = 1;
+
+  std::string name() const { return "sum.forward"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst({n, c}, {n, c / stride}); }
+};
+struct GroupSumBackward {
+  std::int64_t n = 0, c = 0, stride = 1;
+
+  std::string name() const { return "sum.backward"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("diff_dst", {n, c / stride}), args::write("diff_src", {n, c})};
+  }
+};
+
+}  // namespace convnet

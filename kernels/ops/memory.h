@@ -1,0 +1,84 @@
+// Operations that bring data to a device, copy it, add it up or clear it.
+#pragma once
+
+#include "convnet/base/crop.h"
+#include "kernels/ops/argument.h"
+
+namespace convnet {
+
+/// Brings host data to the device: dst = float(src) - mean, of the features [offset, offset + size of dst) of
+/// what is seen of every image.
+struct LoadImages {
+  Dims from;  ///< dims of what is seen of src, and of mean (the first dimension aside)
+  Dims dims;  ///< dims of dst
+  std::int64_t offset = 0;
+  DataType source = DataType::u8;
+  bool mean = false;
+  /// (C,H,W) of images that come whole, each with its Crop (crop.h), which `from` is the size of: src is
+  /// their bytes. Empty: src is what is seen.
+  Dims whole = {};
+
+  std::string name() const { return "load"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all;
+    if (whole.empty())
+      all.push_back(args::read("src", from, source));
+    else
+      all.push_back(args::read("src", {from[0], cropped_image_bytes(element_count(whole) * size_of(source))},
+                               DataType::u8));
+    if (mean) {
+      Dims one = from;
+      one[0] = 1;
+      all.push_back(args::read("mean", one));
+    }
+    all.push_back(args::write("dst", dims));
+    return all;
+  }
+};
+/// Copies integer labels to the device.
+struct LoadLabels {
+  std::int64_t n = 0;
+
+  std::string name() const { return "load"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("src", {n, 1}, DataType::s32), args::write("dst", {n, 1}, DataType::s32)};
+  }
+};
+
+/// Copies between layouts (either side may be plain).
+struct Reorder {
+  TensorDesc from, to;
+
+  std::string name() const { return "reorder"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("src", from.dims, from.type), args::write("dst", to.dims, to.type)};
+  }
+};
+/// Copies runs of floats: run i from source i to destination i. The arguments are first all sources.
+struct CopyRuns {
+  std::vector<std::int64_t> counts;  ///< floats of each run
+
+  std::string name() const { return "copy"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all;
+    for (const std::int64_t count : counts) all.push_back(args::read("src", {count}));
+    for (const std::int64_t count : counts) all.push_back(args::write("dst", {count}));
+    return all;
+  }
+};
+/// dst += src, both in the layout of the first hint.
+struct Accumulate {
+  Dims dims;
+
+  std::string name() const { return "accumulate"; }
+  std::vector<Argument> arguments() const { return {args::read("src", dims), args::read_write("dst", dims)}; }
+};
+/// dst = 0.
+struct FillZero {
+  TensorDesc what;
+
+  std::string name() const { return "zero"; }
+  std::vector<Argument> arguments() const { return {args::write("dst", what.dims, what.type)}; }
+};
+
+}  // namespace convnet

@@ -1,0 +1,148 @@
+// Response normalisation across and within maps, and batch normalisation.
+#pragma once
+
+#include "kernels/ops/argument.h"
+
+namespace convnet {
+
+/// Cross-map response normalisation: y_c = x_c * (min_div + scale/size * sum x_i^2)^-power over the maps
+/// i in [c - floor(size/2), c - floor(size/2) + size), clipped to [0,C).
+/// The divisor stays `size` where the window is clipped.
+struct CrossMapNorm {
+  std::int64_t n = 0, c = 0, h = 0, w = 0;
+  std::int64_t size = 0;
+  bool blocked = false;  ///< windows are the aligned groups of `size` maps instead
+  float scale = 0, power = 0, min_div = 1;
+
+  Dims dims() const { return {n, c, h, w}; }
+};
+struct CrossMapNormForward {
+  CrossMapNorm p;
+
+  std::string name() const { return "cmrnorm.forward"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst(p.dims(), p.dims()); }
+  std::vector<std::int64_t> settings() const { return {p.size}; }
+};
+/// Recomputes the denominators: nothing is kept from forward.
+struct CrossMapNormBackward {
+  CrossMapNorm p;
+
+  std::string name() const { return "cmrnorm.backward"; }
+  std::vector<Argument> arguments() const { return args::from_src_and_diff(p.dims(), p.dims()); }
+  std::vector<std::int64_t> settings() const { return {p.size}; }
+};
+
+/// Response normalisation within each map: y = x * (min_div + scale/size^2 * sum z^2)^-power over the window
+/// of `size` x `size` pixels that starts size/2 (rounded down) before the pixel, clipped at the borders.
+/// z = x (rnorm), or with `contrast` z_j = x_j minus the mean of j's own clipped window (cnorm).
+/// The divisor stays size^2 where the window is clipped.
+struct WindowNorm {
+  std::int64_t n = 0, c = 0, h = 0, w = 0;
+  std::int64_t size = 0;
+  bool contrast = false;
+  float scale = 0, power = 0, min_div = 1;
+
+  Dims dims() const { return {n, c, h, w}; }
+};
+struct WindowNormForward {
+  WindowNorm p;
+
+  std::string name() const { return p.contrast ? "cnorm.forward" : "rnorm.forward"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst(p.dims(), p.dims()); }
+  std::vector<std::int64_t> settings() const { return {p.size}; }
+};
+/// Computes the exact gradient, through the means too.
+struct WindowNormBackward {
+  WindowNorm p;
+
+  std::string name() const { return p.contrast ? "cnorm.backward" : "rnorm.backward"; }
+  std::vector<Argument> arguments() const { return args::from_src_and_diff(p.dims(), p.dims()); }
+  std::vector<std::int64_t> settings() const { return {p.size}; }
+};
+
+/// Mean and (population) variance of every channel, for batch normalisation over (N,C,H,W) per channel or
+/// (N,C) per number. Without any values they are 0 and 1.
+struct BatchNormMoments {
+  Dims dims;
+
+  std::string name() const { return "bnorm.moments"; }
+  std::vector<Argument> arguments() const {
+    const Dims c = {dims[1]};
+    return {args::read("src", dims), args::write("mean", c), args::write("variance", c)};
+  }
+};
+/// Mean and variance over several parts of a batch, from those of each part, merged by increasing index (Chan
+/// et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+struct BatchNormMerge {
+  std::int64_t channels = 0;
+  std::vector<std::int64_t> values;  ///< values per channel in each part
+
+  std::string name() const { return "bnorm.merge"; }
+  std::vector<Argument> arguments() const {
+    const Dims c = {channels};
+    std::vector<Argument> all;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      all.push_back(args::read("mean", c));
+      all.push_back(args::read("variance", c));
+    }
+    all.push_back(args::write("mean", c));
+    all.push_back(args::write("variance", c));
+    return all;
+  }
+};
+/// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift, then max(0,x) if `relu`.
+struct BatchNormForward {
+  Dims dims;
+  float epsilon = 1e-5F;
+  bool relu = false;
+
+  std::string name() const { return relu ? "bnorm.forward+relu" : "bnorm.forward"; }
+  std::vector<Argument> arguments() const {
+    const Dims c = {dims[1]};
+    return {args::read("src", dims), args::read("mean", c),  args::read("variance", c),
+            args::read("scale", c),  args::read("shift", c), args::write("dst", dims)};
+  }
+};
+/// running = (1-factor) * running + factor * batch; the variance is made unbiased by m/(m-1) where the batch
+/// has m > 1 values per channel. A batch without values changes nothing.
+struct BatchNormTrack {
+  std::int64_t channels = 0;
+  std::int64_t values = 0;  ///< m: images * H * W
+  float factor = 0.1F;
+
+  std::string name() const { return "bnorm.track"; }
+  std::vector<Argument> arguments() const {
+    const Dims c = {channels};
+    return {args::read("mean", c), args::read("variance", c), args::read_write("running_mean", c),
+            args::read_write("running_variance", c)};
+  }
+};
+/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon).
+struct BatchNormBackwardWeights {
+  Dims dims;
+  float epsilon = 1e-5F;
+
+  std::string name() const { return "bnorm.backward_weights"; }
+  std::vector<Argument> arguments() const {
+    const Dims c = {dims[1]};
+    return {args::read("src", dims),   args::read("diff_dst", dims), args::read("mean", c),
+            args::read("variance", c), args::write("diff_scale", c), args::write("diff_shift", c)};
+  }
+};
+/// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m), m = values. diff_src may
+/// be the memory of diff_dst.
+struct BatchNormBackwardData {
+  Dims dims;
+  std::int64_t values = 0;  ///< number of values that mean and variance were taken over
+  float epsilon = 1e-5F;
+
+  std::string name() const { return "bnorm.backward_data"; }
+  std::vector<Argument> arguments() const {
+    const Dims c = {dims[1]};
+    return {args::read("src", dims),     args::read("diff_dst", dims), args::read("mean", c),
+            args::read("variance", c),   args::read("scale", c),       args::read("diff_scale", c),
+            args::read("diff_shift", c), args::write("diff_src", dims)};
+  }
+};
+
+}  // namespace convnet

@@ -1,0 +1,94 @@
+// Updates of weights, and the step block that they read.
+#pragma once
+
+#include "kernels/ops/argument.h"
+
+namespace convnet {
+
+/// The first part of the step block: the scalars that change from step to step, in one device buffer that the
+/// host writes before a step. An entry of Rates for each learning rate follows.
+struct StepHeader {
+  std::uint64_t iteration = 0;  ///< minibatches trained since the start of training
+};
+struct Rates {
+  float epsilon = 0, momentum = 0, decay = 0;
+  float images = 0;  ///< Update::accumulates: images since the last step; 0: the next step is not due
+};
+inline std::int64_t step_block_bytes(std::int64_t rates) {
+  return static_cast<std::int64_t>(sizeof(StepHeader)) + rates * static_cast<std::int64_t>(sizeof(Rates));
+}
+
+/// One momentum step (REFERENCE: inc = mom*inc - eps*wc*w + eps*grad; w += inc), with the gradients
+/// stored as d(cost)/dw, summed over images and here by increasing index, so grad = -sum/images.
+/// (eps, mom, wc) are read from the step block; nothing happens if broken[0] says a cost was not finite. Sets
+/// costs[0] = 1 where a weight becomes NaN or infinite: a relu above may hide that from the costs. Works on
+/// ranges of the flat memory of any number of matrices: padding holds zeros and keeps them.
+struct Update {
+  struct Part {
+    std::int64_t count = 0;       ///< floats
+    std::int64_t images = 1;      ///< images that the gradients are summed over; if 0, nothing happens
+    std::int64_t rate_index = 0;  ///< entry of the step block's rate table
+    int gradients = 1;
+    /// The gradients are added to those of earlier minibatches in the accumulator; the step is made, and the
+    /// accumulator zeroed, where the step block gives a number of images.
+    bool accumulates = false;
+
+    /// Number of arguments that belong to this part.
+    int arguments() const { return 2 + gradients + (accumulates ? 1 : 0); }
+  };
+  std::vector<Part> parts;
+
+  std::string name() const { return "update"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all;
+    for (const Part& part : parts) {
+      all.push_back(args::read_write("weights", {part.count}));
+      all.push_back(args::read_write("increment", {part.count}));
+      for (int i = 0; i < part.gradients; ++i) all.push_back(args::read("gradient", {part.count}));
+      if (part.accumulates) all.push_back(args::read_write("accumulator", {part.count}));
+    }
+    all.push_back(args::step());
+    all.push_back(args::read("broken", args::unsized(), DataType::f64));
+    all.push_back(args::costs());
+    return all;
+  }
+};
+
+/// broken[0] = 1 if the first entry of any of the costs is not 0, else 0.
+struct AnyBroken {
+  std::int64_t devices = 1;
+
+  std::string name() const { return "any_broken"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all(static_cast<std::size_t>(devices),
+                              args::read("costs", args::unsized(), DataType::f64));
+    all.push_back(args::write("broken", {1}, DataType::f64));
+    return all;
+  }
+};
+
+/// A constraint on the rows of a weight matrix, after its update (REFERENCE: wcNormMin/Max, then wball). The
+/// weights are seen as (outer, groups, inner): a row is a (group, all outer and inner) vector of
+/// outer * inner values. Rows of zeros stay.
+struct Constrain {
+  TensorDesc what;
+  std::int64_t outer = 1, groups = 1, inner = 1;
+  /// Rows whose sqrt(sum (w - mean)^2) / n lies outside [norm_min, norm_max] are scaled onto it; norm_max 0:
+  /// no such rule.
+  float norm_min = 0, norm_max = 0;
+  float ball = 0;       ///< rows are scaled to this norm; 0: no such rule
+  bool shrink = false;  ///< ball: only rows longer than it
+  /// Acts only where the step block says that an update over several minibatches is due, as
+  /// Update::accumulates.
+  bool when_due = false;
+  std::int64_t rate_index = 0;
+
+  std::string name() const { return "constrain"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = {args::read_write("weights", what.dims)};
+    if (when_due) all.push_back(args::step());
+    return all;
+  }
+};
+
+}  // namespace convnet

@@ -1,0 +1,167 @@
+#include <cmath>
+
+#include "tests/kernels/op_cases.h"
+
+namespace convnet::test {
+namespace {
+
+/// The CPU computes such convolutions with Winograd's algorithm, which is less exact.
+double tolerance_of(const ConvGeometry& g) {
+  return g.filter == 3 && g.groups == 1 && g.c >= 32 ? 2e-4 : 1e-5;
+}
+
+void add_conv(std::vector<OpCase>& cases, const ConvGeometry& g) {
+  for (const bool bias : {false, true}) {
+    cases.push_back({.op = ConvForward{g, bias, false, false}, .tolerance = tolerance_of(g)});
+    cases.push_back({.op = ConvBackwardWeights{g, bias}, .tolerance = tolerance_of(g)});
+  }
+  cases.push_back({.op = ConvBackwardData{g}, .tolerance = tolerance_of(g)});
+}
+
+void add_inner_product(std::vector<OpCase>& cases, const InnerProductGeometry& g) {
+  for (const bool bias : {false, true}) {
+    for (const bool accumulate : {false, true})
+      for (const bool relu : {false, true}) cases.push_back({InnerProductForward{g, bias, accumulate, relu}});
+    cases.push_back({InnerProductBackwardWeights{g, bias}});
+  }
+  cases.push_back({InnerProductBackwardData{g}});
+}
+
+void add_local(std::vector<OpCase>& cases, const LocalGeometry& g) {
+  for (const bool bias : {false, true}) {
+    for (const bool accumulate : {false, true})
+      cases.push_back({LocalForward{g, bias, accumulate, bias != accumulate}});
+    cases.push_back({LocalBackwardWeights{g, bias}});
+  }
+  cases.push_back({LocalBackwardData{g}});
+}
+
+/// Random numbers, the first of which is NaN.
+Values with_nan(const Dims& dims) {
+  Values values = test_values(dims, 1);
+  values[0] = std::nan("");
+  return values;
+}
+
+}  // namespace
+
+ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w, std::int64_t k,
+                  std::int64_t filter, std::int64_t stride, std::int64_t pad, std::int64_t groups,
+                  bool floor) {
+  ConvGeometry g;
+  g.n = n, g.c = c, g.h = h, g.w = w, g.k = k;
+  g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
+  const auto side = [&](std::int64_t in) {
+    return (2 * pad + in - filter + (floor ? 0 : stride - 1)) / stride + 1;
+  };
+  g.oh = side(h), g.ow = side(w);
+  return g;
+}
+
+LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::int64_t stride,
+                    std::int64_t pad, std::int64_t groups) {
+  return {conv(src[0], src[1], src[2], src[3], k, filter, stride, pad, groups)};
+}
+
+std::vector<ConvGeometry> conv_geometries() {
+  return {
+      conv(1, 1, 1, 1, 1, 1),
+      conv(3, 1, 7, 5, 1, 3),
+      conv(1, 3, 7, 5, 16, 3, 1, 1),
+      conv(3, 3, 9, 8, 20, 5, 2, 2),
+      conv(3, 16, 7, 5, 32, 3, 2, 1),
+      conv(2, 20, 8, 8, 50, 5),
+      conv(3, 32, 5, 5, 16, 5, 1, 2),
+      conv(3, 36, 5, 5, 40, 5, 1, 2),
+      conv(2, 16, 6, 6, 10, 6),  // one output pixel
+      conv(2, 32, 6, 7, 64, 3, 1, 1),
+      // Single pixels.
+      conv(1, 50, 5, 7, 20, 1),
+      conv(4, 8, 1, 1, 6, 1),
+      conv(2, 6, 5, 7, 4, 1, 1, 0, 2),
+      conv(2, 8, 5, 7, 4, 1, 2),     // not all pixels
+      conv(2, 5, 4, 4, 3, 1, 1, 1),  // a border of windows without pixels
+      // Borders.
+      conv(2, 3, 32, 32, 16, 11, 4),             // the last window hangs over by 3, as AlexNet's on 224
+      conv(2, 16, 10, 9, 16, 3, 4),              // overhang of 1 and 2
+      conv(2, 3, 5, 5, 16, 3, 1, 3),             // padding as wide as the filter: outputs that see only zeros
+      conv(1, 16, 4, 4, 16, 3, 2, 4),            // wider
+      conv(2, 3, 12, 11, 16, 3, 4, 0, 1, true),  // the last pixels are in no window
+      conv(2, 16, 12, 11, 16, 3, 4, 1, 1, true),
+      // Groups.
+      conv(2, 32, 7, 5, 64, 3, 1, 1, 2),
+      conv(2, 6, 7, 5, 4, 3, 1, 1, 2),
+      conv(1, 16, 6, 6, 16, 3, 1, 1, 16),
+      conv(1, 24, 6, 6, 40, 5, 2, 2, 4),
+  };
+}
+
+std::vector<ConvGeometry> fused_conv_geometries() {
+  return {conv(3, 3, 7, 5, 20, 3, 1, 1),   conv(2, 32, 8, 8, 64, 3, 1, 1), conv(2, 16, 7, 5, 32, 5, 2, 2),
+          conv(2, 6, 7, 5, 4, 3, 1, 1, 2), conv(2, 6, 7, 5, 4, 1),         conv(2, 6, 7, 5, 4, 1, 1, 0, 2)};
+}
+
+std::vector<InnerProductGeometry> inner_product_geometries() {
+  return {{1, 1, 1},      {3, 5, 7}, {1, 64, 10}, {5, 130, 67}, {128, 20, 10},  // bias sums in pieces
+          {17, 256, 128}, {37, 6, 1}};
+}
+
+std::vector<LocalGeometry> local_geometries() {
+  return {
+      local({2, 16, 5, 5}, 16, 3, 1, 1),     //
+      local({3, 20, 6, 4}, 18, 3, 1, 1),     // padded lanes on both sides
+      local({1, 3, 7, 9}, 5, 3, 2, 0),       // one image, few channels
+      local({5, 1, 6, 6}, 1, 2, 2),          // one map
+      local({2, 17, 8, 6}, 33, 3, 2, 1),     // the last window hangs over
+      local({2, 6, 5, 5}, 4, 5, 3, 3),       // windows mostly outside
+      local({4, 32, 1, 1}, 16, 1),           // one pixel
+      local({3, 8, 4, 4}, 40, 4),            // one position
+      local({2, 32, 4, 5}, 32, 3, 1, 1, 2),  // groups of whole blocks
+      local({2, 32, 4, 5}, 34, 3, 1, 1, 2),  // other groups
+      local({2, 40, 4, 4}, 10, 3, 1, 1, 5),  // groups that share blocks
+      local({2, 6, 5, 4}, 6, 2, 3, 0, 6),    // pixels in no window
+      local({2, 4, 3, 3}, 4, 1, 1, 2),       // windows without pixels
+  };
+}
+
+std::vector<Dims> bias_shapes() {
+  return {{3, 20, 5, 7}, {1, 16, 1, 1}, {2, 1, 3, 3}, {5, 33, 1, 4}, {150, 24, 9, 8}};
+}
+
+std::vector<OpCase> product_cases() {
+  std::vector<OpCase> cases;
+  for (const ConvGeometry& g : conv_geometries()) add_conv(cases, g);
+  for (const ConvGeometry& g : fused_conv_geometries()) {
+    for (const bool accumulate : {false, true})
+      for (const bool relu : {false, true})
+        cases.push_back({.op = ConvForward{g, true, accumulate, relu}, .tolerance = tolerance_of(g)});
+    cases.push_back({.op = ConvForward{g, false, true, true}, .tolerance = tolerance_of(g)});
+  }
+  add_conv(cases, conv(0, 6, 7, 5, 4, 3, 1, 1, 2));
+  add_conv(cases, conv(0, 3, 7, 5, 4, 1));
+
+  for (const InnerProductGeometry& g : inner_product_geometries()) add_inner_product(cases, g);
+  // In parts.
+  for (const InnerProductGeometry& g :
+       std::vector<InnerProductGeometry>{{1, 1, 1, 1}, {3, 5, 7, 1}, {4, 5, 3, 6}, {33, 40, 17, 3}})
+    add_inner_product(cases, g);
+  for (const std::int64_t parts : {0, 3}) add_inner_product(cases, {0, 5, 7, parts});
+  const InnerProductGeometry parts{2, 3, 3, 2};
+  cases.push_back({InnerProductForward{parts, true, false, true}, {with_nan(parts.src())}});
+
+  for (const LocalGeometry& g : local_geometries()) add_local(cases, g);
+  add_local(cases, local({0, 20, 6, 4}, 18, 3, 1, 1));
+  cases.push_back({LocalForward{local({3, 20, 6, 4}, 18, 3, 1, 1), true, true, true}});
+  const LocalGeometry small = local({1, 16, 3, 3}, 16, 3, 1, 1);
+  cases.push_back({LocalForward{small, true, false, true}, {with_nan(small.src())}});
+
+  std::vector<Dims> biased = bias_shapes();
+  biased.insert(biased.end(), {{2, 3}, {0, 20, 3, 3}});
+  for (const Dims& dims : biased) {
+    cases.push_back({.op = AddBias{dims}, .tolerance = 0});
+    cases.push_back({BiasBackward{dims}});
+  }
+  return cases;
+}
+
+}  // namespace convnet::test

@@ -1,0 +1,81 @@
+#include <cmath>
+
+#include "tests/kernels/op_cases.h"
+
+namespace convnet::test {
+namespace {
+
+/// Two entries of the rate table: the first is due after 24 images, the second is not yet.
+std::vector<std::byte> rates() { return step_block(5, {{0.1F, 0.9F, 0.05F, 24}, {0.2F, 0.5F, 0.01F, 0}}); }
+
+OpCase update_case(const Update& update, double broken = 0) {
+  const std::size_t step = arguments(update).size() - 3;
+  OpCase c{update};
+  c.raw.resize(step + 3);
+  c.raw[step] = rates();
+  c.raw[step + 1] = doubles({broken});
+  c.raw[step + 2] = doubles({0});
+  return c;
+}
+
+/// `dims` seen as (outer, groups, inner).
+Constrain rows(const Dims& dims, std::int64_t outer, std::int64_t groups, std::int64_t inner) {
+  Constrain op;
+  op.what = {dims, DataType::f32, nullptr};
+  op.outer = outer, op.groups = groups, op.inner = inner;
+  return op;
+}
+
+}  // namespace
+
+std::vector<Constrain> constraints() {
+  return {
+      rows({7, 33}, 1, 7, 33),              // fc
+      rows({20, 5, 3, 3}, 1, 20, 45),       // conv
+      rows({2, 3, 4, 5, 3, 3}, 1, 24, 45),  // local
+      rows({3, 6, 10}, 3, 6, 10),           // a row in several places
+      rows({1, 1}, 1, 1, 1),                //
+      rows({300, 200}, 1, 300, 200),        // several threads
+  };
+}
+
+std::vector<OpCase> update_cases() {
+  std::vector<OpCase> cases;
+  cases.push_back(update_case({{{1000, 8}}}));
+  cases.push_back(update_case({{{1000, 8}}}, 1));
+  cases.push_back(update_case({{{700, 8, 0, 3}}}));
+  cases.push_back(update_case({{{700, 8, 0, 2, true}}}));
+  cases.push_back(update_case({{{700, 8, 1, 2, true}}}));
+  cases.push_back(update_case({{{100, 8}, {50, 0}, {1, 8, 1}, {300, 8, 1, 2, true}, {7, 16, 0, 4}}}));
+  // More than the CUDA backend does in one launch.
+  Update many;
+  for (int i = 0; i < 70; ++i) many.parts.push_back({i % 7 + 1, 8, i % 2, i % 3 + 1});
+  cases.push_back(update_case(many));
+  Update replicas;
+  for (int i = 0; i < 3; ++i) replicas.parts.push_back({10, 8, 0, 100});
+  cases.push_back(update_case(replicas));
+
+  for (const Values& flags : std::vector<Values>{{0, 0, 0}, {0, 1, 0}, {0, 0, std::nan("")}, {2, 0, 0}}) {
+    std::vector<std::vector<std::byte>> costs;
+    for (const double flag : flags) costs.push_back(doubles({flag, 7}));
+    cases.push_back({AnyBroken{std::ssize(flags)}, {}, costs, {}, 0});
+  }
+
+  for (Constrain op : constraints())
+    for (const float ball : {0.0F, 0.75F})
+      for (const bool shrink : {false, true})
+        for (const float norm_max : {0.0F, 0.02F}) {
+          op.ball = ball, op.shrink = shrink, op.norm_max = norm_max, op.norm_min = 0.01F;
+          cases.push_back({op});
+        }
+  for (const std::int64_t rate_index : {0, 1}) {
+    Constrain op = rows({5, 6}, 1, 5, 6);
+    op.ball = 2;
+    op.when_due = true;
+    op.rate_index = rate_index;
+    cases.push_back({op, {}, {{}, rates()}});
+  }
+  return cases;
+}
+
+}  // namespace convnet::test
