@@ -23,18 +23,11 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
       weights_.push_back(add_weights(node, static_cast<int>(i)));
     }
     if (node.is_cost()) {
-      cost_slots_.push_back({node.id, slot, node.layer->cost_values});
-      slot += node.layer->cost_values;
+      cost_slots_.push_back({node.id, slot, node.layer->facts.cost->values});
+      slot += node.layer->facts.cost->values;
     }
   }
-  learners_.resize(weights_.size());
-  for (const Node& node : graph_.nodes) {
-    for (std::size_t i = 0; node.gets_gradient && i < node.owners.size(); ++i) {
-      if (graph_.learns(node, i))
-        learners_[static_cast<std::size_t>(weights_of_[static_cast<std::size_t>(node.id)][i])].push_back(
-            node.id);
-    }
-  }
+  for (const WeightBuffers& w : weights_) learners_.push_back(graph_.gradient_sources({w.node, w.index}));
   if (options_.mean) {
     Dims dims = matrices_[0].dims;
     dims.insert(dims.begin(), 1);

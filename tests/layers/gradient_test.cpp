@@ -223,8 +223,8 @@ void check_program(const GradientNet& n, GradientCheck check, double least_check
     std::size_t slot = 0;
     for (const Node& node : net.graph().nodes) {
       if (!node.is_cost()) continue;
-      sum += node.layer->cost_coeff * outcome.costs.at(slot);
-      slot += static_cast<std::size_t>(node.layer->cost_values);
+      sum += node.layer->facts.cost->coeff * outcome.costs.at(slot);
+      slot += static_cast<std::size_t>(node.layer->facts.cost->values);
     }
     return sum;
   };

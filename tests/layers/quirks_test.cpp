@@ -30,7 +30,7 @@ std::vector<std::string> described(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     std::string line = node.name + " " + node.type + " " + node.layer->output.str() + " from";
     for (int input : node.inputs) line += " " + graph.nodes[static_cast<std::size_t>(input)].name;
-    if (node.is_cost()) line += " coeff " + std::to_string(node.layer->cost_coeff);
+    if (node.is_cost()) line += " coeff " + std::to_string(node.layer->facts.cost->coeff);
     lines.push_back(line);
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightOwner& owner = node.owners[i];
@@ -317,7 +317,7 @@ inputs=tags,fc4
   REQUIRE(built.errors.empty());
   CHECK(built.graph.find("onehot")->layer->output.str() == "4");
   CHECK(built.graph.find("tags")->layer->output.str() == "4");
-  CHECK(built.graph.find("bce")->layer->cost_coeff == 0.5);
+  CHECK(built.graph.find("bce")->layer->facts.cost->coeff == 0.5);
 }
 
 TEST_CASE("dropout= on any layer, in either file") {

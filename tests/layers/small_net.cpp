@@ -126,8 +126,8 @@ StepInputs SmallNet::inputs_of(const Minibatch& batch, std::uint64_t iteration) 
 std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch& batch) {
   std::vector<std::string> layers;
   for (const Node& node : graph().nodes) {
-    const bool features = !node.is_cost() && node.layer->label_classes == 0;
-    const bool hidden = node.fused && node.layer->applies_relu &&
+    const bool features = !node.is_cost() && node.layer->label_classes() == 0;
+    const bool hidden = node.fused && node.layer->facts.fuses_relu != FusesRelu::no &&
                         graph().nodes[static_cast<std::size_t>(node.users[0])].section != node.section;
     if (features && !hidden && std::find(layers.begin(), layers.end(), node.section) == layers.end())
       layers.push_back(node.section);
@@ -179,7 +179,8 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
     if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))
       outcome.outputs[node.name] =
           outcome.outputs[graph().nodes[static_cast<std::size_t>(node.inputs[0])].name];
-    if (node.fused && node.layer->applies_relu) outcome.outputs[node.name + " fused"] = {};
+    if (node.fused && node.layer->facts.fuses_relu != FusesRelu::no)
+      outcome.outputs[node.name + " fused"] = {};
   }
   for (const Node& node : graph().nodes) {
     if (outcome.outputs.erase(node.name + " fused") > 0) outcome.outputs.erase(node.name);
