@@ -196,7 +196,7 @@ class DetectionCostLayer : public BinaryCostLayer {
 
   /// Two values per image, then precision and recall of every class, 0 where there is nothing to divide by.
   std::vector<double> cost_report(std::span<const double> sums, double images) const override {
-    std::vector<double> values = Layer::cost_report(sums.first(2), images);
+    std::vector<double> values = {sums[0] / images, sums[1] / images};
     for (std::size_t i = 2; i + 2 < sums.size(); i += 3) {
       values.push_back(sums[i + 1] > 0 ? sums[i] / sums[i + 1] : 0);
       values.push_back(sums[i + 2] > 0 ? sums[i] / sums[i + 2] : 0);

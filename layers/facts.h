@@ -1,4 +1,4 @@
-// What the graph and the plan know of a layer without knowing its type.
+// The facts of a layer that the graph and the plan use without knowing its type.
 #pragma once
 
 #include <cstdint>

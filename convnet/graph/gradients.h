@@ -1,4 +1,4 @@
-// Where gradients flow: through layers between a cost and weights that learn.
+// The flow of gradients, through the layers between a cost and weights that learn.
 #pragma once
 
 #include "convnet/config/diagnostics.h"

@@ -422,7 +422,7 @@ class SectionReader {
   std::vector<SourceMatrix> matrices_;
   Graph graph_;
   DeviceReader devices_;
-  std::map<std::string, int> by_name_;   ///< what users mean by a layer's name: its topmost implicit node
+  std::map<std::string, int> by_name_;   ///< by the name that inputs= gives: a layer's topmost implicit node
   std::map<std::string, int> own_name_;  ///< every node under its own name
   std::set<std::string> broken_;         ///< sections with errors
 };

@@ -74,7 +74,7 @@ Built build_net(const NetTexts& texts, const Provider& provider, const GraphOpti
 
 namespace {
 
-/// The devices of a test, several on one GPU where there are fewer.
+/// Returns the devices of a test, several on one GPU if there are fewer GPUs.
 std::string on_this_machine(const std::string& gpus) {
   std::string reason, there;
   const int devices = cuda_devices(reason);
