@@ -19,10 +19,18 @@ struct BnormParams {
 class BnormLayer : public Layer {
  public:
   enum Matrix : std::size_t { scale, shift, running_mean, running_var };
-  FeatureShape shape;  ///< as it is normalised: maps, or a vector
-  float epsilon = 1e-5F, factor = 0.1F;
-  bool sync =
-      true;  ///< normalise by the statistics of all replicas of a pass, not of each replica's own images
+
+  BnormLayer(const FeatureShape& maps, std::vector<WeightSpec> matrices, const BnormParams& p)
+      : Layer(maps,
+              {.fuses_relu = FusesRelu::forward,
+               .backward_reads = BackwardReads::inputs,
+               .backward_in_place = true,
+               .cheap = true},
+              std::move(matrices), p.update_period),
+        shape(maps),
+        epsilon(static_cast<float>(p.epsilon)),
+        factor(static_cast<float>(p.factor)),
+        sync(p.sync) {}
 
   void before_forward(Lowering& l) const override {
     if (l.training())
@@ -114,41 +122,36 @@ class BnormLayer : public Layer {
     return images * shape.h * shape.w;
   }
   Value batch(Lowering& l, const std::string& name) const { return l.kept(name, {shape.c}, DataType::f32); }
+
+  const FeatureShape shape;  ///< as the layer normalises it: maps, or a vector
+  const float epsilon, factor;
+  const bool sync;  ///< normalises by the statistics of all replicas of a pass, not of each replica's images
 };
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
   BnormParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = std::make_shared<BnormLayer>();
-  layer->shape = source.inputs[0].shape;
-  if (p.channels > 0 && (layer->shape.image || p.channels != layer->shape.c)) {
+  FeatureShape shape = source.inputs[0].shape;
+  if (p.channels > 0 && (shape.image || p.channels != shape.c)) {
     const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
     if (!in) return nullptr;
-    layer->shape = *in;
+    shape = *in;
   }
-  layer->output = layer->shape;
-  layer->epsilon = static_cast<float>(p.epsilon);
-  layer->factor = static_cast<float>(p.factor);
-  layer->sync = p.sync;
+  std::vector<WeightSpec> weights;
   const auto add = [&](const char* name, double value, LearningParams learning, bool state) {
     WeightSpec spec;
     spec.name = name;
-    spec.dims = {layer->shape.c};
+    spec.dims = {shape.c};
     spec.init_value = value;
     spec.learning = learning;
     spec.state = state;
-    layer->weights.push_back(std::move(spec));
+    weights.push_back(std::move(spec));
   };
   add("scale", p.init_scale, {p.eps_w, p.mom_w, p.wc}, false);
   add("shift", p.init_b, {p.eps_b, p.mom_b, 0}, false);
   add("runningMean", 0, {}, true);
   add("runningVar", 1, {}, true);
-  layer->update_period = p.update_period;
-  layer->backward_reads_input = true;
-  layer->backward_in_place = true;
-  layer->applies_relu = true;
-  layer->cheap = true;
-  return layer;
+  return std::make_shared<BnormLayer>(shape, std::move(weights), p);
 }
 
 }  // namespace

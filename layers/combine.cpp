@@ -8,9 +8,23 @@ namespace {
 
 struct NoParams {};
 
+/// Maps of one size stay maps, anything else becomes a flat vector.
+FeatureShape concatenated(const std::vector<FeatureShape>& inputs) {
+  const FeatureShape first = inputs[0];
+  bool maps = true;
+  std::int64_t size = 0;
+  for (const FeatureShape& input : inputs) {
+    size += input.size();
+    maps = maps && input.image && input.h == first.h && input.w == first.w;
+  }
+  return maps ? FeatureShape{size / (first.h * first.w), first.h, first.w, true}
+              : FeatureShape{size, 1, 1, false};
+}
+
 class ConcatLayer : public Layer {
  public:
-  std::vector<FeatureShape> inputs;
+  explicit ConcatLayer(std::vector<FeatureShape> shapes)
+      : Layer(concatenated(shapes), {}), inputs(std::move(shapes)) {}
 
   void forward(Lowering& l) const override {
     if (inputs.size() == 1) return l.forward_unchanged();
@@ -35,6 +49,9 @@ class ConcatLayer : public Layer {
       offset += inputs[i].size();
     }
   }
+
+ private:
+  const std::vector<FeatureShape> inputs;
 };
 
 std::shared_ptr<const Layer> create_concat(const LayerType& type, const LayerSource& source) {
@@ -45,7 +62,7 @@ std::shared_ptr<const Layer> create_concat(const LayerType& type, const LayerSou
   return make_concat_layer(inputs);
 }
 
-/// The inputs' common shape, or nullopt after an error.
+/// Returns the inputs' common shape, or nullopt after an error.
 std::optional<FeatureShape> common_shape(const LayerSource& source) {
   const LayerInput& first = source.inputs[0];
   for (const LayerInput& input : source.inputs) {
@@ -68,14 +85,11 @@ struct EltsumParams {
 
 class EltsumLayer : public Layer {
  public:
-  std::vector<float> coeffs;
+  EltsumLayer(const FeatureShape& shape, std::vector<float> factors)
+      : Layer(shape, {.division = Division::as_inputs}), coeffs(std::move(factors)) {}
 
   std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
-    auto layer = std::make_shared<EltsumLayer>();
-    layer->coeffs = coeffs;
-    layer->output = {count, 1, 1, false};
-    layer->element_wise = true;
-    return layer;
+    return std::make_shared<EltsumLayer>(FeatureShape{count, 1, 1, false}, coeffs);
   }
 
   void forward(Lowering& l) const override {
@@ -95,6 +109,9 @@ class EltsumLayer : public Layer {
       }
     }
   }
+
+ private:
+  const std::vector<float> coeffs;
 };
 
 std::shared_ptr<const Layer> create_eltsum(const LayerType& type, const LayerSource& source) {
@@ -102,23 +119,19 @@ std::shared_ptr<const Layer> create_eltsum(const LayerType& type, const LayerSou
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> shape = common_shape(source);
   if (!shape) return nullptr;
-  auto layer = std::make_shared<EltsumLayer>();
-  layer->output = *shape;
-  layer->element_wise = true;
-  for (double c : p.coeffs) layer->coeffs.push_back(static_cast<float>(c));
-  return layer;
+  std::vector<float> coeffs;
+  for (double c : p.coeffs) coeffs.push_back(static_cast<float>(c));
+  return std::make_shared<EltsumLayer>(*shape, std::move(coeffs));
 }
 
 class EltmaxLayer : public Layer {
  public:
-  std::size_t count = 0;
+  EltmaxLayer(const FeatureShape& shape, std::size_t inputs)
+      : Layer(shape, {.division = Division::as_inputs, .backward_reads = BackwardReads::inputs}),
+        count(inputs) {}
 
   std::shared_ptr<const Layer> part(std::int64_t, std::int64_t elements) const override {
-    auto layer = std::make_shared<EltmaxLayer>();
-    layer->output = {elements, 1, 1, false};
-    layer->count = count;
-    layer->backward_reads_input = layer->element_wise = true;
-    return layer;
+    return std::make_shared<EltmaxLayer>(FeatureShape{elements, 1, 1, false}, count);
   }
 
   void forward(Lowering& l) const override {
@@ -145,6 +158,8 @@ class EltmaxLayer : public Layer {
     for (std::size_t i = 0; i < count; ++i) values.push_back(l.input(i));
     return values;
   }
+
+  const std::size_t count;
 };
 
 std::shared_ptr<const Layer> create_eltmax(const LayerType& type, const LayerSource& source) {
@@ -152,11 +167,7 @@ std::shared_ptr<const Layer> create_eltmax(const LayerType& type, const LayerSou
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> shape = common_shape(source);
   if (!shape) return nullptr;
-  auto layer = std::make_shared<EltmaxLayer>();
-  layer->output = *shape;
-  layer->count = source.inputs.size();
-  layer->backward_reads_input = layer->element_wise = true;
-  return layer;
+  return std::make_shared<EltmaxLayer>(*shape, source.inputs.size());
 }
 
 struct SumParams {
@@ -165,7 +176,8 @@ struct SumParams {
 
 class SumLayer : public Layer {
  public:
-  std::int64_t stride = 1;
+  SumLayer(std::int64_t inputs, std::int64_t width)
+      : Layer({inputs / width, 1, 1, false}, {.cheap = true}), stride(width) {}
 
   void forward(Lowering& l) const override {
     l.run(GroupSumForward{l.images(), output.c * stride, stride}, {l.input(0), l.output()});
@@ -174,6 +186,9 @@ class SumLayer : public Layer {
     l.run(GroupSumBackward{l.images(), output.c * stride, stride},
           {l.output_gradient(), l.input_gradient(0)});
   }
+
+ private:
+  const std::int64_t stride;
 };
 
 std::shared_ptr<const Layer> create_sum(const LayerType& type, const LayerSource& source) {
@@ -185,29 +200,13 @@ std::shared_ptr<const Layer> create_sum(const LayerType& type, const LayerSource
                                std::to_string(size) + " numbers of input '" + source.inputs[0].name + "'");
     return nullptr;
   }
-  auto layer = std::make_shared<SumLayer>();
-  layer->cheap = true;
-  layer->stride = p.stride;
-  layer->output = {size / p.stride, 1, 1, false};
-  return layer;
+  return std::make_shared<SumLayer>(size, p.stride);
 }
 
 }  // namespace
 
 std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& inputs) {
-  auto layer = std::make_shared<ConcatLayer>();
-  layer->inputs = inputs;
-  const FeatureShape first = inputs[0];
-  bool maps = true;
-  std::int64_t size = 0;
-  for (const FeatureShape& input : inputs) {
-    size += input.size();
-    maps = maps && input.image && input.h == first.h && input.w == first.w;
-  }
-  layer->output = maps ? FeatureShape{size / (first.h * first.w), first.h, first.w, true}
-                       : FeatureShape{size, 1, 1, false};
-  layer->unchanged = inputs.size() == 1;
-  return layer;
+  return std::make_shared<ConcatLayer>(inputs);
 }
 
 LayerType concat_type() {

@@ -9,49 +9,55 @@ struct ConvParams : WindowParams {
   std::vector<double> norm_min, norm_max;
 };
 
-class ConvLayer : public WeightedSumLayer<ConvGeometry, ConvForward, ConvBackwardData, ConvBackwardWeights> {
+using ConvLayer = WeightedSumLayer<ConvGeometry, ConvForward, ConvBackwardData, ConvBackwardWeights>;
+
+/// A convolution with a bias for every position of every map, which an operation of its own adds.
+class UnsharedBiasConvLayer : public ConvLayer {
  public:
-  bool bias_per_position = false;  ///< then they are not part of the operations
+  UnsharedBiasConvLayer(FeatureShape shape, std::vector<WeightSpec> matrices, int passes_per_update,
+                        std::vector<ConvGeometry> geometries)
+      : ConvLayer(shape, {.backward_reads = BackwardReads::inputs}, std::move(matrices), passes_per_update,
+                  std::move(geometries), false) {}
 
   void forward(Lowering& l) const override {
-    WeightedSumLayer::forward(l);
-    if (bias_per_position) l.run(AddBias{output.dims(l.images())}, {l.weights(geometry.size()), l.output()});
+    ConvLayer::forward(l);
+    l.run(AddBias{output.dims(l.images())}, {l.weights(geometry.size()), l.output()});
   }
 
   void backward(Lowering& l) const override {
-    if (bias_per_position && l.wants_weights_gradient(geometry.size()))
+    if (l.wants_weights_gradient(geometry.size()))
       l.run(BiasBackward{output.dims(l.images())},
             {l.output_gradient(), l.weights_gradient(geometry.size())});
-    WeightedSumLayer::backward(l);
+    ConvLayer::backward(l);
   }
 };
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
   ConvParams p;
   if (!parse_weights(type, source, p)) return nullptr;
-  auto layer = std::make_shared<ConvLayer>();
-  layer->geometry = window_geometries(source, p);
-  if (layer->geometry.empty()) return nullptr;
+  std::vector<ConvGeometry> geometries = window_geometries(source, p);
+  if (geometries.empty()) return nullptr;
+  std::vector<WeightSpec> weights;
   bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
     if (p.norm_min[i] > p.norm_max[i] && p.norm_max[i] > 0) {
       source.error("wcNormMin", "wcNormMin is larger than wcNormMax");
       good = false;
     }
-    WeightConstraint rows = rows_of(layer->geometry[i].weights());
+    WeightConstraint rows = rows_of(geometries[i].weights());
     rows.norm_min = p.norm_min[i];
     rows.norm_max = p.norm_max[i];
-    good = add_weights(*layer, source, p, i, layer->geometry[i].weights(), rows) && good;
+    good = add_weights(weights, source, p, i, geometries[i].weights(), rows) && good;
   }
-  const ConvGeometry& g = layer->geometry[0];
-  layer->output = {g.k, g.oh, g.ow, true};
-  layer->biases = p.biases && p.shared_biases;
-  layer->bias_per_position = p.biases && !p.shared_biases;
-  good = add_biases(*layer, source, p, p.shared_biases ? Dims{g.k} : Dims{g.k, g.oh, g.ow}) && good;
+  const ConvGeometry& g = geometries[0];
+  const FeatureShape output{g.k, g.oh, g.ow, true};
+  good = add_biases(weights, source, p, p.shared_biases ? Dims{g.k} : Dims{g.k, g.oh, g.ow}) && good;
   if (!good) return nullptr;
-  layer->backward_reads_input = true;
-  layer->applies_relu = !layer->bias_per_position;
-  return layer;
+  if (p.biases && !p.shared_biases)
+    return std::make_shared<UnsharedBiasConvLayer>(output, std::move(weights), p.update_period,
+                                                   std::move(geometries));
+  return std::make_shared<ConvLayer>(output, weighted_sum_facts(), std::move(weights), p.update_period,
+                                     std::move(geometries), p.biases);
 }
 
 }  // namespace

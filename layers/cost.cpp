@@ -29,40 +29,47 @@ ParamSpec pos_weight_spec() {
                 .file = CfgFile::parameters});
 }
 
-/// Facts of every cost.
-template <class CostLayer>
-std::shared_ptr<CostLayer> make_cost(const CostParams& p, int values) {
-  auto layer = std::make_shared<CostLayer>();
-  layer->output = {1, 1, 1, false};
-  layer->cost_values = values;
-  layer->cost_coeff = p.coeff;
-  layer->cost_children = p.children;
-  layer->backward_reads_input = true;
-  return layer;
-}
-
-class LogregLayer : public Layer {
+/// A cost: its backward reads its inputs, and its output is nothing that a layer could read.
+class CostLayer : public Layer {
  public:
-  std::int64_t classes = 0;
-  int topk = 1;
+  explicit CostLayer(CostFacts cost_facts)
+      : Layer({1, 1, 1, false}, {.backward_reads = BackwardReads::inputs, .cost = std::move(cost_facts)}) {}
+
+ protected:
+  float coeff() const { return static_cast<float>(facts.cost->coeff); }
+};
+
+class LogregLayer : public CostLayer {
+ public:
+  LogregLayer(const CostParams& p, std::int64_t outputs)
+      : CostLayer({3, p.coeff, p.children, CostLabels::classes, LayerFunction::softmax}),
+        classes(outputs),
+        topk(p.topk) {}
 
   void forward(Lowering& l) const override {
     l.run(LogregForward{l.images(), classes, topk, l.cost_slot()}, {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
-    const auto coeff = static_cast<float>(cost_coeff);
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
     if (l.fused()) {
-      l.run(SoftmaxLogregBackward{l.images(), classes, coeff}, args);
+      l.run(SoftmaxLogregBackward{l.images(), classes, coeff()}, args);
     } else {
-      l.run(LogregBackward{l.images(), classes, coeff}, args);
+      l.run(LogregBackward{l.images(), classes, coeff()}, args);
     }
   }
+  std::vector<std::string> cost_names() const override {
+    return {"-log p", "top-1 error", "top-" + std::to_string(topk) + " error"};
+  }
+
+ private:
+  const std::int64_t classes;
+  const int topk;
 };
 
-bool needs_softmax(const LayerSource& source) {
+/// Checks that the second input is a softmax.
+bool reads_softmax(const LayerSource& source) {
   const LayerInput& probs = source.inputs[1];
-  if (probs.type == "softmax") return true;
+  if (probs.function == LayerFunction::softmax) return true;
   source.error("inputs", "the second input must be a softmax layer; '" + probs.name + "' is of type '" +
                              probs.type + "'");
   return false;
@@ -78,7 +85,7 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
                                "' is of type '" + labels.type + "'");
     return nullptr;
   }
-  if (!needs_softmax(source)) return nullptr;
+  if (!reads_softmax(source)) return nullptr;
   if (labels.classes > probs.shape.size()) {
     source.error("inputs", "the data has " + std::to_string(labels.classes) + " classes, but '" + probs.name +
                                "' has only " + std::to_string(probs.shape.size()) + " outputs");
@@ -93,10 +100,7 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
     source.warning("inputs", "'" + probs.name + "' has " + std::to_string(probs.shape.size()) +
                                  " outputs, but the data has only " + std::to_string(labels.classes) +
                                  " classes: no image belongs to the others");
-  auto layer = make_cost<LogregLayer>(p, 3);
-  layer->classes = probs.shape.size();
-  layer->topk = p.topk;
-  return layer;
+  return std::make_shared<LogregLayer>(p, probs.shape.size());
 }
 
 /// Checks that the first input has a number for every output of the second, and no integer labels.
@@ -115,104 +119,144 @@ bool labels_match(const LayerSource& source) {
   return false;
 }
 
-class CrossentLayer : public Layer {
+class CrossentLayer : public CostLayer {
  public:
-  std::int64_t classes = 0;
+  CrossentLayer(const CostParams& p, std::int64_t outputs)
+      : CostLayer({2, p.coeff, p.children, CostLabels::numbers, LayerFunction::softmax}), classes(outputs) {}
 
   void forward(Lowering& l) const override {
     l.run(CrossentForward{l.images(), classes, l.cost_slot()}, {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
-    const auto coeff = static_cast<float>(cost_coeff);
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
     if (l.fused()) {
-      l.run(SoftmaxCrossentBackward{l.images(), classes, coeff}, args);
+      l.run(SoftmaxCrossentBackward{l.images(), classes, coeff()}, args);
     } else {
-      l.run(CrossentBackward{l.images(), classes, coeff}, args);
+      l.run(CrossentBackward{l.images(), classes, coeff()}, args);
     }
   }
+  std::vector<std::string> cost_names() const override { return {"cross entropy", "top-1 error"}; }
+
+ private:
+  const std::int64_t classes;
 };
 
 std::shared_ptr<const Layer> create_crossent(const LayerType& type, const LayerSource& source) {
   CostParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  if (!needs_softmax(source) || !labels_match(source)) return nullptr;
-  auto layer = make_cost<CrossentLayer>(p, 2);
-  layer->classes = source.inputs[1].shape.size();
-  return layer;
+  if (!reads_softmax(source) || !labels_match(source)) return nullptr;
+  return std::make_shared<CrossentLayer>(p, source.inputs[1].shape.size());
 }
 
-/// cost.bce and, per class, cost.dce.
-class BinaryCostLayer : public Layer {
+/// cost.bce.
+class BinaryCostLayer : public CostLayer {
  public:
-  std::int64_t outputs = 0;
-  float pos_weight = 1;
-  bool per_class = false;
+  BinaryCostLayer(const CostParams& p, std::int64_t outputs_below) : BinaryCostLayer(p, outputs_below, 3) {}
 
   void forward(Lowering& l) const override {
-    l.run(BinaryCostForward{l.images(), outputs, l.cost_slot(), pos_weight, per_class},
+    l.run(BinaryCostForward{l.images(), outputs, l.cost_slot(), pos_weight, reports_classes()},
           {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
-    const auto coeff = static_cast<float>(cost_coeff);
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
     if (l.fused()) {
-      l.run(LogisticBinaryCostBackward{l.images(), outputs, coeff, pos_weight}, args);
+      l.run(LogisticBinaryCostBackward{l.images(), outputs, coeff(), pos_weight}, args);
     } else {
-      l.run(BinaryCostBackward{l.images(), outputs, coeff, pos_weight}, args);
+      l.run(BinaryCostBackward{l.images(), outputs, coeff(), pos_weight}, args);
     }
   }
 
-  /// bce: per image, with children the cross entropy alone. dce: then precision and recall of every class, 0
-  /// where there is nothing to divide by.
+  /// With children the cross entropy alone.
   std::vector<double> cost_report(std::span<const double> sums, double images) const override {
-    if (!per_class) return Layer::cost_report(cost_children.empty() ? sums : sums.first(1), images);
-    std::vector<double> values = Layer::cost_report(sums.first(2), images);
+    return Layer::cost_report(facts.cost->children.empty() ? sums : sums.first(1), images);
+  }
+  std::vector<std::string> cost_names() const override {
+    if (!facts.cost->children.empty()) return {"cross entropy"};
+    return {"cross entropy", "outputs wrong", "top-1 error"};
+  }
+
+ protected:
+  BinaryCostLayer(const CostParams& p, std::int64_t outputs_below, int values)
+      : CostLayer({values, p.coeff, p.children, CostLabels::numbers, LayerFunction::logistic}),
+        outputs(outputs_below),
+        pos_weight(static_cast<float>(p.pos_weight)) {}
+
+  /// Whether forward counts, for every class, the images that make up precision and recall.
+  virtual bool reports_classes() const { return false; }
+
+  const std::int64_t outputs;
+  const float pos_weight;
+};
+
+/// cost.dce: cost.bce with a report on every class.
+class DetectionCostLayer : public BinaryCostLayer {
+ public:
+  DetectionCostLayer(const CostParams& p, std::int64_t outputs_below)
+      : BinaryCostLayer(p, outputs_below, static_cast<int>(2 + 3 * outputs_below)) {}
+
+  /// Two values per image, then precision and recall of every class, 0 where there is nothing to divide by.
+  std::vector<double> cost_report(std::span<const double> sums, double images) const override {
+    std::vector<double> values = {sums[0] / images, sums[1] / images};
     for (std::size_t i = 2; i + 2 < sums.size(); i += 3) {
       values.push_back(sums[i + 1] > 0 ? sums[i] / sums[i + 1] : 0);
       values.push_back(sums[i + 2] > 0 ? sums[i] / sums[i + 2] : 0);
     }
     return values;
   }
+  std::vector<std::string> cost_names() const override {
+    std::vector<std::string> names = {"cross entropy", "outputs wrong"};
+    for (std::int64_t i = 0; i < outputs; ++i) {
+      names.push_back("precision of output " + std::to_string(i));
+      names.push_back("recall of output " + std::to_string(i));
+    }
+    return names;
+  }
+
+ protected:
+  bool reports_classes() const override { return true; }
 };
 
-std::shared_ptr<const Layer> create_binary(const LayerType& type, const LayerSource& source) {
+std::shared_ptr<const Layer> create_bce(const LayerType& type, const LayerSource& source) {
+  CostParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  if (!labels_match(source)) return nullptr;
+  return std::make_shared<BinaryCostLayer>(p, source.inputs[1].shape.size());
+}
+
+std::shared_ptr<const Layer> create_dce(const LayerType& type, const LayerSource& source) {
   CostParams p;
   if (!parse_params(type, source, p)) return nullptr;
   if (!labels_match(source)) return nullptr;
   const std::int64_t outputs = source.inputs[1].shape.size();
-  const bool per_class = type.name == "cost.dce";
-  if (per_class && outputs > 1 << 20) {
+  if (outputs > 1 << 20) {
     source.error("inputs", "cost.dce reports on every class, of at most 1048576; '" + source.inputs[1].name +
                                "' has " + std::to_string(outputs) + " outputs");
     return nullptr;
   }
-  auto layer = make_cost<BinaryCostLayer>(p, per_class ? static_cast<int>(2 + 3 * outputs) : 3);
-  layer->outputs = outputs;
-  layer->pos_weight = static_cast<float>(p.pos_weight);
-  layer->per_class = per_class;
-  return layer;
+  return std::make_shared<DetectionCostLayer>(p, outputs);
 }
 
-class SquaresLayer : public Layer {
+class SquaresLayer : public CostLayer {
  public:
-  FeatureShape in;
+  SquaresLayer(const CostParams& p, const FeatureShape& input)
+      : CostLayer({1, p.coeff, p.children, CostLabels::none, LayerFunction::other}), in(input) {}
 
   void forward(Lowering& l) const override {
     l.run(SquaresForward{in.dims(l.images()), l.cost_slot()}, {l.input(0), l.costs()});
   }
   void backward(Lowering& l) const override {
-    l.run(SquaresBackward{in.dims(l.images()), static_cast<float>(cost_coeff)},
-          {l.input(0), l.input_gradient(0)});
+    l.run(SquaresBackward{in.dims(l.images()), coeff()}, {l.input(0), l.input_gradient(0)});
   }
+  std::vector<std::string> cost_names() const override { return {"sum of squares"}; }
+
+ private:
+  const FeatureShape in;
 };
 
 std::shared_ptr<const Layer> create_sum2(const LayerType& type, const LayerSource& source) {
   CostParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = make_cost<SquaresLayer>(p, 1);
-  layer->in = source.inputs[0].shape;
-  return layer;
+  return std::make_shared<SquaresLayer>(p, source.inputs[0].shape);
 }
 
 LayerType cost_type(const std::string& name, int inputs) {
@@ -267,7 +311,7 @@ LayerType bce_type() {
   type.example = "[bce]\ntype=cost.bce\ninputs=tags,fc10\n\n; parameter file\n[bce]\ncoeff=1";
   type.params.push_back(pos_weight_spec());
   type.params.push_back(children_spec());
-  type.create = create_binary;
+  type.create = create_bce;
   return type;
 }
 
@@ -280,7 +324,7 @@ LayerType dce_type() {
   type.formula = "-sum (posWeight t log p + (1-t) log(1-p)), logs floored at -50";
   type.example = "[dce]\ntype=cost.dce\ninputs=tags,fc10\n\n; parameter file\n[dce]\ncoeff=1";
   type.params.push_back(pos_weight_spec());
-  type.create = create_binary;
+  type.create = create_dce;
   return type;
 }
 

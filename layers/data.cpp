@@ -10,13 +10,17 @@ struct DataParams {
 
 class DataLayer : public Layer {
  public:
-  FeatureShape matrix;  ///< the whole of it
-  std::int64_t start = 0;
-  DataType source_type = DataType::u8;
+  /// The numbers from `first` on of matrix `index`.
+  DataLayer(const FeatureShape& shape, int index, const SourceMatrix& whole, std::int64_t first)
+      : Layer(shape, {.data = DataFacts{index, whole.classes}}),
+        matrix(whole.shape),
+        source_type(whole.type),
+        start(first) {}
 
   void forward(Lowering& l) const override {
-    const Value src = l.source(static_cast<std::size_t>(data_matrix));
-    if (label_classes > 0) {
+    const auto index = static_cast<std::size_t>(facts.data->matrix);
+    const Value src = l.source(index);
+    if (label_classes() > 0) {
       l.run(LoadLabels{l.images()}, {src, l.output()});
       return;
     }
@@ -25,11 +29,15 @@ class DataLayer : public Layer {
     if (mean.exists()) args.push_back(mean);
     args.push_back(l.output());
     const std::int64_t n = l.images();
-    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists(),
-                     l.whole_image(static_cast<std::size_t>(data_matrix))},
+    l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists(), l.whole_image(index)},
           args);
   }
   void backward(Lowering&) const override {}
+
+ private:
+  const FeatureShape matrix;
+  const DataType source_type;
+  const std::int64_t start;
 };
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
@@ -46,12 +54,6 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     return nullptr;
   }
   const SourceMatrix& matrix = source.matrices[index];
-  auto layer = std::make_shared<DataLayer>();
-  layer->matrix = layer->output = matrix.shape;
-  layer->label_classes = matrix.classes;
-  layer->source_type = matrix.type;
-  layer->data_matrix = p.data_idx;
-  layer->start = p.start;
   const std::int64_t end = p.end == 0 ? matrix.shape.size() : p.end;
   if (p.start >= end || end > matrix.shape.size()) {
     source.error(p.end == 0 ? "start" : "end", "the slice from " + std::to_string(p.start) + " to " +
@@ -60,8 +62,9 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
                                                    " numbers of matrix " + std::to_string(p.data_idx));
     return nullptr;
   }
-  if (end - p.start != matrix.shape.size()) layer->output = {end - p.start, 1, 1, false};
-  return layer;
+  const bool whole = end - p.start == matrix.shape.size();
+  return std::make_shared<DataLayer>(whole ? matrix.shape : FeatureShape{end - p.start, 1, 1, false},
+                                     p.data_idx, matrix, p.start);
 }
 
 }  // namespace

@@ -9,24 +9,21 @@ struct DropoutParams {
   double keep = 0.5;
 };
 
-/// In training x*mask*train_scale, in tests x*test_scale.
+/// Computes x*mask*train_scale in training and x*test_scale in tests.
 class DropoutLayer : public Layer {
  public:
   struct Factors {
     bool mask = true;
     double keep = 1, train_scale = 1, test_scale = 1;
   };
-  Factors p;
 
-  explicit DropoutLayer(const FeatureShape& input) {
-    cheap = element_wise = in_place = backward_in_place = true;
-    output = input;
-  }
+  DropoutLayer(const FeatureShape& shape, const Factors& factors)
+      : Layer(shape,
+              {.division = Division::as_inputs, .in_place = true, .backward_in_place = true, .cheap = true}),
+        p(factors) {}
 
   std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
-    auto layer = std::make_shared<DropoutLayer>(FeatureShape{count, 1, 1, false});
-    layer->p = p;
-    return layer;
+    return std::make_shared<DropoutLayer>(FeatureShape{count, 1, 1, false}, p);
   }
 
   void forward(Lowering& l) const override {
@@ -53,8 +50,8 @@ class DropoutLayer : public Layer {
   }
 
  private:
-  /// Where a mask would act but must not, as while gradients are checked, the layer does what it does in
-  /// tests.
+  /// The factor while no mask acts. Where one would act but must not, as while gradients are checked, the
+  /// layer does what it does in tests.
   double unmasked_factor(const Lowering& l) const {
     return l.training() && !p.mask ? p.train_scale : p.test_scale;
   }
@@ -66,25 +63,26 @@ class DropoutLayer : public Layer {
             l.first_image(),
             l.first_element()};
   }
+
+  const Factors p;
 };
 
 /// dropout: train x*mask/keep, test x.
 std::shared_ptr<const Layer> create_dropout(const LayerType& type, const LayerSource& source) {
   DropoutParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = std::make_shared<DropoutLayer>(source.inputs[0].shape);
   const bool mask = p.enable && p.keep < 1;
-  layer->p = {mask, p.keep, mask ? 1 / p.keep : 1, 1};
-  return layer;
+  return std::make_shared<DropoutLayer>(source.inputs[0].shape,
+                                        DropoutLayer::Factors{mask, p.keep, mask ? 1 / p.keep : 1, 1});
 }
 
 /// dropout2: train x*mask, test x*keep; with enable=0 x*keep always.
 std::shared_ptr<const Layer> create_dropout2(const LayerType& type, const LayerSource& source) {
   DropoutParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = std::make_shared<DropoutLayer>(source.inputs[0].shape);
-  layer->p = {p.enable && p.keep < 1, p.keep, p.enable ? 1 : p.keep, p.keep};
-  return layer;
+  return std::make_shared<DropoutLayer>(
+      source.inputs[0].shape,
+      DropoutLayer::Factors{p.enable && p.keep < 1, p.keep, p.enable ? 1 : p.keep, p.keep});
 }
 
 std::vector<ParamSpec> params() {
@@ -101,9 +99,7 @@ std::vector<ParamSpec> params() {
 }  // namespace
 
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input) {
-  auto layer = std::make_shared<DropoutLayer>(input);
-  layer->p = {drop > 0, 1 - drop, 1, 1 - drop};
-  return layer;
+  return std::make_shared<DropoutLayer>(input, DropoutLayer::Factors{drop > 0, 1 - drop, 1, 1 - drop});
 }
 
 LayerType dropout_type() {

@@ -12,23 +12,20 @@ struct FcParams : WeightParams {
 class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
                                         InnerProductBackwardWeights> {
  public:
+  using WeightedSumLayer::WeightedSumLayer;
+
   std::shared_ptr<const Layer> part(std::int64_t first, std::int64_t count) const override {
-    auto layer = std::make_shared<FcLayer>();
-    layer->geometry = geometry;
-    for (InnerProductGeometry& g : layer->geometry) g.out = count;
-    layer->biases = biases;
-    layer->output = {count, 1, 1, false};
-    layer->weights = weights;
-    for (WeightSpec& w : layer->weights) {
+    std::vector<InnerProductGeometry> geometries = geometry;
+    for (InnerProductGeometry& g : geometries) g.out = count;
+    std::vector<WeightSpec> matrices = weights;
+    for (WeightSpec& w : matrices) {
       w.whole = w.dims;
       w.dims[0] = count;
       w.first_output = first;
       w.constraint.groups = std::min(w.constraint.groups, count);
     }
-    layer->update_period = update_period;
-    layer->backward_reads_input = backward_reads_input;
-    layer->applies_relu = applies_relu;
-    return layer;
+    return std::make_shared<FcLayer>(FeatureShape{count, 1, 1, false}, weighted_sum_facts(),
+                                     std::move(matrices), update_period, std::move(geometries), biases);
   }
 };
 
@@ -37,7 +34,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   FcParams p;
   if (!parse_weights(type, source, p)) return nullptr;
   const std::int64_t parts = std::max(p.parts, 1);
-  auto layer = std::make_shared<FcLayer>();
+  std::vector<InnerProductGeometry> geometries;
+  std::vector<WeightSpec> weights;
   bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
     const LayerInput& input = source.inputs[i];
@@ -48,20 +46,19 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
       return nullptr;
     }
     const InnerProductGeometry g{0, input.shape.size() / parts, p.outputs, p.parts};
-    layer->geometry.push_back(g);
+    geometries.push_back(g);
     WeightConstraint rows = rows_of(g.weights());
     // An output's weights over all parts together are one row.
     if (p.parts > 0) rows = {.outer = g.parts, .groups = g.out, .inner = g.in};
-    good = add_weights(*layer, source, p, i, g.weights(), rows, p.parts > 0 ? 1 : 0) && good;
+    good = add_weights(weights, source, p, i, g.weights(), rows, p.parts > 0 ? 1 : 0) && good;
   }
-  layer->output = {p.outputs * parts, 1, 1, false};
-  layer->biases = p.biases;
-  layer->model_parallel = p.model_parallel;
-  good = add_biases(*layer, source, p, {layer->output.c}) && good;
+  const FeatureShape output{p.outputs * parts, 1, 1, false};
+  good = add_biases(weights, source, p, {output.c}) && good;
   if (!good) return nullptr;
-  layer->backward_reads_input = true;
-  layer->applies_relu = true;
-  return layer;
+  LayerFacts facts = weighted_sum_facts();
+  if (p.model_parallel) facts.division = Division::outputs;
+  return std::make_shared<FcLayer>(output, facts, std::move(weights), p.update_period, std::move(geometries),
+                                   p.biases);
 }
 
 }  // namespace

@@ -5,15 +5,12 @@
 
 namespace convnet {
 
-/// Backward reads the input.
+/// A layer whose backward reads the input.
 template <class Geometry, class Forward, class Backward>
 class GeometryLayer : public Layer {
  public:
-  explicit GeometryLayer(Geometry of_one, const FeatureShape& shape) : geometry(std::move(of_one)) {
-    output = shape;
-    backward_reads_input = true;
-    cheap = true;
-  }
+  GeometryLayer(Geometry of_one, const FeatureShape& shape)
+      : Layer(shape, {.backward_reads = BackwardReads::inputs, .cheap = true}), geometry(std::move(of_one)) {}
 
   void forward(Lowering& l) const override { l.run(Forward{at(l)}, {l.input(0), l.output()}); }
   void backward(Lowering& l) const override {

@@ -6,7 +6,7 @@
 namespace convnet {
 namespace {
 
-/// The keys of all of them; each type declares those it has.
+/// The keys of all these types; each type declares those it has.
 struct ImageParams {
   int channels = 0, stride = 1, filter_size = 0, start_x = 0, start_y = -1, size_x = 0, target = 0;
   double stdev = 1, scale = 1, max_scale = 1;
@@ -20,7 +20,9 @@ ParamSpec channels_spec() {
 
 class SamplingLayer : public Layer {
  public:
-  Sampling geometry;  ///< n is set when lowering
+  SamplingLayer(const Sampling& of_one, bool with_gradient)
+      : Layer({of_one.c, of_one.oh, of_one.ow, true}, {.differentiable = with_gradient, .cheap = true}),
+        geometry(of_one) {}
 
   void forward(Lowering& l) const override { l.run(SampleForward{at(l)}, {l.input(0), l.output()}); }
   void backward(Lowering& l) const override {
@@ -33,37 +35,34 @@ class SamplingLayer : public Layer {
     p.n = l.images();
     return p;
   }
+
+  const Sampling geometry;  ///< n is set when lowering
 };
 
-std::shared_ptr<SamplingLayer> sampling(const FeatureShape& in) {
-  auto layer = std::make_shared<SamplingLayer>();
-  layer->cheap = true;
-  layer->geometry.c = in.c;
-  layer->geometry.h = in.h;
-  layer->geometry.w = in.w;
-  return layer;
+/// The geometry of a sampling of `in` with outputs of oh x ow pixels.
+Sampling sampling(const FeatureShape& in, std::int64_t oh, std::int64_t ow) {
+  Sampling geometry;
+  geometry.c = in.c;
+  geometry.h = in.h;
+  geometry.w = in.w;
+  geometry.oh = oh;
+  geometry.ow = ow;
+  return geometry;
 }
 
-std::shared_ptr<const Layer> sized(std::shared_ptr<SamplingLayer> layer, std::int64_t oh, std::int64_t ow) {
-  layer->geometry.oh = oh;
-  layer->geometry.ow = ow;
-  layer->output = {layer->geometry.c, oh, ow, true};
-  return layer;
-}
-
-/// Takes pixels start, start + stride, ..., centred.
+/// Makes a layer that takes the pixels start, start + stride, ..., centred.
 std::shared_ptr<const Layer> create_nailbed(const LayerType& type, const LayerSource& source) {
   ImageParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
-  auto layer = sampling(*in);
   const auto outputs = [&](std::int64_t side) { return (side + p.stride - 1) / p.stride; };
   const auto start = [&](std::int64_t side) { return (side - p.stride * (outputs(side) - 1)) / 2; };
-  layer->geometry.step_y = layer->geometry.step_x = p.stride;
-  layer->geometry.start_y = start(in->h);
-  layer->geometry.start_x = start(in->w);
-  return sized(std::move(layer), outputs(in->h), outputs(in->w));
+  Sampling geometry = sampling(*in, outputs(in->h), outputs(in->w));
+  geometry.step_y = geometry.step_x = p.stride;
+  geometry.start_y = start(in->h);
+  geometry.start_x = start(in->w);
+  return std::make_shared<SamplingLayer>(geometry, true);
 }
 
 std::shared_ptr<const Layer> create_href(const LayerType& type, const LayerSource& source) {
@@ -71,10 +70,10 @@ std::shared_ptr<const Layer> create_href(const LayerType& type, const LayerSourc
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
-  auto layer = sampling(*in);
-  layer->geometry.start_x = in->w - 1;
-  layer->geometry.step_x = -1;
-  return sized(std::move(layer), in->h, in->w);
+  Sampling geometry = sampling(*in, in->h, in->w);
+  geometry.start_x = in->w - 1;
+  geometry.step_x = -1;
+  return std::make_shared<SamplingLayer>(geometry, true);
 }
 
 std::shared_ptr<const Layer> create_crop(const LayerType& type, const LayerSource& source) {
@@ -89,17 +88,16 @@ std::shared_ptr<const Layer> create_crop(const LayerType& type, const LayerSourc
                               ") goes beyond the input '" + source.inputs[0].name + "' (" + in->str() + ")");
     return nullptr;
   }
-  auto layer = sampling(*in);
-  layer->geometry.start_y = p.start_y;
-  layer->geometry.start_x = p.start_x;
-  layer->differentiable = false;
-  return sized(std::move(layer), p.size_x, p.size_x);
+  Sampling geometry = sampling(*in, p.size_x, p.size_x);
+  geometry.start_y = p.start_y;
+  geometry.start_x = p.start_x;
+  return std::make_shared<SamplingLayer>(geometry, false);
 }
 
 class BlurLayer : public Layer {
  public:
-  std::int64_t size = 3;
-  float stdev = 1;
+  BlurLayer(const FeatureShape& shape, std::int64_t filter_size, float deviation)
+      : Layer(shape, {.cheap = true}), size(filter_size), stdev(deviation) {}
 
   void forward(Lowering& l) const override {
     l.run(Blur{output.dims(l.images()), size, stdev}, {l.input(0), l.output()});
@@ -107,6 +105,10 @@ class BlurLayer : public Layer {
   void backward(Lowering& l) const override {
     l.run(Blur{output.dims(l.images()), size, stdev}, {l.output_gradient(), l.input_gradient(0)});
   }
+
+ private:
+  const std::int64_t size;
+  const float stdev;
 };
 
 std::shared_ptr<const Layer> create_blur(const LayerType& type, const LayerSource& source) {
@@ -119,23 +121,22 @@ std::shared_ptr<const Layer> create_blur(const LayerType& type, const LayerSourc
                  "filterSize expects 3, 5, 7 or 9, not '" + std::to_string(p.filter_size) + "'");
     return nullptr;
   }
-  auto layer = std::make_shared<BlurLayer>();
-  layer->cheap = true;
-  layer->size = p.filter_size;
-  layer->stdev = static_cast<float>(p.stdev);
-  layer->output = *in;
-  return layer;
+  return std::make_shared<BlurLayer>(*in, p.filter_size, static_cast<float>(p.stdev));
 }
 
 class ResizeLayer : public Layer {
  public:
-  FeatureShape in;
-  float scale = 1;
+  ResizeLayer(const FeatureShape& shape, const FeatureShape& input, float factor)
+      : Layer(shape, {.differentiable = false}), in(input), scale(factor) {}
 
   void forward(Lowering& l) const override {
     l.run(Resize{l.images(), in.c, in.h, in.w, output.h, output.w, scale}, {l.input(0), l.output()});
   }
   void backward(Lowering&) const override {}
+
+ private:
+  const FeatureShape in;
+  const float scale;
 };
 
 std::shared_ptr<const Layer> create_resize(const LayerType& type, const LayerSource& source) {
@@ -143,23 +144,20 @@ std::shared_ptr<const Layer> create_resize(const LayerType& type, const LayerSou
   if (!parse_params(type, source, p)) return nullptr;
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
-  auto layer = std::make_shared<ResizeLayer>();
   const auto side = [&](std::int64_t img) {
     return static_cast<std::int64_t>(std::floor(static_cast<double>(img) / p.scale));
   };
-  layer->in = *in;
-  layer->scale = static_cast<float>(p.scale);
-  layer->output = {in->c, side(in->h), side(in->w), true};
-  layer->differentiable = false;
-  if (layer->output.h > 0 && layer->output.w > 0) return layer;
+  const FeatureShape output{in->c, side(in->h), side(in->w), true};
+  if (output.h > 0 && output.w > 0)
+    return std::make_shared<ResizeLayer>(output, *in, static_cast<float>(p.scale));
   source.error("scale", "nothing is left of the input '" + source.inputs[0].name + "' (" + in->str() + ")");
   return nullptr;
 }
 
 class RscaleLayer : public Layer {
  public:
-  std::int64_t side = 0;
-  float max_scale = 1;
+  RscaleLayer(const FeatureShape& shape, std::int64_t input_side, float largest)
+      : Layer(shape, {.differentiable = false}), side(input_side), max_scale(largest) {}
 
   void forward(Lowering& l) const override {
     l.run(RandomScale{l.images(), output.c, side, output.h, max_scale, l.random(), l.random_key(),
@@ -167,6 +165,10 @@ class RscaleLayer : public Layer {
           {l.input(0), l.output(), l.step()});
   }
   void backward(Lowering&) const override {}
+
+ private:
+  const std::int64_t side;
+  const float max_scale;
 };
 
 std::shared_ptr<const Layer> create_rscale(const LayerType& type, const LayerSource& source) {
@@ -186,23 +188,23 @@ std::shared_ptr<const Layer> create_rscale(const LayerType& type, const LayerSou
                                 std::to_string(p.target) + "'");
     return nullptr;
   }
-  auto layer = std::make_shared<RscaleLayer>();
-  layer->side = in->h;
-  layer->max_scale = static_cast<float>(p.max_scale);
-  layer->output = {in->c, p.target, p.target, true};
-  layer->differentiable = false;
-  return layer;
+  return std::make_shared<RscaleLayer>(FeatureShape{in->c, p.target, p.target, true}, in->h,
+                                       static_cast<float>(p.max_scale));
 }
 
 class ColorLayer : public Layer {
  public:
-  ColorSpace to = ColorSpace::yuv;
-  bool center = false;
+  ColorLayer(const FeatureShape& shape, ColorSpace space, bool centred)
+      : Layer(shape, {.differentiable = false}), to(space), center(centred) {}
 
   void forward(Lowering& l) const override {
     l.run(ColorTransform{output.dims(l.images()), to, center}, {l.input(0), l.output()});
   }
   void backward(Lowering&) const override {}
+
+ private:
+  const ColorSpace to;
+  const bool center;
 };
 
 std::shared_ptr<const Layer> create_color(const LayerType& type, const LayerSource& source) {
@@ -216,12 +218,8 @@ std::shared_ptr<const Layer> create_color(const LayerType& type, const LayerSour
   }
   const std::optional<FeatureShape> in = as_maps(source, 0, 3, "inputs");
   if (!in) return nullptr;
-  auto layer = std::make_shared<ColorLayer>();
-  layer->to = type.name == "rgb2yuv" ? ColorSpace::yuv : ColorSpace::lab;
-  layer->center = p.center;
-  layer->output = *in;
-  layer->differentiable = false;
-  return layer;
+  return std::make_shared<ColorLayer>(*in, type.name == "rgb2yuv" ? ColorSpace::yuv : ColorSpace::lab,
+                                      p.center);
 }
 
 }  // namespace

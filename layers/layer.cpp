@@ -26,6 +26,20 @@ void LayerSource::warning(std::string_view key, const std::string& message) cons
   diagnostics->warning(place_of(*this, key), "layer '" + name + "': " + message);
 }
 
+Layer::Layer(FeatureShape output_shape, LayerFacts layer_facts, std::vector<WeightSpec> matrices,
+             int passes_per_update)
+    : output(output_shape),
+      facts(std::move(layer_facts)),
+      weights(std::move(matrices)),
+      update_period(passes_per_update) {
+  check_facts(facts, !weights.empty());
+}
+
+std::size_t Layer::input_weights() const {
+  return static_cast<std::size_t>(std::count_if(
+      weights.begin(), weights.end(), [](const WeightSpec& w) { return w.name.starts_with("weights."); }));
+}
+
 std::vector<double> Layer::cost_report(std::span<const double> sums, double images) const {
   std::vector<double> values;
   for (double sum : sums) values.push_back(sum / images);

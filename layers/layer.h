@@ -13,6 +13,7 @@
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/params.h"
 #include "kernels/ops.h"
+#include "layers/facts.h"
 
 namespace convnet {
 
@@ -32,16 +33,17 @@ struct LearningParams {
   double momentum = 0, decay = 0;
 };
 
-/// initWFunc or initBFunc: a call like "winitfuncs.makew(old.safetensors)". The module's name has no meaning.
+/// A call given as initWFunc or initBFunc, like "winitfuncs.makew(old.safetensors)". The module's name has no
+/// meaning.
 struct InitFunction {
-  std::string name;  ///< "makew", empty: none
+  std::string name;  ///< like "makew"; empty: no function
   std::vector<std::string> args;
   SourceLocation where;
 };
-/// The functions there are; others are refused when weights are made from them.
+/// Whether there is a function of that name. Weights cannot be made from others.
 bool is_init_function(std::string_view name);
 
-/// The rules a matrix is brought under after each update; see Constrain.
+/// The bounds on the norms of a matrix's rows that hold after each update; see Constrain.
 struct WeightConstraint {
   std::int64_t outer = 1, groups = 1, inner = 1;  ///< how `dims` divides into rows
   double norm_min = 0, norm_max = 0, ball = 0;
@@ -53,25 +55,27 @@ struct WeightConstraint {
 struct WeightSpec {
   std::string
       name;  ///< within the layer: "weights.<input>", "biases"; bnorm "scale", "shift", "runningMean", ...
-  /// Canonical: conv (O,I/groups,H,W), fc (out,in), sfc (parts,out,in), local (Y,X,O,I/groups,H,W); biases
-  /// (O), of unshared ones (O,Y,X), local (Y,X,O).
+  /// The canonical dims: conv (O,I/groups,H,W), fc (out,in), sfc (parts,out,in), local (Y,X,O,I/groups,H,W);
+  /// biases (O), of unshared ones (O,Y,X), local (Y,X,O).
   Dims dims;
   int output_axis = 0;                    ///< which of `dims` counts the outputs
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
-  bool state = false;  ///< not learned but kept: running statistics. Has no increment.
-  /// Of a part of a layer (Layer::part): the dims of the whole matrix, which lies under its name in
-  /// checkpoints and has these rows of output_axis from `first_output`. Empty: this is the whole.
+  bool state = false;  ///< running statistics: kept in checkpoints, but not learned; has no increment
+  /// For a part of a layer (Layer::part) the dims of the whole matrix, which lies under its name in
+  /// checkpoints; the part has the rows of output_axis from `first_output`. Empty: this is the whole.
   Dims whole;
   std::int64_t first_output = 0;
   InitFunction init;
   WeightConstraint constraint;
-  /// weightSource: these are the weights `source_index` of layer `source_layer`; empty: own ones.
+  /// With weightSource, these are the weights `source_index` of layer `source_layer`; empty: own ones.
   std::string source_layer;
   int source_index = 0;
 
   bool learned() const { return !state && !learning.epsilon.frozen(); }
   const Dims& whole_dims() const { return whole.empty() ? dims : whole; }
+  /// Whether these are the filters of a conv or local layer, which have an extent in the image.
+  bool is_filters() const { return dims.size() > 3; }
 };
 
 /// A tensor of the plan under construction; made by Lowering, meaningless elsewhere.
@@ -146,59 +150,43 @@ class Lowering {
   virtual void backward_unchanged(std::size_t i = 0) = 0;
 };
 
-/// A layer of a net: its checked parameters, shapes and mathematics. Immutable after creation.
+/// A layer of a net: its checked parameters, shapes and mathematics. Immutable.
 class Layer {
  public:
-  Layer() = default;
+  /// Throws std::logic_error if the facts contradict each other; see check_facts().
+  Layer(FeatureShape output_shape, LayerFacts layer_facts, std::vector<WeightSpec> matrices = {},
+        int passes_per_update = 0);
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
 
-  /// What all replicas of a pass do before one of them runs forward (or backward).
+  /// Writes the operations that all replicas of a pass do before one of them runs forward (or backward).
   virtual void before_forward(Lowering&) const {}
   virtual void before_backward(Lowering&) const {}
   virtual void forward(Lowering& l) const = 0;
   /// Called only where a gradient arrives and something at or below this layer learns.
   virtual void backward(Lowering& l) const = 0;
-  /// Makes the output of a training forward again, without what that changed besides.
+  /// Makes the output of a training forward again, without forward's side effects.
   virtual void recompute(Lowering& l) const { forward(l); }
 
-  /// The layer that computes the outputs [first, first + count) of this one, from all of its inputs, or for
-  /// element-wise layers from the same elements of each. Null: it cannot be divided.
+  /// Returns the layer that computes the outputs [first, first + count) of this one, from all of its inputs,
+  /// or for Division::as_inputs from the same elements of each. Null: the layer cannot be divided.
   virtual std::shared_ptr<const Layer> part(std::int64_t, std::int64_t) const { return nullptr; }
-  bool element_wise = false;
-  bool model_parallel = false;  ///< parallel=model: divided over the devices of its gpu= line
 
-  FeatureShape output;
-  std::vector<WeightSpec> weights;
-  int update_period = 0;  ///< backward passes per update; 0: as often as possible
-
-  // Facts the planner uses to share memory.
-  bool in_place = false;              ///< output may be written over input 0
-  bool backward_reads_input = false;  ///< of any input
-  bool backward_reads_output = false;
-  bool backward_in_place = false;  ///< input_gradient(0) may be written over output_gradient
-  bool cheap = false;  ///< --conserve-mem may recompute the output in backward instead of keeping it
-
-  // Facts the graph's rewrites use.
-  bool relu = false;            ///< computes max(0,x): the layer below may do it itself
-  bool applies_relu = false;    ///< that layer below can
-  bool masks_gradient = false;  ///< its backward then knows where the relu was 0: that has none of its own
-  bool logistic = false;   ///< computes 1/(1+exp(-x)): a binary cost above may differentiate both at once
-  bool unchanged = false;  ///< the output is the input, without a copy
-
-  bool differentiable = true;  ///< false: no weights may lie below
-
-  /// Data layers: the provider's matrix index; -1 for the others.
-  int data_matrix = -1;
-  /// Whether a data layer gives integer labels, and of how many classes.
-  std::int64_t label_classes = 0;
-  /// Cost layers: number of accumulators; 0 for the others.
-  int cost_values = 0;
-  double cost_coeff = 0;
-  std::vector<std::string> cost_children;  ///< costs whose accumulators are added to this one's, not printed
-  /// The values to print, from the accumulators summed over `images` images.
+  /// Returns the values that a cost prints, from the accumulators summed over `images` images.
   virtual std::vector<double> cost_report(std::span<const double> sums, double images) const;
+  /// Returns the names of these values, like "-log p" and "top-1 error". Empty for layers that are no cost.
+  virtual std::vector<std::string> cost_names() const { return {}; }
+
+  /// Number of classes, if this is a data layer of class labels; else 0.
+  std::int64_t label_classes() const { return facts.data ? facts.data->label_classes : 0; }
+  /// Number of weight matrices that belong to an input: `weights` without biases and bnorm's vectors.
+  std::size_t input_weights() const;
+
+  const FeatureShape output;
+  const LayerFacts facts;
+  const std::vector<WeightSpec> weights;
+  const int update_period;  ///< backward passes per update; 0: as often as possible
 };
 
 /// A matrix of the data provider: 0 images, 1 labels, others as the provider says.
@@ -212,18 +200,19 @@ struct SourceMatrix {
 struct LayerInput {
   std::string name;
   FeatureShape shape;
-  std::string type;          ///< of the layer
-  std::int64_t classes = 0;  ///< if it is a data layer of labels
+  std::string type;  ///< type of the layer
+  LayerFunction function = LayerFunction::other;
+  std::int64_t classes = 0;  ///< Layer::label_classes
 };
 
-/// Everything a layer is made from, and where its mistakes are reported.
+/// Everything a layer is made from, and the diagnostics that take its mistakes.
 struct LayerSource {
   std::string name;
   const IniSection* definition = nullptr;
   const IniSection* parameters = nullptr;  ///< null: no section in the parameter file
   std::vector<LayerInput> inputs;
   bool strict = false;
-  std::vector<SourceMatrix> matrices;  ///< what the provider has; for data layers
+  std::vector<SourceMatrix> matrices;  ///< the provider's, for data layers
   Diagnostics* diagnostics = nullptr;
 
   /// Reports "layer 'name': message" at the key's line (or the section's, if the key is not written).
@@ -242,7 +231,7 @@ struct LayerType {
   std::string example;  ///< a section of a definition file, and one of a parameter file if needed
   std::vector<ParamSpec> params;
   int min_inputs = 1, max_inputs = 1;
-  /// Checks, infers the shape. Returns null after reporting errors.
+  /// Checks the parameters, infers the shapes and makes the layer. Returns null after reporting errors.
   std::shared_ptr<const Layer> (*create)(const LayerType& type, const LayerSource& source) = nullptr;
 };
 
@@ -250,26 +239,27 @@ struct LayerType {
 const std::vector<LayerType>& layer_types();
 const LayerType* find_layer_type(std::string_view name);
 
-/// Keys every layer may have beside its own: type, inputs, neuron, gpu, dropout.
+/// Returns the keys every layer may have beside its own: type, inputs, neuron, gpu, dropout.
 const std::vector<ParamSpec>& common_params();
-/// The keys of all layer types, and those that cuda-convnet2 reads and this program does not: on a layer
-/// whose own type has no such key they are ignored with a warning.
+/// Returns the keys of all layer types, and those that cuda-convnet2 reads and this program does not. A layer
+/// whose own type has no such key ignores it with a warning.
 const ForeignKeys& foreign_keys();
-/// The keys of a layer of this type: one with biases=0 needs no learning parameters of biases.
+/// Returns the keys of a layer of this type. A layer with biases=0 needs no learning parameters of biases.
 std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& definition);
 
 /// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known
 /// ones.
 Neuron parse_neuron(const std::string& text);
 std::string to_string(const Neuron& f);
-/// A neuron layer after `input`, for `neuron=`.
+/// Makes a neuron layer above `input`, for `neuron=`.
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
-/// The functions there are: "relu, tanh[a,b], ...".
+/// Returns the functions there are: "relu, tanh[a,b], ...".
 std::string known_neurons();
-/// The features of all inputs, one after the other. Maps of one size stay maps, anything else becomes a flat
-/// vector.
+/// Makes a layer of the features of all inputs, one after the other. Maps of one size stay maps, anything
+/// else becomes a flat vector.
 std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& inputs);
-/// The `dropout=p` shorthand: drops with probability p in training, scales by 1-p in tests.
+/// Makes the layer of the shorthand `dropout=p`: it drops with probability p in training and scales by 1-p in
+/// tests.
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input);
 
 /// Reads an input as `channels` maps: an image must have that many, a flat vector becomes square maps.
@@ -277,8 +267,7 @@ std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape&
 std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
                                     std::string_view key);
 
-/// Parses the layer's two sections into the struct at `params` by the type's table; false if there were
-/// errors.
+/// Parses the layer's two sections into the struct at `params` by the type's table. False after errors.
 bool parse_into(const LayerType& type, const LayerSource& source, void* params);
 template <class Params>
 bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {

@@ -11,26 +11,25 @@ using LocalLayer = WeightedSumLayer<LocalGeometry, LocalForward, LocalBackwardDa
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
   LocalParams p;
   if (!parse_weights(type, source, p)) return nullptr;
-  auto layer = std::make_shared<LocalLayer>();
-  for (const ConvGeometry& g : window_geometries(source, p)) layer->geometry.push_back({g});
-  if (layer->geometry.empty()) return nullptr;
+  std::vector<LocalGeometry> geometries;
+  for (const ConvGeometry& g : window_geometries(source, p)) geometries.push_back({g});
+  if (geometries.empty()) return nullptr;
+  std::vector<WeightSpec> weights;
   bool good = true;
   for (std::size_t i = 0; i < source.inputs.size(); ++i) {
-    const LocalGeometry& g = layer->geometry[i];
+    const LocalGeometry& g = geometries[i];
     WeightConstraint filters;
     filters.groups = g.oh * g.ow * g.k;
     filters.inner = g.c / g.groups * g.filter * g.filter;
     filters.shrink = true;
-    good = add_weights(*layer, source, p, i, g.weights(), filters, 2) && good;
+    good = add_weights(weights, source, p, i, g.weights(), filters, 2) && good;
   }
-  const LocalGeometry& g = layer->geometry[0];
-  layer->output = {g.k, g.oh, g.ow, true};
-  layer->biases = p.biases;
-  good = add_biases(*layer, source, p, g.biases(), 2) && good;
+  const LocalGeometry& g = geometries[0];
+  const FeatureShape output{g.k, g.oh, g.ow, true};
+  good = add_biases(weights, source, p, g.biases(), 2) && good;
   if (!good) return nullptr;
-  layer->backward_reads_input = true;
-  layer->applies_relu = true;
-  return layer;
+  return std::make_shared<LocalLayer>(output, weighted_sum_facts(), std::move(weights), p.update_period,
+                                      std::move(geometries), p.biases);
 }
 
 }  // namespace

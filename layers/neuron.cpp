@@ -40,7 +40,7 @@ std::string formulas() {
   return all;
 }
 
-/// What parameters a function cannot have; "" if these are good.
+/// Says what is wrong with a function's parameters; "" if nothing is.
 std::string wrong_parameters(const Neuron& f) {
   switch (f.kind) {
     case NeuronKind::tanh:
@@ -51,12 +51,29 @@ std::string wrong_parameters(const Neuron& f) {
   }
 }
 
+LayerFacts facts_of(const Neuron& f) {
+  LayerFacts facts{.division = Division::as_inputs, .backward_in_place = true, .cheap = true};
+  if (f.kind == NeuronKind::relu) facts.function = LayerFunction::relu;
+  if (f.kind == NeuronKind::logistic) facts.function = LayerFunction::logistic;
+  if (f.kind == NeuronKind::ident) {
+    facts.in_place = true;
+  } else if (neuron_uses_output(f.kind)) {
+    facts.in_place = true;
+    facts.backward_reads = BackwardReads::output;
+  } else {
+    facts.backward_reads = BackwardReads::inputs;
+  }
+  return facts;
+}
+
 class NeuronLayer : public Layer {
  public:
-  Neuron f;
+  NeuronLayer(const Neuron& function, const FeatureShape& shape)
+      : Layer(shape, facts_of(function)), f(function) {}
 
   void forward(Lowering& l) const override {
-    if (unchanged || (l.fused() && relu)) return l.forward_unchanged();
+    const bool below_applies_it = l.fused() && facts.function == LayerFunction::relu;
+    if (f.kind == NeuronKind::ident || below_applies_it) return l.forward_unchanged();
     if (f.kind == NeuronKind::nrelu && l.random()) {
       l.run(NoisyRelu{output.dims(l.images()), l.random_key(), l.first_image(), l.first_element()},
             {l.input(0), l.output(), l.step()});
@@ -65,14 +82,19 @@ class NeuronLayer : public Layer {
     l.run(NeuronForward{f, output.dims(l.images())}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    // A fused logistic is differentiated by the cost above.
-    if (unchanged || (l.fused() && (logistic || l.input_masks_gradient()))) return l.backward_unchanged();
+    // The cost above differentiates a fused logistic, too; the layer below may mask a fused relu's gradient.
+    const bool done_elsewhere =
+        l.fused() && (facts.function == LayerFunction::logistic || l.input_masks_gradient());
+    if (f.kind == NeuronKind::ident || done_elsewhere) return l.backward_unchanged();
     const Value kept = neuron_uses_output(f.kind) ? l.output() : l.input(0);
     l.run(NeuronBackward{f, output.dims(l.images())}, {kept, l.output_gradient(), l.input_gradient(0)});
   }
   std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
     return make_neuron_layer(f, {count, 1, 1, false});
   }
+
+ private:
+  const Neuron f;
 };
 
 struct NeuronParams {};
@@ -146,19 +168,7 @@ std::string to_string(const Neuron& f) {
 }
 
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input) {
-  auto layer = std::make_shared<NeuronLayer>();
-  layer->cheap = layer->element_wise = true;
-  layer->f = f;
-  layer->output = input;
-  const bool ident = f.kind == NeuronKind::ident;
-  layer->in_place = ident || neuron_uses_output(f.kind);
-  layer->backward_reads_output = !ident && neuron_uses_output(f.kind);
-  layer->backward_reads_input = !ident && !neuron_uses_output(f.kind);
-  layer->backward_in_place = true;
-  layer->unchanged = ident;
-  layer->relu = f.kind == NeuronKind::relu;
-  layer->logistic = f.kind == NeuronKind::logistic;
-  return layer;
+  return std::make_shared<NeuronLayer>(f, input);
 }
 
 LayerType neuron_type() {

@@ -14,7 +14,11 @@ struct PoolParams {
 
 class PoolLayer : public Layer {
  public:
-  PoolGeometry geometry;  ///< n is set when lowering
+  explicit PoolLayer(const PoolGeometry& of_one)
+      : Layer({of_one.c, of_one.oh, of_one.ow, true},
+              {.fuses_relu = of_one.keeps_workspace() ? FusesRelu::forward_and_gradient : FusesRelu::no,
+               .cheap = true}),
+        geometry(of_one) {}
 
   void forward(Lowering& l) const override {
     const PoolForward op{at(l), geometry.keeps_workspace() && l.training(), l.fused()};
@@ -40,6 +44,8 @@ class PoolLayer : public Layer {
   static Value workspace(Lowering& l, const PoolGeometry& g) {
     return l.kept("argmax", g.dst(), g.workspace_type());
   }
+
+  const PoolGeometry geometry;  ///< n is set when lowering
 };
 
 /// ceil((img - start - size) / stride) + 1
@@ -68,11 +74,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     source.error("sum", "sum=1 goes with pool=avg");
     return nullptr;
   }
-  auto layer = std::make_shared<PoolLayer>();
-  layer->cheap = true;
-  PoolGeometry& g = layer->geometry;
+  PoolGeometry g;
   g.kind = p.kind;
-  layer->applies_relu = layer->masks_gradient = g.keeps_workspace();
   g.c = in->c;
   g.h = in->h;
   g.w = in->w;
@@ -100,8 +103,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   if (!global && g.stride > g.size)
     source.warning("stride", "stride=" + std::to_string(g.stride) + " is larger than sizeX=" +
                                  std::to_string(g.size) + ": pixels between the windows are not used");
-  layer->output = {g.c, g.oh, g.ow, true};
-  return layer;
+  return std::make_shared<PoolLayer>(g);
 }
 
 struct CmpoolParams {

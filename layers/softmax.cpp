@@ -8,11 +8,15 @@ struct SoftmaxParams {};
 
 class SoftmaxLayer : public Layer {
  public:
+  explicit SoftmaxLayer(std::int64_t numbers)
+      : Layer({numbers, 1, 1, false},
+              {.function = LayerFunction::softmax, .backward_reads = BackwardReads::output}) {}
+
   void forward(Lowering& l) const override {
     l.run(SoftmaxForward{l.images(), output.c, l.views()}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    // Fused with the cost above, which differentiates both at once.
+    // A cost that is fused with this layer differentiates both at once.
     if (l.fused()) return l.backward_unchanged();
     l.run(SoftmaxBackward{l.images(), output.c}, {l.output(), l.output_gradient(), l.input_gradient(0)});
   }
@@ -21,10 +25,7 @@ class SoftmaxLayer : public Layer {
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
   SoftmaxParams p;
   if (!parse_params(type, source, p)) return nullptr;
-  auto layer = std::make_shared<SoftmaxLayer>();
-  layer->output = {source.inputs[0].shape.size(), 1, 1, false};
-  layer->backward_reads_output = true;
-  return layer;
+  return std::make_shared<SoftmaxLayer>(source.inputs[0].shape.size());
 }
 
 }  // namespace

@@ -80,8 +80,8 @@ WeightConstraint rows_of(const Dims& dims) {
   return rows;
 }
 
-bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& params, std::size_t i,
-                 Dims dims, WeightConstraint constraint, int output_axis) {
+bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
+                 std::size_t i, Dims dims, WeightConstraint constraint, int output_axis) {
   WeightSpec spec;
   spec.output_axis = output_axis;
   spec.name = "weights." + source.inputs[i].name;
@@ -90,15 +90,14 @@ bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& pa
   spec.learning = {params.eps_w[i], params.mom_w[i], params.wc[i]};
   spec.constraint = constraint;
   spec.constraint.ball = params.wball[i];
-  layer.update_period = params.update_period;
   const bool good = parse_init_function(source, "initWFunc", params.init_w_func, spec.init) &&
                     parse_weight_source(source, params.weight_source[i], spec);
-  layer.weights.push_back(std::move(spec));
+  weights.push_back(std::move(spec));
   return good;
 }
 
-bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims,
-                int output_axis) {
+bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
+                Dims dims, int output_axis) {
   if (!params.biases) return true;
   WeightSpec spec;
   spec.output_axis = output_axis;
@@ -107,7 +106,7 @@ bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& par
   spec.init_value = params.init_b;
   spec.learning = {params.eps_b, params.mom_b, 0};
   const bool good = parse_init_function(source, "initBFunc", params.init_b_func, spec.init);
-  layer.weights.push_back(std::move(spec));
+  weights.push_back(std::move(spec));
   return good;
 }
 

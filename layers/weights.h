@@ -88,7 +88,7 @@ std::vector<ParamSpec> weight_param_specs() {
   };
 }
 
-/// parse_params for weight layers: keys that never had an effect are named.
+/// Parses the keys of a weight layer, with a warning for keys that never had an effect.
 bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,
                          void* object);
 template <class Params>
@@ -99,17 +99,27 @@ bool parse_weights(const LayerType& type, const LayerSource& source, Params& par
 /// Adds "weights.<input>" of input i, and "biases" (always last, if the layer has any). An output's weights
 /// are the row of the first dimension unless `constraint` says otherwise; its norms are filled in. False
 /// after reporting a bad weightSource or init function.
-bool add_weights(Layer& layer, const LayerSource& source, const WeightParams& params, std::size_t i,
-                 Dims dims, WeightConstraint constraint, int output_axis = 0);
-bool add_biases(Layer& layer, const LayerSource& source, const WeightParams& params, Dims dims,
-                int output_axis = 0);
+bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
+                 std::size_t i, Dims dims, WeightConstraint constraint, int output_axis = 0);
+bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
+                Dims dims, int output_axis = 0);
+
+/// The facts of a layer whose backward multiplies by its inputs and whose forward operation can apply a relu.
+inline LayerFacts weighted_sum_facts() {
+  return {.fuses_relu = FusesRelu::forward, .backward_reads = BackwardReads::inputs};
+}
 
 /// A layer that sums a product with weights over its inputs, plus biases: all that fc, conv and local do.
 template <class Geometry, class Forward, class BackwardData, class BackwardWeights>
 class WeightedSumLayer : public Layer {
  public:
-  std::vector<Geometry> geometry;  ///< one per input; n is set when lowering
-  bool biases = true;              ///< part of the operations; the last of `weights`
+  /// `geometries`: one per input; n is set when lowering. `with_biases`: the operations add the biases, the
+  /// last of `matrices`.
+  WeightedSumLayer(FeatureShape shape, LayerFacts layer_facts, std::vector<WeightSpec> matrices,
+                   int passes_per_update, std::vector<Geometry> geometries, bool with_biases)
+      : Layer(shape, std::move(layer_facts), std::move(matrices), passes_per_update),
+        geometry(std::move(geometries)),
+        biases(with_biases) {}
 
   void forward(Lowering& l) const override {
     for (std::size_t i = 0; i < geometry.size(); ++i) {
@@ -135,6 +145,10 @@ class WeightedSumLayer : public Layer {
     }
   }
 
+ protected:
+  const std::vector<Geometry> geometry;
+  const bool biases;
+
  private:
   Geometry at(std::size_t i, const Lowering& l) const {
     Geometry g = geometry[i];
@@ -143,7 +157,7 @@ class WeightedSumLayer : public Layer {
   }
 };
 
-/// (dims[0], the rest): the rows of fc and conv.
+/// Returns the rows of fc and conv weights: dims[0] rows of all other dims.
 WeightConstraint rows_of(const Dims& dims);
 
 }  // namespace convnet

@@ -59,7 +59,7 @@ std::vector<ParamSpec> window_param_specs() {
 
 /// The geometry of input i (n is 0), or nullopt after reporting why there is none.
 std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i);
-/// Of all inputs, which must give the same output; empty after reporting errors.
+/// The geometries of all inputs, which must give the same output. Empty after reporting errors.
 std::vector<ConvGeometry> window_geometries(const LayerSource& source, const WindowParams& p);
 
 }  // namespace convnet

@@ -28,7 +28,7 @@ int smoothing(const Options& options) {
 void write_curves(const Run& run, const std::string& path) {
   const Options& o = run.options;
   const Chart chart =
-      cost_chart(run.checkpoint.state, run.graph, run.files.parameters,
+      cost_chart(run.checkpoint.state, run.graph,
                  {o.show_cost, static_cast<std::size_t>(o.cost_idx), smoothing(o), o.train_batches()});
   constexpr int kWidth = 860, kHeight = 460;
   PictureCanvas canvas(kWidth, kHeight);

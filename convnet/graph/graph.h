@@ -23,19 +23,20 @@ struct Node {
   /// As in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the file has
   /// a layer of that name.
   std::string name;
-  std::string whole;    ///< of a part of a layer (parallel=model): that layer's name; else `name`
-  std::string section;  ///< of the definition file that it comes from
+  std::string whole;    ///< for a part of a layer (parallel=model) the layer's name; else `name`
+  std::string section;  ///< section of the definition file that it comes from
   std::string type;
   LayerRole role = LayerRole::other;
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;          ///< node ids, all smaller than id
-  std::vector<int> users;           ///< node ids in order; a node that reads it twice stands twice
-  std::vector<int> gpus;            ///< indices into --gpu, one per replica
-  std::vector<int> part_gpus;       ///< divided over these devices (parallel=model) until that is expanded
-  std::vector<WeightOwner> owners;  ///< of layer->weights: itself, or the layer whose weights it shares
-  std::vector<int> children;        ///< costs: those whose values are added to this one's
-  bool is_child = false;            ///< a cost that another one prints
-  bool implicit = false;            ///< made from a key of the layer below, or by a rewrite
+  std::vector<int> inputs;     ///< node ids, all smaller than id
+  std::vector<int> users;      ///< node ids in order; a node that reads it twice stands twice
+  std::vector<int> gpus;       ///< indices into --gpu, one per replica
+  std::vector<int> part_gpus;  ///< devices it is divided over (parallel=model); expand_parts() empties it
+  std::vector<WeightOwner> owners;  ///< by layer->weights: itself, or the layer whose weights it shares
+  std::vector<int> children;        ///< node ids of the costs whose values are added to this cost's
+  bool is_child = false;            ///< its values are added to another cost's and not printed themselves
+  bool implicit = false;            ///< has no section: comes from a key of the layer below, or is a gather
+  bool gather = false;              ///< puts the parts of a layer together; made by expand_parts()
   SourceLocation where;
   SourceLocation gpu_where;  ///< the gpu= line, or `where`
   bool placed = false;       ///< has a gpu= line
@@ -43,12 +44,12 @@ struct Node {
   bool weights_below = false;  ///< this node or one below it has weights
   bool learns_below = false;   ///< this node or one below it has weights that are trained
   bool gets_gradient = false;  ///< a cost with coeff != 0 lies above, and something at or below learns
-  bool fused = false;          ///< a rewrite applies to it; its layer type knows which
+  bool fused = false;          ///< a rewrite applies to it; its layer's facts say which
 
-  /// By how often the layer has run in this minibatch: the pass of its next run.
+  /// Passes of the layer's runs in a minibatch, in order: element i is the pass of run i.
   std::vector<int> forward_pass, backward_pass;
   int update_period = 1;  ///< passes that make one update of its weights; may span several minibatches
-  std::int64_t first_element = 0;  ///< of a part: its first output
+  std::int64_t first_element = 0;  ///< for a part of a layer its first output; else 0
 
   int replicas() const { return static_cast<int>(gpus.size()); }
   int device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
@@ -62,22 +63,30 @@ struct Node {
 struct Graph {
   std::vector<Node> nodes;
   int microbatches = 1;
-  int passes = 1;                     ///< of a minibatch: most replicas / fewest replicas
+  int passes = 1;                     ///< passes of a minibatch: most replicas / fewest replicas
   std::vector<std::string> rewrites;  ///< one line each, for `convnet plan --verbose`
   bool in_place = true;               ///< layers may write over inputs that nobody else reads
-  std::vector<int> replica_counts() const;
-  /// Images of one microbatch of a minibatch: the last ones may have fewer, or none. Views of an image are
-  /// not torn apart.
-  std::int64_t images_of(std::int64_t images, int microbatch, std::int64_t views = 1) const;
+
+  Node& at(int id) { return nodes[static_cast<std::size_t>(id)]; }
+  const Node& at(int id) const { return nodes[static_cast<std::size_t>(id)]; }
+  /// Returns the node of that name, or null.
   const Node* find(std::string_view name) const;
+  /// Returns the different numbers of replicas, in ascending order.
+  std::vector<int> replica_counts() const;
   int gpu_count() const;  ///< 1 + the largest index in any gpu= line
+  /// Number of images in one microbatch of a minibatch: the last ones may have fewer, or none. Views of an
+  /// image stay together.
+  std::int64_t images_of(std::int64_t images, int microbatch, std::int64_t views = 1) const;
   const WeightSpec& weight(const WeightOwner& w) const {
-    return nodes[static_cast<std::size_t>(w.node)].layer->weights[static_cast<std::size_t>(w.index)];
+    return at(w.node).layer->weights[static_cast<std::size_t>(w.index)];
   }
   /// Whether matrix `i` of `node` adds to a gradient: neither it nor its owner is frozen.
   bool learns(const Node& node, std::size_t i) const {
     return node.layer->weights[i].learned() && weight(node.owners[i]).learned();
   }
+  /// Returns the ids of the nodes that add to the gradient of a matrix, in order; a node that uses it twice
+  /// stands twice. Empty: the matrix gets no gradient. Needs Node::gets_gradient.
+  std::vector<int> gradient_sources(const WeightOwner& matrix) const;
 };
 
 struct GraphOptions {
@@ -94,8 +103,8 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                   Diagnostics& diagnostics);
 
-/// What makes two definition files the same logical net: one line a layer with its keys in order, without
-/// those that only place it on devices or set initial weights.
+/// Returns one line for each layer, with its keys in order, without those that only place it on devices or
+/// set initial weights. Two definition files with equal lines are the same logical net.
 std::vector<std::string> logical_signature(const IniFile& definition);
 
 }  // namespace convnet

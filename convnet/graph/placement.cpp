@@ -14,7 +14,7 @@ SourceLocation period_where(const Node& node, const IniFile& parameters) {
   return value == nullptr ? node.where : value->where;
 }
 
-/// The beginning of a message about a layer's updatePeriod.
+/// Returns the beginning of a message about a layer's updatePeriod.
 std::string written_period(const Node& node) {
   return "layer '" + node.section + "': updatePeriod=" + std::to_string(node.layer->update_period);
 }
@@ -48,8 +48,8 @@ class Placer {
   }
 
  private:
-  Node& at(int id) { return graph_.nodes[static_cast<std::size_t>(id)]; }
-  const Node& at(int id) const { return graph_.nodes[static_cast<std::size_t>(id)]; }
+  Node& at(int id) { return graph_.at(id); }
+  const Node& at(int id) const { return graph_.at(id); }
 
   void error(const Node& node, const std::string& message) {
     diagnostics_.error(node.gpu_where, "layer '" + node.section + "': " + message);
@@ -59,7 +59,7 @@ class Placer {
     return "'" + node.section + "' has " + std::to_string(node.replicas());
   }
 
-  /// A data layer without gpu= goes where it is read: labels with the other inputs of their cost, images with
+  /// Places a data layer without gpu= with its user: labels with the other inputs of their cost, images with
   /// their first user.
   void follow_users(Node& node) {
     if (node.users.empty() || node.placed) return;
@@ -70,8 +70,8 @@ class Placer {
     node.gpus = other == user.inputs.end() ? user.gpus : at(*other).gpus;
   }
 
-  /// All inputs of a layer have equal counts, and so have all users; of a layer and its input one divides the
-  /// other.
+  /// Checks that all inputs of a layer have equal numbers of replicas, that all its users have, and that the
+  /// numbers of a layer and its input divide each other.
   void check_neighbours(const Node& node) {
     for (int input : node.inputs) {
       if (at(input).replicas() == at(node.inputs[0]).replicas()) continue;
@@ -93,9 +93,9 @@ class Placer {
                       " (devices in gpu=), must divide that of its input, but " + count_of(below));
   }
 
-  /// Names the gpu= line that helps if one of two unequal inputs of a layer is data that follows another
-  /// user; else
-  /// "". All users of a layer must have equal counts: if they have not, the layer needs data of its own.
+  /// Returns a hint at the gpu= line that helps if one of two unequal inputs of a layer is data that follows
+  /// another user; else "". All users of a layer must have equal counts: if they have not, the layer needs
+  /// data of its own.
   std::string data_hint(const Node& a, const Node& b) const {
     const Node& data = a.role == LayerRole::data ? a : b;
     const Node& other = &data == &a ? b : a;
@@ -117,7 +117,7 @@ class Placer {
                     std::to_string(graph_.microbatches));
   }
 
-  /// The layers whose gradients make up those of the weights that `node` owns.
+  /// Returns the layers whose gradients make up those of the weights that `node` owns.
   std::vector<const Node*> sharers(const Node& node) const {
     std::vector<const Node*> all;
     for (const Node& user : graph_.nodes) {
@@ -128,8 +128,8 @@ class Placer {
     return all;
   }
 
-  /// The fewest passes after which the weights can be updated: all gradients of the microbatches so far are
-  /// there, and none of the next ones has been forward.
+  /// Returns the fewest passes after which the weights can be updated: all gradients of the microbatches so
+  /// far are there, and no layer with these weights has run forward for the next ones.
   int natural_period(const Node& node) const {
     const std::vector<const Node*> users = sharers(node);
     const auto possible = [&](int period) {
@@ -176,111 +176,6 @@ class Placer {
   int fewest_ = 1;
 };
 
-/// Rewrites a graph in which some nodes are divided.
-class Expander {
- public:
-  explicit Expander(Graph& graph) : old_(std::move(graph.nodes)), graph_(graph), parts_(old_.size()) {
-    graph_.nodes.clear();
-  }
-
-  void run() {
-    for (const Node& node : old_) {
-      if (node.part_gpus.empty()) {
-        add_whole(node);
-      } else {
-        add_parts(node);
-      }
-    }
-    for (Node& node : graph_.nodes) {
-      for (int& child : node.children) child = parts_[static_cast<std::size_t>(child)][0];
-    }
-  }
-
- private:
-  bool divided(int old) const { return parts_[static_cast<std::size_t>(old)].size() > 1; }
-
-  int add(Node node) {
-    node.id = static_cast<int>(graph_.nodes.size());
-    node.users.clear();
-    node.part_gpus.clear();
-    for (int input : node.inputs) graph_.nodes[static_cast<std::size_t>(input)].users.push_back(node.id);
-    graph_.nodes.push_back(std::move(node));
-    return graph_.nodes.back().id;
-  }
-
-  void add_whole(const Node& old) {
-    Node node = old;
-    for (int& input : node.inputs) input = whole(input, old.gpus);
-    const int self = static_cast<int>(graph_.nodes.size());
-    for (WeightOwner& owner : node.owners)
-      owner.node = owner.node == old.id ? self : parts_[static_cast<std::size_t>(owner.node)][0];
-    parts_[static_cast<std::size_t>(old.id)] = {add(std::move(node))};
-  }
-
-  /// The node that has all outputs of `old` for users on `gpus`: itself, or a gather of its parts.
-  int whole(int old, const std::vector<int>& gpus) {
-    const std::vector<int>& parts = parts_[static_cast<std::size_t>(old)];
-    if (!divided(old)) return parts[0];
-    const auto known = gathers_.find({old, gpus});
-    if (known != gathers_.end()) return known->second;
-    Node gather = old_[static_cast<std::size_t>(old)];
-    gather.name = gather.whole = gather.name + "_gather/" + number_list(gpus);
-    gather.type = "pass";
-    gather.role = LayerRole::other;
-    gather.implicit = true;
-    gather.inputs = parts;
-    gather.owners.clear();
-    gather.gpus = gpus;
-    std::vector<FeatureShape> shapes;
-    for (int part : parts) shapes.push_back(graph_.nodes[static_cast<std::size_t>(part)].layer->output);
-    gather.layer = make_concat_layer(shapes);
-    const int id = add(std::move(gather));
-    gathers_[{old, gpus}] = id;
-    return id;
-  }
-
-  void add_parts(const Node& old) {
-    const auto count = static_cast<std::int64_t>(old.part_gpus.size());
-    const std::int64_t outputs = old.layer->output.size();
-    std::vector<int> ids;
-    std::string sizes;
-    std::int64_t first = 0;
-    for (std::int64_t k = 0; k < count; ++k) {
-      // The first parts take the remainder; a layer narrower than its devices has empty ones, left out.
-      const std::int64_t size = outputs / count + (k < outputs % count ? 1 : 0);
-      if (size == 0) break;
-      const int gpu = old.part_gpus[static_cast<std::size_t>(k)];
-      Node node = old;
-      node.name = old.name + "/" + std::to_string(k);
-      node.layer = old.layer->part(first, size);
-      node.first_element = first;
-      node.gpus = {gpu};
-      for (int& input : node.inputs) {
-        const std::vector<int>& parts = parts_[static_cast<std::size_t>(input)];
-        input = old.layer->element_wise && divided(input) ? parts[static_cast<std::size_t>(k)]
-                                                          : whole(input, {gpu});
-      }
-      const int self = static_cast<int>(graph_.nodes.size());
-      for (WeightOwner& owner : node.owners)
-        owner.node = owner.node == old.id
-                         ? self
-                         : parts_[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(k)];
-      ids.push_back(add(std::move(node)));
-      sizes += (sizes.empty() ? "" : "+") + std::to_string(size);
-      first += size;
-    }
-    parts_[static_cast<std::size_t>(old.id)] = std::move(ids);
-    if (old.layer->model_parallel)
-      graph_.rewrites.push_back("'" + old.name + "' is divided over " + std::to_string(count) +
-                                " devices: " + sizes + " outputs");
-  }
-
-  const std::vector<Node> old_;
-  Graph& graph_;
-  std::vector<std::vector<int>> parts_;  ///< by old id: the new ones
-  std::map<std::pair<int, std::vector<int>>, int> gathers_;
-};
-
 }  // namespace
 
 void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
@@ -310,14 +205,8 @@ void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters,
   }
 }
 
-void expand_parts(Graph& graph) {
-  const bool any =
-      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.part_gpus.empty(); });
-  if (any) Expander(graph).run();
-}
-
 void find_passes(Graph& graph) {
-  const auto at = [&](int id) -> const Node& { return graph.nodes[static_cast<std::size_t>(id)]; };
+  const auto at = [&](int id) -> const Node& { return graph.at(id); };
   const int fewest = graph.microbatches / graph.passes;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     node->forward_pass.clear();

@@ -1,5 +1,4 @@
-// Where and when the layers of a net run: replica sets, passes, update periods, and layers divided over
-// devices.
+// Where and when the layers of a net run: replica sets, passes, update periods.
 #pragma once
 
 #include "convnet/config/diagnostics.h"
@@ -18,13 +17,9 @@ void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions&
 /// update, with a warning. Needs find_placement() on both graphs.
 void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, Diagnostics& diagnostics);
 
-/// Replaces every node with part_gpus by a node per device, with gathers (pass layers) for the users that
-/// need everything.
-void expand_parts(Graph& graph);
-
 /// Fills in the passes of every node. A layer with K replicas runs forward every K/fewest-th pass, on K
-/// microbatches, and backward in the last of these passes. What lies below more replicas runs forward as
-/// early as these need it, and backward when all they make of it is there.
+/// microbatches, and backward in the last of these passes. A layer below more replicas runs forward as early
+/// as they need its output, and backward once all gradients that they make are there.
 void find_passes(Graph& graph);
 
 }  // namespace convnet

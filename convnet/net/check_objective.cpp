@@ -47,7 +47,7 @@ void CheckObjective::find(std::size_t task) {
   const Task& cost = plan_.tasks[task];
   const Node& node = graph_.nodes[static_cast<std::size_t>(cost.node)];
   const bool made_labels = graph_.nodes[static_cast<std::size_t>(node.inputs[0])].learns_below;
-  if (node.layer->cost_coeff == 0 || !(node.fused || made_labels)) return;
+  if (node.layer->facts.cost->coeff == 0 || !(node.fused || made_labels)) return;
   Part part;
   part.cost_task = part.output_task = task;
   part.first_image = graph_.images_of(plan_.images, 0) * cost.microbatch;
@@ -93,7 +93,7 @@ double CheckObjective::value(const StepResult& result) const {
       of_layer = 0;
       for (const Part& part : parts->second) of_layer += cost(part);
     }
-    sum += graph_.nodes[static_cast<std::size_t>(c.node)].layer->cost_coeff * of_layer;
+    sum += graph_.at(c.node).layer->facts.cost->coeff * of_layer;
   }
   return sum / static_cast<double>(plan_.images);
 }
@@ -103,7 +103,7 @@ double CheckObjective::cost(const Part& part) const {
   const Node& node = graph_.nodes[static_cast<std::size_t>(task.node)];
   double sum = 0;
   if (const auto* op = std::get_if<LogregForward>(&task.op)) {
-    const int matrix = graph_.nodes[static_cast<std::size_t>(node.inputs[0])].layer->data_matrix;
+    const int matrix = graph_.at(node.inputs[0]).layer->facts.data->matrix;
     const auto* labels =
         reinterpret_cast<const std::int32_t*>(inputs_.matrices[static_cast<std::size_t>(matrix)]);
     for (std::int64_t n = 0; n < op->n; ++n) {

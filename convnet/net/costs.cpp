@@ -63,25 +63,6 @@ std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph) 
   return reports;
 }
 
-std::vector<std::string> value_names(const Node& cost, const IniFile& parameters) {
-  const auto count = static_cast<std::size_t>(cost.layer->cost_values);
-  if (cost.type == "cost.logreg") {
-    const IniSection* section = parameters.find(cost.section);
-    const IniValue* topk = section == nullptr ? nullptr : section->find("topk");
-    return {"-log p", "top-1 error", fmt::format("top-{} error", topk == nullptr ? "1" : topk->text)};
-  }
-  if (cost.type == "cost.crossent") return {"cross entropy", "top-1 error"};
-  if (cost.type == "cost.bce" && !cost.children.empty()) return {"cross entropy"};
-  if (cost.type == "cost.bce") return {"cross entropy", "outputs wrong", "top-1 error"};
-  if (cost.type == "cost.sum2") return {"sum of squares"};
-  std::vector<std::string> names = {"cross entropy", "outputs wrong"};
-  for (std::size_t output = 0; 2 + 3 * output < count; ++output) {
-    names.push_back(fmt::format("precision of output {}", output));
-    names.push_back(fmt::format("recall of output {}", output));
-  }
-  return names;
-}
-
 double first_error(const CostSums& costs, const Graph& graph) {
   const std::vector<double> values = cost_reports(costs, graph).at(0).values;
   return values.size() > 1 ? values[1] : values.at(0);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "convnet/checkpoint/checkpoint.h"
-#include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
 #include "convnet/plan/plan.h"
 
@@ -27,9 +26,6 @@ struct CostReport {
 };
 /// One for each cost layer that is no other's child, in order of the file.
 std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
-/// What the values that a cost layer prints are called: "-log p", "top-1 error", "top-5 error". `parameters`
-/// is the file with its topk.
-std::vector<std::string> value_names(const Node& cost, const IniFile& parameters);
 /// The error of the first cost: its second value, or of costs that report no error the first.
 double first_error(const CostSums& costs, const Graph& graph);
 /// "logprob:  7.156030, 1.000000, 0.995768".

@@ -12,11 +12,12 @@ namespace convnet {
 namespace {
 
 /// The matrices with class labels that the net's data layers read.
-std::vector<std::size_t> label_matrices(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
+std::vector<std::size_t> label_matrices(const Graph& graph) {
   std::vector<std::size_t> labels;
-  for (const Node& node : graph.nodes)
-    if (const int m = node.layer->data_matrix; m >= 0 && matrices[static_cast<std::size_t>(m)].classes > 0)
-      labels.push_back(static_cast<std::size_t>(m));
+  for (const Node& node : graph.nodes) {
+    if (node.layer->label_classes() > 0)
+      labels.push_back(static_cast<std::size_t>(node.layer->facts.data->matrix));
+  }
   return labels;
 }
 
@@ -46,7 +47,7 @@ std::size_t pieces_ahead(const Provider& provider, std::int64_t images) {
 
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
     const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph) {
-  return [provider, statistics, labels = label_matrices(graph, provider->matrices())](const LoadRequest& r) {
+  return [provider, statistics, labels = label_matrices(graph)](const LoadRequest& r) {
     auto data = std::make_shared<const DataBatch>(provider->read(r, statistics));
     for (const std::size_t m : labels) check_labelled(*data, m, r, r.epoch == 0 ? provider->views() : 1);
     return data;

@@ -9,13 +9,11 @@
 namespace convnet {
 namespace {
 
-bool is_gather(const Node& node) { return node.implicit && node.type == "pass"; }
-
 /// The nodes called `name`: a layer of the file or one that its section put above it, or the parts of either.
 std::vector<int> nodes_called(const Graph& graph, const std::string& name) {
   std::vector<int> nodes;
   for (const Node& node : graph.nodes) {
-    if (node.whole == name && !is_gather(node)) nodes.push_back(node.id);
+    if (node.whole == name && !node.gather) nodes.push_back(node.id);
   }
   return nodes;
 }
@@ -25,7 +23,7 @@ std::vector<int> nodes_called(const Graph& graph, const std::string& name) {
 std::vector<int> nodes_of_section(const Graph& graph, const std::string& layer) {
   std::string top;
   for (const Node& node : graph.nodes) {
-    if (node.section == layer && !is_gather(node)) top = node.whole;
+    if (node.section == layer && !node.gather) top = node.whole;
   }
   return nodes_called(graph, top);
 }
@@ -41,7 +39,8 @@ std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
   if (!nodes.empty()) return nodes;
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
-    if (!node.is_cost() && node.layer->label_classes == 0 && (names.empty() || names.back() != node.section))
+    if (!node.is_cost() && node.layer->label_classes() == 0 &&
+        (names.empty() || names.back() != node.section))
       names.push_back(node.section);
   }
   const std::string close = nearest(layer, names);
@@ -53,13 +52,15 @@ std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
 std::vector<int> nodes_with_features(const Graph& graph, const std::string& layer) {
   std::vector<int> nodes = nodes_of(graph, layer);
   const Node& first = graph.nodes[static_cast<std::size_t>(nodes[0])];
-  if (first.is_cost() || first.layer->label_classes > 0)
+  if (first.is_cost() || first.layer->label_classes() > 0)
     throw InputError("layer '" + layer + "' is of type '" + first.type + "'" +
                      (first.is_cost() ? "" : " and holds labels") + ": it has no features");
   return nodes;
 }
 
-bool applies_relu_above(const Node& node) { return node.fused && node.layer->applies_relu; }
+bool applies_relu_above(const Node& node) {
+  return node.fused && node.layer->facts.fuses_relu != FusesRelu::no;
+}
 
 struct Place {
   std::size_t task = 0;

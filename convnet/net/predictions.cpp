@@ -37,7 +37,7 @@ std::string csv_field(std::string text) {
 std::vector<std::string> logreg_costs(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes) {
-    if (node.type == "cost.logreg") names.push_back(node.name);
+    if (node.is_cost() && node.layer->facts.cost->labels == CostLabels::classes) names.push_back(node.name);
   }
   return names;
 }
@@ -60,7 +60,7 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
   const Node& labels = graph.nodes[static_cast<std::size_t>(cost.inputs[0])];
   const Node& softmax = graph.nodes[static_cast<std::size_t>(cost.inputs[1])];
   found.softmax = softmax.section;
-  found.labels = static_cast<std::size_t>(labels.layer->data_matrix);
+  found.labels = static_cast<std::size_t>(labels.layer->facts.data->matrix);
   found.outputs = softmax.layer->output.size();
   const std::vector<std::string>& names = matrices.at(found.labels).class_names;
   for (std::int64_t c = 0; c < found.outputs; ++c) {

@@ -95,7 +95,7 @@ Value PlanBuilder::input_gradient(std::size_t i) {
   // A cost has no output gradient to overwrite.
   const Value own = output_gradient();
   const int self = at_.node->id;
-  const bool in_place = at_.node->layer->backward_in_place && i == 0 && own.exists() &&
+  const bool in_place = at_.node->layer->facts.backward_in_place && i == 0 && own.exists() &&
                         emitter_.tensor(own).device == at_.device &&
                         !gradients_.is_shared(own, at_.microbatch, self, self);
   return contribute(i, in_place ? own : new_input_gradient(i, at_.device));
@@ -198,7 +198,7 @@ Value PlanBuilder::source(std::size_t matrix) {
 }
 
 Value PlanBuilder::mean_image() {
-  if (at_.node->layer->data_matrix != 0 || net_buffers_.mean.empty()) return {};
+  if (at_.node->layer->facts.data->matrix != 0 || net_buffers_.mean.empty()) return {};
   return Value{net_buffers_.mean[static_cast<std::size_t>(at_.device)]};
 }
 
@@ -250,7 +250,7 @@ void PlanBuilder::forward_run(const Node& node, int run) {
     enter(node, m, false);
     node.layer->forward(*this);
     NodeState& s = state(node.id);
-    s.recompute = options_.conserve_memory && training() && node.layer->cheap && inputs_stay();
+    s.recompute = options_.conserve_memory && training() && node.layer->facts.cheap && inputs_stay();
   }
   if (random() && !microbatches.empty()) updates_.publish_state(node, place());
 }
@@ -317,7 +317,7 @@ void PlanBuilder::note(const char* does, const std::string& what, const char* ho
 /// The input's tensor if this layer may write over it, else a new one.
 Value PlanBuilder::in_place_output() {
   const Layer& layer = *at_.node->layer;
-  if (graph_.in_place && layer.in_place && !(training() && layer.backward_reads_input)) {
+  if (graph_.in_place && layer.facts.in_place) {
     const PlannedTensor& in = emitter_.tensor(input(0));
     if (!in.pinned && in.device == at_.device) {
       note("writes over", input_node().name, "in place");
@@ -328,7 +328,7 @@ Value PlanBuilder::in_place_output() {
   t.name = at_.node->name;
   t.device = at_.device;
   t.dims = layer.output.dims(images());
-  t.type = layer.label_classes > 0 ? DataType::s32 : DataType::f32;
+  t.type = layer.label_classes() > 0 ? DataType::s32 : DataType::f32;
   if (t.type == DataType::s32) t.dims = {images(), 1};
   return emitter_.add(std::move(t));
 }
@@ -336,7 +336,7 @@ Value PlanBuilder::in_place_output() {
 void PlanBuilder::set_output(Value v) {
   state(at_.node->id).output = v;
   const bool read_in_backward =
-      training() && at_.node->gets_gradient && at_.node->layer->backward_reads_output;
+      training() && at_.node->gets_gradient && at_.node->layer->facts.backward_reads == BackwardReads::output;
   if (read_in_backward || at_.node->users.size() > 1) emitter_.tensor(v).pinned = true;
 }
 

@@ -24,7 +24,9 @@ class PlanBuilder : public Lowering {
   bool training() const override { return plan_.phase != Phase::test; }
   bool random() const override { return plan_.phase == Phase::train; }
   bool fused() const override { return at_.node->fused; }
-  bool input_masks_gradient() const override { return input_node().layer->masks_gradient; }
+  bool input_masks_gradient() const override {
+    return input_node().layer->facts.fuses_relu == FusesRelu::forward_and_gradient;
+  }
   std::uint64_t random_key() const override;
   std::int64_t first_element() const override { return at_.node->first_element; }
   Value input(std::size_t i) override { return output_of(at_.node->inputs[i]); }

@@ -17,8 +17,8 @@ class NetBuffersBuilder {
     for (const Node& node : graph_.nodes) {
       add_weights_of(node);
       if (node.is_cost()) {
-        made_.cost_slots.push_back({node.id, slot, node.layer->cost_values});
-        slot += node.layer->cost_values;
+        made_.cost_slots.push_back({node.id, slot, node.layer->facts.cost->values});
+        slot += node.layer->facts.cost->values;
       }
     }
     const int devices = graph_.gpu_count();

@@ -24,16 +24,10 @@ UpdateWriter::UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, co
       net_buffers_(net_buffers),
       plan_(plan),
       emitter_(emitter),
-      learners_(net_buffers.weights.size()),
       backward_done_(graph.nodes.size(), 0),
       updated_(net_buffers.weights.size(), 0) {
-  for (const Node& node : graph_.nodes) {
-    for (std::size_t i = 0; node.gets_gradient && i < node.owners.size(); ++i) {
-      if (graph_.learns(node, i))
-        learners_[static_cast<std::size_t>(net_buffers_.weights_of[static_cast<std::size_t>(node.id)][i])]
-            .push_back(node.id);
-    }
-  }
+  for (const WeightBuffers& w : net_buffers.weights)
+    learners_.push_back(graph.gradient_sources({w.node, w.index}));
 }
 
 const WeightBuffers& UpdateWriter::weights(const Node& node, std::size_t i) const {

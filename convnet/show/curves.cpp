@@ -42,7 +42,7 @@ void check_entry(const HistoryEntry& entry, const Graph& graph) {
   for (const auto& [name, sums] : entry.costs.sums) {
     const Node* node = graph.find(name);
     if (node == nullptr || !node->is_cost() ||
-        sums.size() != static_cast<std::size_t>(node->layer->cost_values) ||
+        sums.size() != static_cast<std::size_t>(node->layer->facts.cost->values) ||
         std::find(seen.begin(), seen.end(), name) != seen.end())
       throw damaged();
     seen.push_back(name);
@@ -72,10 +72,9 @@ std::string last_value(const std::vector<Point>& points) {
 
 }  // namespace
 
-Chart cost_chart(const TrainingState& state, const Graph& graph, const IniFile& parameters,
-                 const CurveRequest& request) {
+Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequest& request) {
   const Node& cost = find_cost(graph, request.cost);
-  const std::vector<std::string> names = value_names(cost, parameters);
+  const std::vector<std::string> names = cost.layer->cost_names();
   if (request.value >= names.size()) {
     std::vector<std::string> listed;
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 12); ++i)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "convnet/checkpoint/checkpoint.h"
-#include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
 #include "convnet/show/chart.h"
 
@@ -19,7 +18,6 @@ struct CurveRequest {
 /// Training and tests over epochs: a point for each batch trained and for each test, or for several that the
 /// history has added up. Throws InputError: no
 /// such cost or value (with what there is), a history without entries, or one that is damaged.
-Chart cost_chart(const TrainingState& state, const Graph& graph, const IniFile& parameters,
-                 const CurveRequest& request);
+Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequest& request);
 
 }  // namespace convnet

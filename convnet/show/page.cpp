@@ -140,13 +140,13 @@ std::string curves(const Run& run, int smooth) {
   for (const Node& node : run.graph.nodes) {
     if (!node.is_cost() || node.is_child) continue;
     std::vector<std::string> drawn;
-    const std::vector<std::string> names = value_names(node, run.files.parameters);
+    const std::vector<std::string> names = node.layer->cost_names();
     // Precision and recall of every class would be too many.
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
       if (std::find(drawn.begin(), drawn.end(), names[i]) != drawn.end()) continue;  // top-1 as top-k
       drawn.push_back(names[i]);
-      body += chart_element(cost_chart(run.checkpoint.state, run.graph, run.files.parameters,
-                                       {node.name, i, smooth, run.options.train_batches()}));
+      body += chart_element(
+          cost_chart(run.checkpoint.state, run.graph, {node.name, i, smooth, run.options.train_batches()}));
     }
   }
   return body;
@@ -247,7 +247,7 @@ std::string filters(const Run& run) {
   std::string body;
   for (const Node& node : run.graph.nodes) {
     if (node.first_element > 0) continue;  // parts follow the first
-    for (std::size_t input = 0; input < input_weights(*node.layer); ++input)
+    for (std::size_t input = 0; input < node.layer->input_weights(); ++input)
       body += filters_of(run, node, input);
   }
   return body.empty() ? note("The net has no filters to draw.") : body;

@@ -79,18 +79,12 @@ Run open_run(const OptionTexts& given) {
   return run;
 }
 
-std::size_t input_weights(const Layer& layer) {
-  return static_cast<std::size_t>(
-      std::count_if(layer.weights.begin(), layer.weights.end(),
-                    [](const WeightSpec& w) { return w.name.starts_with("weights."); }));
-}
-
 LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
   const Node* node = find_whole(run.graph, layer);
-  if (node == nullptr || input_weights(*node->layer) == 0) {
+  if (node == nullptr || node->layer->input_weights() == 0) {
     std::vector<std::string> names;
     for (const Node& n : run.graph.nodes) {
-      if (input_weights(*n.layer) > 0 && n.first_element == 0) names.push_back(n.whole);
+      if (n.layer->input_weights() > 0 && n.first_element == 0) names.push_back(n.whole);
     }
     const std::string close = nearest(layer, names);
     throw InputError((node == nullptr ? "the net has no layer " + excerpt(layer)
@@ -99,7 +93,7 @@ LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
                       : close.empty() ? "; layers with filters are " + join(names)
                                       : "; did you mean '" + close + "'?"));
   }
-  const std::size_t inputs = input_weights(*node->layer);
+  const std::size_t inputs = node->layer->input_weights();
   if (static_cast<std::size_t>(input) >= inputs)
     throw InputError("--input-idx " + std::to_string(input) + ": layer '" + layer + "' has inputs 0 to " +
                      std::to_string(inputs - 1));

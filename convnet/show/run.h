@@ -24,9 +24,6 @@ struct Run {
 /// Reads the checkpoint that --load-file names and, if it is there, its data set. Throws InputError.
 Run open_run(const OptionTexts& given);
 
-/// Matrices that multiply a layer's inputs, one each; 0 where there are no filters.
-std::size_t input_weights(const Layer& layer);
-
 /// A weight matrix of a layer, and its location.
 struct LayerWeights {
   std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's

@@ -33,7 +33,7 @@ std::vector<const WeightBuffers*> first_filters(const Net& net) {
   for (const WeightBuffers& w : net.plans().weights()) {
     const Node& node = nodes[static_cast<std::size_t>(w.node)];
     const auto input = static_cast<std::size_t>(w.index);
-    if ((node.type != "conv" && node.type != "local") || input >= node.inputs.size()) continue;
+    if (!node.layer->weights[input].is_filters()) continue;
     if (nodes[static_cast<std::size_t>(node.inputs[input])].weights_below) continue;
     try {
       picture_of(w, net);
@@ -48,10 +48,7 @@ std::vector<const WeightBuffers*> first_filters(const Net& net) {
 }  // namespace
 
 TensorBoard::TensorBoard(BoardFolder& folder, const Net& net, const NetFiles& files, std::uint64_t done)
-    : net_(net),
-      parameters_(files.parameters),
-      filters_(first_filters(net)),
-      events_(folder.path(), static_cast<std::int64_t>(done) + 1) {
+    : net_(net), filters_(first_filters(net)), events_(folder.path(), static_cast<std::int64_t>(done) + 1) {
   folder.keep();
   // Of the step to come: where the run goes on from the same checkpoint again, it is dropped like the rest.
   const auto next = static_cast<std::int64_t>(done) + 1;
@@ -87,7 +84,7 @@ void TensorBoard::tested(std::uint64_t done, const CostSums& costs) {
 
 void TensorBoard::add_costs(std::int64_t step, const CostSums& costs, const std::string& kind) {
   for (const CostReport& report : cost_reports(costs, net_.graph())) {
-    const std::vector<std::string> names = value_names(*report.node, parameters_);
+    const std::vector<std::string> names = report.node->layer->cost_names();
     for (std::size_t v = 0; v < report.values.size(); ++v) {
       // With topk=1 the top-k error is the top-1 error once more.
       const auto same = names.begin() + static_cast<std::ptrdiff_t>(v);

@@ -29,7 +29,6 @@ class TensorBoard {
   void add_costs(std::int64_t step, const CostSums& costs, const std::string& kind);
 
   const Net& net_;
-  IniFile parameters_;
   std::vector<const WeightBuffers*> filters_;  ///< matrices of the first layers
   EventFile events_;
 };

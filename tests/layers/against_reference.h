@@ -17,7 +17,7 @@ struct Case {
   std::vector<ExtraMatrix> extra = {};
 };
 
-// fp32 against double; rounding alone gives about 1e-6 in nets this small.
+// Tolerance between fp32 and double; rounding alone gives about 1e-6 in nets this small.
 constexpr double kTolerance = 2e-4;
 
 inline void check_against(SmallNet& net, const reference::NetReference& reference,
@@ -37,7 +37,7 @@ inline void check_against(SmallNet& net, const reference::NetReference& referenc
   }
 }
 
-/// What OutputReader says of every layer, as its users see it.
+/// Compares what OutputReader returns for every layer with the values that the layer's users read.
 inline void check_outputs_read(const std::map<std::string, std::vector<float>>& outputs,
                                const reference::NetReference& reference, const Graph& graph) {
   for (const auto& [layer, values] : outputs) {
@@ -51,7 +51,8 @@ inline void check_outputs_read(const std::map<std::string, std::vector<float>>& 
   }
 }
 
-/// A test, three training steps on different images with a look after each, and a test of other images.
+/// Runs a test, three training steps on different images, and a test of other images, and compares after
+/// each.
 inline void train_like_reference(const Case& c) {
   INFO(c.name);
   NetOptions options;
@@ -75,7 +76,11 @@ inline void train_like_reference(const Case& c) {
   }
 }
 
-/// [name] and its keys, separated by blanks.
+inline void train_all_like_reference(const std::vector<Case>& cases) {
+  for (const Case& c : cases) train_like_reference(c);
+}
+
+/// Returns the section [name] with its keys, which are separated by blanks.
 inline std::string keys_of(const std::string& name, std::string keys) {
   for (char& ch : keys) ch = ch == ' ' ? '\n' : ch;
   return "[" + name + "]\n" + keys + "\n";
@@ -89,7 +94,12 @@ inline std::string conv(const std::string& name, const std::string& keys) {
 inline std::string fc(const std::string& name, const std::string& keys) {
   return section(name, "fc", "initW=0.3 initB=0.1 " + keys);
 }
-/// A convolution to learn below the layer under test.
+/// Returns a layer's section of the parameter file: the usual rates and `more` keys.
+inline std::string rates(const std::string& layer, const std::string& more = "",
+                         const std::string& eps_w = "0.05", const std::string& eps_b = "0.1") {
+  return keys_of(layer, "epsW=" + eps_w + " epsB=" + eps_b + " momW=0.9 momB=0.8 " + more);
+}
+/// Returns a convolution "below", which learns below the layer under test.
 inline std::string below(int channels, int filters) {
   return conv("below", "inputs=data channels=" + std::to_string(channels) +
                            " filters=" + std::to_string(filters) + " filterSize=1");

@@ -132,7 +132,7 @@ class GradientCheck {
     const double above = (cost(step_) - here) / step_;
     const double below = (here - cost(-step_)) / step_;
     ++elements_;
-    // A kink lies within the step: neither side is the derivative.
+    // With a kink within the step, neither side is the derivative.
     if (std::abs(above - below) > kink_ * scale) return;
     ++checked_;
     worst_ = std::max(worst_, std::abs((above + below) / 2 - gradient) / scale);
@@ -161,7 +161,7 @@ double largest(const Values& values) {
 
 Minibatch batch_for(const GradientNet& n) { return random_minibatch(n.image, kImages, kClasses, 5, extra()); }
 
-/// The interpreter of the net with random weights; needs nothing of the program but the file parser.
+/// Makes the interpreter of a net with random weights. It needs nothing of the program but the file parser.
 reference::NetReference interpreter(const GradientNet& n) {
   Diagnostics diagnostics;
   const IniFile definition = parse_ini("net.cfg", n.texts.definition, diagnostics);
@@ -181,7 +181,7 @@ reference::NetReference interpreter(const GradientNet& n) {
   return reference;
 }
 
-/// The interpreter's gradients against differences of its own forward pass.
+/// Compares the interpreter's gradients with differences of its own forward pass.
 void check_reference(const GradientNet& n, GradientCheck check, double least_checked) {
   INFO(n.name);
   reference::NetReference reference = interpreter(n);
@@ -203,7 +203,7 @@ void check_reference(const GradientNet& n, GradientCheck check, double least_che
   check.finish(least_checked);
 }
 
-/// The fp32 program's gradients against differences of its training costs.
+/// Compares the fp32 program's gradients with differences of its training costs.
 void check_program(const GradientNet& n, GradientCheck check, double least_checked) {
   INFO(n.name);
   NetOptions options;
@@ -214,7 +214,7 @@ void check_program(const GradientNet& n, GradientCheck check, double least_check
   const Minibatch batch = batch_for(n);
   StepOutcome outcome = net.step(Phase::train, batch, 0, true);
   const auto gradients = outcome.gradients;
-  // A training step, for batch statistics; it moves the weights afterwards.
+  // This is a training step, for batch statistics; it moves the weights afterwards.
   const auto cost_with = [&](const std::string& moved, const std::vector<float>& values) {
     for (const auto& [name, gradient] : gradients)
       net.set_weights(name, name == moved ? values : start.at(name).values);
@@ -223,8 +223,8 @@ void check_program(const GradientNet& n, GradientCheck check, double least_check
     std::size_t slot = 0;
     for (const Node& node : net.graph().nodes) {
       if (!node.is_cost()) continue;
-      sum += node.layer->cost_coeff * outcome.costs.at(slot);
-      slot += static_cast<std::size_t>(node.layer->cost_values);
+      sum += node.layer->facts.cost->coeff * outcome.costs.at(slot);
+      slot += static_cast<std::size_t>(node.layer->facts.cost->values);
     }
     return sum;
   };

@@ -1,6 +1,6 @@
-// Files as cuda-convnet2 takes them, where its parser is more generous than a table of keys: lists for each
-// input, names that are taken, keys of other layer types, values left empty. And what it refuses and this
-// program warns of.
+// Files that cuda-convnet2 takes because its parser is more generous than a table of keys: lists for each
+// input, names that are taken, keys of other layer types, empty values. Some tests are of files that it
+// refuses and this program warns of.
 #include <algorithm>
 
 #include "tests/layers/against_reference.h"
@@ -16,7 +16,7 @@ Built build(const NetTexts& texts) {
   return build_net(texts, ShapeOnlyProvider({3, 12, 12}, 4, {{4, ExtraMatrix::one_hot}}));
 }
 
-/// `layers` between data and cost; "p" and "q" below them are convolutions to 4 maps of 12x12.
+/// Puts `layers` between data and cost; "p" and "q" below them are convolutions to 4 maps of 12x12.
 NetTexts net(const std::string& layers, const std::string& top, const std::string& parameters = "") {
   return between_data_and_cost(conv("p", "inputs=data channels=3 filters=4 filterSize=1") +
                                    conv("q", "inputs=data channels=3 filters=4 filterSize=1 neuron=relu") +
@@ -24,7 +24,7 @@ NetTexts net(const std::string& layers, const std::string& top, const std::strin
                                top, 4, parameters);
 }
 
-/// The usual net: p and q added up, and `layers` above that.
+/// Builds the usual net: p and q added up, and `layers` above that.
 Built above_sum(const std::string& layers, const std::string& top, const std::string& parameters = "") {
   return build(net(section("s", "eltsum", "inputs=p,q") + layers, top, parameters));
 }
@@ -34,7 +34,7 @@ bool says(const std::vector<std::string>& messages, const std::string& text) {
                      [&](const std::string& m) { return m.find(text) != std::string::npos; });
 }
 
-/// One warning, with this text, and no error.
+/// Checks that there is one warning, with this text, and no error.
 void check_warned(const Built& built, const std::string& text) {
   CAPTURE(built.errors, built.warnings, text);
   CHECK(built.errors.empty());
@@ -60,7 +60,7 @@ TEST_CASE("filters= may be a list, as the other keys of conv and local") {
         "initW=0.01,0.01 partialSum=4,4 randSparse=0,0");
     check_silent(list);
     CHECK(list.graph.find("x")->layer->output == FeatureShape{6, 12, 12, true});
-    // Groups times filters must agree: the maps that come out.
+    // The numbers of output maps, groups times filters, must agree.
     const Built groups = with("channels=4 filters=6,3 groups=1,2 filterSize=3");
     check_silent(groups);
     CHECK(groups.graph.find("x")->layer->output.c == 6);
@@ -105,7 +105,7 @@ TEST_CASE("an implicit layer whose name is taken gets another, whichever comes f
     CHECK(input("x_neuron") == "s");
     CHECK(built.graph.find("x_dropout")->section == "x_dropout");
   }
-  // A third one, too.
+  // A third layer of that name is renamed, too.
   const Built third = above_sum(own + section("x_neuron.1", "neuron", "inputs=x_dropout neuron=abs") + x +
                                     section("sum", "eltsum", "inputs=x,x_neuron.1"),
                                 "sum");
@@ -156,7 +156,7 @@ TEST_CASE("keys that other layer types have are ignored with a warning") {
   };
   for (const Habit& habit : habits)
     check_warned(above_sum(habit.layer, "x", habit.parameters), habit.warning);
-  // Beside it, a key that is needed is still missed.
+  // A key that is needed is still missed.
   const Built missing = above_sum(section("x", "pool", "pool=max inputs=s channels=4 size=3 stride=1"), "x");
   CHECK(says(missing.errors, "layer 'x': 'sizeX' is missing"));
   CHECK(says(missing.warnings, "'size' is ignored"));
@@ -241,10 +241,10 @@ TEST_CASE("weights without a cost to learn from are named: they stay as they are
   check_warned(above_sum(two, "s", "[cost2]\ncoeff=0\n"),
                "no gradient of a cost reaches weights of side, end: they stay as "
                "they are, without decay");
-  // Frozen ones are not meant to learn.
+  // Frozen weights are not meant to learn.
   const std::string frozen = "epsW=0\nepsB=0\nmomW=0\nmomB=0\n";
   check_silent(above_sum(two, "s", "[side]\n" + frozen + "[end]\n" + frozen + "[cost2]\ncoeff=0\n"));
-  // The owner of shared weights learns where a layer that shares them does; its biases do not.
+  // The owner of shared weights learns if a layer that shares them does; its biases do not.
   const std::string shared = fc("side", "inputs=s outputs=4 biases=0") +
                              section("soft", "softmax", "inputs=side") +
                              section("cost2", "cost.logreg", "inputs=labels,soft") +

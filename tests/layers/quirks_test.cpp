@@ -1,5 +1,5 @@
-// Files as they are found in the wild (REFERENCE.md §6) give the net that their clean form gives; mistakes
-// are located and found in one run.
+// Files written as users write them (REFERENCE.md §6) give the net that their clean form gives. Mistakes are
+// located, and all of them are found in one run.
 #include <algorithm>
 #include <functional>
 
@@ -24,13 +24,13 @@ std::string described(const WeightSpec& w) {
          number(w.constraint.norm_max) + " " + number(w.constraint.ball);
 }
 
-/// One line for each node and matrix.
+/// Returns one line for each node and matrix.
 std::vector<std::string> described(const Graph& graph) {
   std::vector<std::string> lines;
   for (const Node& node : graph.nodes) {
     std::string line = node.name + " " + node.type + " " + node.layer->output.str() + " from";
     for (int input : node.inputs) line += " " + graph.nodes[static_cast<std::size_t>(input)].name;
-    if (node.is_cost()) line += " coeff " + std::to_string(node.layer->cost_coeff);
+    if (node.is_cost()) line += " coeff " + std::to_string(node.layer->facts.cost->coeff);
     lines.push_back(line);
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightOwner& owner = node.owners[i];
@@ -134,7 +134,7 @@ std::string each_line(const std::string& text, const std::function<std::string(s
   return result;
 }
 
-/// The same for lines that give a key: (key, value).
+/// Does the same to lines that give a key: (key, value).
 std::string each_key(const std::string& text,
                      const std::function<std::string(std::string, std::string)>& change) {
   return each_line(text, [&](const std::string& line) {
@@ -146,7 +146,7 @@ std::string each_key(const std::string& text,
 
 struct Quirk {
   std::string name;
-  std::function<std::string(const std::string&)> change;  ///< of both files
+  std::function<std::string(const std::string&)> change;  ///< applied to both files
   std::size_t warnings = 0;
 };
 
@@ -157,7 +157,7 @@ bool mentions(const std::vector<std::string>& messages, const std::vector<std::s
   });
 }
 
-/// 1-based line of the first occurrence.
+/// Returns the line of the first occurrence, counted from 1.
 std::string line_of(const std::string& text, const std::string& what) {
   const std::size_t at = text.find(what);
   REQUIRE(at != std::string::npos);
@@ -317,7 +317,7 @@ inputs=tags,fc4
   REQUIRE(built.errors.empty());
   CHECK(built.graph.find("onehot")->layer->output.str() == "4");
   CHECK(built.graph.find("tags")->layer->output.str() == "4");
-  CHECK(built.graph.find("bce")->layer->cost_coeff == 0.5);
+  CHECK(built.graph.find("bce")->layer->facts.cost->coeff == 0.5);
 }
 
 TEST_CASE("dropout= on any layer, in either file") {
@@ -514,8 +514,8 @@ outputs=3
 TEST_CASE("mistakes of single layers are located") {
   struct Mistake {
     std::string layer;               ///< "x", that reads data, c (4x10x10, learns) or f (6 numbers)
-    std::string at;                  ///< the line of this
-    std::vector<std::string> words;  ///< of the message
+    std::string at;                  ///< the mistake is reported at the line of this text
+    std::vector<std::string> words;  ///< parts of the message
     std::string parameters = "";
   };
   const std::string rate = "epsW=0.1 epsB=0.1 momW=0.9 momB=0.9";

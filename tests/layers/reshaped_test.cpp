@@ -1,6 +1,6 @@
-// Flat vectors read as maps: convolutions and whatever else wants maps above fc, softmax, sum, dropout and
-// the like. Libraries want blocked layouts of the maps, while the vectors lie plain, so plans reorder; what
-// they compute is that of the reference interpreter.
+// Flat vectors read as maps: convolutions and other layers of maps above fc, softmax, sum, dropout and the
+// like. Libraries want blocked layouts of the maps, while the vectors lie plain, so plans reorder. The
+// results are those of the reference interpreter.
 #include <random>
 
 #include "convnet/base/error.h"
@@ -18,7 +18,7 @@ struct ReshapedNet {
   std::string layers, top, parameters;
 };
 
-/// Choices by lot, the same for the same seed.
+/// Makes random choices, the same for the same seed.
 class Lot {
  public:
   explicit Lot(std::uint32_t seed) : random_(seed) {}
@@ -34,7 +34,7 @@ class Lot {
 
 std::string number(int value) { return std::to_string(value); }
 
-/// A layer "flat" of `size` numbers, even, above layers that learn.
+/// Makes a layer "flat" of `size` numbers, an even number, above layers that learn.
 std::string flat_layer(int kind, int size) {
   const auto wide = [](const std::string& name, int outputs, const std::string& keys = "") {
     return fc(name, "inputs=data outputs=" + number(outputs) + " neuron=tanh[1,1] " + keys);
@@ -58,7 +58,7 @@ std::string flat_layer(int kind, int size) {
 }
 constexpr int kFlatKinds = 12;
 
-/// A layer `name` that reads "flat" as `channels` maps of `side` x `side` pixels.
+/// Makes a layer `name` that reads "flat" as `channels` maps of `side` x `side` pixels.
 std::string map_layer(const std::string& name, int kind, int channels, int side) {
   const std::string c = "inputs=flat channels=" + number(channels) + " ", n = name + "_maps";
   const std::string filter = side > 2 ? "filterSize=3 padding=1 " : "filterSize=1 ";
@@ -92,14 +92,14 @@ std::string map_layer(const std::string& name, int kind, int channels, int side)
 }
 constexpr int kMapKinds = 19;
 
-/// Every kind of flat layer and of maps above it comes in turn; sizes, further users and their order are by
-/// lot.
+/// Every kind of flat layer and of maps above it comes in turn; sizes, further users and their order are
+/// random.
 ReshapedNet reshaped_net(std::uint32_t seed) {
   Lot lot(seed);
   struct Maps {
     int channels, side;
   };
-  // Blocks of 8 and of 16 channels, and channels that do not fill them.
+  // These are blocks of 8 and of 16 channels, and channels that do not fill them.
   const auto [channels, side] = lot.one_of<Maps>({{16, 2},
                                                   {16, 4},
                                                   {8, 3},
@@ -124,14 +124,14 @@ ReshapedNet reshaped_net(std::uint32_t seed) {
   add(static_cast<int>(seed) % kMapKinds, channels, side);
   for (int more = lot.below(3); more > 0; --more) {
     const int kind = lot.below(kMapKinds);
-    // Sometimes as maps of another size.
+    // Some users read maps of another size.
     if (side % 2 == 0 && lot.below(2) == 0) {
       add(kind, channels * 4, side / 2);
     } else {
       add(kind, channels, side);
     }
   }
-  // The vector as it is, before or after its readers as maps.
+  // A user of the vector itself comes before or after the users of maps.
   if (lot.below(2) == 0) net.top = lot.below(2) == 0 ? "flat," + net.top : net.top + ",flat";
   return net;
 }
@@ -140,8 +140,8 @@ NetTexts texts_of(const ReshapedNet& net) {
   return between_data_and_cost(net.layers, net.top, kClasses, net.parameters);
 }
 
-/// Largest difference relative to the largest magnitude of `expected`, or to what a bnorm makes of its own
-/// rounding where all should be zero.
+/// Returns the largest difference relative to the largest magnitude of `expected`, or to what a bnorm makes
+/// of its own rounding if all should be zero.
 double elementwise(const std::vector<float>& actual, const reference::Values& expected) {
   double largest = 1e-4, difference = 0;
   REQUIRE(actual.size() == expected.size());
@@ -152,7 +152,7 @@ double elementwise(const std::vector<float>& actual, const reference::Values& ex
   return difference / largest;
 }
 
-/// ||actual - expected|| / ||expected||, likewise.
+/// Returns ||actual - expected|| / ||expected||, with the same lower bound.
 double by_norm(const std::vector<float>& actual, const reference::Values& expected) {
   double norm = 1e-8, difference = 0;
   REQUIRE(actual.size() == expected.size());

@@ -39,16 +39,16 @@ TEST_CASE("rewrites change nothing but speed") {
   const std::string two_inputs =
       conv("e", "inputs=data,c channels=3,16 filters=5 filterSize=3,1 padding=1,0 initW=0.2 neuron=relu");
   const std::string f = fc("f", "inputs=data outputs=9 neuron=relu");
-  // softmax with logreg is one more.
+  // The fusion of softmax with logreg is one more.
   same_with_and_without(c, "c", 2);
   same_with_and_without(f, "f", 2);
   same_with_and_without(c + two_inputs, "e", 3);
   same_with_and_without(c + f, "c,f", 3);
-  // Someone else reads the convolution before the relu: it may not apply it.
+  // Another layer reads the convolution before the relu, so it may not apply the relu.
   same_with_and_without(conv("c", "inputs=data channels=3 filters=4 filterSize=3") +
                             section("n", "neuron", "inputs=c neuron=relu"),
                         "c,n", 1);
-  // Dropout stands between.
+  // A dropout lies between.
   same_with_and_without(fc("f", "inputs=data outputs=9 dropout=0.5 neuron=relu"), "f", 1);
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("rewrites of pooling change nothing but speed") {
   same_with_and_without(c + pooled("pool=max sizeX=0"), "p", 2);
   // An average keeps no positions.
   same_with_and_without(c + pooled("pool=avg sizeX=3 stride=2"), "p", 1);
-  // Someone else reads what is pooled.
+  // Another layer reads the pooled maps.
   same_with_and_without(c + section("p", "pool", "inputs=c channels=6 pool=max sizeX=2 stride=2") +
                             section("n", "neuron", "inputs=p neuron=relu"),
                         "p,n", 1);
@@ -79,7 +79,7 @@ TEST_CASE("rewrites of local, sfc and bnorm change nothing but speed") {
   same_with_and_without(section("s", "sfc", "inputs=data parts=4 outputs=3 initW=0.3 neuron=relu"), "s", 2);
   const std::string c = conv("c", "inputs=data channels=3 filters=16 filterSize=3 neuron=tanh[1,1]");
   same_with_and_without(c + section("b", "bnorm", "inputs=c channels=16 neuron=relu"), "b", 2);
-  // Read before its relu too.
+  // Another layer reads the output before its relu.
   same_with_and_without(
       c + section("b", "bnorm", "inputs=c channels=16") + section("n", "neuron", "inputs=b neuron=relu"),
       "b,n", 1);
@@ -137,7 +137,7 @@ TEST_CASE("layers that write over their input change nothing but memory") {
   };
   using Lines = std::vector<std::string>;
   CHECK(lines(c, "c") == Lines{"'c_neuron' writes over 'c' in place"});
-  // What tanh wrote is read by its backward: dropout may not write over it.
+  // The backward of tanh reads its output, so dropout may not write over it.
   CHECK(lines(c + section("d", "dropout", "inputs=c"), "d") == Lines{"'c_neuron' writes over 'c' in place"});
   CHECK(lines(conv("c", "inputs=data channels=3 filters=4 filterSize=3 dropout=0.3 neuron=logistic"), "c") ==
         Lines{"'c_dropout' writes over 'c' in place", "'c_neuron' writes over 'c_dropout' in place"});
@@ -202,7 +202,7 @@ TEST_CASE("layers without work of their own change nothing") {
                   section("n", "neuron", "inputs=q neuron=ident") + end("n"),
               "t");
   CHECK(twice.second == plain.second);
-  // In place above something that is read again.
+  // The input of a layer that could work in place is read again.
   same_with_and_without(c + section("p", "pass", "inputs=c neuron=relu") +
                             section("d", "dropout", "inputs=c neuron=tanh[1,1]") +
                             section("n", "neuron", "inputs=c neuron=logistic"),

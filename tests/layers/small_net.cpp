@@ -74,7 +74,7 @@ Built build_net(const NetTexts& texts, const Provider& provider, const GraphOpti
 
 namespace {
 
-/// The devices of a test, several on one GPU where there are fewer.
+/// Returns the devices of a test, several on one GPU if there are fewer GPUs.
 std::string on_this_machine(const std::string& gpus) {
   std::string reason, there;
   const int devices = cuda_devices(reason);
@@ -129,8 +129,8 @@ StepInputs SmallNet::inputs_of(const Minibatch& batch, std::uint64_t iteration) 
 std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch& batch) {
   std::vector<std::string> layers;
   for (const Node& node : graph().nodes) {
-    const bool features = !node.is_cost() && node.layer->label_classes == 0;
-    const bool hidden = node.fused && node.layer->applies_relu &&
+    const bool features = !node.is_cost() && node.layer->label_classes() == 0;
+    const bool hidden = node.fused && node.layer->facts.fuses_relu != FusesRelu::no &&
                         graph().nodes[static_cast<std::size_t>(node.users[0])].section != node.section;
     if (features && !hidden && std::find(layers.begin(), layers.end(), node.section) == layers.end())
       layers.push_back(node.section);
@@ -182,7 +182,8 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
     if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))
       outcome.outputs[node.name] =
           outcome.outputs[graph().nodes[static_cast<std::size_t>(node.inputs[0])].name];
-    if (node.fused && node.layer->applies_relu) outcome.outputs[node.name + " fused"] = {};
+    if (node.fused && node.layer->facts.fuses_relu != FusesRelu::no)
+      outcome.outputs[node.name + " fused"] = {};
   }
   for (const Node& node : graph().nodes) {
     if (outcome.outputs.erase(node.name + " fused") > 0) outcome.outputs.erase(node.name);

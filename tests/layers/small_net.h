@@ -13,18 +13,18 @@
 
 namespace convnet::test {
 
-/// A matrix of the provider after images and labels: `width` numbers an image.
+/// A matrix that the provider has beside images and labels: `width` numbers an image.
 struct ExtraMatrix {
   enum Kind {
     one_hot,    ///< 1 at the image's label, if that is below `width`
-    multi_hot,  ///< zeros and ones by lot
-    real        ///< in [-1,1)
+    multi_hot,  ///< random zeros and ones
+    real        ///< random numbers in [-1,1)
   };
   std::int64_t width = 0;
   Kind kind = one_hot;
 };
 
-/// Images and labels without files: what a Net wants to know of a provider.
+/// A provider without files: it has the shapes that a Net asks for, and no images.
 class ShapeOnlyProvider : public StoredProvider {
  public:
   ShapeOnlyProvider(const Dims& image, std::int64_t classes, const std::vector<ExtraMatrix>& extra = {})
@@ -49,10 +49,10 @@ struct Minibatch {
   std::int64_t images() const { return static_cast<std::int64_t>(labels.size()); }
 };
 
-/// Values in [-1,1), the same for the same seed.
+/// Returns random values in [-1,1), the same for the same seed.
 Minibatch random_minibatch(const Dims& image, std::int64_t images, std::int64_t classes, std::uint64_t seed,
                            const std::vector<ExtraMatrix>& extra = {});
-/// What the interpreter reads.
+/// Returns the minibatch as the interpreter reads it.
 std::vector<reference::Values> reference_inputs(const Minibatch& batch);
 
 struct NetTexts {
@@ -64,7 +64,7 @@ struct NetTexts {
 NetTexts between_data_and_cost(const std::string& layers, const std::string& top, int classes,
                                const std::string& parameters = "");
 
-/// A graph, and everything that was said about its files, "net.cfg" and "params.cfg".
+/// A graph, and the messages about its files, "net.cfg" and "params.cfg".
 struct Built {
   Graph graph;
   std::vector<std::string> errors, warnings;
@@ -73,7 +73,7 @@ Built build_net(const NetTexts& texts, const Provider& provider, const GraphOpti
 
 struct StepOutcome {
   std::vector<double> costs;                            ///< by slot, without the first
-  std::map<std::string, std::vector<float>> outputs;    ///< of every layer whose output exists, canonical
+  std::map<std::string, std::vector<float>> outputs;    ///< by layer, if its output exists; canonical layout
   std::map<std::string, std::vector<float>> gradients;  ///< d(cost)/dw summed over images, by tensor name
 };
 
@@ -89,7 +89,7 @@ struct NetOptions {
   std::string read = {};  ///< a layer whose output will be read whatever could be fused with it
 };
 
-/// "conv1.weightsInc.data" of "conv1.weights.data".
+/// Returns the name of a weight tensor's increment: "conv1.weightsInc.data" for "conv1.weights.data".
 std::string increment_tensor(const std::string& name);
 
 class SmallNet {
@@ -99,20 +99,20 @@ class SmallNet {
 
   /// Makes the plan; initial weights are set when there is memory for them, after the first one.
   const Plan& prepare(Phase phase, std::int64_t images);
-  /// One minibatch; training updates the weights. `look`: collect outputs and gradients too.
+  /// Runs one minibatch; training updates the weights. `look`: outputs and gradients are collected, too.
   StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);
-  /// A test, and what OutputReader says of every layer of the file that has features of its own: those that
-  /// apply the relu of the layer above are left out.
+  /// Runs a test and returns what OutputReader reads of every layer of the file that has features of its own.
+  /// Layers that apply the relu of the layer above are left out.
   std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch);
-  /// The same of these layers.
+  /// Does the same for these layers only.
   std::map<std::string, std::vector<float>> read_outputs(const Minibatch& batch,
                                                          const std::vector<std::string>& layers);
   Net& net() { return *net_; }
   const Graph& graph() const { return net_->graph(); }
-  /// Weights and increments by checkpoint name.
+  /// Returns weights and increments by checkpoint name.
   std::map<std::string, NamedTensor> tensors() const;
   void set_weights(const std::string& name, const std::vector<float>& values);
-  /// The interpreter of the same files, holding the same weights and increments.
+  /// Returns the interpreter of the same files, with the same weights and increments.
   reference::NetReference reference() const;
 
  private:
@@ -125,8 +125,8 @@ class SmallNet {
   bool has_weights_ = false;
 };
 
-/// Largest difference over the largest magnitude of `expected`; infinity where sizes differ or a number is
-/// not finite.
+/// Returns the largest difference over the largest magnitude of `expected`; infinity if sizes differ or a
+/// number is not finite.
 template <class A, class B>
 double relative_difference(const A& actual, const B& expected) {
   if (actual.size() != expected.size()) return INFINITY;

@@ -11,7 +11,6 @@ namespace {
 
 /// A net with two costs of a softmax: one printed, the other its child.
 struct SmallGraph {
-  IniFile parameters;
   Graph graph;
 
   SmallGraph() {
@@ -24,10 +23,10 @@ struct SmallGraph {
                                          "[logprob]\ntype=cost.logreg\ninputs=labels,probs\nchildren=child\n"
                                          "[l2]\ntype=cost.sum2\ninputs=fc\n",
                                          diagnostics);
-    parameters = parse_ini("params.cfg",
-                           "[fc]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n[child]\ncoeff=1\n"
-                           "[logprob]\ncoeff=1\ntopk=5\n[l2]\ncoeff=0.1\n",
-                           diagnostics);
+    const IniFile parameters = parse_ini("params.cfg",
+                                         "[fc]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n[child]\ncoeff=1\n"
+                                         "[logprob]\ncoeff=1\ntopk=5\n[l2]\ncoeff=0.1\n",
+                                         diagnostics);
     graph = build_graph(definition, parameters,
                         {{"data", {1, 2, 2}, DataType::u8, 0}, {"labels", {1}, DataType::s32, 10}}, {},
                         diagnostics);
@@ -35,7 +34,7 @@ struct SmallGraph {
   }
 
   Chart chart(const TrainingState& state, const CurveRequest& request) const {
-    return cost_chart(state, graph, parameters, request);
+    return cost_chart(state, graph, request);
   }
 };
 
@@ -103,9 +102,9 @@ TEST_CASE("entries of several batches or tests are their means, and count as so 
 
 TEST_CASE("values of costs have names") {
   const SmallGraph net;
-  CHECK(value_names(*net.graph.find("logprob"), net.parameters) ==
+  CHECK(net.graph.find("logprob")->layer->cost_names() ==
         std::vector<std::string>{"-log p", "top-1 error", "top-5 error"});
-  CHECK(value_names(*net.graph.find("l2"), net.parameters) == std::vector<std::string>{"sum of squares"});
+  CHECK(net.graph.find("l2")->layer->cost_names() == std::vector<std::string>{"sum of squares"});
 }
 
 TEST_CASE("a cost or value that is not there is an error that says what is") {

@@ -1,0 +1,44 @@
+// The keys that place a layer on devices: gpu= and parallel=.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convnet/config/diagnostics.h"
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+/// Reads these keys section by section, in the order of the file, into nodes whose inputs are known. Errors
+/// go to `diagnostics`.
+class DeviceReader {
+ public:
+  DeviceReader(const Graph& graph, const GraphOptions& options, Diagnostics& diagnostics)
+      : graph_(graph), options_(options), diagnostics_(diagnostics) {}
+
+  /// Fills in Node::gpus: the layer's own gpu= line, else the devices of its first input that is not a data
+  /// layer, else device 0. Data layers without the key get the devices of their users later
+  /// (find_placement). False after an error.
+  bool read_gpus(const IniSection& section, Node& node);
+
+  /// Fills in Node::part_gpus of a layer with parallel=model, and of an element-wise layer without a gpu=
+  /// line whose inputs are divided. Needs Node::layer. False after an error.
+  bool read_parallel(const IniSection& section, Node& node);
+
+  /// Checks the indices of all gpu= lines of `definition` against the devices there are.
+  void check_count(const IniFile& definition);
+
+ private:
+  bool parse_gpus(const IniSection& section, const IniValue& line, Node& node);
+  std::vector<int> parts_of_inputs(const Node& node) const;
+  void error(const SourceLocation& where, const std::string& layer, const std::string& message);
+
+  const Graph& graph_;
+  const GraphOptions& options_;
+  Diagnostics& diagnostics_;
+  std::map<std::string, int> last_gpu_;  ///< by section: the largest index of its gpu= line
+};
+
+}  // namespace convnet

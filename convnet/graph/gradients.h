@@ -1,0 +1,16 @@
+// The flow of gradients, through the layers between a cost and weights that learn.
+#pragma once
+
+#include "convnet/config/diagnostics.h"
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+/// Fills in Node::learns_below and Node::gets_gradient.
+void mark_gradients(Graph& graph);
+
+/// Warns of layers whose weights have rates, but which no gradient of a cost reaches: such weights are never
+/// updated. Needs mark_gradients().
+void warn_of_idle_weights(const Graph& graph, Diagnostics& diagnostics);
+
+}  // namespace convnet

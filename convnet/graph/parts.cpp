@@ -1,0 +1,125 @@
+#include "convnet/graph/parts.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "convnet/config/text.h"
+
+namespace convnet {
+namespace {
+
+/// Builds the graph anew, with a node for each part of the nodes that are divided.
+class Expander {
+ public:
+  explicit Expander(Graph& graph) : old_(std::move(graph.nodes)), graph_(graph), parts_(old_.size()) {
+    graph_.nodes.clear();
+  }
+
+  void run() {
+    for (const Node& node : old_) {
+      if (node.part_gpus.empty()) {
+        add_whole(node);
+      } else {
+        add_parts(node);
+      }
+    }
+    for (Node& node : graph_.nodes) {
+      for (int& child : node.children) child = parts_[static_cast<std::size_t>(child)][0];
+    }
+  }
+
+ private:
+  bool divided(int old) const { return parts_[static_cast<std::size_t>(old)].size() > 1; }
+
+  int add(Node node) {
+    node.id = static_cast<int>(graph_.nodes.size());
+    node.users.clear();
+    node.part_gpus.clear();
+    for (int input : node.inputs) graph_.at(input).users.push_back(node.id);
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().id;
+  }
+
+  void add_whole(const Node& old) {
+    Node node = old;
+    for (int& input : node.inputs) input = whole(input, old.gpus);
+    const int self = static_cast<int>(graph_.nodes.size());
+    for (WeightOwner& owner : node.owners)
+      owner.node = owner.node == old.id ? self : parts_[static_cast<std::size_t>(owner.node)][0];
+    parts_[static_cast<std::size_t>(old.id)] = {add(std::move(node))};
+  }
+
+  /// Returns the node that has all outputs of `old` for users on `gpus`: itself, or a gather of its parts.
+  int whole(int old, const std::vector<int>& gpus) {
+    const std::vector<int>& parts = parts_[static_cast<std::size_t>(old)];
+    if (!divided(old)) return parts[0];
+    const auto known = gathers_.find({old, gpus});
+    if (known != gathers_.end()) return known->second;
+    Node gather = old_[static_cast<std::size_t>(old)];
+    gather.name = gather.whole = gather.name + "_gather/" + number_list(gpus);
+    gather.type = "pass";
+    gather.role = LayerRole::other;
+    gather.implicit = gather.gather = true;
+    gather.inputs = parts;
+    gather.owners.clear();
+    gather.gpus = gpus;
+    std::vector<FeatureShape> shapes;
+    for (int part : parts) shapes.push_back(graph_.at(part).layer->output);
+    gather.layer = make_concat_layer(shapes);
+    const int id = add(std::move(gather));
+    gathers_[{old, gpus}] = id;
+    return id;
+  }
+
+  void add_parts(const Node& old) {
+    const auto count = static_cast<std::int64_t>(old.part_gpus.size());
+    const std::int64_t outputs = old.layer->output.size();
+    std::vector<int> ids;
+    std::string sizes;
+    std::int64_t first = 0;
+    for (std::int64_t k = 0; k < count; ++k) {
+      // The first parts take the remainder. A layer with fewer outputs than devices has fewer parts.
+      const std::int64_t size = outputs / count + (k < outputs % count ? 1 : 0);
+      if (size == 0) break;
+      const int gpu = old.part_gpus[static_cast<std::size_t>(k)];
+      Node node = old;
+      node.name = old.name + "/" + std::to_string(k);
+      node.layer = old.layer->part(first, size);
+      node.first_element = first;
+      node.gpus = {gpu};
+      for (int& input : node.inputs) {
+        const std::vector<int>& parts = parts_[static_cast<std::size_t>(input)];
+        const bool as_inputs = old.layer->facts.division == Division::as_inputs;
+        input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : whole(input, {gpu});
+      }
+      const int self = static_cast<int>(graph_.nodes.size());
+      for (WeightOwner& owner : node.owners)
+        owner.node = owner.node == old.id
+                         ? self
+                         : parts_[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(k)];
+      ids.push_back(add(std::move(node)));
+      sizes += (sizes.empty() ? "" : "+") + std::to_string(size);
+      first += size;
+    }
+    parts_[static_cast<std::size_t>(old.id)] = std::move(ids);
+    if (old.layer->facts.division == Division::outputs)
+      graph_.rewrites.push_back("'" + old.name + "' is divided over " + std::to_string(count) +
+                                " devices: " + sizes + " outputs");
+  }
+
+  const std::vector<Node> old_;
+  Graph& graph_;
+  std::vector<std::vector<int>> parts_;  ///< by old node id: the ids of its new nodes
+  std::map<std::pair<int, std::vector<int>>, int> gathers_;
+};
+
+}  // namespace
+
+void expand_parts(Graph& graph) {
+  const bool any =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return !n.part_gpus.empty(); });
+  if (any) Expander(graph).run();
+}
+
+}  // namespace convnet

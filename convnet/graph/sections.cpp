@@ -1,0 +1,438 @@
+#include "convnet/graph/sections.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "convnet/graph/devices.h"
+
+namespace convnet {
+namespace {
+
+FeatureShape shape_of(const MatrixInfo& m) {
+  if (m.dims.size() == 3) return {m.dims[0], m.dims[1], m.dims[2], true};
+  return {element_count(m.dims), 1, 1, false};
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
+  const std::string close = nearest(word, known);
+  return close.empty() ? "" : "; did you mean '" + close + "'?";
+}
+
+/// Returns the name of the option that gives `user` weights of its own, if --conv-to-local may have changed
+/// one of the two layers: if they have filters. Else "".
+std::string unshare_hint(const Node& source, const Node& user) {
+  const auto filters = [](const Node& n) {
+    return !n.layer->weights.empty() && n.layer->weights[0].is_filters();
+  };
+  if (!filters(source) || !filters(user)) return "";
+  return "; --unshare-weights " + user.name + " gives '" + user.name + "' weights of its own";
+}
+
+/// Builds node by node in the order of the file.
+class SectionReader {
+ public:
+  SectionReader(const IniFile& definition, const IniFile& parameters, const std::vector<MatrixInfo>& matrices,
+                const GraphOptions& options, Diagnostics& diagnostics)
+      : definition_(definition),
+        parameters_(parameters),
+        options_(options),
+        diagnostics_(diagnostics),
+        devices_(graph_, options, diagnostics) {
+    for (const MatrixInfo& m : matrices) matrices_.push_back({m.name, shape_of(m), m.type, m.classes});
+  }
+
+  Graph read() {
+    if (definition_.sections.empty() && !diagnostics_.has_errors())
+      diagnostics_.error(place_in_definition(1), "holds no layers; a layer is a [section] with type=");
+    for (const IniSection& section : definition_.sections) add_section(section);
+    for (const IniSection& section : parameters_.sections) {
+      if (definition_.find(section.name) == nullptr)
+        diagnostics_.warning(section.where, "section [" + section.name +
+                                                "] is ignored: there is no such layer" +
+                                                did_you_mean(section.name, section_names()));
+    }
+    check_users();
+    check_children();
+    devices_.check_count(definition_);
+    return std::move(graph_);
+  }
+
+ private:
+  /// Line 0 stands for the whole file.
+  SourceLocation place_in_definition(int line) const {
+    return {std::make_shared<const std::string>(definition_.path), line};
+  }
+
+  std::vector<std::string> section_names() const {
+    std::vector<std::string> names;
+    for (const IniSection& s : definition_.sections) names.push_back(s.name);
+    return names;
+  }
+
+  void error(const SourceLocation& where, const std::string& layer, const std::string& message) {
+    diagnostics_.error(where, "layer '" + layer + "': " + message);
+  }
+
+  void add_section(const IniSection& section) {
+    broken_.insert(section.name);  // removed at the end, if no error returns before
+    const LayerType* type = find_type(section);
+    if (type == nullptr) return;
+    LayerSource source;
+    source.name = section.name;
+    source.definition = &section;
+    source.parameters = parameters_.find(section.name);
+    source.strict = options_.strict;
+    source.matrices = matrices_;
+    source.diagnostics = &diagnostics_;
+    Node node;
+    node.name = node.whole = node.section = section.name;
+    node.type = type->name;
+    node.role = type->role;
+    node.where = section.where;
+    if (!find_inputs(section, *type, node, source)) {
+      // A missing section is named here too: all of them are found in one run.
+      report_missing_section(params_of(*type, section), section.name, section, source.parameters,
+                             diagnostics_);
+      return;
+    }
+    const bool gpus_good = devices_.read_gpus(section, node);
+    node.layer = type->create(*type, source);
+    if (node.layer == nullptr || !gpus_good) return;
+    if (!check_size(section, *node.layer)) return;
+    if (!devices_.read_parallel(section, node)) return;
+    if (!find_owners(section, node) || !check_below(section, node)) return;
+    if (type->role == LayerRole::weights) warn_random_sparse(section);
+    broken_.erase(section.name);
+    const int id = add_node(std::move(node));
+    add_implicit(section, source, *type, id);
+  }
+
+  /// Refuses sizes that no machine holds, and that libraries, which count in 32 bits, would misread.
+  bool check_size(const IniSection& section, const Layer& layer) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+    const auto too_large = [&](const std::string& what) {
+      error(section.where, section.name, what + ", which is more than " + std::to_string(kMost) + " numbers");
+      return false;
+    };
+    if (layer.output.size() > kMost) return too_large("its output is " + layer.output.str() + " an image");
+    for (const WeightSpec& w : layer.weights) {
+      if (element_count(w.dims) > kMost)
+        return too_large("its matrix '" + w.name + "' is " + to_string(w.dims));
+    }
+    return true;
+  }
+
+  /// Finds the layers that own the matrices, following the entries of weightSource.
+  bool find_owners(const IniSection& section, Node& node) {
+    const int self = static_cast<int>(graph_.nodes.size());
+    const IniValue* value = section.find("weightSource");
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+      const WeightSpec& spec = node.layer->weights[i];
+      node.owners.push_back({self, static_cast<int>(i)});
+      if (spec.source_layer.empty()) continue;
+      const auto wrong = [&](const std::string& message) {
+        error(
+            value == nullptr ? section.where : value->where, section.name,
+            "weightSource '" + spec.source_layer + "[" + std::to_string(spec.source_index) + "]' " + message);
+        return false;
+      };
+      const auto index = static_cast<std::size_t>(spec.source_index);
+      const bool own = spec.source_layer == section.name;
+      const auto found = own_name_.find(spec.source_layer);
+      if (!own && found == own_name_.end()) {
+        if (broken_.contains(spec.source_layer)) return false;  // reported already
+        if (definition_.find(spec.source_layer) != nullptr)
+          return wrong("is defined below it; the layer that owns the weights must be above");
+        return wrong("is no layer above this one" + did_you_mean(spec.source_layer, section_names()));
+      }
+      const Node& source = own ? node : graph_.at(found->second);
+      if (own && index >= i) return wrong("must name an earlier input of the layer");
+      if (source.type != node.type)
+        return wrong("is a layer of type '" + source.type + "'; weights are shared between equal types" +
+                     unshare_hint(source, node));
+      const std::size_t matrices = source.layer->input_weights();
+      if (index >= matrices)
+        return wrong("does not exist: '" + source.name + "' has " + std::to_string(matrices) +
+                     " weight matrices");
+      if (source.layer->weights[index].dims != spec.dims)
+        return wrong("is " + to_string(source.layer->weights[index].dims) + ", but this layer needs " +
+                     to_string(spec.dims));
+      if (source.gpus != node.gpus || source.part_gpus != node.part_gpus)
+        return wrong("is on other devices; gpu= and parallel= must be the same");
+      node.owners.back() = source.owners[index];
+    }
+    return true;
+  }
+
+  /// Refuses layers without a gradient above layers with weights.
+  bool check_below(const IniSection& section, Node& node) {
+    for (int input : node.inputs) {
+      const Node& below = graph_.at(input);
+      node.weights_below = node.weights_below || below.weights_below;
+    }
+    if (!node.layer->facts.differentiable && node.weights_below) {
+      error(section.where, section.name,
+            "a layer of type '" + node.type + "' has no gradient and cannot lie above layers with weights");
+      return false;
+    }
+    node.weights_below = node.weights_below || !node.layer->weights.empty();
+    return true;
+  }
+
+  void warn_random_sparse(const IniSection& section) {
+    const IniValue* value = section.find("randSparse");
+    if (value == nullptr) return;
+    const std::vector<std::string> items = split_list(value->text);
+    const bool sparse = std::any_of(items.begin(), items.end(), [](const std::string& item) {
+      bool on = true;
+      parse_value(item, ParamSpec{}, on);
+      return on;
+    });
+    if (!sparse) return;
+    diagnostics_.warning(value->where,
+                         "layer '" + section.name +
+                             "': randSparse=true IS NOT SUPPORTED: the layer is connected to all its "
+                             "inputs, which is ANOTHER NET than the file describes");
+  }
+
+  /// Finds the nodes that children= of the costs names, once all layers are known.
+  void check_children() {
+    for (Node& node : graph_.nodes) {
+      if (!node.is_cost()) continue;
+      const IniSection* section = definition_.find(node.name);
+      const CostFacts& parent = *node.layer->facts.cost;
+      for (const std::string& name : parent.children) {
+        const auto found = own_name_.find(name);
+        const auto wrong = [&](const std::string& message) {
+          error(section->find("children")->where, node.name, "child '" + name + "' " + message);
+        };
+        if (found == own_name_.end()) {
+          if (!broken_.contains(name)) wrong("does not exist" + did_you_mean(name, section_names()));
+          continue;
+        }
+        Node& child = graph_.at(found->second);
+        if (child.type != node.type || child.id == node.id) {
+          wrong("must be another cost of type '" + node.type + "'");
+        } else if (child.layer->facts.cost->values != parent.values) {
+          wrong("has another number of values than its parent");
+        } else if (child.is_child || !child.layer->facts.cost->children.empty()) {
+          wrong("is a child or a parent already");
+        } else {
+          child.is_child = true;
+          node.children.push_back(child.id);
+        }
+      }
+    }
+  }
+
+  const LayerType* find_type(const IniSection& section) {
+    std::vector<std::string> known;
+    for (const LayerType& t : layer_types()) known.push_back(t.name);
+    const IniValue* value = section.find("type");
+    if (value == nullptr) {
+      error(section.where, section.name, "'type' is missing; it is one of " + join(known));
+      return nullptr;
+    }
+    const LayerType* type = find_layer_type(value->text);
+    if (type == nullptr) {
+      const std::string close = nearest(value->text, known);
+      error(value->where, section.name,
+            "unknown layer type '" + value->text + "'; " +
+                (close.empty() ? "" : "did you mean '" + close + "'? ") + "known: " + join(known));
+    }
+    return type;
+  }
+
+  bool find_inputs(const IniSection& section, const LayerType& type, Node& node, LayerSource& source) {
+    const IniValue* value = section.find("inputs");
+    if (type.max_inputs == 0) {
+      if (value != nullptr && !value->from_default) {
+        error(value->where, section.name, "a layer of type '" + type.name + "' takes no inputs");
+        return false;
+      }
+      return true;
+    }
+    const std::vector<std::string> names =
+        value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+    if (names.empty()) {
+      error(value == nullptr ? section.where : value->where, section.name,
+            "'inputs' is missing; it names the layers this one reads");
+      return false;
+    }
+    const auto count = static_cast<int>(names.size());
+    if (count < type.min_inputs || count > type.max_inputs) {
+      const std::string takes =
+          type.min_inputs == type.max_inputs
+              ? std::to_string(type.min_inputs)
+              : std::to_string(type.min_inputs) + " to " + std::to_string(type.max_inputs);
+      error(value->where, section.name,
+            "a layer of type '" + type.name + "' takes " + takes +
+                (type.max_inputs == 1 ? " input" : " inputs") + ", not " + std::to_string(count));
+      return false;
+    }
+    bool good = true;
+    for (const std::string& name : names) {
+      // A weight matrix has the name of its input, in checkpoints too.
+      if (type.role != LayerRole::weights || std::count(names.begin(), names.end(), name) == 1) continue;
+      error(value->where, section.name, "input '" + name + "' is given twice");
+      return false;
+    }
+    for (const std::string& name : names) good = add_input(name, *value, section, node, source) && good;
+    return good;
+  }
+
+  bool add_input(const std::string& name, const IniValue& value, const IniSection& section, Node& node,
+                 LayerSource& source) {
+    const auto found = by_name_.find(name);
+    if (found != by_name_.end()) {
+      const Node& input = graph_.at(found->second);
+      node.inputs.push_back(input.id);
+      const std::int64_t classes = input.layer->label_classes();
+      source.inputs.push_back({name, input.layer->output, input.type, input.layer->facts.function, classes});
+      if (classes > 0 && (node.role != LayerRole::cost || source.inputs.size() != 1)) {
+        error(value.where, section.name,
+              "input '" + name + "' holds class labels, which only a cost can read, as its first input");
+        return false;
+      }
+      if (!input.is_cost()) return true;
+      error(value.where, section.name, "input '" + name + "' is a cost layer, which has no output to read");
+      return false;
+    }
+    if (broken_.contains(name) && name != section.name) return false;  // reported already
+    if (name == section.name) {
+      error(value.where, section.name, "reads itself");
+    } else if (definition_.find(name) != nullptr) {
+      error(value.where, section.name,
+            "input '" + name + "' is defined below it; inputs must be defined above");
+    } else {
+      error(value.where, section.name, "unknown input '" + name + "'" + did_you_mean(name, section_names()));
+    }
+    return false;
+  }
+
+  int add_node(Node node) {
+    node.id = static_cast<int>(graph_.nodes.size());
+    for (int input : node.inputs) graph_.at(input).users.push_back(node.id);
+    by_name_[node.name] = own_name_[node.name] = node.id;
+    graph_.nodes.push_back(std::move(node));
+    return graph_.nodes.back().id;
+  }
+
+  /// Makes layers of their own of dropout= and neuron=, between this one and its users.
+  void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, int id) {
+    const IniValue* neuron = section.find("neuron");
+    if (neuron != nullptr && neuron->text.empty()) neuron = nullptr;
+    const IniValue* dropout = choose_value("dropout", section.name, section, source.parameters, diagnostics_);
+    const Layer& layer = *graph_.at(id).layer;
+    const bool no_features = type.role == LayerRole::cost || layer.label_classes() > 0;
+    if (no_features || type.role == LayerRole::data) {
+      const auto ignored = [&](const IniValue* value) {
+        if (value != nullptr && !value->from_default)
+          diagnostics_.warning(value->where, "layer '" + section.name + "': '" + value->written +
+                                                 "' has no effect on a layer of type '" + type.name + "'");
+      };
+      ignored(neuron);
+      neuron = nullptr;
+      if (no_features) {
+        ignored(dropout);
+        dropout = nullptr;
+      }
+    }
+    if (dropout != nullptr) {
+      ParamSpec rules;
+      rules.min = 0;
+      rules.max = 0.999;
+      double drop = 0;
+      if (std::string wrong = parse_value(dropout->text, rules, drop); !wrong.empty()) {
+        error(dropout->where, section.name, "dropout " + wrong);
+        return;
+      }
+      if (drop > 0)
+        id = add_above(id, section.name, "_dropout", "dropout", make_dropout_layer(drop, layer.output));
+    }
+    if (neuron == nullptr || type.role == LayerRole::neuron) return;
+    try {
+      const Neuron f = parse_neuron(neuron->text);
+      if (f.kind == NeuronKind::ident) return;
+      add_above(id, section.name, "_neuron", "neuron", make_neuron_layer(f, graph_.at(id).layer->output));
+    } catch (const std::invalid_argument& wrong) {
+      error(neuron->where, section.name, wrong.what());
+    }
+  }
+
+  /// Returns `wish`, or if a layer of the file has that name, the first of wish.1, wish.2, … that is free.
+  std::string unused_name(const std::string& wish) const {
+    std::string name = wish;
+    for (int i = 1; own_name_.contains(name) || definition_.find(name) != nullptr; ++i)
+      name = wish + "." + std::to_string(i);
+    return name;
+  }
+
+  /// Adds a node that users read from now on where they name `layer`.
+  int add_above(int below, const std::string& layer, const char* suffix, const char* type,
+                std::shared_ptr<const Layer> maths) {
+    Node node;
+    node.name = unused_name(layer + suffix);
+    node.type = type;
+    node.role = LayerRole::neuron;
+    node.layer = std::move(maths);
+    node.inputs = {below};
+    node.whole = node.name;
+    node.section = layer;
+    node.gpus = graph_.at(below).gpus;
+    node.part_gpus = graph_.at(below).part_gpus;
+    node.where = node.gpu_where = graph_.at(below).where;
+    node.implicit = true;
+    node.weights_below = graph_.at(below).weights_below;
+    const int id = add_node(std::move(node));
+    by_name_[layer] = id;
+    return id;
+  }
+
+  /// Refuses layers whose output nobody reads, and nets without a cost.
+  void check_users() {
+    for (const Node& node : graph_.nodes) {
+      if (!node.users.empty() || node.is_cost()) continue;
+      // A user that is itself broken was reported already.
+      const bool named =
+          std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
+            const IniValue* inputs = s.find("inputs");
+            if (inputs == nullptr || !broken_.contains(s.name)) return false;
+            const std::vector<std::string> names = split_list(inputs->text);
+            return std::any_of(names.begin(), names.end(), [&](const auto& n) {
+              return n == node.name || (node.implicit && node.name.starts_with(n + "_"));
+            });
+          });
+      if (!named)
+        error(node.where, node.name, "no layer uses its output; name it in an inputs= or remove it");
+    }
+    const bool cost =
+        std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [](const Node& n) { return n.is_cost(); });
+    if (!cost && !graph_.nodes.empty() && broken_.empty())
+      diagnostics_.error(place_in_definition(0), "the net has no cost layer; add one, like type=cost.logreg");
+  }
+
+  const IniFile& definition_;
+  const IniFile& parameters_;
+  const GraphOptions& options_;
+  Diagnostics& diagnostics_;
+  std::vector<SourceMatrix> matrices_;
+  Graph graph_;
+  DeviceReader devices_;
+  std::map<std::string, int> by_name_;   ///< by the name that inputs= gives: a layer's topmost implicit node
+  std::map<std::string, int> own_name_;  ///< every node under its own name
+  std::set<std::string> broken_;         ///< sections with errors
+};
+
+}  // namespace
+
+Graph read_sections(const IniFile& definition, const IniFile& parameters,
+                    const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
+                    Diagnostics& diagnostics) {
+  return SectionReader(definition, parameters, matrices, options, diagnostics).read();
+}
+
+}  // namespace convnet
