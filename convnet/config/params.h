@@ -17,9 +17,6 @@
 
 namespace convnet {
 
-/// Texts of options by name, without dashes. What is absent keeps its default.
-using OptionTexts = std::map<std::string, std::string>;
-
 /// Which of the two files a key belongs to.
 enum class CfgFile { definition, parameters, both };
 

@@ -554,7 +554,7 @@ void mark_gradients(Graph& graph) {
   }
 }
 
-/// Says that --parallel data could not follow the gpu= lines of the file, where that decides when weights are
+/// Warns that --parallel data could not follow the gpu= lines of the file, if that decides when weights are
 /// updated.
 void warn_of_lost_passes(const Graph& graph, const Diagnostics& placement, Diagnostics& diagnostics) {
   for (const Node& node : graph.nodes) {
@@ -598,7 +598,9 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   Diagnostics& diagnostics) {
   Graph graph = Builder(definition, parameters, matrices, options, diagnostics).build();
   if (diagnostics.has_errors()) return graph;
-  if (options.data_parallel) {
+  const bool counts_passes = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                         [](const Node& n) { return n.layer->update_period > 0; });
+  if (options.data_parallel && counts_passes) {
     Diagnostics placement;
     Graph written = Builder(definition, parameters, matrices, GraphOptions(), placement).build();
     // Periods that do not fit the passes are errors, too, but then the passes are known.

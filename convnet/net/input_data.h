@@ -23,15 +23,15 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
 
 /// Puts into a checkpoint's tensors what was measured when the run began. `image`: the dimensions of the
 /// data's images.
-void save_statistics(const PixelStatistics& statistics, const Options& options, const Dims& image,
+void save_statistics(const PixelStatistics& statistics, const DataOptions& options, const Dims& image,
                      TensorFile& into);
 /// Takes out of a checkpoint what images of `provider` need. Throws InputError naming file and tensor if one
 /// is missing, does not fit or holds numbers that are not finite.
-PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options,
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
-/// Throws InputError where the options ask for other images than the run has had so far: its weights fit no
+/// Throws InputError if the options ask for other images than the run has had so far: its weights fit no
 /// others.
-void check_same_images(const Options& now, const Checkpoint& checkpoint);
+void check_same_images(const DataOptions& now, const Checkpoint& checkpoint);
 
 }  // namespace convnet

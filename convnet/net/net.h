@@ -18,48 +18,51 @@
 
 namespace convnet {
 
-/// The two parsed files.
+/// The two files of a net, parsed.
 struct NetFiles {
   IniFile definition, parameters;
 };
 
 /// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
 /// go to `diagnostics`.
-NetFiles read_net_files(const Options& options, Diagnostics& diagnostics);
-/// The parameter file alone.
-IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
+NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Reads the parameter file alone.
+IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
 
-/// Cores --threads means; all that this process may use for 0.
-int thread_count(const Options& options);
-/// A warning where --threads are more than the cores that this process may use; empty otherwise.
-std::string too_many_threads(const Options& options);
+/// Returns the number of cores that --threads asks for; 0 means all that this process may use.
+int thread_count(int threads);
+/// Returns a warning if --threads asks for more cores than this process may use, else "".
+std::string too_many_threads(int threads);
 
-/// The options with --gpu all as the list of this machine's devices: GPUs, or a CPU device for each core.
-Options with_devices(Options options);
-/// The backend --device names; CPU cores are shared out over `devices`. Throws DeviceError where it, or a GPU
-/// that --gpu lists, is not there, or this process may not start the threads, InputError where it cannot do
-/// --precision.
-std::unique_ptr<Backend> make_backend(const Options& options, int devices);
-/// A warning where the devices of `backend` only imitate its precision; empty otherwise.
+/// Returns the options with --gpu all replaced by the list of this machine's devices: its GPUs, or a CPU
+/// device for each core.
+DeviceOptions with_devices(DeviceOptions options);
+/// Makes the backend that --device names; CPU cores are shared out over `devices`. Throws DeviceError if it,
+/// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
+/// it cannot do --precision.
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices);
+/// Returns a warning if the devices of `backend` only imitate its precision, else "".
 std::string slow_precision(const Backend& backend);
 
-/// The data provider of the options.
-std::unique_ptr<Provider> open_provider(const Options& options);
+/// Opens the data set. `seed` decides the random choices of its provider.
+std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
-/// What the options say about the plans of a net that learns.
-PlanOptions plan_options(const Options& options, const Provider& provider);
-/// What the options say about the graph.
-GraphOptions graph_options(const Options& options);
-/// A warning where --gpu lists more devices than the layers use; else "".
-std::string unused_devices(const Graph& graph, const Options& options);
-/// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
-Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+/// Returns the options for plans of a net that learns.
+PlanOptions plan_options(const StepOptions& options, const Provider& provider);
+/// Returns the options for a graph on these devices.
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
+/// Returns a warning if --gpu lists more devices than the layers use, else "".
+std::string unused_devices(const Graph& graph, const DeviceOptions& options);
+/// Builds the graph of both files for a data set. Throws InputError with all errors; warnings go to
+/// `diagnostics`.
+Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
                     Diagnostics& diagnostics);
 
 class Net {
  public:
-  /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained.
-  Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns);
+  /// `mean` is the mean image to subtract, empty for none. `learns` says whether the net will be trained.
+  Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
+      std::vector<float> mean, bool learns);
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
   ~Net();
@@ -126,7 +129,8 @@ class Net {
 
   Graph graph_;
   const Provider& provider_;
-  Options options_;
+  std::vector<int> gpus_;  ///< physical numbers of the devices
+  std::uint64_t seed_;
   std::vector<float> mean_;
   std::unique_ptr<Backend> backend_;
   PlanSet plans_;

@@ -8,13 +8,23 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
 #include "convnet/net/net.h"
+#include "convnet/net/options.h"
 
 namespace convnet {
 
+/// The options of a run that its pictures depend on.
+struct RunOptions {
+  NetFileOptions files;
+  DataOptions data;
+  StepOptions step;
+  DeviceOptions devices;
+};
+const OptionTable<RunOptions>& run_options();
+
 struct Run {
   Checkpoint checkpoint;
-  Options options;  ///< the checkpoint's, and what the command line says otherwise
-  NetFiles files;   ///< as the checkpoint holds them
+  RunOptions options;  ///< the checkpoint's, or the command line's where it gives others
+  NetFiles files;      ///< as the checkpoint holds them
   std::vector<MatrixInfo> matrices;
   Graph graph;
   std::shared_ptr<const Provider> provider;  ///< null: the data set cannot be used
@@ -24,7 +34,7 @@ struct Run {
 /// Reads the checkpoint that --load-file names and, if it is there, its data set. Throws InputError.
 Run open_run(const OptionTexts& given);
 
-/// Matrices that multiply a layer's inputs, one each; 0 where there are no filters.
+/// Returns the number of matrices that multiply a layer's inputs, one each; 0 if it has no filters.
 std::size_t input_weights(const Layer& layer);
 
 /// A weight matrix of a layer, and where it is.
@@ -32,19 +42,21 @@ struct LayerWeights {
   std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's
   const NamedTensor* values = nullptr;
 };
-/// The weights of the layer's `input`-th input, in the checkpoint. Throws InputError naming what there is.
+/// Finds the weights of the layer's `input`-th input in the checkpoint. Throws InputError naming what there
+/// is.
 LayerWeights weights_of(const Run& run, const std::string& layer, int input);
 
-/// How large a matrix and its last update are: means of absolute values.
+/// The size of a matrix and of its last update: means of absolute values.
 struct Magnitude {
   std::string tensor;
   Dims dims;
   double weights = 0, updates = 0;
 };
-/// Of all matrices that learn, in order of the file.
+/// Returns the magnitudes of all matrices that learn, in order of the file.
 std::vector<Magnitude> magnitudes(const Run& run);
 
-/// What `convnet plan` prints of the net. Throws InputError or DeviceError where it cannot be made here.
+/// Returns what `convnet plan` prints about the net. Throws InputError or DeviceError if it cannot be made
+/// here.
 std::string plan_of(const Run& run);
 
 }  // namespace convnet

@@ -21,7 +21,7 @@ struct TimeUse {
 
 /// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
 /// where, and how a minibatch is cut.
-std::string devices_text(const Net& net, const Options& options);
+std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
 /// Prints the mean magnitude of every matrix and of its increments.
 void print_weights(const Net& net);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convnet/net/options.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 
@@ -24,8 +24,6 @@ class MadeFolders {
   void make(const std::string& path, const std::string& purpose);
   /// Makes a folder in one that is there: make_numbered_folder().
   std::string make_numbered(const std::string& name);
-  /// Whether `path` was missing.
-  bool made(const std::string& path) const;
 
  private:
   std::vector<std::string> paths_;
@@ -69,8 +67,6 @@ class RunFolder {
   /// Removes what the run has made in a folder that it has saved nothing in, where the program is about to
   /// end without destructors.
   void leave() const;
-  /// Whether it was not there before.
-  bool is_new() const { return made_.made(path_); }
 
  private:
   std::string make(const std::string& path, Name name);
@@ -80,9 +76,9 @@ class RunFolder {
   RunLock lock_;
 };
 
-/// The folder of a run with these options, which are those of this invocation alone: that of --save-file, a
-/// new one in --save-path, or that of --load-file. Null for tests and gradient checks, which save nothing,
-/// and where no option names one. Throws InputError as RunFolder and find_checkpoint() do.
-std::unique_ptr<RunFolder> claim_run_folder(const Options& given);
+/// Claims the folder of a run with these options, which are those of this invocation alone: the one of
+/// --save-file, a new one in --save-path, or the one of --load-file. Returns null if no option names one.
+/// Throws InputError as RunFolder and find_checkpoint() do.
+std::unique_ptr<RunFolder> claim_run_folder(const CheckpointOptions& given);
 
 }  // namespace convnet

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "convnet/net/options.h"
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
 #include "convnet/train/npy.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 
@@ -20,7 +20,7 @@ class TestOutputs {
  public:
   /// Throws InputError where an option asks for what the net does not have, or a file's folder cannot be
   /// written. References are kept.
-  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const Options& options);
+  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options);
 
   /// The steps of batch `number`, of `images` images, follow.
   void begin_batch(int number, std::int64_t images);
@@ -47,7 +47,7 @@ class TestOutputs {
   void open(BatchFiles& files, const std::string& folder, const std::string& stem, std::size_t layer,
             int number, std::int64_t images);
 
-  const Options& options_;
+  const TestOptions& options_;
   const Graph& graph_;
   std::optional<Classifier> classifier_;
   std::optional<Confusion> confusion_;

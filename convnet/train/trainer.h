@@ -9,7 +9,7 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net.h"
-#include "convnet/net/options.h"
+#include "convnet/train/load_run.h"
 #include "convnet/train/report.h"
 #include "convnet/train/run_folder.h"
 #include "convnet/train/stop_signal.h"
@@ -31,9 +31,7 @@ class Trainer {
   void run();
 
  private:
-  struct Loaded;  ///< what the constructor knows before there is a net
-  explicit Trainer(Loaded loaded, StopSignal& stop);
-  static Loaded load(const OptionTexts& given, const StopSignal& stop);
+  explicit Trainer(LoadedRun loaded, StopSignal& stop);
 
   /// The batch to train next (minibatches and images: where in it); its epoch is beyond --epochs when all is
   /// done.
@@ -76,7 +74,7 @@ class Trainer {
   StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
                   std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs = nullptr);
 
-  Options options_;
+  TrainOptions options_;
   OptionTexts saved_options_;
   NetFiles files_;
   std::shared_ptr<const Provider> provider_;

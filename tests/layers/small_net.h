@@ -92,8 +92,7 @@ std::string increment_tensor(const std::string& name);
 
 class SmallNet {
  public:
-  using Options = NetOptions;
-  SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options = {});
+  SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const NetOptions& options = {});
 
   /// Makes the plan; the first one also decides the initial weights' layouts, so they are set here.
   const Plan& prepare(Phase phase, std::int64_t images);
