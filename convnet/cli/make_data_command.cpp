@@ -79,7 +79,7 @@ std::optional<LabelledImages> find_ilsvrc(const std::vector<std::string>& tars) 
   return find_ilsvrc_images({by_name[ilsvrc_training], by_name[ilsvrc_validation], by_name[ilsvrc_devkit]});
 }
 
-/// What --src names: a folder, or a comma list of tars.
+/// Finds the images in what --src names: a folder, or a comma list of tars.
 LabelledImages find_images(const std::string& src) {
   std::error_code ignored;
   std::vector<std::string> tars;
@@ -94,7 +94,7 @@ LabelledImages find_images(const std::string& src) {
   return find_labelled_images(tars);
 }
 
-/// Otherwise the data set would be found among its own images the next time.
+/// Throws InputError if `dst` lies in `src`: the next time its images would be found, too.
 void refuse_inside(const std::string& dst, const std::string& src) {
   std::error_code ignored;
   if (!fs::is_directory(src, ignored)) return;

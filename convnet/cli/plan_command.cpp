@@ -1,4 +1,4 @@
-// `convnet plan`: what a net needs, without running it.
+// `convnet plan` shows what a net needs, without running it.
 #include <fmt/format.h>
 
 #include <optional>
@@ -55,8 +55,8 @@ class Predictor {
     if (model != "measured") model_ = read_device_model(model);
   }
 
-  /// A measured prediction is of the devices of `plans`. CPU devices share the machine, so all work at once;
-  /// of GPUs the first is measured, and all taken to be alike.
+  /// Predicts a step; a measurement takes place on the devices of `plans`. CPU devices share the machine, so
+  /// all are measured at once; GPUs are taken to be alike, so the first is measured.
   Simulation predict(const PlanSet& plans, const Plan& plan) const {
     if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
     const bool alone = !plans.backend().shares_memory();

@@ -39,7 +39,7 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
   }
 }
 
-/// A layer file's name after --layer-path.
+/// Returns a layer file's name with --layer-path before it.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
   if (options.layer_path.empty()) return name;
   return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
@@ -64,7 +64,7 @@ NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics)
 
 namespace {
 
-/// Cores that this process may use.
+/// Returns the number of cores that this process may use.
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -240,7 +240,7 @@ std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, co
   return values;
 }
 
-/// Whether a tensor belongs to the training of a matrix, not to the net.
+/// Returns whether a tensor belongs to the training of a matrix, not to the net.
 bool is_training_state(const std::string& tensor) {
   for (const std::string suffix : {"Inc", "Grad"}) {
     if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
@@ -251,8 +251,8 @@ bool is_training_state(const std::string& tensor) {
   return false;
 }
 
-/// Of a matrix that may be a part of a whole one: its outputs' place in the whole, as a run of numbers. Parts
-/// are of matrices whose first dimension counts the outputs.
+/// Returns the place of a matrix in the whole one that it may be a part of, as a run of numbers. Matrices
+/// that have parts count the outputs in their first dimension.
 std::pair<std::size_t, std::size_t> run_of(const WeightSpec& spec) {
   const auto count = static_cast<std::size_t>(element_count(spec.dims));
   const auto outputs = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.dims[0]));
@@ -478,7 +478,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
       return "'" + w.name + "' is not finite after an update that was too large";
     }
   }
-  // The same net with no layer fused into another, so that every layer's own output can be seen.
+  // This is the same net with no layer fused into another, so that every layer's own output can be seen.
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
   PlanSet plans(plain, provider_.matrices(), *backend_,

@@ -76,10 +76,10 @@ class Net {
   /// Makes the plan of `images` images a minibatch and its memory.
   const Plan& prepare(Phase phase, std::int64_t images);
 
-  /// Initial weights by canonical index, the same for every layout and device; zero increments. After a
-  /// prepare().
+  /// Sets initial weights by canonical index, the same for every layout and device, and zero increments. Call
+  /// it after a prepare().
   void init_weights(std::uint64_t seed);
-  /// --init-from: copies what has the same name and shape in a checkpoint; prints a table of what was copied,
+  /// Copies the weights of the same name and shape from a checkpoint; prints a table of what was copied,
   /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
   void init_from(const std::string& checkpoint);
   /// Compares the gradient of each learned matrix with central differences of the costs along it and along
@@ -88,21 +88,21 @@ class Net {
   std::vector<GradientReport> check_gradients(
       std::int64_t images, const StepInputs& inputs,
       const std::function<bool()>& stopped = [] { return false; });
-  /// Weights, increments and the gradients of updates that are not yet due, to and from a checkpoint's
+  /// Read and write weights, increments and the gradients of updates that are not yet due as a checkpoint's
   /// tensors: whole matrices, whatever the devices. load() throws InputError naming `file` and the tensor
   /// that is missing or has another shape.
   void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
   void store(TensorFile& tensors) const;
-  /// Updates whose period spans several minibatches, as far as they are.
+  /// Returns the progress of updates whose period spans several minibatches.
   const UpdateWindows& windows() const { return windows_; }
 
-  /// Learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
+  /// Returns learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
   std::vector<Rates> rates(double progress) const;
-  /// One minibatch on all devices. In training, updates that span several minibatches move on.
+  /// Runs one minibatch on all devices. In training, updates that span several minibatches move on.
   StepResult run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 
-  /// A learned matrix, or its part on some device.
+  /// Reads the increment of a learned matrix, or of its part on some device.
   std::vector<float> increment(const WeightBuffers& w) const {
     return executor_.read_shards(w, &UpdateShard::increment);
   }
@@ -110,9 +110,9 @@ class Net {
     executor_.write_shards(w, &UpdateShard::increment, values);
   }
 
-  /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with
-  /// such an output is 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all
-  /// is finite.
+  /// Finds where the first number that is not finite comes from: checks the weights, then runs the same
+  /// minibatch without fusions. Returns a phrase for a message ("the first layer with such an output is
+  /// 'conv2'"), or "" if all is finite.
   std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
  private:
@@ -120,9 +120,9 @@ class Net {
 
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
-  /// Name in checkpoints of what belongs to a matrix: increment_name and its kind.
+  /// Returns the name in checkpoints of a tensor that belongs to a matrix, as increment_name() does.
   std::string name_of(const WeightBuffers& w, const char* suffix) const;
-  /// Minibatches that make one update; 1 unless its period is longer than a minibatch.
+  /// Returns how many minibatches make one update; 1 unless its period is longer than a minibatch.
   int minibatches_per_update(const WeightBuffers& w) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
                                     std::map<std::string, TensorFile>& checkpoints) const;
@@ -139,8 +139,8 @@ class Net {
   UpdateWindows windows_;
 };
 
-/// Name of a weight tensor's increment: "conv1.weightsInc.data" of "conv1.weights.data"; with "Grad" that of
-/// its sum of gradients.
+/// Returns the name of a weight tensor's increment: "conv1.weightsInc.data" for "conv1.weights.data"; with
+/// "Grad", the name of its sum of gradients.
 std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix = "Inc");
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// What a run of training reads and checks before it has a net.
+// Everything that a run of training reads and checks before it has a net.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What training says on the terminal about devices, time and weights.
+// The lines of training on the terminal about devices, time and weights.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace convnet {
 
-/// Where the time of a batch went, in seconds; of work, the mean over the devices.
+/// The seconds of a batch by use; those of work are means over the devices.
 struct TimeUse {
   double compute = 0, communication = 0, data = 0;
   double steps = 0;  ///< wall clock of all minibatches
 
   void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
-  /// "time: 91.0% compute, …" of a batch that took `wall` seconds.
+  /// Returns "time: 91.0% compute, …" for a batch that took `wall` seconds.
   std::string text(double wall) const;
 };
 

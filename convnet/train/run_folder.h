@@ -19,10 +19,10 @@ class MadeFolders {
 
   /// Removes those that are empty.
   void remove_empty() const;
-  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError.
-  /// Its message ends with `purpose` and `path`.
+  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError, whose message ends
+  /// with `purpose` and `path`.
   void make(const std::string& path, const std::string& purpose);
-  /// Makes a folder in one that is there: make_numbered_folder().
+  /// Makes a folder in an existing one, as make_numbered_folder() does.
   std::string make_numbered(const std::string& name);
 
  private:
@@ -41,7 +41,7 @@ class RunLock {
 
   /// Removes the file; the lock stays.
   void remove_file() const;
-  /// Whether others are kept out. Some file systems have no locks.
+  /// Returns whether other runs are kept out. Some file systems have no locks.
   bool locked() const { return locked_; }
 
  private:

@@ -1,4 +1,4 @@
-// What tests of a finished net give besides the costs: features, probabilities, errors by class.
+// The results of testing a finished net besides the costs: features, probabilities, errors by class.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ class TestOutputs {
   /// written. References are kept.
   TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options);
 
-  /// The steps of batch `number`, of `images` images, follow.
+  /// Begins batch `number`, of `images` images, whose steps follow.
   void begin_batch(int number, std::int64_t images);
-  /// For the batch's next step, by `plan`: what the executor shall do after each task.
+  /// Returns what the executor shall do after each task of the batch's next step, by `plan`.
   std::function<void(std::size_t task)> reading(const Plan& plan) { return reader_.reading(plan); }
-  /// The step is done. `inputs`: its matrices as in StepInputs, all views of the images.
+  /// Adds a step that is done. `inputs` are its matrices as in StepInputs, all views of the images.
   void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
   /// Gives the batch's files their names. Throws RunError.
   void end_batch();

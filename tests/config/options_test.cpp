@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "tests/catch.h"
+#include "tests/temp_folder.h"
 
 using namespace convnet;
 
@@ -45,13 +46,14 @@ TEST_CASE("options of a group are stored in the group") {
 
 TEST_CASE("a table has its options in order, and only those of a group that it takes") {
   std::vector<std::string> keys, saved;
-  for (const OptionSpec& spec : wall_options().specs()) {
+  const OptionTable<Wall> table = wall_options();
+  for (const OptionSpec& spec : table.specs()) {
     keys.push_back(spec.param.key);
     if (spec.saved) saved.push_back(spec.param.key);
   }
   CHECK(keys == std::vector<std::string>{"name", "inside-layers", "inside-glossy", "outside-layers"});
   CHECK(saved == std::vector<std::string>{"name", "inside-layers", "outside-layers"});
-  CHECK(wall_options().parse({{"outside-glossy", "1"}}).outside.glossy == false);
+  CHECK_FALSE(table.parse({{"outside-glossy", "1"}}).outside.glossy);
   CHECK_THROWS_AS(paint_options("").only({"layers", "colour"}), std::logic_error);
 }
 
