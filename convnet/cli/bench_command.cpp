@@ -30,9 +30,9 @@ const OptionTable<BenchOptions>& options_of_bench() {
       OptionTable<BenchOptions>()
           .add(&BenchOptions::files,
                net_file_options().only({"layer-def", "layer-params", "layer-path", "strict"}))
+          .add(&BenchOptions::step, step_options())
           .add(&BenchOptions::data, data_options().only({"data-provider", "data-path", "inner-size",
                                                          "pixel-std", "image-size", "decode-threads"}))
-          .add(&BenchOptions::step, step_options())
           .add({
               unsaved_option(
                   "steps", &BenchOptions::steps,

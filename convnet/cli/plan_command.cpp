@@ -27,9 +27,9 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
   static const auto table =
       OptionTable<PlanCommandOptions>()
           .add(&PlanCommandOptions::files, net_file_options())
+          .add(&PlanCommandOptions::step, step_options())
           .add(&PlanCommandOptions::data,
                data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
-          .add(&PlanCommandOptions::step, step_options())
           .add({
               unsaved_option(
                   "model", &PlanCommandOptions::model,

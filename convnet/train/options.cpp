@@ -87,9 +87,9 @@ const OptionTable<TrainOptions>& train_options() {
     for (OptionSpec& spec : own) spec.may_be_empty = spec.param.key == "tensorboard";
     return OptionTable<TrainOptions>()
         .add(&TrainOptions::files, net_file_options())
+        .add(&TrainOptions::step, step_options())
         .add(&TrainOptions::data, data_options())
         .add(&TrainOptions::checkpoints, checkpoint_options())
-        .add(&TrainOptions::step, step_options())
         .add(std::move(own))
         .add(&TrainOptions::tests, test_options())
         .add(&TrainOptions::devices, device_options())
