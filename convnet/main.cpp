@@ -60,15 +60,16 @@ int dispatch(std::vector<std::string> args, const convnet::StandardStreams& stre
     return 0;
   }
   if (asked("--help") || asked("-h")) {
-    const char letter = command == "plan"        ? 'p'
-                        : command == "bench"     ? 'b'
-                        : command == "show"      ? 's'
-                        : command == "make-data" ? 'd'
-                                                 : 't';
+    const std::vector<convnet::OptionSpec>& taken = command == "plan"    ? convnet::plan_command_options()
+                                                    : command == "bench" ? convnet::bench_command_options()
+                                                    : command == "show"  ? convnet::show_command_options()
+                                                    : command == "make-data"
+                                                        ? convnet::make_data_command_options()
+                                                        : convnet::train_command_options();
     if (command == "layers") {
       fmt::print("usage: convnet layers [TYPE | --markdown]\n");
     } else {
-      fmt::print("{}\nOptions{}:\n{}", kUsage, named ? " of convnet " + command : "", option_help(letter));
+      fmt::print("{}\nOptions{}:\n{}", kUsage, named ? " of convnet " + command : "", option_help(taken));
     }
     return 0;
   }
@@ -118,7 +119,7 @@ int run_with_streams(const std::vector<std::string>& args) {
   convnet::StandardStreams streams;
   const int code = run(args, streams);
   std::fflush(stdout);
-  // Who closes a pipe has read enough.
+  // A closed pipe is no error: its reader has read enough.
   if (code != 0 || streams.error() == 0 || streams.closed()) return code;
   return fail("stdout cannot be written: " + std::generic_category().message(streams.error()), 1);
 }

@@ -45,6 +45,7 @@ struct BatchRange {
   std::string str() const;  ///< "1-5" or "6"
   /// Reads "1-5" or "6". Throws InputError with what is allowed.
   static BatchRange parse(const std::string& text);
+  bool operator==(const BatchRange&) const = default;
 };
 
 /// "1-5, 7" of sorted batch numbers.

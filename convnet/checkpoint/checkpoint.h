@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convnet/checkpoint/safetensors.h"
-#include "convnet/config/params.h"
+#include "convnet/config/options.h"
 #include "providers/provider.h"
 
 namespace convnet {

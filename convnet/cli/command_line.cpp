@@ -12,9 +12,8 @@ namespace convnet {
 namespace {
 
 /// Throws InputError for an option that needs a value and has none: CLI11 would take the next option for it.
-void check_values(char command, const std::vector<std::string>& args) {
-  for (const OptionSpec& spec : option_specs()) {
-    if (spec.commands.find(command) == std::string::npos) continue;
+void check_values(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
+  for (const OptionSpec& spec : taken) {
     const std::string name = "--" + spec.param.key;
     for (std::size_t i = 0; i < args.size(); ++i) {
       const bool value_follows = i + 1 < args.size() && !args[i + 1].starts_with("--");
@@ -27,15 +26,14 @@ void check_values(char command, const std::vector<std::string>& args) {
 
 }  // namespace
 
-OptionTexts parse_command_line(char command, const std::vector<std::string>& args) {
+OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
   std::deque<std::pair<std::string, std::string>> values;  // stable addresses: CLI11 writes into them
   std::vector<std::pair<CLI::Option*, const std::pair<std::string, std::string>*>> options;
   std::vector<std::string> known;
-  for (const OptionSpec& spec : option_specs()) {
-    if (spec.commands.find(command) == std::string::npos) continue;
+  for (const OptionSpec& spec : taken) {
     known.push_back("--" + spec.param.key);
     values.emplace_back(spec.param.key, "");
     CLI::Option* option = app.add_option("--" + spec.param.key, values.back().second);
@@ -43,11 +41,11 @@ OptionTexts parse_command_line(char command, const std::vector<std::string>& arg
     if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
     options.emplace_back(option, &values.back());
   }
-  check_values(command, args);
+  check_values(taken, args);
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());
     // CLI11 looks for the value of "--option=" behind it.
-    for (const OptionSpec& spec : option_specs()) {
+    for (const OptionSpec& spec : taken) {
       const auto bare = std::find(reversed.begin(), reversed.end(), "--" + spec.param.key + "=");
       if (bare == reversed.end()) continue;
       bare->pop_back();
@@ -75,10 +73,9 @@ OptionTexts parse_command_line(char command, const std::vector<std::string>& arg
   return texts;
 }
 
-std::string option_help(char command) {
+std::string option_help(const std::vector<OptionSpec>& taken) {
   std::string text;
-  for (const OptionSpec& spec : option_specs()) {
-    if (spec.commands.find(command) == std::string::npos) continue;
+  for (const OptionSpec& spec : taken) {
     const ParamSpec& p = spec.param;
     const std::string fallback = p.fallback && !p.fallback->empty() ? "; default " + *p.fallback : "";
     const std::string values = p.type == "choice" ? " (" + join(p.choices, " | ") + ")" : "";

@@ -1,18 +1,18 @@
-// The command line: which command, and its options as text.
+// The command line of a command: its options as text, and their help.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "convnet/net/options.h"
+#include "convnet/config/options.h"
 
 namespace convnet {
 
-/// The options in `args` that `command` ('t' train, 'p' plan, 'b' bench, 's' show, 'd' make-data) takes.
-/// Throws InputError naming an unknown option and the nearest known one, or an option without its value.
-OptionTexts parse_command_line(char command, const std::vector<std::string>& args);
+/// Returns the options in `args`, of those that a command takes. Throws InputError naming an unknown option
+/// and the nearest known one, or an option without its value.
+OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);
 
-/// The help of a command: every option with its values, default and meaning.
-std::string option_help(char command);
+/// Returns the help of a command: every option that it takes, with its values, default and meaning.
+std::string option_help(const std::vector<OptionSpec>& taken);
 
 }  // namespace convnet

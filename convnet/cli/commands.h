@@ -1,26 +1,35 @@
-// The program's commands. Each takes its arguments after the command's name and throws on errors.
+// The commands of the program. Each takes the arguments after its name, and throws on errors.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "convnet/config/options.h"
+
 namespace convnet {
 
 class StandardStreams;
+
+/// The options that each command takes.
+const std::vector<OptionSpec>& train_command_options();
+const std::vector<OptionSpec>& plan_command_options();
+const std::vector<OptionSpec>& bench_command_options();
+const std::vector<OptionSpec>& show_command_options();
+const std::vector<OptionSpec>& make_data_command_options();
 
 void train_command(const std::vector<std::string>& args, const StandardStreams& streams);
 void plan_command(const std::vector<std::string>& args);
 void bench_command(const std::vector<std::string>& args);
 void show_command(const std::vector<std::string>& args);
 void make_data_command(const std::vector<std::string>& args);
-/// `convnet layers`: the layer types; `convnet layers TYPE`: one, with its keys; `convnet layers --markdown`:
-/// docs/layers.md.
+/// Prints the layer types (`convnet layers`), one of them with its keys (`convnet layers TYPE`), or the text
+/// of docs/layers.md (`convnet layers --markdown`).
 void layers_command(const std::vector<std::string>& args);
 
-/// The text of docs/layers.md, from the declarations.
+/// Returns the text of docs/layers.md, made from the declarations.
 std::string layers_markdown();
 
-/// Version, commit and what the program was built with.
+/// Returns the version, the commit, and what the program was built with.
 std::string version_text();
 
 }  // namespace convnet

@@ -19,6 +19,47 @@
 namespace convnet {
 namespace {
 
+struct MakeDataCommandOptions {
+  std::string src, dst;
+  int size = 256, batch_size = 3072;
+  bool crop_to_square = true;
+  DataOptions data;
+  DeviceOptions devices;
+  StepOptions step;
+};
+
+const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
+  static const auto table =
+      OptionTable<MakeDataCommandOptions>()
+          .add({
+              unsaved_option(
+                  "src", &MakeDataCommandOptions::src,
+                  {.doc = "folder of the images: CLASS/*.jpg|png, *.tar shards with KEY.jpg and KEY.cls, "
+                          "train/ and "
+                          "val/ with either, or the three ILSVRC2012 tars; or a comma list of tars"}),
+              unsaved_option("dst", &MakeDataCommandOptions::dst,
+                             {.doc = "folder of the data set; one that a run was filling is gone on with"}),
+              unsaved_option("size", &MakeDataCommandOptions::size,
+                             {.fallback = "256",
+                              .min = 16,
+                              .max = 1024,
+                              .unit = "pixels",
+                              .doc = "of the shorter side, to which images are scaled"}),
+              unsaved_option("crop-to-square", &MakeDataCommandOptions::crop_to_square,
+                             {.fallback = "1", .doc = "keep the square in the middle; 0: the whole image"}),
+              unsaved_option("batch-size", &MakeDataCommandOptions::batch_size,
+                             {.fallback = "3072",
+                              .min = 1,
+                              .max = 1 << 24,
+                              .unit = "images",
+                              .doc = "images of a batch"}),
+          })
+          .add(&MakeDataCommandOptions::data, data_options().only({"skip-bad-images"}))
+          .add(&MakeDataCommandOptions::devices, device_options().only({"threads"}))
+          .add(&MakeDataCommandOptions::step, step_options().only({"seed"}));
+  return table;
+}
+
 namespace fs = std::filesystem;
 
 constexpr const char* ilsvrc_training = "ILSVRC2012_img_train.tar";
@@ -38,7 +79,7 @@ std::optional<LabelledImages> find_ilsvrc(const std::vector<std::string>& tars) 
   return find_ilsvrc_images({by_name[ilsvrc_training], by_name[ilsvrc_validation], by_name[ilsvrc_devkit]});
 }
 
-/// What --src names: a folder, or a comma list of tars.
+/// Finds the images in what --src names: a folder, or a comma list of tars.
 LabelledImages find_images(const std::string& src) {
   std::error_code ignored;
   std::vector<std::string> tars;
@@ -53,7 +94,7 @@ LabelledImages find_images(const std::string& src) {
   return find_labelled_images(tars);
 }
 
-/// Otherwise the data set would be found among its own images the next time.
+/// Throws InputError if `dst` lies in `src`: the next time its images would be found, too.
 void refuse_inside(const std::string& dst, const std::string& src) {
   std::error_code ignored;
   if (!fs::is_directory(src, ignored)) return;
@@ -68,13 +109,16 @@ std::string range_text(int first, int count) {
 
 }  // namespace
 
+const std::vector<OptionSpec>& make_data_command_options() { return options_of_make_data().specs(); }
+
 void make_data_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_command_line('d', args);
-  const Options options = parse_options(texts);
+  const OptionTexts texts = parse_command_line(make_data_command_options(), args);
+  const MakeDataCommandOptions options = options_of_make_data().parse(texts);
   require_options(texts, {"src", "dst"}, "");
   refuse_inside(options.dst, options.src);
   const LabelledImages images = find_images(options.src);
-  for (const std::string& warning : {too_many_threads(options), dangling_links_text(images.dangling_links)})
+  for (const std::string& warning :
+       {too_many_threads(options.devices.threads), dangling_links_text(images.dangling_links)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print("{}: {} training images, {} validation images, {} classes\n", options.src,
              images.training.size(), images.validation.size(), images.class_names.size());
@@ -85,9 +129,9 @@ void make_data_command(const std::vector<std::string>& args) {
   make.size = options.size;
   make.crop_to_square = options.crop_to_square;
   make.batch_size = options.batch_size;
-  make.seed = options.seed_value();
-  make.threads = options.threads;
-  make.skip_bad_images = options.skip_bad_images;
+  make.seed = options.step.seed;
+  make.threads = options.devices.threads;
+  make.skip_bad_images = options.data.skip_bad_images;
   MakeDataResult made;
   {
     ProgressLine line("make-data");

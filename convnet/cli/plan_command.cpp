@@ -1,4 +1,4 @@
-// `convnet plan`: what a net needs, without running it.
+// `convnet plan` shows what a net needs, without running it.
 #include <fmt/format.h>
 
 #include <optional>
@@ -14,6 +14,40 @@
 namespace convnet {
 namespace {
 
+struct PlanCommandOptions {
+  NetFileOptions files;
+  DataOptions data;
+  StepOptions step;
+  std::string model, trace;
+  DeviceOptions devices;
+  ReportOptions report;
+};
+
+const OptionTable<PlanCommandOptions>& options_of_plan() {
+  static const auto table =
+      OptionTable<PlanCommandOptions>()
+          .add(&PlanCommandOptions::files, net_file_options())
+          .add(&PlanCommandOptions::step, step_options())
+          .add(&PlanCommandOptions::data,
+               data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
+          .add({
+              unsaved_option(
+                  "model", &PlanCommandOptions::model,
+                  {.fallback = "",
+                   .doc =
+                       "predict the time of a step: 'measured' times each operation on this machine, else a "
+                       "file of a "
+                       "machine's numbers, like bench/models/nvlink-8gpu.json"}),
+              unsaved_option("trace", &PlanCommandOptions::trace,
+                             {.fallback = "",
+                              .doc = "file for the predicted timeline (Chrome trace, for ui.perfetto.dev)"}),
+          })
+          .add(&PlanCommandOptions::devices,
+               device_options().only({"gpu", "device", "threads", "precision", "parallel"}))
+          .add(&PlanCommandOptions::report, report_options().only({"verbose", "json"}));
+  return table;
+}
+
 /// Predicts steps as --model says: from a file of a machine's numbers, or by timing the operations here.
 class Predictor {
  public:
@@ -24,7 +58,7 @@ class Predictor {
   /// Predicts a step on `devices` devices. A measured prediction is of those that the options name: CPU
   /// devices share the machine, so all work at once; of GPUs the first is measured, and all are taken to be
   /// alike.
-  Simulation predict(const Options& options, const Plan& plan, int devices) const {
+  Simulation predict(const DeviceOptions& options, const Plan& plan, int devices) const {
     if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
     const auto backend = make_backend(options, devices);
     const bool alone = !backend->shares_memory();
@@ -47,49 +81,55 @@ std::string prediction_text(const nlohmann::json& prediction) {
   return text;
 }
 
-/// The same minibatch on one of the devices alone.
-double seconds_alone(const NetFiles& files, const Provider& provider, Options options, int devices,
-                     const Predictor& predictor) {
-  options.threads = std::max(1, thread_count(options) / devices);
-  options.gpu = "0";
-  options.parallel = "data";
+/// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
+double seconds_alone(const NetFiles& files, const Provider& provider, const PlanCommandOptions& options,
+                     int devices, const Predictor& predictor) {
+  DeviceOptions one = options.devices;
+  one.threads = std::max(1, thread_count(one.threads) / devices);
+  one.gpu = "0";
+  one.data_parallel = true;
   Diagnostics reported;
-  const Graph graph = checked_graph(files, provider, options, reported);
-  const auto target = make_target(options, 1);
-  PlanSet plans(graph, provider.matrices(), *target, plan_options(options, provider));
-  return predictor.predict(options, plans.plan(Phase::train, options.mini), 1).step;
+  const Graph graph = checked_graph(files, provider, graph_options(options.files, one), reported);
+  const auto target = make_target(one, 1);
+  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, provider));
+  return predictor.predict(one, plans.plan(Phase::train, options.step.mini), 1).step;
 }
 
 }  // namespace
 
+const std::vector<OptionSpec>& plan_command_options() { return options_of_plan().specs(); }
+
 void plan_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_command_line('p', args);
+  const OptionTexts texts = parse_command_line(plan_command_options(), args);
   require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
-  Options options = parse_options(texts);
+  PlanCommandOptions options = options_of_plan().parse(texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
   // A file that cannot be written is an error now, not after the work.
   if (!options.trace.empty()) ChromeTrace().write(options.trace);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
-  if (options.device == "auto" && predictor && predictor->describes_gpus()) options.device = "cuda";
-  options = with_devices(options);
+  if (options.devices.device == "auto" && predictor && predictor->describes_gpus())
+    options.devices.device = "cuda";
+  options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
-  const NetFiles files = read_net_files(options, diagnostics);
-  const auto provider = open_provider(options);
-  const Graph graph = checked_graph(files, *provider, options, diagnostics);
+  const NetFiles files = read_net_files(options.files, diagnostics);
+  const auto provider = open_provider(options.data, options.step.seed);
+  const Graph graph =
+      checked_graph(files, *provider, graph_options(options.files, options.devices), diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  for (const std::string& warning : {unused_devices(graph, options), too_many_threads(options)})
+  for (const std::string& warning :
+       {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  const auto target = make_target(options, graph.gpu_count());
-  PlanSet plans(graph, provider->matrices(), *target, plan_options(options, *provider));
-  const Plan& train = plans.plan(Phase::train, options.mini);
-  const Plan& test = plans.plan(Phase::test, options.mini);
+  const auto target = make_target(options.devices, graph.gpu_count());
+  PlanSet plans(graph, provider->matrices(), *target, plan_options(options.step, *provider));
+  const Plan& train = plans.plan(Phase::train, options.step.mini);
+  const Plan& test = plans.plan(Phase::test, options.step.mini);
   verify(train, graph);
   verify(test, graph);
-  nlohmann::json plan = plan_json(plans, train, test, options.verbose);
+  nlohmann::json plan = plan_json(plans, train, test, options.report.verbose);
   if (predictor) {
-    const Simulation simulation = predictor->predict(options, train, plans.devices());
+    const Simulation simulation = predictor->predict(options.devices, train, plans.devices());
     plan["prediction"] = simulation_json(simulation, train, graph, predictor->name());
     if (!options.trace.empty()) {
       ChromeTrace trace;
@@ -103,8 +143,8 @@ void plan_command(const std::vector<std::string>& args) {
         fmt::print(stderr, "{}\n", warning);
     }
   }
-  fmt::print("{}\n", options.json ? plan.dump(2) : plan_text(plan));
-  if (predictor && !options.json) fmt::print("{}", prediction_text(plan["prediction"]));
+  fmt::print("{}\n", options.report.json ? plan.dump(2) : plan_text(plan));
+  if (predictor && !options.report.json) fmt::print("{}", prediction_text(plan["prediction"]));
 }
 
 }  // namespace convnet

@@ -11,35 +11,109 @@
 #include "convnet/show/filters.h"
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 namespace {
+
+struct ShowOptions {
+  CheckpointOptions checkpoints;
+  std::string show_cost, show_filters, show_preds, save_preds, html, out;
+  int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
+  bool smooth_test_errors = true, no_rgb = false, norm_filters = false, yuv_to_rgb = false,
+       only_errors = false;
+  RunOptions run;  ///< those that replace the checkpoint's
+};
+
+const OptionTable<ShowOptions>& options_of_show() {
+  static const auto table =
+      OptionTable<ShowOptions>()
+          .add(&ShowOptions::checkpoints, checkpoint_options().only({"load-file"}))
+          .add({
+              unsaved_option(
+                  "show-cost", &ShowOptions::show_cost,
+                  {.fallback = "", .doc = "cost layer whose curves of training and tests to draw"}),
+              unsaved_option("cost-idx", &ShowOptions::cost_idx,
+                             {.fallback = "0",
+                              .min = 0,
+                              .max = 1 << 24,
+                              .doc = "which of the values that the cost prints"}),
+              unsaved_option("smooth-test-errors", &ShowOptions::smooth_test_errors,
+                             {.fallback = "1",
+                              .doc = "where each test takes one batch of the test range: draw means over as "
+                                     "many tests as it has"}),
+              unsaved_option("show-filters", &ShowOptions::show_filters,
+                             {.fallback = "", .doc = "layer whose weights to draw"}),
+              unsaved_option("input-idx", &ShowOptions::input_idx,
+                             {.fallback = "0",
+                              .min = 0,
+                              .max = 1 << 20,
+                              .doc = "filters of which of the layer's inputs"}),
+              unsaved_option(
+                  "no-rgb", &ShowOptions::no_rgb,
+                  {.fallback = "0", .doc = "a grey tile for each channel, also where there are three"}),
+              unsaved_option("norm-filters", &ShowOptions::norm_filters,
+                             {.fallback = "0", .doc = "bring each filter to mean 0 and variance 1 first"}),
+              unsaved_option("yuv-to-rgb", &ShowOptions::yuv_to_rgb,
+                             {.fallback = "0", .doc = "the filters' three channels are Y, U and V"}),
+              unsaved_option(
+                  "channels", &ShowOptions::channels,
+                  {.fallback = "0",
+                   .min = 0,
+                   .max = 1 << 20,
+                   .doc = "of what a fully-connected layer reads; 0: three or one, whichever makes squares"}),
+              unsaved_option("local-plane", &ShowOptions::local_plane,
+                             {.fallback = "0",
+                              .min = 0,
+                              .max = 1 << 24,
+                              .doc = "output map of a local layer whose filters, at all positions, to draw"}),
+              unsaved_option(
+                  "show-preds", &ShowOptions::show_preds,
+                  {.fallback = "",
+                   .doc = "softmax layer whose five best classes of eight random test images to draw"}),
+              unsaved_option("only-errors", &ShowOptions::only_errors,
+                             {.fallback = "0", .doc = "only images whose best class is wrong"}),
+              unsaved_option(
+                  "save-preds", &ShowOptions::save_preds,
+                  {.fallback = "", .doc = "CSV file for the five best classes of every test image"}),
+              unsaved_option("out", &ShowOptions::out,
+                             {.fallback = "",
+                              .doc = "the picture's file instead of cost.png, filters.png or preds.png"}),
+              unsaved_option(
+                  "html", &ShowOptions::html,
+                  {.fallback = "",
+                   .doc = "file for a page with curves, predictions, filters, weights and the plan"}),
+          })
+          .add(&ShowOptions::run, run_options().only({"data-provider", "data-path", "test-range", "mini",
+                                                      "seed", "gpu", "device", "threads", "precision"}));
+  return table;
+}
 
 void write(const std::string& path, const std::string& bytes, const std::string& what) {
   write_whole_file(path, bytes);
   fmt::print("Wrote {}: {}\n", path, what);
 }
 
-/// How many tests a point of a test curve is the mean of: as many as test the whole range.
-int smoothing(const Options& options) {
-  return options.smooth_test_errors && options.test_one ? options.test_batches().count() : 1;
+/// Returns how many tests a point of a test curve is the mean of: as many as test the whole range.
+int smoothing(const ShowOptions& asked, const DataOptions& data) {
+  return asked.smooth_test_errors && data.test_one ? data.test_range.count() : 1;
 }
 
-void write_curves(const Run& run, const std::string& path) {
-  const Options& o = run.options;
-  const Chart chart =
-      cost_chart(run.checkpoint.state, run.graph,
-                 {o.show_cost, static_cast<std::size_t>(o.cost_idx), smoothing(o), o.train_batches()});
+void write_curves(const Run& run, const ShowOptions& asked, const std::string& path) {
+  const DataOptions& data = run.options.data;
+  const Chart chart = cost_chart(
+      run.checkpoint.state, run.graph,
+      {asked.show_cost, static_cast<std::size_t>(asked.cost_idx), smoothing(asked, data), data.train_range});
   constexpr int kWidth = 860, kHeight = 460;
   PictureCanvas canvas(kWidth, kHeight);
   draw_chart(canvas, chart, kWidth, kHeight);
   write(path, canvas.picture().png(), chart.title);
 }
 
-void write_filters(const Run& run, const std::string& path) {
-  const Options& o = run.options;
-  const LayerWeights weights = weights_of(run, o.show_filters, o.input_idx);
-  const FilterStyle style{!o.no_rgb, o.norm_filters, o.yuv_to_rgb, o.channels, o.local_plane};
+void write_filters(const Run& run, const ShowOptions& asked, const std::string& path) {
+  const LayerWeights weights = weights_of(run, asked.show_filters, asked.input_idx);
+  const FilterStyle style{!asked.no_rgb, asked.norm_filters, asked.yuv_to_rgb, asked.channels,
+                          asked.local_plane};
   std::optional<FilterPicture> filters;
   try {
     filters = draw_filters(*weights.values, style);
@@ -49,10 +123,11 @@ void write_filters(const Run& run, const std::string& path) {
   write(path, filters->picture.png(), weights.tensor + ", " + filters->caption);
 }
 
-void write_predictions(const Run& run, const ImagePredictions& predictions, const std::string& path) {
+void write_predictions(const Run& run, const ShowOptions& asked, const ImagePredictions& predictions,
+                       const std::string& path) {
   constexpr std::size_t kImages = 8;
   const std::vector<std::size_t> chosen =
-      choose_images(predictions, kImages, run.options.only_errors, run.options.seed_value());
+      choose_images(predictions, kImages, asked.only_errors, run.options.step.seed);
   if (chosen.empty()) throw InputError("--only-errors: no test image's best class is wrong");
   const Size size = predictions_size(chosen.size());
   PictureCanvas canvas(size.width, size.height);
@@ -63,6 +138,8 @@ void write_predictions(const Run& run, const ImagePredictions& predictions, cons
 
 }  // namespace
 
+const std::vector<OptionSpec>& show_command_options() { return options_of_show().specs(); }
+
 void show_command(const std::vector<std::string>& args) {
   // The checkpoint comes first, or as --load-file.
   std::vector<std::string> options_only = args;
@@ -71,9 +148,9 @@ void show_command(const std::vector<std::string>& args) {
     given["load-file"] = args[0];
     options_only.erase(options_only.begin());
   }
-  given.merge(parse_command_line('s', options_only));
+  given.merge(parse_command_line(show_command_options(), options_only));
   require_options(given, {"load-file"}, "; usage: convnet show CHECKPOINT [options]");
-  const Options asked = parse_options(given);
+  const ShowOptions asked = options_of_show().parse(given);
   const int pictures = !asked.show_cost.empty() + !asked.show_filters.empty() + !asked.show_preds.empty();
   if (pictures == 0 && asked.html.empty() && asked.save_preds.empty())
     throw InputError(
@@ -88,29 +165,30 @@ void show_command(const std::vector<std::string>& args) {
     if (!path.empty()) OutputFile{path};
   }
   const Run run = open_run(given);
-  if (const std::string warning = too_many_threads(run.options); !warning.empty())
+  if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
-  if (!asked.show_cost.empty()) write_curves(run, picture_name("cost.png"));
-  if (!asked.show_filters.empty()) write_filters(run, picture_name("filters.png"));
+  if (!asked.show_cost.empty()) write_curves(run, asked, picture_name("cost.png"));
+  if (!asked.show_filters.empty()) write_filters(run, asked, picture_name("filters.png"));
 
   PagePredictions tested;
   tested.only_errors = asked.only_errors;
   const bool demanded = !asked.show_preds.empty() || !asked.save_preds.empty();
   if (demanded || !asked.html.empty()) {
     try {
-      tested.predictions = predict(run, classifier_of(run, asked.show_preds), run.options.test_batches());
+      tested.predictions = predict(run, classifier_of(run, asked.show_preds), run.options.data.test_range);
     } catch (const std::runtime_error& e) {
       if (demanded) throw;
       tested.missing = e.what();
       fmt::print(stderr, "warning: no predictions: {}\n", tested.missing);
     }
   }
-  if (!asked.show_preds.empty()) write_predictions(run, *tested.predictions, picture_name("preds.png"));
+  if (!asked.show_preds.empty())
+    write_predictions(run, asked, *tested.predictions, picture_name("preds.png"));
   if (!asked.save_preds.empty())
     write(asked.save_preds, predictions_csv(*tested.predictions),
           fmt::format("{} predictions", tested.predictions->images.size()));
   if (!asked.html.empty())
-    write(asked.html, html_page(run, tested, smoothing(run.options)), "a page of everything");
+    write(asked.html, html_page(run, tested, smoothing(asked, run.options.data)), "a page of everything");
 }
 
 }  // namespace convnet

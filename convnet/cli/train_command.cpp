@@ -4,8 +4,10 @@
 
 namespace convnet {
 
+const std::vector<OptionSpec>& train_command_options() { return train_options().specs(); }
+
 void train_command(const std::vector<std::string>& args, const StandardStreams& streams) {
-  const OptionTexts texts = parse_command_line('t', args);
+  const OptionTexts texts = parse_command_line(train_command_options(), args);
   StopSignal stop(streams);  // before any thread starts
   Trainer(texts, stop).run();
 }

@@ -17,9 +17,6 @@
 
 namespace convnet {
 
-/// Texts of options by name, without dashes. Absent options keep their defaults.
-using OptionTexts = std::map<std::string, std::string>;
-
 /// The one of the two files that a key belongs to.
 enum class CfgFile { definition, parameters, both };
 

@@ -18,7 +18,7 @@ Graph placed_graph(const IniFile& definition, const IniFile& parameters,
   return graph;
 }
 
-/// Says that --parallel data could not follow the gpu= lines of the file, where that decides when weights are
+/// Warns that --parallel data could not follow the gpu= lines of the file, if that decides when weights are
 /// updated.
 void warn_of_lost_passes(const Graph& graph, const Diagnostics& placement, Diagnostics& diagnostics) {
   for (const Node& node : graph.nodes) {
@@ -39,7 +39,9 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   Diagnostics& diagnostics) {
   Graph graph = placed_graph(definition, parameters, matrices, options, diagnostics);
   if (diagnostics.has_errors()) return graph;
-  if (options.data_parallel) {
+  const bool counts_passes = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                         [](const Node& n) { return n.layer->update_period > 0; });
+  if (options.data_parallel && counts_passes) {
     Diagnostics placement;
     Graph written = placed_graph(definition, parameters, matrices, GraphOptions(), placement);
     // Periods that do not fit the passes are errors, too, but then the passes are known.

@@ -17,7 +17,7 @@ class CheckObjective {
   /// Keeps references to all arguments.
   CheckObjective(const Plan& plan, const Graph& graph, const Executor& executor, const StepInputs& inputs);
 
-  /// Whether after_task() has anything to read: else the plan's own costs are the objective.
+  /// Returns whether after_task() has anything to read; if not, the plan's own costs are the objective.
   bool reads_outputs() const { return !parts_.empty(); }
   /// Reads what a task of a step left; call it after each task. Tasks of several devices may do so at once.
   void after_task(std::size_t task);

@@ -84,7 +84,7 @@ NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
 
 }  // namespace
 
-void convert_definition(IniFile& definition, const Options& options, Diagnostics& diagnostics) {
+void convert_definition(IniFile& definition, const NetFileOptions& options, Diagnostics& diagnostics) {
   for (const std::string& name : split_list(options.conv_to_local))
     conv_to_local(definition, name, diagnostics);
   for (const std::string& what : split_list(options.unshare_weights)) unshare(definition, what, diagnostics);

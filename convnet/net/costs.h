@@ -19,14 +19,14 @@ void add_costs(CostSums& into, const Plan& plan, const Graph& graph, const std::
                std::int64_t images);
 void pool(CostSums& into, const CostSums& from);
 
-/// What a cost layer reports of a batch or a test, per image.
+/// The values that a cost layer reports for a batch or a test, per image.
 struct CostReport {
   const Node* node = nullptr;
   std::vector<double> values;  ///< as printed; the children's are added
 };
-/// One for each cost layer that is no other's child, in order of the file.
+/// Returns a report for each cost layer that is not another one's child, in order of the file.
 std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
-/// The error of the first cost: its second value, or of costs that report no error the first.
+/// Returns the error of the first cost: its second value, or its first if it reports no error.
 double first_error(const CostSums& costs, const Graph& graph);
 /// "logprob:  7.156030, 1.000000, 0.995768".
 std::string cost_text(const CostSums& costs, const Graph& graph);

@@ -45,7 +45,7 @@ class Judge {
       best = std::min(best, error_of(d));
       if (error_of(d) > kClose) suspicious.push_back(d.reach);
     }
-    // Where rounding hides all, by the longest step, which has the least of it.
+    // If rounding hides all of them, the longest step decides, because it suffers least.
     if (std::isinf(best)) best = error_of(*std::max_element(differences.begin(), differences.end(), shorter));
     if (wrong_over_several_of(suspicious))
       return {.verdict = Verdict::wrong, .error = best, .excess = excess_};
@@ -95,8 +95,8 @@ class Judge {
     rounding_ = std::max(2 * most, 2e-7 * size_);
   }
 
-  /// Whether there are steps of lengths so different that curvature, rounding and kinks change from one to
-  /// the other.
+  /// Returns whether there are steps of lengths so different that curvature, rounding and kinks change from
+  /// one to the other.
   static bool several(const std::vector<double>& reaches) {
     if (reaches.empty()) return false;
     const auto [least, most] = std::minmax_element(reaches.begin(), reaches.end());
@@ -112,9 +112,9 @@ class Judge {
     return false;
   }
 
-  /// Whether the derivative differs from the differences over all quarters of [-reach, reach] alike, by more
-  /// than rounding and its own changes within a quarter explain. Around a kink, or a step of a saturated
-  /// function, some quarters fit and others do not.
+  /// Returns whether the derivative differs from the differences over all quarters of [-reach, reach] alike,
+  /// by more than rounding and its own changes within a quarter explain. Around a kink, or a step of a
+  /// saturated function, some quarters fit and others do not.
   bool wrong_over(double reach) {
     constexpr std::array<double, 5> kPlaces = {-1, -0.5, 0, 0.5, 1};
     std::array<double, 5> value = {}, slope = {};

@@ -54,23 +54,23 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
   };
 }
 
-void save_statistics(const PixelStatistics& statistics, const Options& options, const Dims& image,
+void save_statistics(const PixelStatistics& statistics, const DataOptions& options, const Dims& image,
                      TensorFile& into) {
   const auto put = [&](const char* name, const Dims& dims, const std::vector<float>& values) {
-    if (!values.empty()) into.tensors[options.data_provider + name] = {dims, values};
+    if (!values.empty()) into.tensors[options.provider + name] = {dims, values};
   };
   put(".mean", image, statistics.mean);
   put(".deviations", {image[0]}, statistics.deviations);
   put(".colorPca", {4, 3}, statistics.color_pca);
 }
 
-PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& options,
+PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider) {
   const Dims& image = provider.matrices()[0].dims;
   // The tensor, of `count` finite numbers, each at least `least`.
   const auto take = [&](const char* user, const char* name, std::int64_t count, float least,
                         const char* what) {
-    const std::string tensor = options.data_provider + name;
+    const std::string tensor = options.provider + name;
     const auto fail = [&](const std::string& wrong) {
       return InputError(
           fmt::format("{}: {} needs the tensor '{}', {}; {}", checkpoint.file, user, tensor, what, wrong));
@@ -87,8 +87,8 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& op
   constexpr float kAny = std::numeric_limits<float>::lowest();
   PixelStatistics statistics;
   if (provider.subtracts_mean())
-    statistics.mean = take(("--data-provider " + options.data_provider).c_str(), ".mean",
-                           element_count(image), kAny, "the mean image of the training range");
+    statistics.mean = take(("--data-provider " + options.provider).c_str(), ".mean", element_count(image),
+                           kAny, "the mean image of the training range");
   if (options.pixel_std)
     statistics.deviations = take("--pixel-std", ".deviations", image[0], std::numeric_limits<float>::min(),
                                  "a positive number for each channel");
@@ -99,8 +99,8 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const Options& op
   return statistics;
 }
 
-void check_same_images(const Options& now, const Checkpoint& checkpoint) {
-  const Options then = parse_options(checkpoint.options);
+void check_same_images(const DataOptions& now, const Checkpoint& checkpoint) {
+  const DataOptions then = data_options().parse(checkpoint.options);
   const auto differs = [&](const char* option, const auto& before, const auto& given) {
     if (before != given)
       throw InputError(fmt::format("{}: this run has --{} {}, for all of its life; --{} {} is for a new run",

@@ -39,8 +39,8 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
   }
 }
 
-/// A layer file's name after --layer-path.
-std::string prefixed(const Options& options, const std::string& name) {
+/// Returns a layer file's name with --layer-path before it.
+std::string prefixed(const NetFileOptions& options, const std::string& name) {
   if (options.layer_path.empty()) return name;
   return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
 }
@@ -51,11 +51,11 @@ bool all_finite(const std::vector<float>& values) {
 
 }  // namespace
 
-IniFile read_parameters(const Options& options, Diagnostics& diagnostics) {
+IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics) {
   return read_ini(prefixed(options, options.layer_params), diagnostics);
 }
 
-NetFiles read_net_files(const Options& options, Diagnostics& diagnostics) {
+NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
   NetFiles files{read_ini(prefixed(options, options.layer_def), diagnostics),
                  read_parameters(options, diagnostics)};
   convert_definition(files.definition, options, diagnostics);
@@ -64,7 +64,7 @@ NetFiles read_net_files(const Options& options, Diagnostics& diagnostics) {
 
 namespace {
 
-/// Cores that this process may use.
+/// Returns the number of cores that this process may use.
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -74,22 +74,22 @@ int usable_cores() {
 
 }  // namespace
 
-int thread_count(const Options& options) { return options.threads > 0 ? options.threads : usable_cores(); }
+int thread_count(int threads) { return threads > 0 ? threads : usable_cores(); }
 
-std::string too_many_threads(const Options& options) {
+std::string too_many_threads(int threads) {
   const int cores = usable_cores();
-  if (options.threads <= cores) return "";
+  if (threads <= cores) return "";
   return fmt::format(
       "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
       "slower than --threads {}",
-      options.threads, cores, cores);
+      threads, cores, cores);
 }
 
-Options with_devices(Options options) {
+DeviceOptions with_devices(DeviceOptions options) {
   if (options.gpu != "all") return options;
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  const int devices = gpus > 0 ? gpus : thread_count(options);
+  const int devices = gpus > 0 ? gpus : thread_count(options.threads);
   options.gpu = "0";
   for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
   return options;
@@ -97,7 +97,7 @@ Options with_devices(Options options) {
 
 namespace {
 
-Precision cpu_precision(const Options& options) {
+Precision cpu_precision(const DeviceOptions& options) {
   const Precision precision = options.precision_or(Precision::fp32);
   if (precision == Precision::tf32)
     throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
@@ -105,20 +105,20 @@ Precision cpu_precision(const Options& options) {
 }
 
 /// Cores of each of `devices` CPU devices.
-int threads_of_each(const Options& options, int devices) {
-  return std::min(std::max(1, thread_count(options) / devices), omp_get_thread_limit());
+int threads_of_each(const DeviceOptions& options, int devices) {
+  return std::min(std::max(1, thread_count(options.threads) / devices), omp_get_thread_limit());
 }
 
 }  // namespace
 
-std::unique_ptr<const Target> make_target(const Options& options, int devices) {
+std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices) {
   std::string reason;
   const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
   if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
   return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
 }
 
-std::unique_ptr<Backend> make_backend(const Options& options, int devices) {
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices) {
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   if (options.device == "cuda" && gpus == 0)
@@ -146,47 +146,55 @@ std::string slow_precision(const Backend& backend) {
          "(avx512_bf16); imitating them is slower than fp32";
 }
 
-std::unique_ptr<Provider> open_provider(const Options& options) {
+std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {
   std::optional<BatchRange> shuffled;
-  if (options.shuffle) shuffled = options.train_batches();
-  return make_provider(options.data_provider, options.data_path, options.seed_value(),
-                       options.image_options(), shuffled);
+  if (options.shuffle) shuffled = options.train_range;
+  ImageOptions images;
+  images.inner_size = options.inner_size;
+  images.crop_pad = options.crop_pad;
+  images.pixel_std = options.pixel_std;
+  images.multiview = options.multiview_test;
+  images.scalar_mean = options.scalar_mean;
+  images.image_size = options.image_size;
+  images.color_noise = options.color_noise;
+  images.skip_bad_images = options.skip_bad_images;
+  images.decode_threads = options.decode_threads;
+  return make_provider(options.provider, options.path, seed, images, shuffled);
 }
 
-PlanOptions plan_options(const Options& options, const Provider& provider) {
-  return {options.seed_value(), provider.subtracts_mean(), true, options.conserve_mem, 1, options.mini};
+PlanOptions plan_options(const StepOptions& options, const Provider& provider) {
+  return {options.seed, provider.subtracts_mean(), true, options.conserve_mem, 1, options.mini};
 }
 
-GraphOptions graph_options(const Options& options) {
-  return {options.strict, true, static_cast<int>(options.gpus().size()), options.parallel == "data"};
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
+  return {files.strict, true, static_cast<int>(devices.gpus().size()), devices.data_parallel};
 }
 
-std::string unused_devices(const Graph& graph, const Options& options) {
+std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
   const std::size_t listed = options.gpus().size();
   if (static_cast<int>(listed) <= graph.gpu_count()) return "";
   return fmt::format("warning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
                      listed, graph.gpu_count());
 }
 
-Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
                     Diagnostics& diagnostics) {
-  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), graph_options(options),
-                            diagnostics);
+  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), options, diagnostics);
   diagnostics.throw_if_errors();
   return graph;
 }
 
-Net::Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns,
-         std::unique_ptr<Backend> backend)
+Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
+         std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend)
     : graph_(std::move(graph)),
       provider_(provider),
-      options_(options),
+      gpus_(devices.gpus()),
+      seed_(step.seed),
       mean_(std::move(mean)),
-      backend_(backend ? std::move(backend) : make_backend(options, graph_.gpu_count())),
+      backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count())),
       plans_(graph_, provider.matrices(), backend_->target(),
-             {options.seed_value(), !mean_.empty(), learns, options.conserve_mem, provider.views(),
-              options.mini}),
-      executor_(plans_, *backend_, options.gpus(), options.stall_timeout) {}
+             {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini}),
+      executor_(plans_, *backend_, gpus_, devices.stall_timeout) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
   const Plan& plan = plans_.plan(phase, images);
@@ -254,7 +262,7 @@ std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, co
   return values;
 }
 
-/// Whether a tensor belongs to the training of a matrix, not to the net.
+/// Returns whether a tensor belongs to the training of a matrix, not to the net.
 bool is_training_state(const std::string& tensor) {
   for (const std::string suffix : {"Inc", "Grad"}) {
     if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
@@ -265,8 +273,8 @@ bool is_training_state(const std::string& tensor) {
   return false;
 }
 
-/// Of a matrix that may be a part of a whole one: its outputs' place in the whole, as a run of numbers. Parts
-/// are of matrices whose first dimension counts the outputs.
+/// Returns the place of a matrix in the whole one that it may be a part of, as a run of numbers. Matrices
+/// that have parts count the outputs in their first dimension.
 std::pair<std::size_t, std::size_t> run_of(const WeightSpec& spec) {
   const auto count = static_cast<std::size_t>(element_count(spec.dims));
   const auto outputs = static_cast<std::size_t>(std::max<std::int64_t>(1, spec.dims[0]));
@@ -492,13 +500,13 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
       return "'" + w.name + "' is not finite after an update that was too large";
     }
   }
-  // The same net with no layer fused into another, so that every layer's own output can be seen.
+  // This is the same net with no layer fused into another, so that every layer's own output can be seen.
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
   PlanSet plans(plain, provider_.matrices(), backend_->target(),
-                {options_.seed_value(), !mean_.empty(), true, false, provider_.views(), options_.mini});
+                {seed_, !mean_.empty(), true, false, provider_.views(), images});
   const Plan& plan = plans.plan(phase, images);
-  Executor executor(plans, *backend_, options_.gpus());
+  Executor executor(plans, *backend_, gpus_);
   executor.reserve(plan);
   for (int buffer : plans.mean_buffers()) executor.write(buffer, mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)

@@ -18,54 +18,56 @@
 
 namespace convnet {
 
-/// The two parsed files.
+/// The two files of a net, parsed.
 struct NetFiles {
   IniFile definition, parameters;
 };
 
 /// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
 /// go to `diagnostics`.
-NetFiles read_net_files(const Options& options, Diagnostics& diagnostics);
-/// The parameter file alone.
-IniFile read_parameters(const Options& options, Diagnostics& diagnostics);
+NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Reads the parameter file alone.
+IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
 
-/// Cores --threads means; all that this process may use for 0.
-int thread_count(const Options& options);
-/// A warning where --threads are more than the cores that this process may use; empty otherwise.
-std::string too_many_threads(const Options& options);
+/// Returns the number of cores that --threads asks for; 0 means all that this process may use.
+int thread_count(int threads);
+/// Returns a warning if --threads asks for more cores than this process may use, else "".
+std::string too_many_threads(int threads);
 
-/// The options with --gpu all as the list of this machine's devices: GPUs, or a CPU device for each core.
-Options with_devices(Options options);
-/// The backend --device names; CPU cores are shared out over `devices`. Throws DeviceError where it, or a GPU
-/// that --gpu lists, is not there, or this process may not start the threads, InputError where it cannot do
-/// --precision.
-std::unique_ptr<Backend> make_backend(const Options& options, int devices);
-/// The kind of devices that --device names, for plans: a plan for GPUs needs none. auto: GPUs where
-/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError where the
-/// devices cannot do --precision.
-std::unique_ptr<const Target> make_target(const Options& options, int devices);
-/// A warning where the devices of `backend` only imitate its precision; empty otherwise.
+/// Returns the options with --gpu all replaced by the list of this machine's devices: its GPUs, or a CPU
+/// device for each core.
+DeviceOptions with_devices(DeviceOptions options);
+/// Makes the backend that --device names; CPU cores are shared out over `devices`. Throws DeviceError if it,
+/// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
+/// it cannot do --precision.
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices);
+/// Makes the target that --device names, for plans: a plan for GPUs needs none. auto means GPUs where
+/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError if the devices
+/// cannot do --precision.
+std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices);
+/// Returns a warning if the devices of `backend` only imitate its precision, else "".
 std::string slow_precision(const Backend& backend);
 
-/// The data provider of the options.
-std::unique_ptr<Provider> open_provider(const Options& options);
+/// Opens the data set. `seed` decides the random choices of its provider.
+std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
-/// What the options say about the plans of a net that learns.
-PlanOptions plan_options(const Options& options, const Provider& provider);
-/// What the options say about the graph.
-GraphOptions graph_options(const Options& options);
-/// A warning where --gpu lists more devices than the layers use; else "".
-std::string unused_devices(const Graph& graph, const Options& options);
-/// The graph of both files for a data set. Throws InputError with all errors; warnings go to `diagnostics`.
-Graph checked_graph(const NetFiles& files, const Provider& provider, const Options& options,
+/// Returns the options for plans of a net that learns.
+PlanOptions plan_options(const StepOptions& options, const Provider& provider);
+/// Returns the options for a graph on these devices.
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
+/// Returns a warning if --gpu lists more devices than the layers use, else "".
+std::string unused_devices(const Graph& graph, const DeviceOptions& options);
+/// Builds the graph of both files for a data set. Throws InputError with all errors; warnings go to
+/// `diagnostics`.
+Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
                     Diagnostics& diagnostics);
 
 class Net {
  public:
-  /// `mean`: mean image to subtract, empty for none. `learns`: whether it will be trained. `backend`: the
-  /// devices to use; null: those that the options name.
-  Net(Graph graph, const Provider& provider, const Options& options, std::vector<float> mean, bool learns,
-      std::unique_ptr<Backend> backend = nullptr);
+  /// `mean` is the mean image to subtract, empty for none. `learns` says whether the net will be trained.
+  /// `backend` has the devices to use; null means those that the options name.
+  Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
+      std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr);
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
   ~Net();
@@ -80,10 +82,10 @@ class Net {
   /// Makes the plan of `images` images a minibatch and its memory.
   const Plan& prepare(Phase phase, std::int64_t images);
 
-  /// Initial weights by canonical index, the same for every layout and device; zero increments. After a
-  /// prepare().
+  /// Sets initial weights by canonical index, the same for every layout and device, and zero increments. Call
+  /// it after a prepare().
   void init_weights(std::uint64_t seed);
-  /// --init-from: copies what has the same name and shape in a checkpoint; prints a table of what was copied,
+  /// Copies the weights of the same name and shape from a checkpoint; prints a table of what was copied,
   /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
   void init_from(const std::string& checkpoint);
   /// Compares the gradient of each learned matrix with central differences of the costs along it and along
@@ -92,21 +94,21 @@ class Net {
   std::vector<GradientReport> check_gradients(
       std::int64_t images, const StepInputs& inputs,
       const std::function<bool()>& stopped = [] { return false; });
-  /// Weights, increments and the gradients of updates that are not yet due, to and from a checkpoint's
+  /// Read and write weights, increments and the gradients of updates that are not yet due as a checkpoint's
   /// tensors: whole matrices, whatever the devices. load() throws InputError naming `file` and the tensor
   /// that is missing or has another shape.
   void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
   void store(TensorFile& tensors) const;
-  /// Updates whose period spans several minibatches, as far as they are.
+  /// Returns the progress of updates whose period spans several minibatches.
   const UpdateWindows& windows() const { return windows_; }
 
-  /// Learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
+  /// Returns learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
   std::vector<Rates> rates(double progress) const;
-  /// One minibatch on all devices. In training, updates that span several minibatches move on.
+  /// Runs one minibatch on all devices. In training, updates that span several minibatches move on.
   StepResult run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 
-  /// A learned matrix, or its part on some device.
+  /// Reads the increment of a learned matrix, or of its part on some device.
   std::vector<float> increment(const WeightBuffers& w) const {
     return executor_.read_shards(w, &UpdateShard::increment);
   }
@@ -114,9 +116,9 @@ class Net {
     executor_.write_shards(w, &UpdateShard::increment, values);
   }
 
-  /// Where the first number that is not finite comes from, as a phrase for a message ("the first layer with
-  /// such an output is 'conv2'"): checks the weights, then runs the same minibatch without fusions. "" if all
-  /// is finite.
+  /// Finds where the first number that is not finite comes from: checks the weights, then runs the same
+  /// minibatch without fusions. Returns a phrase for a message ("the first layer with such an output is
+  /// 'conv2'"), or "" if all is finite.
   std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
  private:
@@ -124,16 +126,17 @@ class Net {
 
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
-  /// Name in checkpoints of what belongs to a matrix: increment_name and its kind.
+  /// Returns the name in checkpoints of a tensor that belongs to a matrix, as increment_name() does.
   std::string name_of(const WeightBuffers& w, const char* suffix) const;
-  /// Minibatches that make one update; 1 unless its period is longer than a minibatch.
+  /// Returns how many minibatches make one update; 1 unless its period is longer than a minibatch.
   int minibatches_per_update(const WeightBuffers& w) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
                                     std::map<std::string, TensorFile>& checkpoints) const;
 
   Graph graph_;
   const Provider& provider_;
-  Options options_;
+  std::vector<int> gpus_;  ///< physical numbers of the devices
+  std::uint64_t seed_;
   std::vector<float> mean_;
   std::unique_ptr<Backend> backend_;
   PlanSet plans_;
@@ -142,8 +145,8 @@ class Net {
   UpdateWindows windows_;
 };
 
-/// Name of a weight tensor's increment: "conv1.weightsInc.data" of "conv1.weights.data"; with "Grad" that of
-/// its sum of gradients.
+/// Returns the name of a weight tensor's increment: "conv1.weightsInc.data" for "conv1.weights.data"; with
+/// "Grad", the name of its sum of gradients.
 std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix = "Inc");
 
 }  // namespace convnet

@@ -67,8 +67,8 @@ struct Place {
   int buffer = 0;
 };
 
-/// Where a node's output for a microbatch is made. The last operation of a layer writes its output; a layer
-/// without one passes its input on.
+/// Finds where a node's output for a microbatch is made. The last operation of a layer writes its output; a
+/// layer without one passes its input on.
 Place find_output(const Plan& plan, const Graph& graph, int id, int microbatch) {
   const Node& node = graph.nodes[static_cast<std::size_t>(id)];
   for (std::size_t t = plan.tasks.size(); t-- > 0;) {

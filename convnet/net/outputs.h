@@ -1,4 +1,4 @@
-// What layers compute: their outputs, read in the middle of a step.
+// The outputs of layers, read in the middle of a step.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class OutputReader {
   /// needs keep_output() before the net is made; softmax layers do not. Keeps a reference to `net`.
   OutputReader(const Net& net, const std::vector<std::string>& layers);
 
-  /// For the next run of `plan`, a test's: what Executor::run shall do after each task. Valid until the next
-  /// call.
+  /// Returns what Executor::run shall do after each task in the next run of `plan`, a plan for tests. It is
+  /// valid until the next call.
   std::function<void(std::size_t task)> reading(const Plan& plan);
 
-  /// Of one image of the i-th layer.
+  /// Returns the shape of the i-th layer's output for one image.
   const FeatureShape& shape(std::size_t i) const { return layers_[i].shape; }
-  /// After the run: (images, features) of the i-th layer as its users see it, after its neuron; features
-  /// are (C,H,W). All views of an image, one after the other.
+  /// Returns, after the run, the output (images, features) of the i-th layer as its users see it, after its
+  /// neuron; features are (C,H,W). All views of an image follow one another.
   const std::vector<float>& values(std::size_t i) const { return layers_[i].values; }
 
  private:

@@ -1,4 +1,4 @@
-// What a net takes images for: the classes of a cost.logreg, and how they are mistaken for each other.
+// The predictions of a net: the classes of a cost.logreg, and how they are mistaken for each other.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +13,40 @@
 
 namespace convnet {
 
-/// What a cost.logreg compares.
+/// The probabilities and labels that a cost.logreg compares.
 struct Classifier {
   std::string cost;                      ///< layer name
   std::string softmax;                   ///< layer whose outputs are the probabilities
   std::size_t labels = 0;                ///< the provider's matrix
-  std::int64_t outputs = 0;              ///< of the softmax: at least as many as classes
+  std::int64_t outputs = 0;              ///< number of the softmax's outputs, at least that of classes
   std::vector<std::string> class_names;  ///< by output, printable; its number where the data set has no name
 };
 
-/// The names of all cost.logreg layers.
+/// Returns the names of all cost.logreg layers.
 std::vector<std::string> logreg_costs(const Graph& graph);
-/// That of the cost.logreg layer `name`, or if empty of the only one. Throws InputError, with those there
-/// are, if there is none, or if `name` is empty and there are several.
+/// Finds the classifier of the cost.logreg layer `name`, or of the only such layer if `name` is empty. Throws
+/// InputError listing those there are if there is none, or if `name` is empty and there are several.
 Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                            const std::string& name);
 
-/// The most probable output; the first of equal ones.
+/// Returns the most probable output; the first of equal ones.
 std::int64_t best_output(std::span<const float> probabilities);
 
 /// A field of a CSV file: in quotes where it must be (RFC 4180), and with an apostrophe before text that
 /// spreadsheets would compute (that begins with = + - @).
 std::string csv_field(std::string text);
 
-/// How often images of each class are taken for each.
+/// Counts how often images of each class are taken for each class.
 class Confusion {
  public:
   /// Names of the classes, by number.
   explicit Confusion(std::vector<std::string> names);
 
-  /// An image of class `label` is taken for `predicted`. A label that is no class is not counted.
+  /// Counts an image of class `label` that is taken for `predicted`. A label that is no class is not counted.
   void add(std::int64_t label, std::int64_t predicted);
 
   std::int64_t images() const { return images_; }
-  /// Images of `label` taken for `predicted`.
+  /// Returns how many images of `label` are taken for `predicted`.
   std::int64_t count(std::int64_t label, std::int64_t predicted) const;
 
   /// A line for each class that has images, the one with most errors first, `most` lines at most: error,

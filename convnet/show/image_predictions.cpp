@@ -49,7 +49,7 @@ DataBatch load_test_batch(const Run& run, const PixelStatistics& statistics, int
 }
 
 PixelStatistics statistics_of(const Run& run) {
-  return saved_statistics(run.checkpoint, run.options, *run.provider);
+  return saved_statistics(run.checkpoint, run.options.data, *run.provider);
 }
 
 Color mixed(Color a, Color b, double share) {
@@ -97,8 +97,9 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
   if (!run.provider) throw InputError(run.no_provider);
   const PixelStatistics statistics = statistics_of(run);
   const std::vector<MatrixInfo>& infos = run.provider->matrices();
-  Net net(run.graph, *run.provider, run.options, statistics.mean, false);
-  net.prepare(Phase::test, std::min<std::int64_t>(run.options.mini, run.provider->images_in(batches.first)));
+  Net net(run.graph, *run.provider, run.options.devices, run.options.step, statistics.mean, false);
+  net.prepare(Phase::test,
+              std::min<std::int64_t>(run.options.step.mini, run.provider->images_in(batches.first)));
   net.load(run.checkpoint.tensors, run.checkpoint.file);
   OutputReader reader(net, {classifier.softmax});
   ImagePredictions result;
@@ -107,7 +108,7 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
     const DataBatch data = load_test_batch(run, statistics, batch);
     ProgressLine line(fmt::format("test {}...", batch));
     for (std::int64_t first = 0; first < data.images;) {
-      const std::int64_t images = std::min<std::int64_t>(run.options.mini, data.images - first);
+      const std::int64_t images = std::min<std::int64_t>(run.options.step.mini, data.images - first);
       const Plan& plan = net.prepare(Phase::test, images);
       StepInputs inputs;
       for (std::size_t m = 0; m < infos.size(); ++m)

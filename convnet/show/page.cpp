@@ -145,8 +145,8 @@ std::string curves(const Run& run, int smooth) {
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
       if (std::find(drawn.begin(), drawn.end(), names[i]) != drawn.end()) continue;  // top-1 as top-k
       drawn.push_back(names[i]);
-      body += chart_element(
-          cost_chart(run.checkpoint.state, run.graph, {node.name, i, smooth, run.options.train_batches()}));
+      body += chart_element(cost_chart(run.checkpoint.state, run.graph,
+                                       {node.name, i, smooth, run.options.data.train_range}));
     }
   }
   return body;
@@ -186,7 +186,7 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
   if (!tested.predictions) return section("Predictions", note(tested.missing));
   const ImagePredictions& p = *tested.predictions;
   const std::vector<std::size_t> chosen =
-      choose_images(p, kImages, tested.only_errors, run.options.seed_value());
+      choose_images(p, kImages, tested.only_errors, run.options.step.seed);
   std::string body =
       note(tested.only_errors ? "Test images at random whose best class is wrong, with their true "
                                 "label and the five best classes."
@@ -216,7 +216,7 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                         note(fmt::format(
                             "{} images of the test range, {}. Rows are true classes; the shade is the share "
                             "of the row.",
-                            confusion.images(), run.options.test_range)) +
+                            confusion.images(), run.options.data.test_range.str())) +
                             drawing.str() + mistakes(confusion, p.classes));
 }
 

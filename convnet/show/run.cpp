@@ -43,6 +43,15 @@ double mean_magnitude(const std::vector<float>& values) {
 
 }  // namespace
 
+const OptionTable<RunOptions>& run_options() {
+  static const auto table = OptionTable<RunOptions>()
+                                .add(&RunOptions::files, net_file_options().only({"strict"}))
+                                .add(&RunOptions::data, data_options())
+                                .add(&RunOptions::step, step_options())
+                                .add(&RunOptions::devices, device_options());
+  return table;
+}
+
 Run open_run(const OptionTexts& given) {
   Run run;
   run.checkpoint = read_checkpoint(given.at("load-file"));
@@ -52,7 +61,8 @@ Run open_run(const OptionTexts& given) {
   for (const auto& [key, text] : given) texts[key] = text;
   require_options(texts, {"data-provider", "train-range", "test-range"},
                   "; the checkpoint does not say them");
-  run.options = with_devices(parse_options(texts));
+  run.options = run_options().parse(texts);
+  run.options.devices = with_devices(run.options.devices);
 
   Diagnostics diagnostics;
   const Checkpoint& c = run.checkpoint;
@@ -60,8 +70,8 @@ Run open_run(const OptionTexts& given) {
                parse_ini(c.parameters_path, c.parameters_text, diagnostics)};
   run.matrices = c.matrices;
   try {
-    run.provider = open_provider(run.options);
-    run.provider->check_range(run.options.test_batches(), "--test-range");
+    run.provider = open_provider(run.options.data, run.options.step.seed);
+    run.provider->check_range(run.options.data.test_range, "--test-range");
     if (run.matrices.empty()) run.matrices = run.provider->matrices();
     if (const std::string wrong = difference(run.matrices, run.provider->matrices()); !wrong.empty())
       throw InputError("the data set does not fit: " + wrong);
@@ -74,7 +84,7 @@ Run open_run(const OptionTexts& given) {
           ": does not say what the data looked like, and the data set cannot be read: " + run.no_provider);
   }
   run.graph = build_graph(run.files.definition, run.files.parameters, run.matrices,
-                          graph_options(run.options), diagnostics);
+                          graph_options(run.options.files, run.options.devices), diagnostics);
   diagnostics.throw_if_errors();
   return run;
 }
@@ -126,12 +136,13 @@ std::vector<Magnitude> magnitudes(const Run& run) {
 }
 
 std::string plan_of(const Run& run) {
-  const auto target = make_target(run.options, run.graph.gpu_count());
-  const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data_provider + ".mean");
+  const auto target = make_target(run.options.devices, run.graph.gpu_count());
+  const StepOptions& step = run.options.step;
+  const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data.provider + ".mean");
   PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, *target,
-                {run.options.seed_value(), mean, true, run.options.conserve_mem, 1, run.options.mini});
-  const Plan& train = plans.plan(Phase::train, run.options.mini);
-  const Plan& test = plans.plan(Phase::test, run.options.mini);
+                {step.seed, mean, true, step.conserve_mem, 1, step.mini});
+  const Plan& train = plans.plan(Phase::train, step.mini);
+  const Plan& test = plans.plan(Phase::test, step.mini);
   return plan_text(plan_json(plans, train, test, false));
 }
 

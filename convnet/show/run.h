@@ -8,13 +8,23 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
 #include "convnet/net/net.h"
+#include "convnet/net/options.h"
 
 namespace convnet {
 
+/// The options of a run that its pictures depend on.
+struct RunOptions {
+  NetFileOptions files;
+  DataOptions data;
+  StepOptions step;
+  DeviceOptions devices;
+};
+const OptionTable<RunOptions>& run_options();
+
 struct Run {
   Checkpoint checkpoint;
-  Options options;  ///< the checkpoint's, and what the command line says otherwise
-  NetFiles files;   ///< both files, as the checkpoint holds them
+  RunOptions options;  ///< the checkpoint's, or the command line's where it gives others
+  NetFiles files;      ///< as the checkpoint holds them
   std::vector<MatrixInfo> matrices;
   Graph graph;
   std::shared_ptr<const Provider> provider;  ///< null: the data set cannot be used
@@ -29,7 +39,8 @@ struct LayerWeights {
   std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's
   const NamedTensor* values = nullptr;
 };
-/// The weights of the layer's `input`-th input, in the checkpoint. Throws InputError naming what there is.
+/// Finds the weights of the layer's `input`-th input in the checkpoint. Throws InputError naming what there
+/// is.
 LayerWeights weights_of(const Run& run, const std::string& layer, int input);
 
 /// The magnitudes of a matrix and of its last update: means of absolute values.
@@ -41,7 +52,7 @@ struct Magnitude {
 /// Returns the magnitudes of all matrices that learn, in order of the file.
 std::vector<Magnitude> magnitudes(const Run& run);
 
-/// Returns what `convnet plan` prints for the net. Throws InputError or DeviceError where it cannot be made
+/// Returns what `convnet plan` prints about the net. Throws InputError or DeviceError if it cannot be made
 /// here.
 std::string plan_of(const Run& run);
 

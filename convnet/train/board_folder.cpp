@@ -37,13 +37,13 @@ fs::path folder_of(const Checkpoint& checkpoint) {
   return folder.empty() ? "." : folder;
 }
 
-/// Whether a run saves its checkpoints in the folder of the one that it goes on from.
+/// Returns whether a run saves its checkpoints in the folder of the one that it goes on from.
 bool saves_beside(const RunFolder& run, const Checkpoint& resumed) {
   std::error_code ignored;
   return fs::equivalent(run.path(), folder_of(resumed), ignored);
 }
 
-/// Whether a folder does not exist, which a folder that cannot be looked at may do.
+/// Returns whether a folder does not exist. One that cannot be looked at may exist.
 bool is_gone(const std::string& folder) {
   std::error_code error;
   return fs::status(folder, error).type() == fs::file_type::not_found;

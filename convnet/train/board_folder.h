@@ -39,7 +39,8 @@ class BoardFolder {
   bool write_note(const std::string& text) const;
   void check_owner(const std::string& me, const RunFolder& run,
                    const std::optional<Checkpoint>& resumed) const;
-  /// Whether `resumed` says that curves here are of its run. `owner` is the folder that the note names.
+  /// Returns whether `resumed` says that curves here are of its run. `owner` is the folder that the note
+  /// names.
   bool has_curves_of(const Checkpoint& resumed, const RunFolder& run, const std::string& owner) const;
 
   MadeFolders made_;

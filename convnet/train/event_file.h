@@ -11,8 +11,8 @@ namespace convnet {
 /// CRC-32C (Castagnoli) of bytes.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// Whether a folder has event files, of whatever program; one that does not exist has none. Throws RunError
-/// if it cannot be listed.
+/// Returns whether a folder has event files of any program; one that does not exist has none. Throws
+/// RunError if it cannot be listed.
 bool has_event_files(const std::string& folder);
 
 /// One file of a run, open for what is still to come. Names of series (tags) are UTF-8.

@@ -1,4 +1,4 @@
-// A run's history: every batch and test of late, means of several of the time before.
+// A run's history: every recent batch and test, and means of several earlier ones.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ constexpr std::size_t kMostHistory = 20'000;
 /// the same.
 void add_to_history(std::vector<HistoryEntry>& history, HistoryEntry entry, std::int64_t tests);
 
-/// The sum of the last `tests` tests, or of as many as there are.
+/// Returns the sum of the last `tests` tests, or of as many as there are.
 CostSums latest_tests(const std::vector<HistoryEntry>& history, std::int64_t tests);
 
 }  // namespace convnet

@@ -14,10 +14,10 @@ namespace convnet {
 /// throws RunError for I/O errors.
 class NpyWriter {
  public:
-  /// `dims`: of the whole array; rows are what the first dimension counts. `type`: f32 or s32.
+  /// `dims` are those of the whole array; its first dimension counts the rows. `type` is f32 or s32.
   NpyWriter(const std::string& path, const Dims& dims, DataType type);
 
-  /// Whole rows, of the array's type.
+  /// Appends whole rows of the array's type.
   void append(std::span<const float> values) { append(values.data(), values.size(), DataType::f32); }
   void append(std::span<const std::int32_t> values) { append(values.data(), values.size(), DataType::s32); }
   void finish();

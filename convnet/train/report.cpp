@@ -31,18 +31,18 @@ std::string TimeUse::text(double wall) const {
       percent * data, percent * std::max(0.0, wall - steps - data));
 }
 
-std::string devices_text(const Net& net, const Options& options) {
+std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch) {
   const Graph& graph = net.graph();
   const int devices = net.plans().devices();
   std::vector<std::string> physical;
   for (int d = 0; d < devices; ++d)
     physical.push_back(std::to_string(options.gpus()[static_cast<std::size_t>(d)]));
   std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().target().name(),
-                                 join(physical, ","), std::max(1, thread_count(options) / devices));
+                                 join(physical, ","), std::max(1, thread_count(options.threads) / devices));
   if (devices > 1) text += " each";
-  text += fmt::format("; minibatches of {} images", options.mini);
+  text += fmt::format("; minibatches of {} images", minibatch);
   if (graph.microbatches > 1)
-    text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(options.mini, 0),
+    text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(minibatch, 0),
                         graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
   if (std::string reason; options.device == "auto" && cuda_devices(reason) == 0)
     text += "; no GPU: " + reason;

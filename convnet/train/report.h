@@ -1,4 +1,4 @@
-// What training says on the terminal about devices, time and weights.
+// The lines of training on the terminal about devices, time and weights.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace convnet {
 
-/// Where the time of a batch went, in seconds; of work, the mean over the devices.
+/// The seconds of a batch by use; those of work are means over the devices.
 struct TimeUse {
   double compute = 0, communication = 0, data = 0;
   double steps = 0;  ///< wall clock of all minibatches
 
   void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
-  /// "time: 91.0% compute, …" of a batch that took `wall` seconds.
+  /// Returns "time: 91.0% compute, …" for a batch that took `wall` seconds.
   std::string text(double wall) const;
 };
 
 /// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
 /// where, and how a minibatch is cut.
-std::string devices_text(const Net& net, const Options& options);
+std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
 /// Prints the mean magnitude of every matrix and of its increments.
 void print_weights(const Net& net);

@@ -93,10 +93,6 @@ std::string MadeFolders::make_numbered(const std::string& name) {
   return paths_.back();
 }
 
-bool MadeFolders::made(const std::string& path) const {
-  return std::find(paths_.begin(), paths_.end(), path) != paths_.end();
-}
-
 // ---- The lock ----
 
 RunLock::RunLock(const std::string& folder) : path_((fs::path(folder) / ".lock").string()) {
@@ -175,8 +171,7 @@ std::string RunFolder::make(const std::string& path, Name name) {
   return made_.make_numbered(path);
 }
 
-std::unique_ptr<RunFolder> claim_run_folder(const Options& given) {
-  if (given.only_tests() || given.check_grads) return nullptr;
+std::unique_ptr<RunFolder> claim_run_folder(const CheckpointOptions& given) {
   if (!given.load_file.empty()) {
     const fs::path loaded = fs::path(find_checkpoint(given.load_file)).parent_path();
     const std::string own = loaded.empty() ? "." : loaded.string();

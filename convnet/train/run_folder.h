@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convnet/net/options.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 
@@ -19,13 +19,11 @@ class MadeFolders {
 
   /// Removes those that are empty.
   void remove_empty() const;
-  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError.
-  /// Its message ends with `purpose` and `path`.
+  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError, whose message ends
+  /// with `purpose` and `path`.
   void make(const std::string& path, const std::string& purpose);
-  /// Makes a folder in one that is there: make_numbered_folder().
+  /// Makes a folder in an existing one, as make_numbered_folder() does.
   std::string make_numbered(const std::string& name);
-  /// Whether `path` was missing.
-  bool made(const std::string& path) const;
 
  private:
   std::vector<std::string> paths_;
@@ -43,7 +41,7 @@ class RunLock {
 
   /// Removes the file; the lock stays.
   void remove_file() const;
-  /// Whether others are kept out. Some file systems have no locks.
+  /// Returns whether other runs are kept out. Some file systems have no locks.
   bool locked() const { return locked_; }
 
  private:
@@ -69,8 +67,6 @@ class RunFolder {
   /// Removes what the run has made in a folder that it has saved nothing in, where the program is about to
   /// end without destructors.
   void leave() const;
-  /// Whether it was not there before.
-  bool is_new() const { return made_.made(path_); }
 
  private:
   std::string make(const std::string& path, Name name);
@@ -80,9 +76,9 @@ class RunFolder {
   RunLock lock_;
 };
 
-/// The folder of a run with these options, which are those of this invocation alone: that of --save-file, a
-/// new one in --save-path, or that of --load-file. Null for tests and gradient checks, which save nothing,
-/// and where no option names one. Throws InputError as RunFolder and find_checkpoint() do.
-std::unique_ptr<RunFolder> claim_run_folder(const Options& given);
+/// Claims the folder of a run with these options, which are those of this invocation alone: the one of
+/// --save-file, a new one in --save-path, or the one of --load-file. Returns null if no option names one.
+/// Throws InputError as RunFolder and find_checkpoint() do.
+std::unique_ptr<RunFolder> claim_run_folder(const CheckpointOptions& given);
 
 }  // namespace convnet

@@ -17,7 +17,7 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
   ~StopSignal();
-  /// Whether one of them has arrived, or nobody reads stdout any more. Does not block.
+  /// Returns whether one of them has arrived, or nobody reads stdout any more. Does not block.
   bool arrived();
 
   /// Lets the signals end the program at once, as they usually do, as long as it lives: for long preparations

@@ -50,7 +50,7 @@ std::vector<const WeightBuffers*> first_filters(const Net& net) {
 TensorBoard::TensorBoard(BoardFolder& folder, const Net& net, const NetFiles& files, std::uint64_t done)
     : net_(net), filters_(first_filters(net)), events_(folder.path(), static_cast<std::int64_t>(done) + 1) {
   folder.keep();
-  // Of the step to come: where the run goes on from the same checkpoint again, it is dropped like the rest.
+  // The text belongs to the step to come: a run that goes on from the same checkpoint drops it, too.
   const auto next = static_cast<std::int64_t>(done) + 1;
   for (const IniFile* file : {&files.definition, &files.parameters}) {
     const char* name = file == &files.definition ? "layer definition" : "layer parameters";

@@ -1,4 +1,4 @@
-// What --tensorboard shows of a run.
+// The curves, filters and files of a run that --tensorboard shows.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace convnet {
 /// checkpoint goes on in the same curves, and what was written after that checkpoint is dropped.
 class TensorBoard {
  public:
-  /// A new event file in `folder`, which is kept from then on, with both files' text. `done` is the number of
-  /// minibatches trained so far. Layers whose filters make no picture are named on stderr. Throws RunError.
-  /// Keeps a reference to `net`.
+  /// Begins an event file in `folder`, which is kept from then on, with both files' text. `done` is the
+  /// number of minibatches trained so far. Layers whose filters make no picture are named on stderr. Throws
+  /// RunError. Keeps a reference to `net`.
   TensorBoard(BoardFolder& folder, const Net& net, const NetFiles& files, std::uint64_t done);
 
-  /// A batch was trained, at `progress` of the run in [0,1]: costs and learning rates.
+  /// Adds costs and learning rates of a trained batch, at `progress` of the run in [0,1].
   void trained(std::uint64_t done, const CostSums& costs, double progress);
-  /// A test: costs and pictures of the first layers' filters.
+  /// Adds costs of a test and pictures of the first layers' filters.
   void tested(std::uint64_t done, const CostSums& costs);
 
  private:

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 /// Nets that do not classify, or in several ways of which none is named, are tested without it, unless an
 /// option needs it.
 std::optional<Classifier> choose_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
-                                            const Options& options) {
+                                            const TestOptions& options) {
   const bool needed = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
   if (!needed && logreg_costs(graph).size() != 1) return std::nullopt;
   return find_classifier(graph, matrices, options.logreg_name);
@@ -34,7 +34,8 @@ std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices
   return std::nullopt;
 }
 
-std::vector<std::string> layers_to_read(const Options& options, const std::optional<Classifier>& classifier) {
+std::vector<std::string> layers_to_read(const TestOptions& options,
+                                        const std::optional<Classifier>& classifier) {
   std::vector<std::string> layers;
   if (!options.write_features.empty()) layers.push_back(options.write_features);
   if (classifier) layers.push_back(classifier->softmax);
@@ -48,7 +49,7 @@ void close(std::optional<NpyWriter>& file) {
 
 }  // namespace
 
-TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const Options& options)
+TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options)
     : options_(options),
       graph_(net.graph()),
       classifier_(choose_classifier(graph_, matrices, options)),

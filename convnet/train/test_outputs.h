@@ -1,4 +1,4 @@
-// What tests of a finished net give besides the costs: features, probabilities, errors by class.
+// The results of testing a finished net besides the costs: features, probabilities, errors by class.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "convnet/net/options.h"
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
 #include "convnet/train/npy.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 
@@ -20,13 +20,13 @@ class TestOutputs {
  public:
   /// Throws InputError where an option asks for what the net does not have, or a file's folder cannot be
   /// written. References are kept.
-  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const Options& options);
+  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options);
 
-  /// The steps of batch `number`, of `images` images, follow.
+  /// Begins batch `number`, of `images` images, whose steps follow.
   void begin_batch(int number, std::int64_t images);
-  /// For the batch's next step, by `plan`: what the executor shall do after each task.
+  /// Returns what the executor shall do after each task of the batch's next step, by `plan`.
   std::function<void(std::size_t task)> reading(const Plan& plan) { return reader_.reading(plan); }
-  /// The step is done. `inputs`: its matrices as in StepInputs, all views of the images.
+  /// Adds a step that is done. `inputs` are its matrices as in StepInputs, all views of the images.
   void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
   /// Gives the batch's files their names. Throws RunError.
   void end_batch();
@@ -47,7 +47,7 @@ class TestOutputs {
   void open(BatchFiles& files, const std::string& folder, const std::string& stem, std::size_t layer,
             int number, std::int64_t images);
 
-  const Options& options_;
+  const TestOptions& options_;
   const Graph& graph_;
   std::optional<Classifier> classifier_;
   std::optional<Confusion> confusion_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <system_error>
@@ -12,152 +11,29 @@
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
 #include "convnet/base/progress_line.h"
-#include "convnet/net/convert.h"
 #include "convnet/net/input_data.h"
 #include "convnet/train/history.h"
 
 namespace convnet {
-namespace {
 
-/// The definition is the checkpoint's; another --layer-def must be the same logical net.
-void check_same_net(const IniFile& saved, const IniFile& given, const std::string& checkpoint) {
-  const std::vector<std::string> a = logical_signature(saved);
-  const std::vector<std::string> b = logical_signature(given);
-  if (a == b) return;
-  std::string first = "one has more layers than the other";
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (a[i] == b[i]) continue;
-    first = "it has  " + a[i] + "\n  but the file has  " + b[i];
-    break;
-  }
-  throw InputError(given.path + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
-                   "\n  A resumed run keeps its net; --init-from starts a new one from the weights that fit");
-}
+Trainer::Trainer(const OptionTexts& given, StopSignal& stop) : Trainer(load_run(given, stop), stop) {}
 
-}  // namespace
-
-struct Trainer::Loaded {
-  Options options;
-  OptionTexts saved_options;
-  NetFiles files;
-  std::shared_ptr<const Provider> provider;
-  BatchRange train_range, test_range;
-  std::unique_ptr<RunFolder> folder;
-  std::unique_ptr<BoardFolder> board;
-  Graph graph;
-  PixelStatistics statistics;
-  std::optional<Checkpoint> checkpoint;
-};
-
-Trainer::Loaded Trainer::load(const OptionTexts& given, const StopSignal& stop) {
-  Loaded l;
-  std::atomic<const RunFolder*> claimed = nullptr;
-  std::atomic<const BoardFolder*> claimed_board = nullptr;
-  const StopSignal::EndsProgram while_loading(stop, [&] {
-    if (const BoardFolder* board = claimed_board) board->leave();
-    if (const RunFolder* folder = claimed) folder->leave();
-  });
-  const Options first = parse_options(given);
-  // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
-  l.folder = claim_run_folder(first);
-  claimed = l.folder.get();
-  std::string resume_from = first.load_file;
-  if (resume_from.empty() && !first.save_file.empty() && newest_checkpoint(first.save_file))
-    resume_from = first.save_file;
-  OptionTexts texts;
-  if (!resume_from.empty()) {
-    l.checkpoint = read_checkpoint(resume_from);
-    texts = l.checkpoint->options;
-  } else if (first.only_tests()) {
-    const std::string option = first.test_only                 ? "--test-only"
-                               : !first.write_features.empty() ? "--write-features"
-                               : !first.test_out.empty()       ? "--test-out"
-                                                               : "--confusion";
-    throw InputError(option + " tests a trained net: --load-file must name its checkpoint");
-  }
-  for (const auto& [key, text] : given) texts[key] = text;
-  if (l.folder && l.checkpoint) drop_inherited_board(texts, given, *l.folder, *l.checkpoint);
-  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
-  if (!first.only_tests()) required.emplace_back("train-range");
-  required.emplace_back("test-range");
-  if (first.load_file.empty() && first.save_file.empty() && first.save_path.empty())
-    required.emplace_back("save-path or --save-file");
-  require_options(texts, required, "; or --load-file with a checkpoint to resume from");
-  l.options = with_devices(parse_options(texts));
-  if (l.checkpoint) check_same_images(l.options, *l.checkpoint);
-  for (const OptionSpec& spec : option_specs()) {
-    if (spec.saved && texts.contains(spec.param.key))
-      l.saved_options[spec.param.key] = texts.at(spec.param.key);
-  }
-  if (l.folder && !l.options.tensorboard.empty()) {
-    check_folder_writable(l.options.tensorboard, "event files are to be written to");
-    l.board = std::make_unique<BoardFolder>(l.options.tensorboard, *l.folder, l.checkpoint);
-    claimed_board = l.board.get();
-  }
-  if (l.checkpoint && !first.init_from.empty())
-    throw InputError("--init-from starts a new run, but " + l.checkpoint->file +
-                     " is there to resume from; use one of them");
-
-  Diagnostics diagnostics;
-  IniFile unconverted;
-  bool converted = false;
-  if (!l.checkpoint) {
-    l.files = read_net_files(l.options, diagnostics);
-  } else {
-    // Learning parameters are those on disk now; the definition is the checkpoint's, which was checked when
-    // it was written, whatever became of the file.
-    Diagnostics checked_before;
-    IniFile saved = parse_ini(l.checkpoint->definition_path, l.checkpoint->definition_text, checked_before);
-    unconverted = saved;
-    convert_definition(saved, l.options, diagnostics);
-    converted = saved.text != unconverted.text;
-    if (given.contains("layer-def")) {
-      l.files = read_net_files(l.options, diagnostics);
-      diagnostics.throw_if_errors();
-      check_same_net(saved, l.files.definition, l.checkpoint->file);
-    } else {
-      l.files = {std::move(saved), read_parameters(l.options, diagnostics)};
-    }
-  }
-  l.provider = open_provider(l.options);
-  l.test_range = l.options.test_batches();
-  if (!l.options.only_tests()) {
-    l.train_range = l.options.train_batches();
-    l.provider->check_range(l.train_range, "--train-range");
-  }
-  l.provider->check_range(l.test_range, "--test-range");
-  if (!l.options.only_tests()) l.provider->check_labels(l.test_range);
-  l.graph = checked_graph(l.files, *l.provider, l.options, diagnostics);
-  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  if (!l.options.write_features.empty()) keep_output(l.graph, l.options.write_features);
-  if (converted) {
-    Diagnostics reported;
-    const Graph before = build_graph(unconverted, l.files.parameters, l.provider->matrices(), {}, reported);
-    reported.throw_if_errors();
-    convert_tensors(l.checkpoint->tensors, before, l.graph);
-  }
-  l.statistics = l.checkpoint ? saved_statistics(*l.checkpoint, l.options, *l.provider)
-                              : l.provider->statistics(l.train_range);
-  return l;
-}
-
-Trainer::Trainer(const OptionTexts& given, StopSignal& stop) : Trainer(load(given, stop), stop) {}
-
-Trainer::Trainer(Loaded loaded, StopSignal& stop)
+Trainer::Trainer(LoadedRun loaded, StopSignal& stop)
     : options_(std::move(loaded.options)),
       saved_options_(std::move(loaded.saved_options)),
       files_(std::move(loaded.files)),
       provider_(std::move(loaded.provider)),
-      train_range_(loaded.train_range),
-      test_range_(loaded.test_range),
+      train_range_(options_.data.train_range),
+      test_range_(options_.data.test_range),
       statistics_(std::move(loaded.statistics)),
       stop_(stop),
       run_folder_(std::move(loaded.folder)),
       folder_(run_folder_ ? run_folder_->path() : ""),
       board_folder_(std::move(loaded.board)),
-      net_(std::move(loaded.graph), *provider_, options_, statistics_.mean, !options_.only_tests()),
+      net_(std::move(loaded.graph), *provider_, options_.devices, options_.step, statistics_.mean,
+           !options_.tests.only_tests()),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
-                  pieces_ahead(*provider_, options_.mini)) {
+                  pieces_ahead(*provider_, options_.step.mini)) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
     std::int64_t images = 0;
@@ -165,7 +41,7 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
       images = std::max(images, provider_->images_in(b) * views);
     return std::min(minibatch, images);
   };
-  if (!options_.only_tests()) net_.prepare(Phase::train, largest(train_range_, options_.mini, 1));
+  if (!options_.tests.only_tests()) net_.prepare(Phase::train, largest(train_range_, options_.step.mini, 1));
   const Plan& test_plan =
       net_.prepare(Phase::test, largest(test_range_, test_minibatch(), provider_->views()));
   if (loaded.checkpoint) {
@@ -183,15 +59,15 @@ Trainer::Trainer(Loaded loaded, StopSignal& stop)
     else
       fmt::print("Loaded {}: epoch {}, batch {} finished\n", last_checkpoint_, at.epoch, at.batch);
   } else {
-    net_.init_weights(options_.seed_value());
-    if (!options_.init_from.empty()) net_.init_from(options_.init_from);
+    net_.init_weights(options_.step.seed);
+    if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
   // A file that cannot be written is an error now, not after the first steps.
-  if (!options_.profile.empty()) trace_.write(options_.profile);
-  fmt::print("{}\n", devices_text(net_, options_));
+  if (!options_.report.profile.empty()) trace_.write(options_.report.profile);
+  fmt::print("{}\n", devices_text(net_, options_.devices, options_.step.mini));
   for (const std::string& warning :
-       {unused_devices(net_.graph(), options_), slow_precision(net_.backend()),
-        too_many_threads(options_), dangling_links_text(provider_->dangling_links())}) {
+       {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
+        too_many_threads(options_.devices.threads), dangling_links_text(provider_->dangling_links())}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);
@@ -214,7 +90,7 @@ double Trainer::progress(const Position& work) const {
 
 std::int64_t Trainer::test_minibatch() const {
   const std::int64_t views = provider_->views();
-  return std::max<std::int64_t>(1, options_.mini / views) * views;
+  return std::max<std::int64_t>(1, options_.step.mini / views) * views;
 }
 
 bool Trainer::test_follows(const Position& work) const {
@@ -224,7 +100,7 @@ bool Trainer::test_follows(const Position& work) const {
 }
 
 LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
-  return {batch, epoch, first, epoch > 0 ? options_.mini : test_minibatch() / provider_->views()};
+  return {batch, epoch, first, epoch > 0 ? options_.step.mini : test_minibatch() / provider_->views()};
 }
 
 LoadRequest Trainer::test_request(std::int64_t cursor) const {
@@ -261,7 +137,7 @@ void Trainer::run() {
 }
 
 void Trainer::run_all() {
-  if (options_.only_tests()) return test_only();
+  if (options_.tests.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
   if (work_left && board_folder_)
@@ -286,7 +162,7 @@ void Trainer::run_all() {
   if (!trained)
     fmt::print("Nothing to train: {} of {} epochs are done\n",
                std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
-  if (options_.force_save && !(trained && saved)) save();
+  if (options_.checkpoints.force_save && !(trained && saved)) save();
 }
 
 void Trainer::leave_later_checkpoints() {
@@ -302,7 +178,7 @@ bool Trainer::train_batch(const Position& work) {
   LoadRequest wanted = request(work.batch, work.epoch, work.images);
   std::shared_ptr<const DataBatch> data = take(wanted);
   if (test_follows(work)) {
-    prefetcher_.start(test_request(options_.test_one ? state_.test_cursor : 0));
+    prefetcher_.start(test_request(options_.data.test_one ? state_.test_cursor : 0));
   } else {
     const int batch = work.batch < train_range_.last ? work.batch + 1 : train_range_.first;
     prefetcher_.start(request(batch, batch == train_range_.first ? work.epoch + 1 : work.epoch));
@@ -329,7 +205,8 @@ bool Trainer::train_batch(const Position& work) {
         state_.partial_seconds += seconds_since(start);
         return false;
       }
-      const std::int64_t images = std::min<std::int64_t>(options_.mini, data->first + data->images - first);
+      const std::int64_t images =
+          std::min<std::int64_t>(options_.step.mini, data->first + data->images - first);
       step(Phase::train, wanted, *data, first - data->first, images, done, state_.partial);
       ++state_.iteration;
       first += images;
@@ -340,7 +217,7 @@ bool Trainer::train_batch(const Position& work) {
   state_.position = {work.epoch, work.batch};
   fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()),
              state_.partial_seconds + seconds_since(start));
-  if (options_.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
+  if (options_.report.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
   std::fflush(stdout);
   if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, done); });
   add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
@@ -373,7 +250,8 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   }
   const auto start = Clock::now();
   std::vector<TaskTime> times;
-  const bool look = options_.verbose || !options_.profile.empty() || !net_.executor().times_cost();
+  const bool look =
+      options_.report.verbose || !options_.report.profile.empty() || !net_.executor().times_cost();
   // All minibatches of a batch but the last have equally many images, and the same rates.
   next_is_certain_ = phase == Phase::train && !look && !inputs.next.empty() && !stop_.arrived();
   inputs.next_is_certain = next_is_certain_;
@@ -399,7 +277,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
         last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
   sound_ = true;
-  if (phase == Phase::train && !options_.profile.empty()) profile(plan, times);
+  if (phase == Phase::train && !options_.report.profile.empty()) profile(plan, times);
   if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
@@ -411,7 +289,7 @@ void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
   if (++traced_ <= kFirst || traced_ > kLast) return;
   trace_.add_step(plan, net_.graph(), times);
   try {
-    trace_.write(options_.profile);
+    trace_.write(options_.report.profile);
   } catch (const RunError& e) {
     fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());
     traced_ = kLast;
@@ -437,8 +315,8 @@ bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs
 bool Trainer::test() {
   const auto start = Clock::now();
   CostSums sums;
-  const int first = test_request(options_.test_one ? state_.test_cursor : 0).batch;
-  const int batches = options_.test_one ? 1 : test_range_.count();
+  const int first = test_request(options_.data.test_one ? state_.test_cursor : 0).batch;
+  const int batches = options_.data.test_one ? 1 : test_range_.count();
   for (int i = 0; i < batches; ++i) {
     prefetcher_.start(request(first + i, 0));
     if (i + 1 < batches) prefetcher_.start(request(first + i + 1, 0));
@@ -452,7 +330,7 @@ bool Trainer::test() {
   test_error_ = first_error(sums, net_.graph());
   add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
                  test_range_.count());
-  if (options_.test_one) ++state_.test_cursor;
+  if (options_.data.test_one) ++state_.test_cursor;
   state_.test_due = false;
 
   const CostSums pooled = latest_tests(state_.history, test_range_.count());
@@ -464,7 +342,7 @@ bool Trainer::test() {
 }
 
 void Trainer::test_only() {
-  TestOutputs outputs(net_, provider_->matrices(), options_);
+  TestOutputs outputs(net_, provider_->matrices(), options_.tests);
   fmt::print("======================Test output======================\n");
   CostSums pooled;
   for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
@@ -487,9 +365,9 @@ void Trainer::test_only() {
 
 void Trainer::check_gradients() {
   LoadRequest wanted = request(train_range_.first, 0);
-  wanted.count = options_.mini;
+  wanted.count = options_.step.mini;
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
-  const std::int64_t images = std::min<std::int64_t>(options_.mini, data->images);
+  const std::int64_t images = std::min<std::int64_t>(options_.step.mini, data->images);
   const std::vector<GradientReport> reports =
       net_.check_gradients(images, inputs_of(*data, 0, 0), [&] { return stop_.arrived(); });
   constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
@@ -511,12 +389,12 @@ void Trainer::check_gradients() {
 }
 
 bool Trainer::save_tested() {
-  if (options_.max_test_err == 0 || test_error_ <= options_.max_test_err) {
+  if (options_.checkpoints.max_test_err == 0 || test_error_ <= options_.checkpoints.max_test_err) {
     save();
     return true;
   }
   fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_,
-             options_.max_test_err);
+             options_.checkpoints.max_test_err);
   std::fflush(stdout);
   return false;
 }
@@ -547,7 +425,7 @@ void Trainer::save() {
   net_.store(c.tensors);
   state_.windows = net_.windows();
   const Dims& image = provider_->matrices()[0].dims;
-  save_statistics(statistics_, options_, image, c.tensors);
+  save_statistics(statistics_, options_.data, image, c.tensors);
   c.state = state_;
   c.options = saved_options_;
   c.definition_path = files_.definition.path;
@@ -556,7 +434,7 @@ void Trainer::save() {
   c.parameters_text = files_.parameters.text;
   c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
-  write_checkpoint(folder_, c, options_.keep);
+  write_checkpoint(folder_, c, options_.checkpoints.keep);
   sound_ = true;
   last_checkpoint_ = c.file;
   saved_iteration_ = state_.iteration;

@@ -9,7 +9,7 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net.h"
-#include "convnet/net/options.h"
+#include "convnet/train/load_run.h"
 #include "convnet/train/report.h"
 #include "convnet/train/run_folder.h"
 #include "convnet/train/stop_signal.h"
@@ -31,22 +31,21 @@ class Trainer {
   void run();
 
  private:
-  struct Loaded;  ///< what the constructor knows before there is a net
-  explicit Trainer(Loaded loaded, StopSignal& stop);
-  static Loaded load(const OptionTexts& given, const StopSignal& stop);
+  explicit Trainer(LoadedRun loaded, StopSignal& stop);
 
-  /// The batch to train next (minibatches and images: where in it); its epoch is beyond --epochs when all is
+  /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
   Position next_batch() const;
-  /// Training progress in [0,1] while `work` is trained.
+  /// Returns the progress of training in [0,1] while `work` is trained.
   double progress(const Position& work) const;
-  /// Images, all views of them, that a test computes at once: no more than --mini, unless one has more views.
+  /// Returns how many views a test computes at once: whole images, at most --mini views or those of one
+  /// image.
   std::int64_t test_minibatch() const;
   bool test_follows(const Position& work) const;
-  /// The minibatch from image `first` on.
+  /// Returns the request for the minibatch from image `first` on.
   LoadRequest request(int batch, int epoch, std::int64_t first = 0) const;
   LoadRequest test_request(std::int64_t cursor) const;
-  /// From the prefetcher; the time is counted as waiting for data.
+  /// Takes data from the prefetcher; the time is counted as waiting for data.
   std::shared_ptr<const DataBatch> take(const LoadRequest& wanted);
 
   void run_all();
@@ -59,24 +58,24 @@ class Trainer {
   /// Moves aside what the folder has of a branch of the run that is given up, and says so.
   void leave_later_checkpoints();
   void save();
-  /// After a test: saves, unless the test's error is above --max-test-err. Returns whether it did.
+  /// Saves after a test, unless the test's error is above --max-test-err. Returns whether it did.
   bool save_tested();
   /// Saves what the last checkpoint does not have, unless an error left the weights in doubt. Returns what is
   /// to be said about it after the error's message.
   std::string save_after_error();
-  /// Calls `use`, which makes or uses board_. Where event files cannot be written, the run goes on without
-  /// them, after a warning: they are worth no training.
+  /// Calls `use`, which makes or uses board_. If event files cannot be written, the run goes on without them
+  /// after a warning.
   void use_board(const std::function<void()>& use);
-  /// --check-grads: every matrix against numeric differences. Throws RunError if one is wrong.
+  /// Checks the gradient of every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
   /// Adds one of the first steps to the trace of --profile.
   void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
-  /// Images [first, first + images) of `data`, which is what `piece` asked for.
+  /// Runs images [first, first + images) of `data`, the data that `piece` asked for.
   StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
                   std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs = nullptr);
 
-  Options options_;
+  TrainOptions options_;
   OptionTexts saved_options_;
   NetFiles files_;
   std::shared_ptr<const Provider> provider_;

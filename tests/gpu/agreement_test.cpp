@@ -30,11 +30,11 @@ struct ConfiguredNet {
         build_graph(read_ini(path + ".cfg", diagnostics), read_ini(path + "-params.cfg", diagnostics),
                     provider.matrices(), {}, diagnostics);
     diagnostics.throw_if_errors();
-    Options options;
-    options.device = device;
-    options.precision = precision;
-    options.mini = static_cast<int>(images);
-    net = std::make_unique<Net>(std::move(graph), provider, options, std::vector<float>(), true);
+    DeviceOptions devices;
+    devices.device = device;
+    devices.precision = precision;
+    net =
+        std::make_unique<Net>(std::move(graph), provider, devices, StepOptions(), std::vector<float>(), true);
     plan = &net->prepare(phase, images);
     net->init_weights(1);
   }

@@ -85,7 +85,7 @@ std::string on_this_machine(const std::string& gpus) {
 
 }  // namespace
 
-SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options)
+SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const NetOptions& options)
     : seed_(options.seed), provider_(image, classes, options.extra) {
   Diagnostics diagnostics;
   definition_ = parse_ini("net.cfg", texts.definition, diagnostics);
@@ -96,16 +96,17 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
       diagnostics);
   diagnostics.throw_if_errors();
   if (!options.read.empty()) keep_output(graph, options.read);
-  convnet::Options of_run;
-  of_run.gpu = on_this_machine(options.gpu);
-  of_run.device = "auto";  // GPUs where the test program has them
-  of_run.precision = options.precision;
-  of_run.threads = options.threads;
-  of_run.conserve_mem = options.conserve_memory;
-  of_run.seed = static_cast<double>(options.seed);
-  std::unique_ptr<Backend> backend = make_backend(of_run, graph.gpu_count());
+  DeviceOptions devices;
+  devices.gpu = on_this_machine(options.gpu);
+  devices.device = "auto";  // GPUs where the test program has them
+  devices.precision = options.precision;
+  devices.threads = options.threads;
+  StepOptions step;
+  step.seed = options.seed;
+  step.conserve_mem = options.conserve_memory;
+  std::unique_ptr<Backend> backend = make_backend(devices, graph.gpu_count());
   if (options.wrap) backend = options.wrap(std::move(backend));
-  net_ = std::make_unique<Net>(std::move(graph), provider_, of_run, std::vector<float>{}, true,
+  net_ = std::make_unique<Net>(std::move(graph), provider_, devices, step, std::vector<float>{}, true,
                                std::move(backend));
 }
 

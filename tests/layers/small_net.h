@@ -94,8 +94,7 @@ std::string increment_tensor(const std::string& name);
 
 class SmallNet {
  public:
-  using Options = NetOptions;
-  SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const Options& options = {});
+  SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classes, const NetOptions& options = {});
 
   /// Makes the plan; initial weights are set when there is memory for them, after the first one.
   const Plan& prepare(Phase phase, std::int64_t images);

@@ -35,10 +35,9 @@ TEST_CASE("a run's folder that stays empty is removed with those above it that i
   {
     const RunFolder made((folder / "a/b/c") + "/");
     CHECK(made.path() == folder / "a/b/c");
-    CHECK(made.is_new());
     CHECK(fs::exists(folder / "a/b/c/.lock"));
     const RunFolder found(folder / "there");
-    CHECK_FALSE(found.is_new());
+    CHECK(fs::exists(folder / "there/.lock"));
   }
   CHECK_FALSE(fs::exists(folder / "a"));
   CHECK(fs::is_empty(folder / "there"));
@@ -83,7 +82,7 @@ TEST_CASE("new folders of equal names get numbers") {
   CHECK(runs[0]->path() == folder / "runs/now");
   CHECK(runs[1]->path() == folder / "runs/now_2");
   CHECK(runs[2]->path() == folder / "runs/now_3");
-  CHECK(runs[2]->is_new());
+  for (const auto& run : runs) CHECK(fs::exists(run->path() + "/.lock"));
 }
 
 TEST_CASE("places where no folder can be are refused") {

@@ -1,0 +1,110 @@
+// Options of the command line, declared like the parameters of layers: one table for each struct of options
+// drives parsing, error messages, help, and which options a checkpoint stores.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convnet/base/error.h"
+#include "convnet/config/params.h"
+
+namespace convnet {
+
+/// Texts of options by name, without dashes. An option that is absent keeps its default.
+using OptionTexts = std::map<std::string, std::string>;
+
+/// One option of the command line: "--mini".
+struct OptionSpec {
+  ParamSpec param;            ///< its key is without the dashes
+  bool saved = true;          ///< stored in checkpoints: part of the run, not of one invocation
+  bool may_be_empty = false;  ///< an empty value is allowed, and takes back what a checkpoint says
+};
+
+/// Declares an option whose value is the field `field` of Options.
+template <class Options, class T>
+OptionSpec option(std::string key, T Options::*field, ParamInfo info) {
+  return {param(std::move(key), field, std::move(info))};
+}
+
+/// Declares an option of one invocation, which checkpoints do not store.
+template <class Options, class T>
+OptionSpec unsaved_option(std::string key, T Options::*field, ParamInfo info) {
+  return {param(std::move(key), field, std::move(info)), false};
+}
+
+/// Declares an option whose value is one of `choices`.
+template <class Options, class T>
+OptionSpec choice_option(std::string key, T Options::*field, std::vector<std::pair<std::string, T>> choices,
+                         ParamInfo info) {
+  return {param_choice(std::move(key), field, std::move(choices), std::move(info))};
+}
+
+/// Declares an option that `parse` reads; like parse_value(), it returns what is wrong, or "".
+template <class Options, class T, class Parse>
+OptionSpec parsed_option(std::string key, T Options::*field, Parse parse, ParamInfo info) {
+  ParamSpec spec = base_spec(std::move(key), "text", std::move(info));
+  spec.assign = [field, parse, rules = spec](void* options, const std::string& text,
+                                             std::size_t) -> std::string {
+    return parse(text, rules, static_cast<Options*>(options)->*field);
+  };
+  return {std::move(spec)};
+}
+
+/// Assigns the texts of the options in `specs`, whose struct is at `options`. Returns what is wrong, one line
+/// for each option ("--mini expects …").
+std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, const OptionTexts& texts,
+                                        void* options);
+/// Returns the options with these keys, in the order of `specs`. Throws std::logic_error for a key that is
+/// not among them.
+std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
+                                       const std::vector<std::string>& keys);
+
+/// The declared options of a struct: those of its groups, which are members of it, and its own.
+template <class Options>
+class OptionTable {
+ public:
+  OptionTable() = default;
+  explicit OptionTable(std::vector<OptionSpec> specs) : specs_(std::move(specs)) {}
+
+  /// Adds options that are fields of Options itself.
+  OptionTable& add(std::vector<OptionSpec> specs) {
+    for (OptionSpec& spec : specs) specs_.push_back(std::move(spec));
+    return *this;
+  }
+  /// Adds the options of the group `member`.
+  template <class Group>
+  OptionTable& add(Group Options::*member, const OptionTable<Group>& group) {
+    for (OptionSpec spec : group.specs()) {
+      spec.param.assign = [member, assign = spec.param.assign](void* options, const std::string& text,
+                                                               std::size_t inputs) {
+        return assign(&(static_cast<Options*>(options)->*member), text, inputs);
+      };
+      specs_.push_back(std::move(spec));
+    }
+    return *this;
+  }
+  /// Returns a table of these options alone, for commands that take a part of a group.
+  OptionTable only(const std::vector<std::string>& keys) const {
+    return OptionTable(select_options(specs_, keys));
+  }
+
+  const std::vector<OptionSpec>& specs() const { return specs_; }
+  /// Parses the texts of the table's options and passes over others. Throws InputError with everything that
+  /// is wrong, one line for each option.
+  Options parse(const OptionTexts& texts) const {
+    Options options;
+    const std::vector<std::string> wrong = assign_options(specs_, texts, &options);
+    if (!wrong.empty()) throw InputError(join(wrong, "\n"));
+    return options;
+  }
+
+ private:
+  std::vector<OptionSpec> specs_;
+};
+
+/// Throws InputError listing those of `keys` that are absent; `hint` ends the message.
+void require_options(const OptionTexts& texts, const std::vector<std::string>& keys, const std::string& hint);
+
+}  // namespace convnet

@@ -1,0 +1,151 @@
+#include "convnet/train/load_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
+#include "convnet/net/convert.h"
+#include "convnet/net/input_data.h"
+#include "convnet/net/outputs.h"
+
+namespace convnet {
+namespace {
+
+/// Throws InputError unless both definitions are the same logical net: a resumed run keeps the definition of
+/// its checkpoint.
+void check_same_net(const IniFile& saved, const IniFile& given, const std::string& checkpoint) {
+  const std::vector<std::string> a = logical_signature(saved);
+  const std::vector<std::string> b = logical_signature(given);
+  if (a == b) return;
+  std::string first = "one has more layers than the other";
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i] == b[i]) continue;
+    first = "it has  " + a[i] + "\n  but the file has  " + b[i];
+    break;
+  }
+  throw InputError(given.path + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
+                   "\n  A resumed run keeps its net; --init-from starts a new one from the weights that fit");
+}
+
+/// Reads the checkpoint that the options of this invocation name; nullopt for a new run.
+std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
+  const CheckpointOptions& named = given.checkpoints;
+  if (!named.load_file.empty()) return read_checkpoint(named.load_file);
+  if (!named.save_file.empty() && newest_checkpoint(named.save_file)) return read_checkpoint(named.save_file);
+  if (given.tests.only_tests())
+    throw InputError(given.tests.test_option() +
+                     " tests a trained net: --load-file must name its checkpoint");
+  return std::nullopt;
+}
+
+void require_train_options(const OptionTexts& texts, const TrainOptions& given) {
+  std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
+  if (!given.tests.only_tests()) required.emplace_back("train-range");
+  required.emplace_back("test-range");
+  const CheckpointOptions& named = given.checkpoints;
+  if (named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
+    required.emplace_back("save-path or --save-file");
+  require_options(texts, required, "; or --load-file with a checkpoint to resume from");
+}
+
+OptionTexts saved_of(const OptionTexts& texts) {
+  OptionTexts saved;
+  for (const OptionSpec& spec : train_options().specs()) {
+    if (spec.saved && texts.contains(spec.param.key)) saved[spec.param.key] = texts.at(spec.param.key);
+  }
+  return saved;
+}
+
+/// Reads the net's files into `run.files`. Returns the checkpoint's definition as it was before
+/// --conv-to-local or --unshare-weights changed it, or nullopt if nothing did.
+std::optional<IniFile> load_files(LoadedRun& run, bool definition_given, Diagnostics& diagnostics) {
+  const NetFileOptions& options = run.options.files;
+  if (!run.checkpoint) {
+    run.files = read_net_files(options, diagnostics);
+    return std::nullopt;
+  }
+  // Learning parameters are those on disk now; the definition is the checkpoint's, which was checked when
+  // it was written, whatever became of the file.
+  Diagnostics checked_before;
+  IniFile saved = parse_ini(run.checkpoint->definition_path, run.checkpoint->definition_text, checked_before);
+  IniFile unconverted = saved;
+  convert_definition(saved, options, diagnostics);
+  const bool converted = saved.text != unconverted.text;
+  if (definition_given) {
+    run.files = read_net_files(options, diagnostics);
+    diagnostics.throw_if_errors();
+    check_same_net(saved, run.files.definition, run.checkpoint->file);
+  } else {
+    run.files = {std::move(saved), read_parameters(options, diagnostics)};
+  }
+  if (!converted) return std::nullopt;
+  return unconverted;
+}
+
+void load_data(LoadedRun& run) {
+  const DataOptions& data = run.options.data;
+  const bool learns = !run.options.tests.only_tests();
+  run.provider = open_provider(data, run.options.step.seed);
+  if (learns) run.provider->check_range(data.train_range, "--train-range");
+  run.provider->check_range(data.test_range, "--test-range");
+  if (learns) run.provider->check_labels(data.test_range);
+}
+
+}  // namespace
+
+LoadedRun load_run(const OptionTexts& given, const StopSignal& stop) {
+  LoadedRun run;
+  std::atomic<const RunFolder*> claimed = nullptr;
+  std::atomic<const BoardFolder*> claimed_board = nullptr;
+  const StopSignal::EndsProgram while_loading(stop, [&] {
+    if (const BoardFolder* board = claimed_board) board->leave();
+    if (const RunFolder* folder = claimed) folder->leave();
+  });
+  const TrainOptions first = parse_train_options(given);
+  // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
+  if (!first.tests.only_tests() && !first.check_grads) run.folder = claim_run_folder(first.checkpoints);
+  claimed = run.folder.get();
+  run.checkpoint = checkpoint_of(first);
+  OptionTexts texts;
+  if (run.checkpoint) texts = run.checkpoint->options;
+  for (const auto& [key, text] : given) texts[key] = text;
+  if (run.folder && run.checkpoint) drop_inherited_board(texts, given, *run.folder, *run.checkpoint);
+  require_train_options(texts, first);
+  run.options = parse_train_options(texts);
+  run.options.devices = with_devices(run.options.devices);
+  if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
+  run.saved_options = saved_of(texts);
+  if (run.folder && !run.options.tensorboard.empty()) {
+    check_folder_writable(run.options.tensorboard, "event files are to be written to");
+    run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);
+    claimed_board = run.board.get();
+  }
+  if (run.checkpoint && !first.checkpoints.init_from.empty())
+    throw InputError("--init-from starts a new run, but " + run.checkpoint->file +
+                     " is there to resume from; use one of them");
+
+  Diagnostics diagnostics;
+  const std::optional<IniFile> unconverted = load_files(run, given.contains("layer-def"), diagnostics);
+  load_data(run);
+  run.graph = checked_graph(run.files, *run.provider, graph_options(run.options.files, run.options.devices),
+                            diagnostics);
+  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (const std::string& layer = run.options.tests.write_features; !layer.empty())
+    keep_output(run.graph, layer);
+  if (unconverted) {
+    Diagnostics reported;
+    const Graph before =
+        build_graph(*unconverted, run.files.parameters, run.provider->matrices(), {}, reported);
+    reported.throw_if_errors();
+    convert_tensors(run.checkpoint->tensors, before, run.graph);
+  }
+  run.statistics = run.checkpoint ? saved_statistics(*run.checkpoint, run.options.data, *run.provider)
+                                  : run.provider->statistics(run.options.data.train_range);
+  return run;
+}
+
+}  // namespace convnet

@@ -1,0 +1,33 @@
+// Everything that a run of training reads and checks before it has a net.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/net/net.h"
+#include "convnet/train/board_folder.h"
+#include "convnet/train/options.h"
+#include "convnet/train/run_folder.h"
+#include "convnet/train/stop_signal.h"
+
+namespace convnet {
+
+struct LoadedRun {
+  TrainOptions options;
+  OptionTexts saved_options;  ///< those that the run's checkpoints store
+  NetFiles files;
+  std::shared_ptr<const Provider> provider;
+  std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks
+  std::unique_ptr<BoardFolder> board;  ///< --tensorboard; null for none
+  Graph graph;
+  PixelStatistics statistics;
+  std::optional<Checkpoint> checkpoint;  ///< to resume from or to test
+};
+
+/// Reads a run's checkpoint, files and data set, and claims its folders. `given` are the options of this
+/// invocation; with --load-file, or a --save-file that exists, they override the checkpoint's. Throws
+/// InputError with everything that is wrong. A stop signal ends the program meanwhile.
+LoadedRun load_run(const OptionTexts& given, const StopSignal& stop);
+
+}  // namespace convnet

@@ -1,0 +1,122 @@
+#include "convnet/train/options.h"
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+
+const OptionTable<CheckpointOptions>& checkpoint_options() {
+  static const OptionTable<CheckpointOptions> table({
+      option("save-path", &CheckpointOptions::save_path,
+             {.fallback = "", .doc = "parent folder for a new ConvNet__YYYY-MM-DD_HH.MM.SS folder"}),
+      option("save-file", &CheckpointOptions::save_file,
+             {.fallback = "", .doc = "the checkpoint folder itself; resumed from if it holds checkpoints"}),
+      unsaved_option(
+          "load-file", &CheckpointOptions::load_file,
+          {.fallback = "",
+           .doc = "checkpoint folder (its newest) or file to resume from or test; training from an older "
+                  "one moves the later ones aside"}),
+      unsaved_option(
+          "init-from", &CheckpointOptions::init_from,
+          {.fallback = "",
+           .doc = "checkpoint whose weights of equal name and shape a new run starts from (fine-tuning)"}),
+      option("keep", &CheckpointOptions::keep,
+             {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
+      option(
+          "max-test-err", &CheckpointOptions::max_test_err,
+          {.fallback = "0",
+           .min = 0,
+           .max = 1e9,
+           .doc = "largest test error, of the first cost, with which a test is followed by a checkpoint; 0: "
+                  "always"}),
+      unsaved_option("force-save", &CheckpointOptions::force_save,
+                     {.fallback = "0", .doc = "save before quitting"}),
+  });
+  return table;
+}
+
+const OptionTable<TestOptions>& test_options() {
+  static const OptionTable<TestOptions> table({
+      unsaved_option("test-only", &TestOptions::test_only,
+                     {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}),
+      unsaved_option(
+          "write-features", &TestOptions::write_features,
+          {.fallback = "",
+           .doc = "layer whose outputs on the test range to write to --feature-path, a data_batch_N.npy and "
+                  "labels_N.npy for each batch; then quit, like --test-only"}),
+      unsaved_option("feature-path", &TestOptions::feature_path,
+                     {.fallback = "", .doc = "folder for the files of --write-features"}),
+      unsaved_option(
+          "test-out", &TestOptions::test_out,
+          {.fallback = "",
+           .doc = "folder for the class probabilities on the test range, a probabilities_N.npy and "
+                  "labels_N.npy for each batch; then quit, like --test-only"}),
+      unsaved_option(
+          "logreg-name", &TestOptions::logreg_name,
+          {.fallback = "",
+           .doc = "cost.logreg layer of --test-out, --confusion and the errors by class that --test-only "
+                  "prints; needed where there are several"}),
+      unsaved_option(
+          "confusion", &TestOptions::confusion,
+          {.fallback = "",
+           .doc = "CSV file for the confusion matrix on the test range, true classes by predictions; then "
+                  "quit, like --test-only"}),
+  });
+  return table;
+}
+
+const OptionTable<TrainOptions>& train_options() {
+  static const OptionTable<TrainOptions> table = [] {
+    std::vector<OptionSpec> own = {
+        option("epochs", &TrainOptions::epochs,
+               {.fallback = "50000", .min = 0, .max = 1e9, .doc = "passes over the training range"}),
+        option("test-freq", &TrainOptions::test_freq,
+               {.fallback = "57",
+                .min = 1,
+                .max = 1e9,
+                .unit = "batches",
+                .doc = "batches between tests with a checkpoint"}),
+        option(
+            "tensorboard", &TrainOptions::tensorboard,
+            {.fallback = "",
+             .doc = "folder for TensorBoard's event files: costs and rates after each batch, first filters "
+                    "after each test; empty: none from now on"}),
+        unsaved_option(
+            "check-grads", &TrainOptions::check_grads,
+            {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"}),
+    };
+    for (OptionSpec& spec : own) spec.may_be_empty = spec.param.key == "tensorboard";
+    return OptionTable<TrainOptions>()
+        .add(&TrainOptions::files, net_file_options())
+        .add(&TrainOptions::step, step_options())
+        .add(&TrainOptions::data, data_options())
+        .add(&TrainOptions::checkpoints, checkpoint_options())
+        .add(std::move(own))
+        .add(&TrainOptions::tests, test_options())
+        .add(&TrainOptions::devices, device_options())
+        .add(&TrainOptions::report, report_options().only({"verbose", "profile"}));
+  }();
+  return table;
+}
+
+std::string TestOptions::test_option() const {
+  if (test_only) return "--test-only";
+  if (!write_features.empty()) return "--write-features";
+  if (!test_out.empty()) return "--test-out";
+  return confusion.empty() ? "" : "--confusion";
+}
+
+TrainOptions parse_train_options(const OptionTexts& texts) {
+  TrainOptions options;
+  std::vector<std::string> wrong = assign_options(train_options().specs(), texts, &options);
+  const TestOptions& tests = options.tests;
+  if (tests.write_features.empty() != tests.feature_path.empty())
+    wrong.emplace_back("--write-features LAYER and --feature-path FOLDER need each other");
+  if (!tests.logreg_name.empty() && !tests.only_tests())
+    wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
+  if (!wrong.empty()) throw InputError(join(wrong, "\n"));
+  // Gradients are checked on the images of training, of which each has one view.
+  if (options.check_grads) options.data.multiview_test = false;
+  return options;
+}
+
+}  // namespace convnet

@@ -1,0 +1,50 @@
+// The options of training.
+#pragma once
+
+#include <string>
+
+#include "convnet/net/options.h"
+
+namespace convnet {
+
+/// The checkpoints that a run starts from and saves.
+struct CheckpointOptions {
+  std::string save_path, save_file, load_file, init_from;
+  int keep = 2;
+  double max_test_err = 0;
+  bool force_save = false;
+  bool operator==(const CheckpointOptions&) const = default;
+};
+const OptionTable<CheckpointOptions>& checkpoint_options();
+
+/// A test of a finished net instead of training, and the files it writes.
+struct TestOptions {
+  bool test_only = false;
+  std::string write_features, feature_path, test_out, logreg_name, confusion;
+  bool operator==(const TestOptions&) const = default;
+
+  /// Returns the option that makes the run test a finished net and do nothing else; "" if there is none.
+  std::string test_option() const;
+  bool only_tests() const { return !test_option().empty(); }
+};
+const OptionTable<TestOptions>& test_options();
+
+struct TrainOptions {
+  NetFileOptions files;
+  DataOptions data;
+  CheckpointOptions checkpoints;
+  StepOptions step;
+  int epochs = 50000, test_freq = 57;
+  std::string tensorboard;
+  bool check_grads = false;
+  TestOptions tests;
+  DeviceOptions devices;
+  ReportOptions report;
+  bool operator==(const TrainOptions&) const = default;
+};
+const OptionTable<TrainOptions>& train_options();
+
+/// Parses the options, as OptionTable::parse() does, and checks those that belong together.
+TrainOptions parse_train_options(const OptionTexts& texts);
+
+}  // namespace convnet
