@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,8 +68,8 @@ struct Checkpoint {
   OptionTexts options;
   std::string definition_path, definition_text;  ///< of the layer definition file, as written
   std::string parameters_path, parameters_text;
-  nlohmann::json algorithms;         ///< what the libraries chose
-  std::vector<MatrixInfo> matrices;  ///< of the data set; none in older checkpoints
+  std::map<std::string, std::string> algorithms;  ///< what the libraries chose, by operation
+  std::vector<MatrixInfo> matrices;               ///< of the data set; none in older checkpoints
 };
 
 /// Fills the metadata of checkpoint.tensors and writes it into `folder`; then removes all but the newest
