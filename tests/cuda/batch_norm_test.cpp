@@ -9,7 +9,7 @@ using namespace convnet::test;
 
 namespace {
 
-const std::vector<Dims> kShapes = {
+const std::vector<Dims> kBatchNormShapes = {
     {2, 3, 5, 7},  {1, 1, 1, 1},   {2, 1, 1, 1},    {1, 20, 4, 3},    {9, 17, 3, 3}, {17, 24, 1, 1},
     {0, 20, 3, 3}, {0, 5},         {1, 1},          {3, 5},           {20, 33},      {600, 3},
     {700, 36},     {1, 1, 70, 70}, {3, 40, 19, 21}, {2, 2, 150, 150},  // lanes of several warps
@@ -36,14 +36,14 @@ Values positive(std::int64_t channels) { return in_range({channels}, 7, 0.1, 2);
 }  // namespace
 
 TEST_CASE("batch norm moments on both backends", "[cuda]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kBatchNormShapes)
     for (const double mean : {0.5, 1000.0})
       check_on_both({BatchNormMoments{dims}, {activations(dims, mean)}, {}, {}, 1e-6});
   check_on_both({BatchNormMoments{kLarge}, {activations(kLarge)}, {}, {}, 1e-6});
 }
 
 TEST_CASE("batch norm moments of equal values and of NaN on both backends", "[cuda]") {
-  for (const Dims& dims : kShapes) {
+  for (const Dims& dims : kBatchNormShapes) {
     for (const double value : {0.0, 0.5, -1e4, 0x1p-100})
       check_on_both({BatchNormMoments{dims}, {Values(test_values(dims, 1).size(), value)}});
     Values x = activations(dims);
@@ -54,7 +54,7 @@ TEST_CASE("batch norm moments of equal values and of NaN on both backends", "[cu
 }
 
 TEST_CASE("batch norm forward on both backends", "[cuda]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kBatchNormShapes)
     for (const bool relu : {false, true}) {
       Values x = activations(dims);
       check_on_both({BatchNormForward{dims, 1e-3F, relu}, {x, {}, positive(dims[1])}, {}, {}, 1e-6});
@@ -66,7 +66,7 @@ TEST_CASE("batch norm forward on both backends", "[cuda]") {
 }
 
 TEST_CASE("batch norm gradients on both backends", "[cuda]") {
-  for (const Dims& dims : kShapes) {
+  for (const Dims& dims : kBatchNormShapes) {
     const Values x = activations(dims), variance = positive(dims[1]);
     check_on_both({BatchNormBackwardWeights{dims, 1e-3F}, {x, {}, {}, variance}});
     const std::int64_t values = element_count(dims) / dims[1];

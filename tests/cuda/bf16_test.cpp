@@ -9,17 +9,17 @@ using namespace convnet::test;
 namespace {
 
 /// A rounding of the results, or of what they are sums of.
-constexpr double kTolerance = 6e-3;
+constexpr double kBf16Tolerance = 6e-3;
 
 void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t> in_place = {},
            std::vector<std::vector<std::byte>> raw = {}) {
-  OpCase c{std::move(op), std::move(inputs), std::move(raw), in_place, kTolerance};
+  OpCase c{std::move(op), std::move(inputs), std::move(raw), in_place, kBf16Tolerance};
   c.bf16 = true;
   check_on_both(c);
 }
 
-ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t k, std::int64_t filter, std::int64_t stride,
-                  std::int64_t pad, std::int64_t groups = 1) {
+ConvGeometry bf16_conv(std::int64_t n, std::int64_t c, std::int64_t k, std::int64_t filter,
+                       std::int64_t stride, std::int64_t pad, std::int64_t groups = 1) {
   ConvGeometry g;
   g.n = n, g.c = c, g.h = 7, g.w = 6, g.k = k;
   g.filter = filter, g.stride = stride, g.pad = pad, g.groups = groups;
@@ -31,8 +31,9 @@ ConvGeometry conv(std::int64_t n, std::int64_t c, std::int64_t k, std::int64_t f
 }  // namespace
 
 TEST_CASE("convolutions of bf16 numbers", "[cuda]") {
-  for (const ConvGeometry& g : {conv(3, 3, 16, 3, 1, 1), conv(2, 16, 20, 5, 2, 2), conv(2, 8, 4, 1, 1, 0),
-                                conv(2, 6, 4, 3, 1, 1, 2), conv(0, 3, 8, 3, 1, 1)}) {
+  for (const ConvGeometry& g :
+       {bf16_conv(3, 3, 16, 3, 1, 1), bf16_conv(2, 16, 20, 5, 2, 2), bf16_conv(2, 8, 4, 1, 1, 0),
+        bf16_conv(2, 6, 4, 3, 1, 1, 2), bf16_conv(0, 3, 8, 3, 1, 1)}) {
     for (const bool relu : {false, true}) check(ConvForward{g, true, false, relu});
     check(ConvForward{g, false, true, false});
     check(ConvBackwardData{g});

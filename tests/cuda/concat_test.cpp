@@ -8,11 +8,11 @@ using namespace convnet::test;
 
 namespace {
 
-struct Case {
+struct ConcatCase {
   std::vector<Dims> from;
   Dims to;
 };
-const std::vector<Case> kCases = {
+const std::vector<ConcatCase> kConcatCases = {
     {{{2, 16, 3, 5}, {2, 32, 3, 5}}, {2, 48, 3, 5}},
     {{{2, 5, 3, 5}, {2, 16, 3, 5}, {2, 1, 3, 5}}, {2, 22, 3, 5}},
     {{{3, 16, 1, 1}, {3, 7, 1, 1}, {3, 1, 1, 1}}, {3, 24, 1, 1}},
@@ -28,7 +28,7 @@ const std::vector<Case> kCases = {
 }  // namespace
 
 TEST_CASE("concat and split on both backends", "[cuda]") {
-  for (const Case& c : kCases) {
+  for (const ConcatCase& c : kConcatCases) {
     check_on_both({.op = Concat{c.from, c.to}, .tolerance = 0});
     std::int64_t offset = 0;
     for (const Dims& part : c.from) {

@@ -8,16 +8,16 @@ using namespace convnet::test;
 
 namespace {
 
-struct Shape {
+struct CostShape {
   std::int64_t n, c;
 };
-const std::vector<Shape> kShapes = {{0, 3}, {1, 1}, {7, 1}, {1, 5}, {5, 11}, {3, 100}, {300, 40}};
+const std::vector<CostShape> kCostShapes = {{0, 3}, {1, 1}, {7, 1}, {1, 5}, {5, 11}, {3, 100}, {300, 40}};
 
 constexpr double kExact = 1e-12;  // sums of doubles
 
 enum class LabelKind { one_hot, soft, binary };
 
-Values labels_of(const Shape& s, LabelKind kind) {
+Values labels_of(const CostShape& s, LabelKind kind) {
   Values labels = test_values({s.n, s.c}, 1);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i) % s.c, image = static_cast<std::int64_t>(i) / s.c;
@@ -28,13 +28,13 @@ Values labels_of(const Shape& s, LabelKind kind) {
   return labels;
 }
 /// The index of one class for every image.
-Values classes_of(const Shape& s) {
+Values classes_of(const CostShape& s) {
   Values classes;
   for (std::int64_t i = 0; i < s.n; ++i) classes.push_back(static_cast<double>(i * 3 % s.c));
   return classes;
 }
 /// Multiples of 1/16 in (0,1): many ties.
-Values probs_of(const Shape& s) {
+Values probs_of(const CostShape& s) {
   Values probs = test_values({s.n, s.c}, 2);
   for (double& p : probs) p = (1 + std::floor(std::abs(p) * 15)) / 16;
   return probs;
@@ -53,7 +53,7 @@ void check_costs(const OpDesc& op, std::int64_t count, const Values& labels, con
 }  // namespace
 
 TEST_CASE("logreg on both backends", "[cuda]") {
-  for (const Shape& s : kShapes) {
+  for (const CostShape& s : kCostShapes) {
     const Values labels = classes_of(s), probs = probs_of(s);
     for (const std::int64_t topk : {1, 2, 5})
       for (const std::int64_t slot : {1, 4})
@@ -76,7 +76,7 @@ TEST_CASE("logreg shares ties, has a floor and flags on both backends", "[cuda]"
 }
 
 TEST_CASE("costs with a label for every output on both backends", "[cuda]") {
-  for (const Shape& s : kShapes)
+  for (const CostShape& s : kCostShapes)
     for (const LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary}) {
       const Values labels = labels_of(s, kind), probs = probs_of(s);
       check_costs(CrossentForward{s.n, s.c, 2}, 5, labels, probs);

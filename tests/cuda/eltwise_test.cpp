@@ -12,8 +12,8 @@ using namespace convnet::test;
 
 namespace {
 
-const std::vector<Dims> kShapes = {{2, 20, 3, 5}, {1, 1, 1, 1},    {3, 16, 2, 2}, {2, 7},
-                                   {1, 1},        {3, 33, 21, 19}, {0, 20, 3, 3}};
+const std::vector<Dims> kEltwiseShapes = {{2, 20, 3, 5}, {1, 1, 1, 1},    {3, 16, 2, 2}, {2, 7},
+                                          {1, 1},        {3, 33, 21, 19}, {0, 20, 3, 3}};
 
 /// Multiples of 0.25 with many equal ones among the inputs, and some NaN.
 std::vector<Values> tied_inputs(const Dims& dims, std::size_t count, bool with_nan) {
@@ -38,7 +38,7 @@ void check_max(const Dims& dims, const std::vector<Values>& inputs) {
 
 TEST_CASE("eltsum on both backends", "[cuda]") {
   const std::vector<float> coeffs = {1, -0.5F, 2, 0, 0.3F};
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kEltwiseShapes)
     for (const std::ptrdiff_t count : {1, 2, 3, 5})
       check_on_both({.op = EltwiseSum{dims, {coeffs.begin(), coeffs.begin() + count}}, .tolerance = 1e-6});
 }
@@ -52,7 +52,7 @@ TEST_CASE("eltsum of more inputs than one launch takes, on both backends", "[cud
 }
 
 TEST_CASE("eltmax on both backends: the first of equal maxima, NaN before all numbers", "[cuda]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kEltwiseShapes)
     for (const std::size_t count : {1U, 2U, 4U})
       for (const bool with_nan : {false, true}) check_max(dims, tied_inputs(dims, count, with_nan));
   const Dims dims{2, 17, 3, 3};

@@ -20,7 +20,7 @@ LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::i
   return g;
 }
 
-const std::vector<LocalGeometry> kCases = {
+const std::vector<LocalGeometry> kLocalCases = {
     local({2, 16, 5, 5}, 16, 3, 1, 1),     //
     local({3, 20, 6, 4}, 18, 3, 1, 1),     //
     local({1, 3, 7, 9}, 5, 3, 2, 0),       // one image, few channels
@@ -39,15 +39,15 @@ const std::vector<LocalGeometry> kCases = {
 }  // namespace
 
 TEST_CASE("local forward on both backends", "[cuda]") {
-  for (const LocalGeometry& g : kCases)
+  for (const LocalGeometry& g : kLocalCases)
     for (const bool bias : {false, true})
       for (const bool accumulate : {false, true})
         check_on_both({LocalForward{g, bias, accumulate, bias != accumulate}});
-  check_on_both({LocalForward{kCases[1], true, true, true}});
+  check_on_both({LocalForward{kLocalCases[1], true, true, true}});
 }
 
 TEST_CASE("local backward on both backends", "[cuda]") {
-  for (const LocalGeometry& g : kCases) {
+  for (const LocalGeometry& g : kLocalCases) {
     check_on_both({LocalBackwardData{g}});
     for (const bool bias : {false, true}) check_on_both({LocalBackwardWeights{g, bias}});
   }

@@ -16,7 +16,7 @@ using reference::Values;
 
 constexpr float kEpsilon = 1e-3F;
 
-const std::vector<Dims> kShapes = {
+const std::vector<Dims> kBatchNormShapes = {
     {2, 3, 5, 7},    {1, 1, 1, 1}, {2, 1, 1, 1}, {1, 20, 4, 3}, {9, 17, 3, 3}, {17, 24, 1, 1},
     {1, 1},          {3, 5},       {20, 33},     {600, 3},  // more rows than a piece of a matrix has
     {1, 1, 70, 70},                                         // more pixels than a strip has
@@ -61,11 +61,11 @@ Values scaled(const Dims& dims, const Values& normalised, const Values& scale, c
 
 Floats floats(const Values& values) { return {values.begin(), values.end()}; }
 /// What a case needs, as floats and doubles of the same value.
-struct Case {
+struct BatchNormCase {
   Dims dims;
   Floats x, dy, scale, shift;
 
-  explicit Case(Dims of, float low = -1, float high = 3)
+  explicit BatchNormCase(Dims of, float low = -1, float high = 3)
       : dims(std::move(of)),
         x(random_values(element_count(dims), 1, low, high)),
         dy(random_values(element_count(dims), 2)),
@@ -118,8 +118,8 @@ struct Case {
 /// Calls test(case, hint) for all shapes and layouts.
 template <class Test>
 void for_cases(const Test& test) {
-  for (const Dims& dims : kShapes) {
-    const Case c(dims);
+  for (const Dims& dims : kBatchNormShapes) {
+    const BatchNormCase c(dims);
     for (int block : blocks_of(dims)) {
       INFO(to_string(dims) << " block " << block);
       test(c, activations(dims, block));
@@ -130,7 +130,7 @@ void for_cases(const Test& test) {
 }  // namespace
 
 TEST_CASE("batch norm takes mean and variance of each channel", "[batch_norm]") {
-  for_cases([](const Case& c, const TensorDesc& layout) {
+  for_cases([](const BatchNormCase& c, const TensorDesc& layout) {
     const auto op = cpu::prepare(BatchNormMoments{c.dims}, {layout});
     CHECK(same_layout(op->args()[0], layout));
     const auto results = results_of(op, {c.x});
@@ -140,9 +140,9 @@ TEST_CASE("batch norm takes mean and variance of each channel", "[batch_norm]") 
 }
 
 TEST_CASE("batch norm keeps the digits of a variance far from zero", "[batch_norm]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kBatchNormShapes)
     for (int block : blocks_of(dims)) {
-      const Case c(dims, 1000, 1001);
+      const BatchNormCase c(dims, 1000, 1001);
       const auto results =
           results_of(cpu::prepare(BatchNormMoments{dims}, {activations(dims, block)}), {c.x});
       CHECK(worst_difference(results[1], c.exact_moments().variance) < 1e-6);
@@ -150,7 +150,7 @@ TEST_CASE("batch norm keeps the digits of a variance far from zero", "[batch_nor
 }
 
 TEST_CASE("batch norm forward matches the reference", "[batch_norm]") {
-  for_cases([](const Case& c, const TensorDesc& layout) {
+  for_cases([](const BatchNormCase& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
     for (bool relu : {false, true}) {
       Values expected = c.y();
@@ -165,7 +165,7 @@ TEST_CASE("batch norm forward matches the reference", "[batch_norm]") {
 }
 
 TEST_CASE("batch norm gradients of scale and shift match central differences", "[batch_norm]") {
-  for_cases([](const Case& c, const TensorDesc& layout) {
+  for_cases([](const BatchNormCase& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
     const auto results = results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}),
                                     {c.x, c.dy, floats(m.mean), floats(m.variance)});
@@ -175,7 +175,7 @@ TEST_CASE("batch norm gradients of scale and shift match central differences", "
 }
 
 TEST_CASE("batch norm gradient of the data matches central differences, in place too", "[batch_norm]") {
-  for_cases([](const Case& c, const TensorDesc& layout) {
+  for_cases([](const BatchNormCase& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();
     const BatchNormBackwardData desc{c.dims, element_count(c.dims) / c.dims[1], kEpsilon};
     const auto op = cpu::prepare(desc, {layout});
@@ -194,7 +194,7 @@ TEST_CASE("batch norm gradient of the data matches central differences, in place
 }
 
 TEST_CASE("the images of a batch norm may be spread over several tensors", "[batch_norm]") {
-  const Case whole({5, 20, 3, 4});
+  const BatchNormCase whole({5, 20, 3, 4});
   const Moments m = whole.exact_moments();
   const Values expected = whole.diff_src();
   const auto image = static_cast<std::ptrdiff_t>(20 * 3 * 4);
@@ -213,11 +213,11 @@ TEST_CASE("the images of a batch norm may be spread over several tensors", "[bat
 }
 
 TEST_CASE("batch norm of equal values gives the shift", "[batch_norm]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kBatchNormShapes)
     for (int block : blocks_of(dims))
       for (float value : {0.0F, 0.1F, -1e4F, 1e-30F}) {
         INFO(to_string(dims) << " block " << block << " value " << value);
-        const Case c(dims);
+        const BatchNormCase c(dims);
         const Floats x(c.x.size(), value);
         const TensorDesc layout = activations(dims, block);
         const auto m = results_of(cpu::prepare(BatchNormMoments{dims}, {layout}), {x});
@@ -239,7 +239,7 @@ TEST_CASE("batch norm of equal values gives the shift", "[batch_norm]") {
 TEST_CASE("batch norm of one value a channel has no gradient", "[batch_norm]") {
   for (int block : {1, 8, 16}) {
     const Dims dims{1, 20, 1, 1};
-    const Case c(dims);
+    const BatchNormCase c(dims);
     const auto op = cpu::prepare(BatchNormBackwardData{dims, 1, kEpsilon}, {activations(dims, block)});
     const Floats none(20, 0.0F);
     CHECK(worst_difference(results_of(op, {c.x, c.dy, c.x, none, c.scale, none, c.dy})[0], Values(20, 0.0)) <
@@ -268,7 +268,7 @@ TEST_CASE("batch norm shows NaN and infinity in their channel alone", "[batch_no
     for (const Dims& dims : std::vector<Dims>{{4, 20, 3, 5}, {6, 37}})
       for (int block : blocks_of(dims))
         for (bool relu : {false, true}) {
-          Case c(dims);
+          BatchNormCase c(dims);
           c.x[c.x.size() / 2] = bad;
           std::size_t hit = 0;
           for_elements(dims, [&](std::size_t i, std::size_t k) {

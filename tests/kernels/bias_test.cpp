@@ -6,7 +6,7 @@ using namespace convnet::test;
 
 namespace {
 
-const std::vector<Dims> kShapes = {
+const std::vector<Dims> kBiasShapes = {
     {3, 20, 5, 7}, {1, 16, 1, 1}, {2, 1, 3, 3}, {5, 33, 1, 4}, {150, 24, 9, 8}};
 
 /// Elements of one image.
@@ -15,7 +15,7 @@ std::size_t image_size(const Dims& dims) { return static_cast<std::size_t>(dims[
 }  // namespace
 
 TEST_CASE("a bias is added to every image", "[bias]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kBiasShapes)
     for (int block : {1, 4, 8, 16}) {
       INFO(to_string(dims) << " block " << block);
       const TensorDesc dst = activations(dims, block);
@@ -36,7 +36,7 @@ TEST_CASE("a bias is added to every image", "[bias]") {
 }
 
 TEST_CASE("the gradient of a bias is the sum over images", "[bias]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kBiasShapes)
     for (int block : {1, 4, 8, 16}) {
       INFO(to_string(dims) << " block " << block);
       const TensorDesc diff_dst = activations(dims, block);

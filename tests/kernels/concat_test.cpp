@@ -12,12 +12,12 @@ namespace {
 
 using reference::Values;
 
-struct Case {
+struct ConcatCase {
   std::vector<Dims> from;
   Dims to;
   std::vector<int> blocks = {};  ///< layouts that Concat takes as they are; in others it wants plain tensors
 };
-const std::vector<Case> kCases = {
+const std::vector<ConcatCase> kConcatCases = {
     {{{2, 16, 3, 5}, {2, 32, 3, 5}}, {2, 48, 3, 5}, {8, 16}},
     {{{2, 16, 3, 5}, {2, 5, 3, 5}}, {2, 21, 3, 5}, {8, 16}},  // the last part ends within a block
     {{{2, 8, 3, 5}, {2, 16, 3, 5}}, {2, 24, 3, 5}, {8}},
@@ -31,13 +31,13 @@ const std::vector<Case> kCases = {
     {{{0, 16, 3, 5}, {0, 16, 3, 5}}, {0, 32, 3, 5}, {8, 16}},
 };
 
-std::vector<std::int64_t> sizes_of(const Case& c) {
+std::vector<std::int64_t> sizes_of(const ConcatCase& c) {
   std::vector<std::int64_t> sizes;
   for (const Dims& dims : c.from) sizes.push_back(element_count({dims.begin() + 1, dims.end()}));
   return sizes;
 }
 
-std::string describe(const Case& c, int block) {
+std::string describe(const ConcatCase& c, int block) {
   return to_string(c.from[0]) + " ... to " + to_string(c.to) + " block " + std::to_string(block);
 }
 
@@ -68,7 +68,7 @@ Values group_sum(const GroupSumForward& g, const Values& x) {
 }  // namespace
 
 TEST_CASE("concat and split: the features of one image after the other", "[concat]") {
-  for (const Case& c : kCases)
+  for (const ConcatCase& c : kConcatCases)
     for (int block : {1, 8, 16}) {
       INFO(describe(c, block));
       const bool blocked = std::count(c.blocks.begin(), c.blocks.end(), block) > 0;

@@ -10,7 +10,7 @@ namespace {
 using test::Values;
 
 /// n, c, h, w, outputs, size, stride, start
-const std::vector<CrossMapPool> kCases = {
+const std::vector<CrossMapPool> kCrossMapPoolCases = {
     {2, 12, 3, 5, 6, 2, 2, 0},     //
     {1, 7, 1, 1, 3, 3, 2, 0},      // one pixel
     {3, 10, 7, 9, 10, 3, 1, -1},   // starts before the first map, ends after the last
@@ -71,11 +71,11 @@ void check(const CrossMapPool& p, const Values& src) {
 }
 
 TEST_CASE("cmpool matches the reference", "[cmpool]") {
-  for (const CrossMapPool& p : kCases) check(p, test::test_values(p.src(), 4));
+  for (const CrossMapPool& p : kCrossMapPoolCases) check(p, test::test_values(p.src(), 4));
 }
 
 TEST_CASE("cmpool sends the gradient to the first of equal maxima", "[cmpool]") {
-  for (const CrossMapPool& p : kCases) {
+  for (const CrossMapPool& p : kCrossMapPoolCases) {
     check(p, Values(static_cast<std::size_t>(element_count(p.src())), -1.0));
     check(p,
           Values(static_cast<std::size_t>(element_count(p.src())), -std::numeric_limits<double>::infinity()));

@@ -7,7 +7,8 @@ using namespace convnet;
 using namespace convnet::test;
 
 namespace {
-const std::vector<Dims> kShapes = {{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 7}, {3, 33, 21, 19}};
+const std::vector<Dims> kElementwiseShapes = {
+    {2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 7}, {3, 33, 21, 19}};
 
 /// A neuron, the range its inputs are drawn from, and where its slope jumps.
 struct NeuronCase {
@@ -46,7 +47,7 @@ std::vector<float> inputs(const NeuronCase& c, std::int64_t count, unsigned seed
 
 TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
   for (const NeuronCase& neuron : kNeurons)
-    for (const Dims& dims : kShapes)
+    for (const Dims& dims : kElementwiseShapes)
       for (int block : blocks_of(dims))
         for (bool in_place : {false, true}) {
           const Neuron& f = neuron.f;
@@ -65,7 +66,7 @@ TEST_CASE("neurons match the reference, in place too", "[elementwise]") {
 
 TEST_CASE("neuron gradients match central differences, in place too", "[elementwise]") {
   for (const NeuronCase& neuron : kNeurons)
-    for (const Dims& dims : kShapes)
+    for (const Dims& dims : kElementwiseShapes)
       for (int block : blocks_of(dims))
         for (bool in_place : {false, true}) {
           const Neuron& f = neuron.f;
@@ -167,7 +168,7 @@ TEST_CASE("an unknown layout is kept where it does not matter, else plain is ask
 }
 
 TEST_CASE("scale multiplies, in place too", "[elementwise]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kElementwiseShapes)
     for (int block : blocks_of(dims)) {
       const auto x = random_values(element_count(dims), 4);
       std::vector<float> expected;
@@ -179,7 +180,7 @@ TEST_CASE("scale multiplies, in place too", "[elementwise]") {
 }
 
 TEST_CASE("accumulate adds in the destination's layout", "[elementwise]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kElementwiseShapes)
     for (int block : blocks_of(dims)) {
       const auto x = random_values(element_count(dims), 5), sum = random_values(element_count(dims), 6);
       std::vector<float> expected;

@@ -14,8 +14,8 @@ namespace {
 using reference::to_doubles;
 using reference::Values;
 
-const std::vector<Dims> kShapes = {{2, 20, 3, 5}, {1, 1, 1, 1},    {3, 16, 2, 2}, {2, 7},
-                                   {1, 1},        {3, 33, 21, 19}, {0, 20, 3, 3}};
+const std::vector<Dims> kEltwiseShapes = {{2, 20, 3, 5}, {1, 1, 1, 1},    {3, 16, 2, 2}, {2, 7},
+                                          {1, 1},        {3, 33, 21, 19}, {0, 20, 3, 3}};
 
 /// Multiples of 0.25 with many equal ones among the inputs.
 std::vector<Floats> tied_inputs(const Dims& dims, std::size_t count) {
@@ -62,7 +62,7 @@ void check_max(const Dims& dims, const std::vector<Floats>& inputs, const Tensor
 
 TEST_CASE("eltsum weighs its inputs", "[eltwise]") {
   const Floats coeffs = {1, -0.5F, 2, 0, 0.3F};
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kEltwiseShapes)
     for (int block : blocks_of(dims))
       for (std::size_t count : {1U, 2U, 3U, 5U}) {
         INFO(to_string(dims) << " block " << block << " inputs " << count);
@@ -81,7 +81,7 @@ TEST_CASE("eltsum weighs its inputs", "[eltwise]") {
 }
 
 TEST_CASE("eltmax and its gradient: the first of equal maxima takes it", "[eltwise]") {
-  for (const Dims& dims : kShapes)
+  for (const Dims& dims : kEltwiseShapes)
     for (int block : blocks_of(dims))
       for (std::size_t count : {1U, 2U, 3U, 5U}) {
         INFO(to_string(dims) << " block " << block << " inputs " << count);

@@ -16,15 +16,15 @@ using reference::central_differences;
 using reference::to_doubles;
 using reference::Values;
 
-struct Shape {
+struct LabelCostShape {
   std::int64_t n, c;
 };
-const std::vector<Shape> kShapes = {{1, 1}, {7, 1}, {1, 5}, {5, 11}, {3, 100}, {500, 40}};
-constexpr std::int64_t kSmall = 300;  // outputs for central differences
+const std::vector<LabelCostShape> kLabelCostShapes = {{1, 1}, {7, 1}, {1, 5}, {5, 11}, {3, 100}, {500, 40}};
+constexpr std::int64_t kFewElements = 300;  // outputs for central differences
 
 enum class LabelKind { one_hot, soft, binary };
 
-Floats labels_of(const Shape& s, LabelKind kind) {
+Floats labels_of(const LabelCostShape& s, LabelKind kind) {
   Floats labels = random_values(s.n * s.c, 1, 0, 1);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto class_index = static_cast<std::int64_t>(i) % s.c, image = static_cast<std::int64_t>(i) / s.c;
@@ -34,7 +34,7 @@ Floats labels_of(const Shape& s, LabelKind kind) {
   return labels;
 }
 /// Multiples of 1/16 in (0,1): many ties, and not much below 1/16 for central differences.
-Floats probs_of(const Shape& s) {
+Floats probs_of(const LabelCostShape& s) {
   Floats probs = random_values(s.n * s.c, 2, 1, 16);
   for (float& p : probs) p = std::floor(p) / 16;
   return probs;
@@ -75,7 +75,7 @@ double sum_of(const Values& values) {
 }
 
 /// Top-1 errors: of the t most probable outputs of an image, r hold its largest label.
-double errors(const Shape& s, const Floats& labels, const Floats& probs) {
+double errors(const LabelCostShape& s, const Floats& labels, const Floats& probs) {
   double sum = 0;
   for (std::int64_t n = 0; n < s.n; ++n) {
     const auto first = n * s.c, last = first + s.c;
@@ -89,7 +89,7 @@ double errors(const Shape& s, const Floats& labels, const Floats& probs) {
   return sum;
 }
 /// The fraction of outputs on the wrong side of 0.5, summed over images.
-double wrong(const Shape& s, const Floats& labels, const Floats& probs) {
+double wrong(const LabelCostShape& s, const Floats& labels, const Floats& probs) {
   double count = 0;
   for (std::size_t i = 0; i < probs.size(); ++i) count += (labels[i] > 0.5F) != (probs[i] > 0.5F);
   return count / static_cast<double>(s.c);
@@ -133,7 +133,7 @@ const float kInfinity = std::numeric_limits<float>::infinity();
 }  // namespace
 
 TEST_CASE("crossent adds cost and errors from its slot on", "[label_costs]") {
-  for (const Shape& s : kShapes)
+  for (const LabelCostShape& s : kLabelCostShapes)
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft}) {
       INFO(s.n << " images, " << s.c << " classes");
       const Floats labels = labels_of(s, kind), probs = probs_of(s);
@@ -145,7 +145,7 @@ TEST_CASE("crossent adds cost and errors from its slot on", "[label_costs]") {
 }
 
 TEST_CASE("binary cost adds cost, wrong outputs and errors", "[label_costs]") {
-  for (const Shape& s : kShapes)
+  for (const LabelCostShape& s : kLabelCostShapes)
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary})
       for (float pos_weight : {1.0F, 2.5F, 0.0F}) {
         INFO(s.n << " images, " << s.c << " classes, posWeight " << pos_weight);
@@ -224,7 +224,7 @@ TEST_CASE("no images cost nothing", "[label_costs]") {
 }
 
 TEST_CASE("label cost gradients match central differences", "[label_costs]") {
-  for (const Shape& s : kShapes)
+  for (const LabelCostShape& s : kLabelCostShapes)
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary})
       for (float pos_weight : {1.0F, 2.5F}) {
         INFO(s.n << " images, " << s.c << " classes, posWeight " << pos_weight);
@@ -243,7 +243,7 @@ TEST_CASE("label cost gradients match central differences", "[label_costs]") {
                                            {labels, probs})[0];
         const Floats d_logistic = results_of(
             cpu::prepare(LogisticBinaryCostBackward{s.n, s.c, kCoeff, pos_weight}, {}), {labels, outputs})[0];
-        if (s.n * s.c > kSmall) continue;
+        if (s.n * s.c > kFewElements) continue;
         CHECK(worst_difference(d_crossent, gradient([&](const Values& p) { return crossent(t, p); }, probs,
                                                     kCoeff)) < 1e-6);
         CHECK(worst_difference(d_binary, gradient([&](const Values& p) { return binary(t, p, weight); },
@@ -260,7 +260,7 @@ TEST_CASE("label cost gradients match central differences", "[label_costs]") {
 
 TEST_CASE("softmax and crossent differentiated together match central differences", "[label_costs]") {
   constexpr float kCoeff = 0.7F;
-  for (const Shape& s : kShapes)
+  for (const LabelCostShape& s : kLabelCostShapes)
     for (LabelKind kind : {LabelKind::one_hot, LabelKind::soft, LabelKind::binary}) {
       INFO(s.n << " images, " << s.c << " classes");
       const Floats labels = labels_of(s, kind), x = random_values(s.n * s.c, 4, -3, 3);
@@ -269,7 +269,7 @@ TEST_CASE("softmax and crossent differentiated together match central difference
       for (double p : softmax_of(to_doubles(x), s.c)) probs.push_back(static_cast<float>(p));
       const Floats together =
           results_of(cpu::prepare(SoftmaxCrossentBackward{s.n, s.c, kCoeff}, {}), {labels, probs})[0];
-      if (s.n * s.c > kSmall) continue;
+      if (s.n * s.c > kFewElements) continue;
       // An output changes the costs of all outputs of its image.
       const auto of_image = [&](const Values& at) {
         Values costs = crossent(t, softmax_of(at, s.c));
@@ -324,7 +324,8 @@ TEST_CASE("squares are added in every layout, and their gradient", "[label_costs
       Floats expected;
       for (float v : x) expected.push_back(-3 * v);
       CHECK(dx == expected);
-      if (element_count(dims) <= kSmall * 2) CHECK(worst_difference(dx, gradient(squares, x, -1.5F)) < 1e-6);
+      if (element_count(dims) <= kFewElements * 2)
+        CHECK(worst_difference(dx, gradient(squares, x, -1.5F)) < 1e-6);
     }
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using test::Values;
 
-constexpr double kTolerance = 3e-6;
+constexpr double kLocalTolerance = 3e-6;
 
 /// Output side as the layers compute it: ceil, so that the last window may overhang.
 LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::int64_t stride = 1,
@@ -27,7 +27,7 @@ LocalGeometry local(const Dims& src, std::int64_t k, std::int64_t filter, std::i
   return g;
 }
 
-const std::vector<LocalGeometry> kCases = {
+const std::vector<LocalGeometry> kLocalCases = {
     local({2, 16, 5, 5}, 16, 3, 1, 1),     //
     local({3, 20, 6, 4}, 18, 3, 1, 1),     // padded lanes on both sides
     local({1, 3, 7, 9}, 5, 3, 2, 0),       // one image, few channels
@@ -71,7 +71,7 @@ test::Results run(const Op& op, const std::vector<Values>& inputs, Hinted hinted
 }
 
 TEST_CASE("local forward matches the reference", "[local]") {
-  for (const LocalGeometry& g : kCases) {
+  for (const LocalGeometry& g : kLocalCases) {
     const Values src = test::test_values(g.src(), 1), weights = test::test_values(g.weights(), 2);
     const Values bias = test::test_values(g.biases(), 3), before = test::test_values(g.dst(), 4);
     const Values product = test::reference_local_forward(g, src, weights);
@@ -90,7 +90,7 @@ TEST_CASE("local forward matches the reference", "[local]") {
         for (Hinted hinted : {Hinted::no, Hinted::plain, Hinted::blocked}) {
           INFO(describe(g) << " bias " << with_bias << " accumulate " << accumulate);
           const Values dst = run(LocalForward{g, with_bias, accumulate, with_relu}, inputs, hinted).back();
-          CHECK(test::relative_error(dst, expected) <= kTolerance);
+          CHECK(test::relative_error(dst, expected) <= kLocalTolerance);
         }
       }
     }
@@ -98,7 +98,7 @@ TEST_CASE("local forward matches the reference", "[local]") {
 }
 
 TEST_CASE("local backward matches the reference", "[local]") {
-  for (const LocalGeometry& g : kCases) {
+  for (const LocalGeometry& g : kLocalCases) {
     INFO(describe(g));
     const Values src = test::test_values(g.src(), 5), weights = test::test_values(g.weights(), 6);
     const Values diff_dst = test::test_values(g.dst(), 7);
@@ -108,10 +108,10 @@ TEST_CASE("local backward matches the reference", "[local]") {
     const Values diff_weights = test::reference_local_backward_weights(g, src, diff_dst);
     for (Hinted hinted : {Hinted::no, Hinted::plain, Hinted::blocked}) {
       CHECK(test::relative_error(run(LocalBackwardData{g}, {diff_dst, weights, {}}, hinted)[2], diff_src) <=
-            kTolerance);
+            kLocalTolerance);
       const auto results = run(LocalBackwardWeights{g, true}, {src, diff_dst, {}, {}}, hinted);
-      CHECK(test::relative_error(results[2], diff_weights) <= kTolerance);
-      CHECK(test::relative_error(results[3], diff_bias) <= kTolerance);
+      CHECK(test::relative_error(results[2], diff_weights) <= kLocalTolerance);
+      CHECK(test::relative_error(results[3], diff_bias) <= kLocalTolerance);
       CHECK(run(LocalBackwardWeights{g, false}, {src, diff_dst, {}}, hinted)[2] == results[2]);
     }
   }
@@ -188,7 +188,7 @@ TEST_CASE("local prepared for fewer or more threads than it runs with", "[local]
     const auto prepared = cpu::prepare(op, {});
     omp_set_num_threads(at_run);
     const Values dst = test::run_plain(OpDesc(op), *prepared, {src, weights, {}})[2];
-    CHECK(test::relative_error(dst, test::reference_local_forward(g, src, weights)) <= kTolerance);
+    CHECK(test::relative_error(dst, test::reference_local_forward(g, src, weights)) <= kLocalTolerance);
   }
   omp_set_num_threads(before);
 }

@@ -8,7 +8,7 @@ using namespace convnet::test;
 namespace {
 
 /// n, c, h, w, size, blocked, scale, power, min_div
-const std::vector<CrossMapNorm> kCases = {
+const std::vector<CrossMapNorm> kNormCases = {
     {2, 32, 3, 5, 5, false, 1e-1F, 0.75F, 1},       // whole blocks
     {2, 20, 7, 3, 5, false, 0.5F, 0.75F, 1},        // padded lanes
     {1, 13, 1, 1, 3, false, 1.0F, 0.5F, 2},         // one pixel, one image
@@ -32,7 +32,7 @@ std::string describe(const CrossMapNorm& p, int block) {
 }  // namespace
 
 TEST_CASE("cmrnorm forward matches the reference", "[norm]") {
-  for (const CrossMapNorm& p : kCases)
+  for (const CrossMapNorm& p : kNormCases)
     for (int block : {1, 4, 8, 16}) {
       INFO(describe(p, block));
       const auto x = random_values(element_count(p.dims()), 1, -2, 2);
@@ -45,7 +45,7 @@ TEST_CASE("cmrnorm forward matches the reference", "[norm]") {
 }
 
 TEST_CASE("cmrnorm backward matches central differences", "[norm]") {
-  for (const CrossMapNorm& p : kCases) {
+  for (const CrossMapNorm& p : kNormCases) {
     const auto x = random_values(element_count(p.dims()), 2, -2, 2);
     const auto dy = random_values(element_count(p.dims()), 3);
     const auto expected = reference::norm_gradient(p, reference::to_doubles(x), reference::to_doubles(dy));

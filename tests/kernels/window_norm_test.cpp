@@ -13,7 +13,7 @@ using reference::to_doubles;
 using reference::Values;
 
 /// n, c, h, w, size, contrast, scale, power, min_div; tested with and without contrast
-const std::vector<WindowNorm> kCases = {
+const std::vector<WindowNorm> kWindowNormCases = {
     {2, 3, 5, 7, 3, false, 1.0F, 0.75F, 1},     //
     {1, 20, 4, 3, 5, false, 2.0F, 0.5F, 2},     // padded lanes; window wider than the image
     {2, 17, 6, 6, 4, false, 1.0F, 0.75F, 1},    // even windows reach further back than ahead
@@ -29,7 +29,7 @@ const std::vector<WindowNorm> kCases = {
 
 std::vector<WindowNorm> cases() {
   std::vector<WindowNorm> all;
-  for (WindowNorm p : kCases)
+  for (WindowNorm p : kWindowNormCases)
     for (const bool contrast : {false, true}) {
       p.contrast = contrast;
       all.push_back(p);
