@@ -45,7 +45,7 @@ struct BatchSource {
   }
 };
 
-/// What a matrix of labels is called in a dict, and how many classes it has.
+/// Name of a matrix of labels in a dict, and its number of classes.
 struct LabelInfo {
   std::string matrix, key;
   std::int64_t classes;
@@ -243,7 +243,7 @@ ImageTable image_table(const DataSet& set, const PickleValue& batch) {
   const PickleValue value = batch.at("data");
   const PickleArray& array = value.array("data");
   const std::int64_t pixels = set.pixels();
-  // Where an array could be both, the original's, with a mean image, is meant to have columns.
+  // An array that could be both has columns if there is a mean image, as in the original format.
   const auto is_images = [&](std::size_t axis) {
     return array.dims[axis] != 0 && array.dims[1 - axis] == pixels;
   };

@@ -22,12 +22,12 @@ Crop crop_at(std::int64_t y, std::int64_t x, bool mirror) {
   return {static_cast<std::int32_t>(y), static_cast<std::int32_t>(x), mirror ? 1 : 0};
 }
 
-/// Of the centre; the upper left one of four where there is none.
+/// The crop of the centre; the upper left of the four candidates if the centre is not a pixel.
 Crop centre_crop(const ImageShape& from, const ImageShape& to) {
   return crop_at((from.height - to.height) / 2, (from.width - to.width) / 2, false);
 }
 
-/// What is seen of an image; `Item` is the type of a pixel.
+/// Cuts out what is seen of an image; `Item` is the type of a pixel.
 template <class Item>
 std::vector<float> cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* image) {
   const CropSizes sizes{from.height, from.width, to.height, to.width};
@@ -146,7 +146,7 @@ class CroppedProvider final : public StoredProvider {
     return crop_at(std::int64_t{view / 3} * centre.y, std::int64_t{view % 3} * centre.x, false);
   }
 
-  /// Each image as often as it is seen, with its crop.
+  /// Repeats each image as often as it is seen, and appends the crop of each view.
   std::vector<std::byte> with_crops(const std::vector<std::byte>& images, std::int64_t count,
                                     const LoadRequest& request) const {
     const int views = views_of(request);

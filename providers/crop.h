@@ -1,6 +1,6 @@
-// What a net sees of a provider's images: random crops and mirror images in training, the centre in tests,
-// and pixels in units of their standard deviation. Which part is seen is chosen here; it is cut out where the
-// images are used (MatrixInfo::whole).
+// Decides what a net sees of a provider's images: random crops and mirror images in training, the centre in
+// tests, and pixels in units of their standard deviation. The part that is seen is chosen here; it is cut out
+// where the images are used (MatrixInfo::whole).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace convnet {
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
                                                       const ImageOptions& options, std::uint64_t seed);
 
-/// What a net sees of image `image` of a batch's matrix 0, before a mean is subtracted: `info.dims` values.
+/// Returns what a net sees of image `image` of matrix 0, before a mean is subtracted: `info.dims` values.
 std::vector<float> seen_pixels(const DataBatch& batch, const MatrixInfo& info, std::int64_t image);
 
 }  // namespace convnet

@@ -14,7 +14,7 @@
 namespace convnet {
 namespace {
 
-constexpr std::int64_t max_side = 4096;
+constexpr std::int64_t max_idx_side = 4096;
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
 /// Bytes of a file, decompressed if it is gzip (zlib passes any other file through).
@@ -88,9 +88,10 @@ IdxHeader read_header(ByteStream& stream, const std::string& path, int dimension
   if (header.records() == 0)
     throw InputError(fmt::format("{}: the header says that it holds 0 records", path));
   for (std::size_t i = 1; i < header.dims.size(); ++i)
-    if (header.dims[i] < 1 || header.dims[i] > max_side)
+    if (header.dims[i] < 1 || header.dims[i] > max_idx_side)
       throw InputError(fmt::format("{}: the header says that records are {}; sides are 1 to {}", path,
-                                   to_string(Dims(header.dims.begin() + 1, header.dims.end())), max_side));
+                                   to_string(Dims(header.dims.begin() + 1, header.dims.end())),
+                                   max_idx_side));
   return header;
 }
 

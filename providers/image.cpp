@@ -20,10 +20,10 @@
 namespace convnet {
 namespace {
 
-/// Mean image and colours are measured over so many images, of so many batches at most, evenly spaced.
+/// Number of images, and largest number of batches, over which mean image and colours are measured.
 constexpr std::int64_t sample_images = 1024;
 constexpr int sample_batches = 16;
-/// Longer images are no photographs, and would be scaled to enormous ones.
+/// Largest ratio of an image's sides; longer images would be scaled to enormous ones.
 constexpr int max_aspect = 100;
 
 /// A square of an image, mirrored or not.
@@ -204,7 +204,7 @@ class ImageProvider final : public Provider {
                   static_cast<std::uint32_t>(place.epoch), 0);
   }
 
-  /// What is seen of an image that was scaled to `size`.
+  /// Chooses what is seen of an image that was scaled to `size`.
   std::vector<View> views_of(const ImageSize& size, const Place& place) const {
     const int high = size.height - side_, wide = size.width - side_;
     const View centre{high / 2, wide / 2, false};
@@ -230,7 +230,7 @@ class ImageProvider final : public Provider {
     }
   }
 
-  /// (H,W,3) to (3,H,W).
+  /// Copies a square from (H,W,3) to (3,H,W).
   template <class Item>
   void write_square(const DecodedImage& square, bool mirror, Item* out) const {
     const auto side = static_cast<std::size_t>(side_);
@@ -245,7 +245,7 @@ class ImageProvider final : public Provider {
       }
   }
 
-  /// Deviations and colour noise. What the data layer makes of it by subtracting the mean is
+  /// Applies deviations and colour noise. After the data layer has subtracted the mean, this leaves
   /// (pixel - mean + noise) / (1 + scale) in training, pixel - mean in tests.
   void adjust(const Place& place, const PixelStatistics& statistics, float* pixels) const {
     const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
@@ -283,7 +283,7 @@ class ImageProvider final : public Provider {
     return out;
   }
 
-  /// Over the centres of a fixed sample of the range's images.
+  /// Measures the centres of a fixed sample of the range's images.
   Sample measure(const BatchRange& range) const {
     const int batches = std::min(sample_batches, range.count());
     const std::size_t size =

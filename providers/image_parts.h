@@ -1,4 +1,4 @@
-// What folders of images and folders of tars have in common; for the sources of images.
+// Functions that the sources of images in folders and in tars share.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ std::string parts_text(const std::vector<ImagePart>& parts);
 /// Files, or folders, in a folder, in no order, without those whose names begin with a dot. Throws RunError.
 std::vector<std::string> names_in(const std::string& folder, bool folders);
 
-/// What follows the dot at `dot` in a name, in lower case.
+/// The extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
 /// jpg, jpeg, png, bmp.
 bool is_image_extension(std::string_view extension);

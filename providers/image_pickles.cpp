@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int max_side = 4096;
+constexpr int max_image_side = 4096;
 constexpr std::string_view batch_prefix = "data_batch_";
 
 bool is_sequence(const PickleValue& value) {
@@ -206,8 +206,8 @@ class ImagePickles final : public ImageSource {
     if (batch_size_ < 1 || batch_size_ > 1'000'000'000)
       meta.fail(fmt::format("batches of {} images (batch_size)", batch_size_));
     const std::int64_t side = meta.at("img_size").integer("img_size");
-    if (side < 1 || side > max_side)
-      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_side));
+    if (side < 1 || side > max_image_side)
+      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
     info_.image_size = static_cast<int>(side);
     if (const auto mean = meta.find("data_mean")) read_mean(*mean);
     if (const auto pca = meta.find("color_pca")) read_pca(*pca);

@@ -1,4 +1,4 @@
-// Where encoded images come from: the forms of data sets that provider "image" reads.
+// Sources of encoded images: the forms of data sets that provider "image" reads.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct EncodedImage {
   std::vector<std::int32_t> labels;  ///< classes, each in [0, classes)
 };
 
-/// What a data set says about itself.
+/// Facts that a data set states about itself.
 struct ImageSetInfo {
   std::int64_t classes = 0;
   int image_size = 0;                       ///< shorter side of the images; 0: any

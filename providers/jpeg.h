@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// As decode_image(), of bytes that begin like a JPEG.
+/// Does what decode_image() does, for bytes that begin like a JPEG.
 DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wanted_side);
 
 }  // namespace convnet

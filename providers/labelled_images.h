@@ -31,12 +31,12 @@ struct LabelledImages {
   std::string read(const LabelledImage& image) const;
 };
 
-/// What is in `folder`: CLASS/….jpg|jpeg|png|bmp, or tar shards in WebDataset's style (KEY.jpg and KEY.cls
-/// beside each other in *.tar), or a folder train/ with either of them, and val/ (else test/) for validation.
-/// Classes are numbered in order of their folders' names, images come in order of theirs, shards in natural
-/// order (2 before 10); hidden files and others than images are left out. Classes of shards get their names
-/// from the lines of `folder`/classes.txt, else their numbers. Throws InputError naming
-/// what is missing or does not fit, RunError for I/O errors.
+/// Lists the images in `folder`: CLASS/….jpg|jpeg|png|bmp, or tar shards in WebDataset's style (KEY.jpg and
+/// KEY.cls beside each other in *.tar), or a folder train/ with either of them, and val/ (else test/) for
+/// validation. Classes are numbered in order of their folders' names, images come in order of theirs, shards
+/// in natural order (2 before 10); hidden files and others than images are left out. Classes of shards get
+/// their names from the lines of `folder`/classes.txt, else their numbers. Throws InputError naming what is
+/// missing or does not fit, RunError for I/O errors.
 LabelledImages find_labelled_images(const std::string& folder);
 
 /// The same of a list of tar shards, all for training.

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t images_per_batch = 10'000;
 constexpr int classes = 10;
 
-/// What the classes are called: the files do not say, so it is the folder's name that tells Fashion-MNIST.
+/// Names of the classes. The files have none, so Fashion-MNIST is recognised by the folder's name.
 /// None for digits, whose numbers are their names.
 std::vector<std::string> names_of_classes(const std::string& folder) {
   std::error_code ignored;

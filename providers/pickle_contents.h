@@ -1,4 +1,4 @@
-// What the parts of the pickle reader share: the values of a file, and the items of NumPy arrays.
+// Types that the parts of the pickle reader share: the values of a file, and the items of NumPy arrays.
 #pragma once
 
 #include <fmt/format.h>

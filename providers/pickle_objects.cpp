@@ -1,4 +1,4 @@
-// What a pickle names and calls: bytes as Python 3 writes them, and NumPy arrays, types and scalars.
+// The names and calls in a pickle: bytes as Python 3 writes them, and NumPy arrays, types and scalars.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t max_array_dims = 32;
 
-/// What a pickle may name. They are understood, not called.
+/// The functions and types that a pickle may name. They are understood, not called.
 enum class Known : std::int64_t { encode, bytes, reconstruct, scalar, ndarray, dtype };
 
 struct KnownGlobal {

@@ -9,7 +9,7 @@
 
 namespace convnet {
 
-/// Of one file: bounds the memory of files that are nothing but tiny values.
+/// Limit for one file; it bounds the memory of files that hold nothing but tiny values.
 constexpr std::size_t max_pickle_values = std::size_t{1} << 24;
 
 /// Fills in the other members of contents.file's Contents. Throws InputError.

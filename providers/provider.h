@@ -13,7 +13,7 @@
 
 namespace convnet {
 
-/// What one matrix of a provider looks like to a net: 0 is the images, 1 the labels.
+/// Describes a matrix of a provider as a net sees it: 0 is the images, 1 the labels.
 struct MatrixInfo {
   std::string name;              ///< "data", "labels"
   Dims dims;                     ///< of one image: (C,H,W), or (1) for labels
@@ -51,7 +51,7 @@ struct BatchRange {
 /// "1-5, 7" of sorted batch numbers.
 std::string batches_text(const std::vector<int>& batches);
 
-/// What to read: a piece of a batch.
+/// Names a piece of a batch to be read.
 struct LoadRequest {
   static constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   int batch = 0;
@@ -60,8 +60,8 @@ struct LoadRequest {
   bool operator==(const LoadRequest&) const = default;
 };
 
-/// What is measured over the training range at the start of a run, kept in checkpoints, and applied to every
-/// image.
+/// Statistics measured over the training range at the start of a run, kept in checkpoints, and applied to
+/// every image.
 struct PixelStatistics {
   std::vector<float>
       mean;  ///< (C,H,W) of what the net sees, to be subtracted from it; empty: nothing to subtract
@@ -80,7 +80,7 @@ struct ImageOptions {
   bool multiview = false;   ///< tests see Provider::views() crops of each image, one after the other
   double scalar_mean = -1;  ///< to be subtracted instead of the mean image; negative: the mean image
 
-  // Of provider "image" alone.
+  // Only provider "image" reads these.
   int image_size = 0;            ///< shorter side to scale images to; 0: as image.h says
   double color_noise = 0;        ///< its scale, in standard deviations; 0: none
   bool skip_bad_images = false;  ///< the next readable one takes an unreadable image's place
@@ -98,7 +98,7 @@ class Provider {
   Provider& operator=(const Provider&) = delete;
   virtual ~Provider() = default;
 
-  /// What a net gets: what read() makes.
+  /// Describes the matrices that read() makes.
   virtual const std::vector<MatrixInfo>& matrices() const = 0;
   /// Throws InputError naming option and available numbers if a batch of `range` is not there.
   virtual void check_range(const BatchRange& range, const std::string& option) const = 0;
@@ -112,15 +112,15 @@ class Provider {
   virtual bool subtracts_mean() const = 0;
   /// Measured over the batches of `range`, or what the data set says.
   virtual PixelStatistics statistics(const BatchRange& range) const = 0;
-  /// Rows that a test image has in what read() makes: its views.
+  /// Number of views, and so of rows, that read() makes of a test image.
   virtual int views() const { return 1; }
-  /// What a net gets of a piece of a batch: for training (epoch > 0) shuffled and cropped at random, by seed,
-  /// epoch, batch and place in the batch. Throws InputError (bad data, naming file and record) or RunError
-  /// (I/O).
+  /// Makes what a net gets of a piece of a batch: for training (epoch > 0) shuffled and cropped at random, by
+  /// seed, epoch, batch and place in the batch. Throws InputError (bad data, naming file and record) or
+  /// RunError (I/O).
   virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
   /// Unreadable images that were left out so far, by name; thread-safe.
   virtual std::vector<std::string> skipped_images() const { return {}; }
-  /// Links that are called like images and lead nowhere: they belong to no batch.
+  /// Links that are named like images but lead nowhere; they belong to no batch.
   virtual std::vector<std::string> dangling_links() const { return {}; }
 };
 
@@ -155,7 +155,7 @@ class StoredProvider : public Provider {
   /// A loaded batch: the one of the last call, or of those that are kept, or it is loaded now.
   const DataBatch& kept(int batch) const;
 
-  // Of read() alone, which has one caller at a time.
+  // Only read() uses these, and it has one caller at a time.
   mutable std::map<int, DataBatch> kept_;
   mutable std::int64_t kept_bytes_ = 0;
   mutable std::optional<int> passing_;  ///< one of kept_ that goes when another batch is read

@@ -9,7 +9,7 @@
 namespace convnet {
 namespace {
 
-/// Where scaling one axis takes its pixels from: out[i] = sum over k < taps of
+/// The pixels and weights that scaling one axis uses: out[i] = sum over k < taps of
 /// weights[taps * i + k] * in[first[i] + k].
 struct Axis {
   int taps = 0;
@@ -21,7 +21,7 @@ struct Axis {
 };
 constexpr int weight_bits = 14;
 
-/// For the new pixels [begin, end) of `to`, made of `from`.
+/// Makes the taps of the new pixels [begin, end) of `to`, which are made of `from`.
 Axis make_axis(int from, int to, int begin, int end) {
   const double scale = static_cast<double>(from) / to, radius = std::max(1.0, scale);
   const auto weight_at = [&](int x, double centre) {

@@ -71,7 +71,7 @@ class ShuffledProvider final : public Provider {
   const std::unique_ptr<StoredProvider> ordered_;
   const BatchRange range_;
   const std::uint64_t seed_;
-  // Of read() alone, which has one caller at a time.
+  // Only read() uses these, and it has one caller at a time.
   mutable std::vector<DataBatch> batches_;    ///< loaded at the first call
   mutable std::vector<std::int64_t> first_;   ///< index of each batch's first image, and the total
   mutable std::vector<std::uint32_t> order_;  ///< of `order_epoch_`

@@ -14,7 +14,7 @@ namespace convnet {
 namespace {
 
 constexpr std::uint64_t block = 512;
-/// Of a long name or of a pax record's block; real ones have some hundred bytes.
+/// Limit of a long name and of a pax record's block; real ones have some hundred bytes.
 constexpr std::uint64_t max_extension = std::uint64_t{1} << 20;
 
 /// Places in a header block: where a field begins and how long it is.
@@ -63,7 +63,7 @@ bool checksum_fits(std::string_view header) {
                      *written == static_cast<std::uint64_t>(signed_sum));
 }
 
-/// What extension headers say about the member that follows.
+/// Facts that extension headers state about the member that follows.
 struct Extension {
   std::optional<std::string> name;
   std::optional<std::uint64_t> size;
@@ -131,7 +131,7 @@ class Reader {
         if (said.name) name = *said.name;
         if (name.empty()) fail("a file without a name");
         const FileRegion data = take_data(said.size.value_or(*written), name);
-        // As old programs write directories.
+        // Old programs write directories like this.
         if (!name.ends_with('/')) members_.push_back({std::move(name), data});
         return;
       }
@@ -139,7 +139,7 @@ class Reader {
       case '4':
       case '5':
       case '6':
-        // Of a directory the size is room to reserve: no data follows.
+        // The size of a directory is only room to reserve; no data follows.
         extension_ = {};
         at_ += block;
         return;

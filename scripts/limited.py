@@ -31,7 +31,7 @@ def run(command, seconds, environment=None):
     """After `seconds` the program is asked to end, which makes a test program say what it is at, and a little later killed with all that
     it has started."""
     begin = time.monotonic()
-    # Files rather than pipes, which a child that is left over would keep open.
+    # The output goes to files, because a child that outlives the program would keep pipes open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True)

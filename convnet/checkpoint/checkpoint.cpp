@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
@@ -231,7 +232,7 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   meta["layer_params_path"] = checkpoint.parameters_path;
   meta["options"] = json(checkpoint.options).dump();
   meta["state"] = to_json(checkpoint.state).dump();
-  meta["algorithms"] = checkpoint.algorithms.dump();
+  meta["algorithms"] = json(checkpoint.algorithms).dump();
   // Names of classes come from data sets and may have any encoding.
   meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string name = checkpoint.state.position.file_name();
@@ -316,7 +317,7 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
     key = "state";
     c.state = state_from(json::parse(meta("state")));
     key = "algorithms";
-    c.algorithms = json::parse(meta("algorithms"));
+    c.algorithms = json::parse(meta("algorithms")).get<std::map<std::string, std::string>>();
     key = "matrices";
     if (c.tensors.metadata.contains(key)) c.matrices = matrices_from(json::parse(meta(key)));
   } catch (const std::exception& e) {

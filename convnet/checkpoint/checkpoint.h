@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,7 +68,7 @@ struct Checkpoint {
   OptionTexts options;
   std::string definition_path, definition_text;  ///< path and text of the layer definition file
   std::string parameters_path, parameters_text;
-  nlohmann::json algorithms;         ///< the libraries' choices of algorithms
+  std::map<std::string, std::string> algorithms;  ///< the libraries' choices, by operation
   std::vector<MatrixInfo> matrices;  ///< description of the data set's matrices; empty in older checkpoints
 };
 

@@ -1,6 +1,7 @@
 // `convnet plan` shows what a net needs, without running it.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "convnet/base/error.h"

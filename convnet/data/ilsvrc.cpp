@@ -19,7 +19,7 @@ namespace {
 /// The real devkit has 10 MB.
 constexpr std::size_t max_devkit_bytes = std::size_t{256} << 20;
 
-constexpr const char* meta_name = "data/meta.mat";
+constexpr const char* meta_file = "data/meta.mat";
 constexpr const char* truth_name = "data/ILSVRC2012_validation_ground_truth.txt";
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -84,11 +84,11 @@ Devkit read_devkit(const std::string& path) {
   const InputFile tar(path, gunzip(path));
   std::optional<FileRegion> meta, truth;
   for (const TarMember& member : index_tar(tar)) {
-    if (member.name.ends_with(meta_name)) meta = member.at;
+    if (member.name.ends_with(meta_file)) meta = member.at;
     if (member.name.ends_with(truth_name)) truth = member.at;
   }
-  if (!meta || !truth) throw InputError(fmt::format("{}: has no {}", path, meta ? truth_name : meta_name));
-  return {read_synsets(tar.read(meta->offset, meta->size), path + ": " + meta_name),
+  if (!meta || !truth) throw InputError(fmt::format("{}: has no {}", path, meta ? truth_name : meta_file));
+  return {read_synsets(tar.read(meta->offset, meta->size), path + ": " + meta_file),
           read_truth(tar.read(truth->offset, truth->size), path + ": " + truth_name)};
 }
 
@@ -113,7 +113,7 @@ std::map<int, TarMember> class_tars(const InputFile& file, const std::vector<Syn
     const auto id = name.ends_with(".tar") ? ids.find(name.substr(0, name.size() - 4)) : ids.end();
     if (id == ids.end())
       throw InputError(fmt::format("{}: {}: is not the tar of a class in the devkit's {}", file.path(),
-                                   printable(member.name), meta_name));
+                                   printable(member.name), meta_file));
     if (!tars.emplace(id->second, std::move(member)).second)
       throw InputError(fmt::format("{}: has two tars of ILSVRC2012_ID {}", file.path(), id->second));
   }
@@ -138,12 +138,12 @@ LabelledImages find_ilsvrc_images(const IlsvrcTars& tars) {
     const auto label = static_cast<std::size_t>(synset.id - 1);
     if (named[label])
       throw InputError(
-          fmt::format("{}: {}: has two synsets of ILSVRC2012_ID {}", tars.devkit, meta_name, synset.id));
+          fmt::format("{}: {}: has two synsets of ILSVRC2012_ID {}", tars.devkit, meta_file, synset.id));
     named[label] = true;
     found.class_names[label] = synset.words;
   }
   if (const auto gap = std::find(named.begin(), named.end(), false); gap != named.end())
-    throw InputError(fmt::format("{}: {}: has no synset of ILSVRC2012_ID {}", tars.devkit, meta_name,
+    throw InputError(fmt::format("{}: {}: has no synset of ILSVRC2012_ID {}", tars.devkit, meta_file,
                                  gap - named.begin() + 1));
   for (const auto& [id, tar] : classes) add_class(found, tar, id - 1);
 

@@ -1,7 +1,7 @@
 // The tables of `convnet plan`.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "convnet/plan/plan_set.h"

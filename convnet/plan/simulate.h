@@ -2,7 +2,7 @@
 // the order in which streams and dependencies let them run.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

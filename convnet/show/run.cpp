@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
 #include "convnet/plan/print.h"

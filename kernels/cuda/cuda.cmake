@@ -1,5 +1,5 @@
-# The CUDA backend, for the A100 (sm_80) and the H100 (sm_90), both from one PTX: nothing here needs what only the H100 has, and compiling takes a
-# third less. Newer GPUs compile the PTX themselves.
+# The CUDA backend, for the A100 (sm_80) and the H100 (sm_90), both from one PTX: no kernel needs instructions
+# that only the H100 has, and compiling takes a third less time. Newer GPUs compile the PTX themselves.
 set(CMAKE_CUDA_ARCHITECTURES OFF)
 set(cuda_code "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]")
 enable_language(CUDA)
@@ -25,7 +25,7 @@ endif()
 add_library(convnet_cuda OBJECT
   ${cuda_kernels} ${convolutions} cuda/backend.cpp cuda/gemm.cpp cuda/peak.cpp cuda/runtime.cpp cuda/tuning.cpp)
 # CMake 3.25 takes the C++ standard for CUDA's, and does not know that nvcc 13 has C++20: it is given as an option.
-set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF)
+set_target_properties(convnet_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF UNITY_BUILD OFF)
 target_compile_options(convnet_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;${cuda_code};--extended-lambda;-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
 target_link_libraries(convnet_cuda

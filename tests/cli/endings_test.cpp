@@ -20,13 +20,6 @@ void check(const Outcome& run, int code, const std::string& message) {
   CHECK(run.err.find(message) != std::string::npos);
 }
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 /// A shell's words that run "$@" as a user without rights, where this one has all; "" if it cannot be done.
 std::string without_rights() {
   if (geteuid() != 0) return "exec ";
@@ -188,22 +181,23 @@ TEST_CASE("a run that is still reading ends at once") {
   close(pipe);
 }
 
-TEST_CASE("threads beyond the cores are a warning, beyond what the machine allows an error") {
+TEST_CASE("threads beyond the cores are a warning") {
   const Workshop shop;
   const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
   const Outcome many = run_program(plan + Args{"--threads", "2000"});
   check(many, 0, "warning: --threads 2000: this process may use ");
   CHECK(run_program(plan).err.empty());
+}
 
+TEST_CASE("threads beyond what the machine allows are an error") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  WARN("sanitizers need threads of their own");
-  return;
+  return test::skip("sanitizers need threads of their own");
 #endif
   const std::string user = without_rights();
-  if (user.empty()) {
-    WARN("there is no setpriv here to run as another user; limits do not bind this one");
-    return;
-  }
+  if (user.empty())
+    return test::skip("there is no setpriv here to run as another user; limits do not bind this one");
+  const Workshop shop;
+  const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
   fs::permissions(shop.path(), fs::perms::all);
   const std::string one = user + "prlimit --nproc=1 \"$@\"";
   const std::string message = "ulimit -u, ulimit -v or pids.max of the control group is the limit";
@@ -229,10 +223,8 @@ TEST_CASE("a minibatch that does not fit is refused before it is made") {
 
 TEST_CASE("a folder that cannot be looked into is not taken for an empty one") {
   const std::string user = without_rights();
-  if (user.empty()) {
-    WARN("there is no setpriv here to run as another user; every folder is open to this one");
-    return;
-  }
+  if (user.empty())
+    return test::skip("there is no setpriv here to run as another user; every folder is open to this one");
   const Workshop shop;
   shop.write_data();
   fs::permissions(shop.path(), fs::perms::all);

@@ -99,13 +99,6 @@ void check_equal(const TensorFile& a, const TensorFile& b) {
   CHECK(state(a).at("position") == state(b).at("position"));
 }
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 }  // namespace
 
 TEST_CASE("images train from every form, the same with one and two decoder threads") {

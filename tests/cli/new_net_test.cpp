@@ -8,13 +8,6 @@
 namespace convnet {
 namespace {
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 const std::string kEveryLayer = std::string(CONVNET_SOURCE_DIR) + "/tests/nets/every-layer";
 
 Args every_layer(const std::string& folder, int epochs) {

@@ -29,13 +29,6 @@ void check_lines(const std::string& text, const std::vector<std::string>& patter
   }
 }
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 const std::string cost = R"(logprob:  \d+\.\d{6}, \d\.\d{6}, \d\.\d{6})";
 const std::string seconds = R"( \(\d+\.\d{3} sec\))";
 const std::string number = R"(\d\.\d{6}e[-+]\d\d)";

@@ -23,13 +23,6 @@ Args options(const Workshop& shop, const std::string& folder, const std::string&
                              "--test-range", "3",    "--gpu",    gpus};
 }
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 /// ||a - b|| / ||b||, the largest over all tensors; which must be the same ones.
 double difference(const std::string& a, const std::string& b) {
   const TensorFile first = read_safetensors(a), second = read_safetensors(b);

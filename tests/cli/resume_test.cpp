@@ -11,13 +11,6 @@
 namespace convnet {
 namespace {
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 nlohmann::json state_of(const TensorFile& file) { return nlohmann::json::parse(file.metadata.at("state")); }
 
 /// Equal tensors, names and bits; the same place in training and the same history of costs.

@@ -15,15 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 /// A run that is refused, with exit code 2 and before anything is trained.
-void check_refused(const Args& args, const std::string& message) {
+void check_run_refused(const Args& args, const std::string& message) {
   const Outcome run = run_program(args);
   INFO(run.out << run.err);
   CHECK(run.code == 2);
@@ -51,8 +44,8 @@ TEST_CASE("a second run on a folder is refused as long as the first one trains")
     Program first(train + Args{"--epochs", "1000000", "--keep", "2"});
     REQUIRE(first.printed("Saved checkpoint", 2));
     const std::string message = (shop / "run") + ": another run saves its checkpoints there: pid ";
-    check_refused(train + Args{"--epochs", "3"}, message);
-    check_refused({"--load-file", shop / "run", "--epochs", "3"}, message);
+    check_run_refused(train + Args{"--epochs", "3"}, message);
+    check_run_refused({"--load-file", shop / "run", "--epochs", "3"}, message);
     CHECK(fs::exists(shop / "run/.lock"));
     // Reading it harms nobody. The newest checkpoint may be removed between being found and being read.
     CHECK(run_program({"--load-file", shop / "run", "--test-only"}).err.find("another run") ==
@@ -84,11 +77,11 @@ TEST_CASE("a folder that cannot be made or written is found before training") {
   shop.write_data();
   const Args train = shop.mnist() + Args{"--epochs", "1"};
   fs::create_symlink(shop / "gone/deep", shop / "link");
-  check_refused(train + Args{"--save-file", shop / "link"},
-                (shop / "link") + ": is a link to " + (shop / "gone/deep") + ", which is not there");
-  check_refused(train + Args{"--save-file", "/proc/run"}, ": cannot be ");
-  check_refused(train + Args{"--save-path", "/proc/runs"}, ": cannot be ");
-  check_refused(train + Args{"--save-file", shop / std::string(300, 'n')}, "File name too long");
+  check_run_refused(train + Args{"--save-file", shop / "link"},
+                    (shop / "link") + ": is a link to " + (shop / "gone/deep") + ", which is not there");
+  check_run_refused(train + Args{"--save-file", "/proc/run"}, ": cannot be ");
+  check_run_refused(train + Args{"--save-path", "/proc/runs"}, ": cannot be ");
+  check_run_refused(train + Args{"--save-file", shop / std::string(300, 'n')}, "File name too long");
   // This one is a name that the file system takes.
   run_well(train + Args{"--save-file", shop / std::string(250, 'n'), "--force-save"});
   CHECK_FALSE(fs::exists(shop / "gone"));
@@ -140,8 +133,8 @@ TEST_CASE("a run goes on from a checkpoint in a new folder, not in that of anoth
   CHECK(made.out.find("Saved checkpoint to " + (shop / "branch")) != std::string::npos);
   CHECK(names_in(shop / "branch") == std::set<std::string>{"2.1.safetensors"});
   CHECK(names_in(shop / "run").size() == 3);
-  check_refused(branch, (shop / "branch") + ": holds the checkpoints of a run, which --load-file " +
-                            (shop / "branch") + " goes on with");
+  check_run_refused(branch, (shop / "branch") + ": holds the checkpoints of a run, which --load-file " +
+                                (shop / "branch") + " goes on with");
   run_well({"--load-file", shop / "branch", "--epochs", "3"});
   CHECK(names_in(shop / "branch").size() == 2);
   // The run's own folder by that name is no other.
@@ -158,10 +151,10 @@ TEST_CASE("a run whose newest checkpoint is damaged goes on with the command tha
   bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 4);
   write_file(shop / "run/3.1.safetensors", bytes);
   const std::string before = shop / "run/2.1.safetensors";
-  check_refused(train + Args{"--epochs", "4"},
-                (shop / "run/3.1.safetensors") + ": is damaged: its tensors are not what was written");
-  check_refused(train + Args{"--epochs", "4"},
-                "\nthe checkpoint before it can be read: --load-file " + before + "\n");
+  check_run_refused(train + Args{"--epochs", "4"},
+                    (shop / "run/3.1.safetensors") + ": is damaged: its tensors are not what was written");
+  check_run_refused(train + Args{"--epochs", "4"},
+                    "\nthe checkpoint before it can be read: --load-file " + before + "\n");
   run_well({"--load-file", before, "--epochs", "4"});
   CHECK(fs::exists(shop / "run/abandoned-after-2.1/3.1.safetensors"));
   CHECK(fs::exists(shop / "run/4.1.safetensors"));
@@ -179,9 +172,9 @@ TEST_CASE("a mean image that is missing or holds NaN is an error, in training, t
         bad +
         ": --data-provider mnist needs the tensor 'mnist.mean', the mean image of the training range; " +
         wrong;
-    check_refused({"--load-file", bad, "--epochs", "2"}, message);
-    check_refused({"--load-file", bad, "--test-only"}, message);
-    check_refused({"show", bad, "--save-preds", shop / "p.csv"}, message);
+    check_run_refused({"--load-file", bad, "--epochs", "2"}, message);
+    check_run_refused({"--load-file", bad, "--test-only"}, message);
+    check_run_refused({"show", bad, "--save-preds", shop / "p.csv"}, message);
   };
   TensorFile file = good;
   file.tensors.at("mnist.mean").values[7] = std::nanf("");
@@ -206,7 +199,7 @@ TEST_CASE("tests need no training range") {
   file.metadata["options"] = options.dump();
   write_safetensors(shop / "run/1.1.safetensors", file);
   run_well({"--load-file", shop / "run", "--test-only"});
-  check_refused({"--load-file", shop / "run", "--epochs", "2"}, "missing: --train-range");
+  check_run_refused({"--load-file", shop / "run", "--epochs", "2"}, "missing: --train-range");
 }
 
 }  // namespace convnet

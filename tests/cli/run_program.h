@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/catch.h"
+
 namespace convnet {
 
 /// How a run of the program ended.
@@ -127,6 +129,14 @@ inline Args operator+(Args args, const Args& more) {
 }
 
 inline Outcome run_program(const Args& args) { return Program(args).finish(); }
+
+/// Runs the program, which must end with exit code 0.
+inline Outcome run_well(const Args& args) {
+  Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
 
 /// Arguments of a shell (/bin/sh) that runs `script`, in which "$@" is the program with `args`.
 inline Args in_shell(const std::string& script, const Args& args) {

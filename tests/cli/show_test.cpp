@@ -15,13 +15,6 @@ using nlohmann::json;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-Outcome run_well(const Args& args) {
-  Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  REQUIRE(run.code == 0);
-  return run;
-}
-
 void train(const Workshop& shop, int epochs, const Args& more = {}) {
   run_well(shop.mnist() +
            Args{"--save-file", shop / "run", "--epochs", std::to_string(epochs), "--test-freq", "1", "--keep",

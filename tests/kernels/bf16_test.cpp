@@ -15,7 +15,7 @@ namespace {
 using test::Values;
 
 /// Products of numbers with 8 bits of mantissa, relative to the largest result.
-constexpr double kTolerance = 1e-2;
+constexpr double kBf16Tolerance = 1e-2;
 
 float rounded(float v) { return to_float(to_bf16(v)); }
 
@@ -31,7 +31,8 @@ void check(const Op& op, const std::vector<Values>& inputs, std::size_t which, c
   const auto prepared = cpu::prepare(op, LayoutHints(inputs.size()), DataType::bf16);
   INFO(op_name(op) << " by " << prepared->algorithm());
   for (std::size_t i = 0; i < types.size(); ++i) CHECK(prepared->args()[i].type == types[i]);
-  CHECK(test::relative_error(test::run_plain(OpDesc(op), *prepared, inputs)[which], expected) <= kTolerance);
+  CHECK(test::relative_error(test::run_plain(OpDesc(op), *prepared, inputs)[which], expected) <=
+        kBf16Tolerance);
 }
 
 }  // namespace
@@ -66,10 +67,7 @@ TEST_CASE("tensors of bf16 are converted and laid out like those of f32") {
 }
 
 TEST_CASE("convolutions and inner products take bf16 factors, and give f32 gradients of weights") {
-  if (!can_imitate()) {
-    WARN("not tested: this processor has no AVX-512");
-    return;
-  }
+  if (!can_imitate()) return test::skip("this processor has no AVX-512");
   const DataType f = DataType::f32, b = DataType::bf16;
   for (const std::int64_t channels : {3, 16, 40}) {
     ConvGeometry g;

@@ -11,7 +11,7 @@ namespace {
 
 using test::Values;
 
-constexpr double kTolerance = 1e-5;
+constexpr double kInnerProductTolerance = 1e-5;
 
 template <class Op>
 void check(const Op& op, const LayoutHints& hints, const std::vector<Values>& inputs, std::size_t which,
@@ -19,7 +19,8 @@ void check(const Op& op, const LayoutHints& hints, const std::vector<Values>& in
   const auto prepared = cpu::prepare(op, hints);
   INFO(op_name(op) << " " << to_string(op.g.src()) << " * " << to_string(op.g.weights()) << " by "
                    << prepared->algorithm());
-  CHECK(test::relative_error(test::run_plain(OpDesc(op), *prepared, inputs)[which], expected) <= kTolerance);
+  CHECK(test::relative_error(test::run_plain(OpDesc(op), *prepared, inputs)[which], expected) <=
+        kInnerProductTolerance);
 }
 
 void check_all(const InnerProductGeometry& g) {

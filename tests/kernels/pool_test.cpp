@@ -15,7 +15,7 @@ namespace {
 using test::pool;
 using test::Values;
 
-constexpr double kTolerance = 1e-6;
+constexpr double kPoolTolerance = 1e-6;
 
 /// The first argument in plain and in every blocked layout.
 std::vector<TensorDesc> layouts(const Dims& dims) {
@@ -64,7 +64,7 @@ void check_all(const PoolGeometry& g, const Values& src) {
     const auto prepared = cpu::prepare(forward, first_hint(layout, inputs.size()));
     CHECK(same_layout(prepared->args()[0], layout));
     const test::Results results = test::run_plain(OpDesc(forward), *prepared, inputs);
-    CHECK(test::relative_error(results[1], expected.dst) <= (max ? 0.0 : kTolerance));
+    CHECK(test::relative_error(results[1], expected.dst) <= (max ? 0.0 : kPoolTolerance));
     if (max) CHECK(results[2] == expected.position);
     const PoolForward test_pass{g, false};
     CHECK(test::relative_error(test::run_plain(OpDesc(test_pass),
@@ -79,7 +79,7 @@ void check_all(const PoolGeometry& g, const Values& src) {
     const auto prepared = cpu::prepare(backward, first_hint(layout, inputs.size()));
     CHECK(same_layout(prepared->args()[0], layout));
     const Values diff_src = test::run_plain(OpDesc(backward), *prepared, inputs).back();
-    CHECK(test::relative_error(diff_src, expected_diff) <= kTolerance);
+    CHECK(test::relative_error(diff_src, expected_diff) <= kPoolTolerance);
   }
 }
 

@@ -8,7 +8,7 @@ using namespace convnet::test;
 
 namespace {
 
-const std::vector<std::int64_t> kSizes = {8, 8, 3, 8, 1};
+const std::vector<std::int64_t> kModelParallelSizes = {8, 8, 3, 8, 1};
 
 /// A convolutional trunk, whose output is "pool1".
 std::string trunk() {
@@ -30,8 +30,8 @@ void check_like_plain_layer(const PlacedNet& net) {
   INFO(net.name);
   INFO(net.placed.definition);
   Trained actual;
-  REQUIRE_NOTHROW(actual = train(net.placed, net.options, kSizes));
-  check_same_answer(actual, train(net.plain, {}, kSizes));
+  REQUIRE_NOTHROW(actual = train(net.placed, net.options, kModelParallelSizes));
+  check_same_answer(actual, train(net.plain, {}, kModelParallelSizes));
   check_same_outputs(net);
 }
 
@@ -228,6 +228,6 @@ TEST_CASE("parallel=model is the net cut by hand") {
   a.net().store(file);
   file.tensors = cut(file.tensors);
   b.net().load(file, "f", {});
-  const Trained of_model = train(a, kSizes), of_hand = train(b, kSizes);
+  const Trained of_model = train(a, kModelParallelSizes), of_hand = train(b, kModelParallelSizes);
   check_same_answer(of_hand, {of_model.costs, cut(of_model.tensors)});
 }

@@ -6,6 +6,7 @@
 #include "providers/cifar.h"
 #include "providers/pickle_write.h"
 #include "tests/catch.h"
+#include "tests/python.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -363,10 +364,7 @@ TEST_CASE("cifar refuses wrong batches", "[cifar]") {
 }
 
 TEST_CASE("make-cifar-from-mnist writes what cifar reads", "[cifar]") {
-  if (std::system("python3 -c '' 2> /dev/null") != 0) {
-    WARN("SKIPPED: there is no python3");
-    return;
-  }
+  if (!test::has_python()) return test::skip("there is no python3");
   const TempFolder folder;
   const auto write_idx = [&](const std::string& name, const std::vector<int>& dims, const std::string& data) {
     std::string bytes{0, 0, 8, static_cast<char>(dims.size())};

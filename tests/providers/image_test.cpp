@@ -23,12 +23,12 @@ namespace {
 using namespace image_sets;
 using namespace std::string_literals;
 
-std::unique_ptr<Provider> open(const std::string& path, const ImageOptions& options = {},
-                               std::uint64_t seed = 1) {
+std::unique_ptr<Provider> open_images(const std::string& path, const ImageOptions& options = {},
+                                      std::uint64_t seed = 1) {
   return make_provider("image", path, seed, options);
 }
 
-std::vector<std::int32_t> labels_of(const DataBatch& data) {
+std::vector<std::int32_t> image_labels_of(const DataBatch& data) {
   std::vector<std::int32_t> labels(data.matrices[1].size() / 4);
   std::memcpy(labels.data(), data.matrices[1].data(), data.matrices[1].size());
   return labels;
@@ -57,8 +57,8 @@ ImageOptions sized(int image_size, int inner_size = 0) {
   return options;
 }
 
-std::string error_of(const std::string& path, const ImageOptions& options = {}) {
-  return message_of<InputError>([&] { open(path, options)->read({1, 0}, {}); });
+std::string read_error_of(const std::string& path, const ImageOptions& options = {}) {
+  return message_of<InputError>([&] { open_images(path, options)->read({1, 0}, {}); });
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ TEST_CASE("pieces of a batch are the batch, whatever their size and the threads"
   const std::size_t image_bytes = 3 * 16 * 16;
   ImageOptions options = sized(0, 16);
   options.decode_threads = 1;
-  const auto one = open(folder.path(), options);
+  const auto one = open_images(folder.path(), options);
   REQUIRE(one->matrices().size() == 3);
   CHECK(one->matrices()[0].dims == Dims{3, 16, 16});
   CHECK(one->images_in(5) == 20);  // what the meta says
@@ -81,11 +81,11 @@ TEST_CASE("pieces of a batch are the batch, whatever their size and the threads"
     CHECK(whole.last);
     CHECK(one->images_in(5) == 11);
     CHECK(whole.matrices[0].size() == 11 * image_bytes);
-    CHECK(labels_of(whole) == std::vector<std::int32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1});
+    CHECK(image_labels_of(whole) == std::vector<std::int32_t>{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1});
     for (const int threads : {1, 2, 5})
       for (const std::int64_t count : {1, 3, 4, 11, 12}) {
         options.decode_threads = threads;
-        const auto provider = open(folder.path(), options);
+        const auto provider = open_images(folder.path(), options);
         std::vector<std::byte> images;
         std::int64_t first = 0;
         for (bool last = false; !last; first += count) {
@@ -101,14 +101,15 @@ TEST_CASE("pieces of a batch are the batch, whatever their size and the threads"
       }
     // Reads from the middle, with nothing read before.
     options.decode_threads = 2;
-    const DataBatch middle = open(folder.path(), options)->read({5, epoch, 6, 2}, {});
+    const DataBatch middle = open_images(folder.path(), options)->read({5, epoch, 6, 2}, {});
     CHECK(image_of(middle, 1) == image_of(whole, 7));
-    const DataBatch beyond = open(folder.path(), options)->read({5, epoch, 11, 2}, {});
+    const DataBatch beyond = open_images(folder.path(), options)->read({5, epoch, 11, 2}, {});
     CHECK(beyond.images == 0);
     CHECK(beyond.last);
   }
   CHECK(one->read({5, 1}, {}).matrices[0] != one->read({5, 2}, {}).matrices[0]);
-  CHECK(open(folder.path(), options, 2)->read({5, 1}, {}).matrices[0] != one->read({5, 1}, {}).matrices[0]);
+  CHECK(open_images(folder.path(), options, 2)->read({5, 1}, {}).matrices[0] !=
+        one->read({5, 1}, {}).matrices[0]);
 }
 
 TEST_CASE("tests see the centre, ten views their corners, training any place", "[image]") {
@@ -126,13 +127,13 @@ TEST_CASE("tests see the centre, ten views their corners, training any place", "
     return out;
   };
   ImageOptions options = sized(24, 16);
-  CHECK(open(folder.path(), options)->read({1, 0}, {}).matrices[0] == crop(4, 7, false));
+  CHECK(open_images(folder.path(), options)->read({1, 0}, {}).matrices[0] == crop(4, 7, false));
   options.multiview = true;
-  const auto provider = open(folder.path(), options);
+  const auto provider = open_images(folder.path(), options);
   CHECK(provider->views() == 10);
   const DataBatch views = provider->read({1, 0}, {});
   REQUIRE(views.images == 10);
-  CHECK(labels_of(views) == std::vector<std::int32_t>(10, 0));
+  CHECK(image_labels_of(views) == std::vector<std::int32_t>(10, 0));
   for (int m = 0; m < 2; ++m) {
     CHECK(image_of(views, 5 * m) == crop(0, 0, m == 1));
     CHECK(image_of(views, 5 * m + 1) == crop(0, 14, m == 1));
@@ -165,10 +166,10 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   write_file(folder / "one/c2/.hidden.jpg", "no image");
   std::filesystem::create_directories(folder / "one/c2/deeper");
   write_file(folder / "one/c2/deeper/x.PNG", test_images::png(test_images::waves(16, 16, 9)));
-  const auto provider = open(folder / "one", sized(16));
+  const auto provider = open_images(folder / "one", sized(16));
   CHECK(provider->images_in(1) == 31);
   const DataBatch all = provider->read({1, 0}, {});
-  std::vector<std::int32_t> labels = labels_of(all);
+  std::vector<std::int32_t> labels = image_labels_of(all);
   CHECK(all.images == 31);
   CHECK_FALSE(std::is_sorted(labels.begin(), labels.end()));
   CHECK(std::count(labels.begin(), labels.end(), 2) == 8);
@@ -182,19 +183,20 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
 
   write_folders(folder / "two/train", items);
   write_folders(folder / "two/val", photographs(5, 2, 16));
-  const auto parts = open(folder / "two", sized(16));
+  const auto parts = open_images(folder / "two", sized(16));
   CHECK(parts->images_in(2) == 5);
   CHECK(message_of<InputError>([&] {
           parts->check_range({1, 3}, "--train-range");
         }) == "--train-range 1-3: batch 3 is not in " + folder / "two" + "; it has 1 (train), 2 (val)");
   std::filesystem::create_directories(folder / "two/val/other");
-  CHECK(error_of(folder / "two") == folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
+  CHECK(read_error_of(folder / "two") ==
+        folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
   std::filesystem::create_directories(folder / "empty/class");
-  CHECK(error_of(folder / "empty") ==
+  CHECK(read_error_of(folder / "empty") ==
         folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
-  CHECK(error_of(folder / "none") == folder / "none" + ": no such folder");
+  CHECK(read_error_of(folder / "none") == folder / "none" + ": no such folder");
   std::filesystem::create_directories(folder / "bare");
-  CHECK(error_of(folder / "bare") ==
+  CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
             ": there is no batches.meta (the original's batches), no tar and no folder of images here");
 }
@@ -204,7 +206,7 @@ TEST_CASE("1,024 images of folders make a batch", "[image]") {
   std::filesystem::create_directories(folder / "a");
   const std::string png = test_images::png(test_images::waves(8, 8, 1));
   for (int i = 0; i < 1030; ++i) write_file(folder / ("a/" + std::to_string(i) + ".png"), png);
-  const auto provider = open(folder.path(), sized(8));
+  const auto provider = open_images(folder.path(), sized(8));
   CHECK(provider->images_in(1) == 1024);
   CHECK(provider->images_in(2) == 6);
   const DataBatch rest = provider->read({2, 1, 2, 100}, {});
@@ -218,20 +220,20 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   const std::vector<Item> items = photographs(9, 3, 16);
   write_file(folder / "t-10.tar", tar_of({items.begin() + 5, items.end()}));
   write_file(folder / "t-9.tar", tar_of({items.begin(), items.begin() + 5}));
-  const auto provider = open(folder.path(), sized(16));
+  const auto provider = open_images(folder.path(), sized(16));
   CHECK(provider->matrices()[1].classes == 3);
   CHECK(provider->images_in(1) == 5);
-  CHECK(labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 2, 0, 1});
-  CHECK(labels_of(provider->read({2, 0}, {})) == std::vector<std::int32_t>{2, 0, 1, 2});
+  CHECK(image_labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 2, 0, 1});
+  CHECK(image_labels_of(provider->read({2, 0}, {})) == std::vector<std::int32_t>{2, 0, 1, 2});
   // These are the same images as in the folders.
   write_folders(folder / "f", {items[3]});
   CHECK(image_of(provider->read({1, 0}, {}), 3) ==
-        open(folder / "f", sized(16))->read({1, 0}, {}).matrices[0]);
+        open_images(folder / "f", sized(16))->read({1, 0}, {}).matrices[0]);
   // One tar alone.
-  CHECK(open(folder / "t-10.tar", sized(16))->read({1, 0}, {}).images == 4);
+  CHECK(open_images(folder / "t-10.tar", sized(16))->read({1, 0}, {}).images == 4);
   // The names of the classes are there: no shard is read before it is needed.
   write_file(folder / "classes.txt", "red\ngreen\nblue\nnone of them\n\n");
-  const auto named = open(folder.path(), sized(16));
+  const auto named = open_images(folder.path(), sized(16));
   CHECK(named->matrices()[1].classes == 4);
   CHECK(named->images_in(2) >= 4);
   named->read({2, 0, 0, 1}, {});
@@ -241,7 +243,7 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   std::filesystem::create_directories(folder / "bad");
   const auto error = [&](const std::string& members) {
     write_file(tar, members + tars::end());
-    return error_of(folder / "bad");
+    return read_error_of(folder / "bad");
   };
   const std::string image = tars::member("a.jpg", items[0].bytes);
   CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
@@ -264,13 +266,13 @@ TEST_CASE("labels of the original's batches: several, none, an offset", "[image]
   const std::string jpeg = photographs(1, 1, 16)[0].bytes;
   write_file(folder / "batches.meta", meta(4, 10, 16, {{"label_offset", pickles::integer(-1)}}));
   write_file(folder / "data_batch_0", sub_batch({jpeg, jpeg, jpeg}, {{2}, {}, {1, 3, 4}}));
-  const auto provider = open(folder.path());
-  CHECK(labels_of(provider->read({0, 0}, {})) == std::vector<std::int32_t>{1, -1, 0});
+  const auto provider = open_images(folder.path());
+  CHECK(image_labels_of(provider->read({0, 0}, {})) == std::vector<std::int32_t>{1, -1, 0});
   CHECK(floats_of(provider->read({0, 0}, {}).matrices[2]) ==
         std::vector<float>{0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1});
   std::map<std::int32_t, int> drawn;
   for (int epoch = 1; epoch <= 300; ++epoch) {
-    const std::vector<std::int32_t> labels = labels_of(provider->read({0, epoch}, {}));
+    const std::vector<std::int32_t> labels = image_labels_of(provider->read({0, epoch}, {}));
     CHECK(labels[0] == 1);
     CHECK(labels[1] == -1);
     ++drawn[labels[2]];
@@ -280,7 +282,7 @@ TEST_CASE("labels of the original's batches: several, none, an offset", "[image]
 
   const auto error = [&](const std::string& pickle) {
     write_file(folder / "data_batch_0", pickle);
-    return message_of<InputError>([&] { open(folder.path())->read({0, 0}, {}); });
+    return message_of<InputError>([&] { open_images(folder.path())->read({0, 0}, {}); });
   };
   CHECK(error(sub_batch({jpeg, jpeg}, {{1}, {5}}))
             .ends_with("image 1 (counted from 0) is of class 5; classes are 1 to 4"));
@@ -293,9 +295,9 @@ TEST_CASE("labels of the original's batches: several, none, an offset", "[image]
   CHECK(error(sub_batch(std::vector<std::string>(11, jpeg), std::vector<std::vector<int>>(11, {1})))
             .ends_with("batch 0 has 11 images; batches.meta says 10 (batch_size)"));
   std::filesystem::create_directories(folder / "data_batch_3");
-  CHECK(error_of(folder.path()) == folder / "data_batch_3" + ": there is no data_batch_3.0 in it");
+  CHECK(read_error_of(folder.path()) == folder / "data_batch_3" + ": there is no data_batch_3.0 in it");
   write_file(folder / "data_batch_3/data_batch_3.1", "");
-  CHECK(error_of(folder.path()) == folder / "data_batch_3" + ": data_batch_3.0 is missing");
+  CHECK(read_error_of(folder.path()) == folder / "data_batch_3" + ": data_batch_3.0 is missing");
 }
 
 TEST_CASE("the meta's mean image is cut at its centre; a scalar takes its place", "[image]") {
@@ -310,26 +312,27 @@ TEST_CASE("the meta's mean image is cut at its centre; a scalar takes its place"
       meta(3, 20, 20, {{"data_mean", pickles::array({1200, 1}, "f4", floats(mean))}, {"color_pca", pca}}));
   write_batch(folder.path(), 1, photographs(3, 3, 20), 4);
   ImageOptions options = sized(0, 16);
-  const PixelStatistics cut = open(folder.path(), options)->statistics({1, 1});
+  const PixelStatistics cut = open_images(folder.path(), options)->statistics({1, 1});
   REQUIRE(cut.mean.size() == 3 * 16 * 16);
   CHECK(cut.mean[0] == 42);
   CHECK(cut.mean[256] == 442);
   CHECK(cut.color_pca.empty());
   options.scalar_mean = 120.5;
   options.color_noise = 0.1;
-  const PixelStatistics scalar = open(folder.path(), options)->statistics({1, 1});
+  const PixelStatistics scalar = open_images(folder.path(), options)->statistics({1, 1});
   CHECK(scalar.mean == std::vector<float>(3 * 16 * 16, 120.5F));
   CHECK(scalar.color_pca == std::vector<float>{3, 2, 1, 0, 0, 1, 0, 1, 0, 1, 0, 0});
-  CHECK(error_of(folder.path(), sized(24))
+  CHECK(read_error_of(folder.path(), sized(24))
             .starts_with("--image-size 24: batches.meta says that the images are of size 20"));
-  CHECK(error_of(folder.path(), sized(0, 21)) ==
+  CHECK(read_error_of(folder.path(), sized(0, 21)) ==
         "--inner-size 21: the images are of size 20 (their shorter side)");
 
   write_file(folder / "batches.meta",
              meta(3, 20, 20, {{"data_mean", pickles::array({3}, "f4", floats({1, 2, 3}))}}));
-  CHECK(error_of(folder.path()).ends_with("data_mean has 3 numbers; images of size 20 (img_size) have 1200"));
+  CHECK(read_error_of(folder.path())
+            .ends_with("data_mean has 3 numbers; images of size 20 (img_size) have 1200"));
   write_file(folder / "batches.meta", meta(3, 20, 5000));
-  CHECK(error_of(folder.path()).ends_with("images of size 5000 (img_size); 1 to 4096 are possible"));
+  CHECK(read_error_of(folder.path()).ends_with("images of size 5000 (img_size); 1 to 4096 are possible"));
 }
 
 TEST_CASE("mean image, deviations and colours are measured where no meta has them", "[image]") {
@@ -346,7 +349,7 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
   write_folders(folder.path(), items);
   ImageOptions options = sized(16);
   options.color_noise = 0.5;
-  const PixelStatistics measured = open(folder.path(), options)->statistics({1, 1});
+  const PixelStatistics measured = open_images(folder.path(), options)->statistics({1, 1});
   CHECK(measured.mean[0] == Approx(sum / 40));
   CHECK(measured.mean[767] == 50);
   REQUIRE(measured.color_pca.size() == 12);
@@ -358,7 +361,7 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
   CHECK(measured.color_pca[9] == Approx(0).margin(1e-4));
 
   // (pixel - mean + noise) / (1 + scale) is left when the mean is subtracted; tests see the pixel.
-  const auto provider = open(folder.path(), options);
+  const auto provider = open_images(folder.path(), options);
   CHECK(provider->matrices()[0].type == DataType::f32);
   const std::vector<float> plain = floats_of(provider->read({1, 0}, measured).matrices[0]);
   std::vector<double> reds;
@@ -386,11 +389,11 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
 
   options.color_noise = 0;
   options.pixel_std = true;
-  const PixelStatistics scaled = open(folder.path(), options)->statistics({1, 1});
+  const PixelStatistics scaled = open_images(folder.path(), options)->statistics({1, 1});
   CHECK(scaled.deviations[0] == Approx(4 * std::sqrt((40 * 40 - 1) / 12.0)).epsilon(1e-4));
   CHECK(scaled.deviations[2] == 1);
   CHECK(scaled.mean[0] == Approx(sum / 40 / scaled.deviations[0]));
-  CHECK(floats_of(open(folder.path(), options)->read({1, 0}, scaled).matrices[0])[0] ==
+  CHECK(floats_of(open_images(folder.path(), options)->read({1, 0}, scaled).matrices[0])[0] ==
         Approx(plain[0] / scaled.deviations[0]));
 }
 
@@ -402,23 +405,23 @@ TEST_CASE("an unreadable image stops the run, or the next one takes its place", 
   write_file(folder / "batches.meta", meta(6, 6, 16));
   write_batch(folder.path(), 1, items, 2);
   const std::string file = folder / "data_batch_1/data_batch_1.";
-  CHECK(error_of(folder.path()).starts_with(file + "1: image 0 (counted from 0): a damaged JPEG: "));
+  CHECK(read_error_of(folder.path()).starts_with(file + "1: image 0 (counted from 0): a damaged JPEG: "));
   ImageOptions options;
   options.skip_bad_images = true;
-  const auto provider = open(folder.path(), options);
+  const auto provider = open_images(folder.path(), options);
   CHECK(provider->skipped_images().empty());
-  CHECK(labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 3, 3, 4, 0});
-  CHECK(labels_of(provider->read({1, 0, 4, 2}, {})) == std::vector<std::int32_t>{4, 0});
+  CHECK(image_labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 3, 3, 4, 0});
+  CHECK(image_labels_of(provider->read({1, 0, 4, 2}, {})) == std::vector<std::int32_t>{4, 0});
   CHECK(provider->skipped_images() ==
         std::vector<std::string>{file + "1: image 0 (counted from 0)", file + "2: image 1 (counted from 0)"});
   for (Item& item : items) item.bytes = "no image";
   write_batch(folder.path(), 1, items, 2);
   CHECK(message_of<InputError>([&] {
-          open(folder.path(), options)->read({1, 0}, {});
+          open_images(folder.path(), options)->read({1, 0}, {});
         }) == folder.path() + ": none of the images of batch 1 can be read");
   const TempFolder thin;
   write_folders(thin.path(), {{encode_jpeg(test_images::waves(4, 500, 1)), 0}});
-  CHECK(error_of(thin.path()).ends_with("500 x 4 pixels; one side is more than 100 times the other"));
+  CHECK(read_error_of(thin.path()).ends_with("500 x 4 pixels; one side is more than 100 times the other"));
 }
 
 TEST_CASE("options that do not fit the provider are errors", "[image]") {
@@ -426,16 +429,16 @@ TEST_CASE("options that do not fit the provider are errors", "[image]") {
   write_folders(folder.path(), photographs(2, 2, 16));
   ImageOptions pad;
   pad.crop_pad = 4;
-  CHECK(error_of(folder.path(), pad) == "--crop-pad is for providers of small images, not for 'image'");
+  CHECK(read_error_of(folder.path(), pad) == "--crop-pad is for providers of small images, not for 'image'");
   CHECK(message_of<InputError>([&] {
           make_provider("image", folder.path(), 1, {}, BatchRange{1, 1});
         }).starts_with("--shuffle holds all images in memory"));
   CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, sized(64)); }) ==
         "--image-size is for data provider 'image', not for 'dummy-3x8x8-10'");
-  CHECK(error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
+  CHECK(read_error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
   // The default of --image-size is 8/7 of --inner-size.
-  CHECK(open(folder.path(), sized(0, 224))->matrices()[0].dims == Dims{3, 224, 224});
-  CHECK(open(folder.path())->matrices()[0].dims == Dims{3, 256, 256});
+  CHECK(open_images(folder.path(), sized(0, 224))->matrices()[0].dims == Dims{3, 224, 224});
+  CHECK(open_images(folder.path())->matrices()[0].dims == Dims{3, 256, 256});
 }
 
 TEST_CASE("workers do everything once, and the first failure is thrown", "[image]") {

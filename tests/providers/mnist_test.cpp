@@ -321,10 +321,8 @@ TEST_CASE("mnist may be asked while it loads", "[providers]") {
 }
 
 TEST_CASE("mnist reads Fashion-MNIST", "[providers]") {
-  if (!std::filesystem::exists(fashion_mnist)) {
-    WARN("SKIPPED: " << fashion_mnist << " is not there (package dataset-fashion-mnist)");
-    return;
-  }
+  if (!std::filesystem::exists(fashion_mnist))
+    return test::skip(std::string(fashion_mnist) + " is not there (package dataset-fashion-mnist)");
   const auto provider = make_mnist_provider(fashion_mnist);
   CHECK(provider->matrices()[0].dims == Dims{1, 28, 28});
   REQUIRE(provider->matrices()[1].class_names.size() == 10);

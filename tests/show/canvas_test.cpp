@@ -9,7 +9,7 @@ using namespace convnet;
 namespace {
 
 constexpr Color kRed = {255, 0, 0};
-constexpr Color kBlack = {0, 0, 0};
+constexpr Color kBlackInk = {0, 0, 0};
 
 /// The smallest box around all pixels that are not white.
 Box inked(const Picture& p) {
@@ -44,11 +44,11 @@ TEST_CASE("a PNG has the picture's size and pixels") {
 
 TEST_CASE("boxes cover parts of pixels, and nothing outside") {
   PictureCanvas canvas(6, 6);
-  canvas.box({1, 1, 2.5, 2}, kBlack);
+  canvas.box({1, 1, 2.5, 2}, kBlackInk);
   canvas.box({-5, 5, 6, 40}, kRed);
   const Picture& p = canvas.picture();
-  CHECK(p.at(1, 1) == kBlack);
-  CHECK(p.at(2, 2) == kBlack);
+  CHECK(p.at(1, 1) == kBlackInk);
+  CHECK(p.at(2, 2) == kBlackInk);
   CHECK(p.at(3, 1) == Color{128, 128, 128});
   CHECK(p.at(4, 1) == kWhite);
   CHECK(p.at(1, 3) == kWhite);
@@ -58,9 +58,9 @@ TEST_CASE("boxes cover parts of pixels, and nothing outside") {
 
 TEST_CASE("lines and dots lie where they should") {
   PictureCanvas line(20, 20);
-  line.line({{2, 10}, {18, 10}}, kBlack, 2);
-  CHECK(line.picture().at(10, 9) == kBlack);
-  CHECK(line.picture().at(10, 10) == kBlack);
+  line.line({{2, 10}, {18, 10}}, kBlackInk, 2);
+  CHECK(line.picture().at(10, 9) == kBlackInk);
+  CHECK(line.picture().at(10, 10) == kBlackInk);
   CHECK(line.picture().at(10, 7) == kWhite);
   CHECK(line.picture().at(10, 12) == kWhite);
   PictureCanvas dot(20, 20);
@@ -71,7 +71,7 @@ TEST_CASE("lines and dots lie where they should") {
   CHECK(around.right() <= 14);
   CHECK(around.width >= 6);
   PictureCanvas outside(4, 4);
-  outside.line({{-100, -100}, {-50, 300}}, kBlack, 2);
+  outside.line({{-100, -100}, {-50, 300}}, kBlackInk, 2);
   CHECK(outside.picture().rgb() == Picture(4, 4).rgb());
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("text has the width it is said to have, and ends where it is anchored"
   CHECK(text_width(text, 32) == Approx(2 * width));
   for (const Anchor anchor : {Anchor::start, Anchor::middle, Anchor::end}) {
     PictureCanvas canvas(400, 40);
-    canvas.text({200, 25}, text, kBlack, 16, anchor);
+    canvas.text({200, 25}, text, kBlackInk, 16, anchor);
     const Box box = inked(canvas.picture());
     const double left = anchor == Anchor::start    ? 200
                         : anchor == Anchor::middle ? 200 - width / 2
@@ -102,7 +102,7 @@ TEST_CASE("text has the width it is said to have, and ends where it is anchored"
 TEST_CASE("SVG says the same as pixels") {
   SvgCanvas svg(100, 50, "data-x=\"1\"");
   svg.line({{1, 2}, {3.456, 4.5}}, kRed, 2);
-  svg.text({5, 6}, "<b>&", kBlack, 12, Anchor::middle);
+  svg.text({5, 6}, "<b>&", kBlackInk, 12, Anchor::middle);
   svg.dot({7, 8}, 3, kRed);
   svg.box({1, 2, 3, 4}, {1, 2, 3});
   Picture p(1, 1, kRed);

@@ -13,8 +13,8 @@ using namespace convnet::test;
 
 namespace {
 
-const Dims kImage = {3, 8, 8};
-constexpr int kClasses = 4;
+const Dims kExecutorImage = {3, 8, 8};
+constexpr int kExecutorClasses = 4;
 
 /// Held by tests so that workers can be released before the memory they use is gone.
 struct Gate {
@@ -34,17 +34,17 @@ struct Gate {
 };
 
 struct TwoDevices {
-  ShapeOnlyProvider provider{kImage, kClasses};
+  ShapeOnlyProvider provider{kExecutorImage, kExecutorClasses};
   Graph graph;
   std::unique_ptr<Backend> backend = make_cpu_backend(1);
   std::unique_ptr<PlanSet> plans;
-  Minibatch batch = random_minibatch(kImage, 6, kClasses, 1);
+  Minibatch batch = random_minibatch(kExecutorImage, 6, kExecutorClasses, 1);
   StepInputs inputs;
 
   TwoDevices() {
     const NetTexts texts = between_data_and_cost(
         "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=8\nfilterSize=3\ninitW=0.1\ngpu=0,1\n", "conv1",
-        kClasses);
+        kExecutorClasses);
     Diagnostics diagnostics;
     graph = build_graph(parse_ini("net.cfg", texts.definition, diagnostics),
                         parse_ini("params.cfg", texts.parameters, diagnostics), provider.matrices(), {},

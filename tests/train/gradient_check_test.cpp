@@ -11,11 +11,11 @@ using namespace convnet::test;
 
 namespace {
 
-constexpr int kClasses = 4;
+constexpr int kGradientClasses = 4;
 constexpr std::int64_t kImages = 5;
 
 const std::vector<ExtraMatrix>& extra() {
-  static const std::vector<ExtraMatrix> matrices = {{kClasses, ExtraMatrix::one_hot},
+  static const std::vector<ExtraMatrix> matrices = {{kGradientClasses, ExtraMatrix::one_hot},
                                                     {5, ExtraMatrix::multi_hot}};
   return matrices;
 }
@@ -43,8 +43,8 @@ class WrongOp : public PreparedOp {
 class CheckedNet {
  public:
   CheckedNet(const NetTexts& texts, const Dims& image, std::uint64_t seed = 1)
-      : net_(texts, image, kClasses, options(seed)),
-        batch_(random_minibatch(image, kImages, kClasses, seed, extra())) {}
+      : net_(texts, image, kGradientClasses, options(seed)),
+        batch_(random_minibatch(image, kImages, kGradientClasses, seed, extra())) {}
 
   /// Makes all gradients of the matrices of `layer` wrong by a factor.
   void spoil(const std::string& layer, float factor) {
@@ -99,7 +99,7 @@ class CheckedNet {
 void check_all_right(const std::string& layers, const std::string& top, const std::string& parameters) {
   INFO(layers);
   const std::vector<GradientReport> reports =
-      CheckedNet(between_data_and_cost(layers, top, kClasses, parameters), {3, 5, 5}).check();
+      CheckedNet(between_data_and_cost(layers, top, kGradientClasses, parameters), {3, 5, 5}).check();
   CHECK(!reports.empty());
   for (const GradientReport& report : reports) {
     INFO(report.name << ", error " << report.error);
@@ -144,7 +144,7 @@ NetTexts random_net(std::uint32_t seed, bool kinks, bool saturated) {
   layers += section("h", "fc", "inputs=f outputs=4" + scale()) + section("q", "softmax", "inputs=h");
   layers += section("bce", below(2) == 0 ? "cost.bce" : "cost.dce", "inputs=tags,g");
   layers += section("ce", "cost.crossent", "inputs=onehot,q");
-  return between_data_and_cost(layers, below(2) == 0 ? "f" : "f,g", kClasses,
+  return between_data_and_cost(layers, below(2) == 0 ? "f" : "f,g", kGradientClasses,
                                "[bce]\ncoeff=0.5\nposWeight=2\n[ce]\ncoeff=0.7\n");
 }
 
