@@ -248,7 +248,7 @@ void bench_command(const std::vector<std::string>& args) {
   const auto net = make_net(options, files, *provider, diagnostics);
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
-  if (net->plans().backend().shares_memory()) check_images_fit(*provider, mini, needed_memory(net->plans()));
+  if (net->backend().shares_memory()) check_images_fit(*provider, mini, needed_memory(net->plans()));
   const Matrices minibatch = one_minibatch(*provider, mini);
   net->init_weights(options.step.seed);
   const BenchMeasurement m = measure_all(*net, plan, minibatch, options);

@@ -37,6 +37,11 @@ class Hash {
     add_integer(op.index());
     std::visit([this](const auto& fields) { add(fields); }, static_cast<const AnyOp&>(op));
   }
+  /// It adds no field to its base.
+  void add(const LocalGeometry& g) {
+    static_assert(sizeof(LocalGeometry) == sizeof(ConvGeometry));
+    add(static_cast<const ConvGeometry&>(g));
+  }
   /// Integers, enumerations, and structs by their fields.
   template <class T>
   void add(const T& value) {

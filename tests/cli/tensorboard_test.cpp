@@ -15,7 +15,7 @@ namespace {
 
 using test::Event;
 
-void done(const Args& args) {
+void run_board(const Args& args) {
   const Outcome run = run_program(args);
   INFO(run.out << run.err);
   REQUIRE(run.code == 0);
@@ -42,7 +42,7 @@ std::string has_curves_of(const std::string& owner) {
   return "has the curves of another run, that of " + owner + ", which this one would write over";
 }
 
-Args short_run(const Workshop& shop) { return shop.mnist() + Args{"--test-freq", "1", "--keep", "9"}; }
+Args short_board_run(const Workshop& shop) { return shop.mnist() + Args{"--test-freq", "1", "--keep", "9"}; }
 
 }  // namespace
 
@@ -51,7 +51,7 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   shop.write_data();
   // Six epochs of a batch of three minibatches, a test after every second.
   const Args run = shop.mnist() + Args{"--epochs", "6", "--test-freq", "2", "--keep", "9"};
-  done(run + Args{"--save-file", shop / "run", "--tensorboard", shop / "board"});
+  run_board(run + Args{"--save-file", shop / "run", "--tensorboard", shop / "board"});
   const auto all = curves(shop / "board");
   std::vector<std::string> tags;
   for (const auto& [tag, points] : all) tags.push_back(tag);
@@ -92,7 +92,7 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   // From the checkpoint after four epochs again, in the same folder, which the checkpoint knows: as if
   // nothing had come after it. Twice, which leaves no texts or points twice either.
   for (int i = 0; i < 2; ++i) {
-    done({"--load-file", shop / "run/4.1.safetensors"});
+    run_board({"--load-file", shop / "run/4.1.safetensors"});
     CHECK(curves(shop / "board") == all);
     std::map<std::pair<std::string, std::int64_t>, int> times;
     for (const Event& event : test::read_folder(shop / "board")) ++times[{event.tag, event.step}];
@@ -103,21 +103,22 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
   }
 
   // A run that is stopped and goes on has the curves of one that was not.
-  done(run + Args{"--save-file", shop / "parts", "--tensorboard", shop / "parts board", "--epochs", "2"});
-  done({"--load-file", shop / "parts", "--epochs", "6"});
+  run_board(run +
+            Args{"--save-file", shop / "parts", "--tensorboard", shop / "parts board", "--epochs", "2"});
+  run_board({"--load-file", shop / "parts", "--epochs", "6"});
   CHECK(curves(shop / "parts board") == all);
 
   // An empty value takes back what the checkpoint says.
-  done(run + Args{"--save-file", shop / "bare", "--tensorboard", shop / "none", "--epochs", "1"});
+  run_board(run + Args{"--save-file", shop / "bare", "--tensorboard", shop / "none", "--epochs", "1"});
   std::filesystem::remove_all(shop / "none");
-  done({"--load-file", shop / "bare", "--epochs", "2", "--tensorboard="});
+  run_board({"--load-file", shop / "bare", "--epochs", "2", "--tensorboard="});
   CHECK(!std::filesystem::exists(shop / "none"));
 
   // Tests and runs with nothing to train leave no files.
   const auto files = [&] { return std::distance(std::filesystem::directory_iterator(shop / "board"), {}); };
   const auto before = files();
-  done({"--load-file", shop / "run", "--test-only", "1"});
-  done({"--load-file", shop / "run"});
+  run_board({"--load-file", shop / "run", "--test-only", "1"});
+  run_board({"--load-file", shop / "run"});
   CHECK(files() == before);
 }
 
@@ -134,9 +135,9 @@ TEST_CASE("curves of another run are not written over") {
   const Workshop shop;
   shop.write_data();
   const std::string board = shop / "board";
-  const Args run = short_run(shop) + Args{"--tensorboard", board};
+  const Args run = short_board_run(shop) + Args{"--tensorboard", board};
   const std::string the_first = has_curves_of(shop / "one");
-  done(run + Args{"--save-file", shop / "one", "--epochs", "2"});
+  run_board(run + Args{"--save-file", shop / "one", "--epochs", "2"});
   const auto all = curves(shop / "board");
   refused(run + Args{"--save-file", shop / "two", "--epochs", "2"}, board, the_first);
   refused(run + Args{"--save-path", shop / "runs", "--epochs", "2"}, board, the_first);
@@ -145,18 +146,18 @@ TEST_CASE("curves of another run are not written over") {
   CHECK(curves(shop / "board") == all);
 
   // The same run goes on, also from another place, and a branch of it may take over once its folder is gone.
-  done(run + Args{"--save-file", shop / "one", "--epochs", "3"});
+  run_board(run + Args{"--save-file", shop / "one", "--epochs", "3"});
   std::filesystem::rename(shop / "one", shop / "moved");
-  done({"--load-file", shop / "moved", "--epochs", "4"});
+  run_board({"--load-file", shop / "moved", "--epochs", "4"});
   std::filesystem::rename(shop / "moved", shop / "again");
   const Args branch = {"--load-file", shop / "again/2.1.safetensors", "--save-file", shop / "branch"};
-  done(branch + Args{"--tensorboard", board, "--epochs", "3"});
+  run_board(branch + Args{"--tensorboard", board, "--epochs", "3"});
   refused({"--load-file", shop / "again", "--epochs", "5"}, board, has_curves_of(shop / "branch"));
-  done({"--load-file", shop / "again", "--epochs", "5", "--tensorboard", shop / "another board"});
+  run_board({"--load-file", shop / "again", "--epochs", "5", "--tensorboard", shop / "another board"});
 
   // A run that was killed before its first checkpoint begins again.
   std::filesystem::remove(shop / "branch/3.1.safetensors");
-  done(run + Args{"--save-file", shop / "branch", "--epochs", "1"});
+  run_board(run + Args{"--save-file", shop / "branch", "--epochs", "1"});
   CHECK(curves(board).at("logprob/-log p (train)").size() == 1);
 
   // Curves of a run that was removed are still those of another one.
@@ -176,7 +177,7 @@ TEST_CASE("a branch does not write into the curves of the run that it comes from
   const std::string board = shop / "board";
   // A message names the whole path, however long it is.
   const std::string first = shop / std::string(80, 'n');
-  done(short_run(shop) + Args{"--tensorboard", board, "--save-file", first, "--epochs", "3"});
+  run_board(short_board_run(shop) + Args{"--tensorboard", board, "--save-file", first, "--epochs", "3"});
   const auto all = curves(board);
   const Args branch = {"--load-file", first + "/2.1.safetensors", "--save-file", shop / "branch"};
   refused(branch + Args{"--tensorboard", board, "--epochs", "4"}, board, has_curves_of(first));
@@ -219,12 +220,12 @@ TEST_CASE("a folder of curves is claimed before training, and given back by a ru
   const Workshop shop;
   shop.write_data();
   const std::string board = shop / "deep/board", note = board + "/convnet-run.txt";
-  const Args run = short_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "run"};
+  const Args run = short_board_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "run"};
   // A run has the folder before it has read its definition, which is a pipe here; killed, it has it no more.
   std::filesystem::remove(shop.definition_path());
   REQUIRE(mkfifo(shop.definition_path().c_str(), 0600) == 0);
   {
-    Program first(short_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "first"});
+    Program first(short_board_run(shop) + Args{"--tensorboard", board, "--save-file", shop / "first"});
     // This waits until the program opens the other end, and the program then waits for text.
     const int pipe = open(shop.definition_path().c_str(), O_WRONLY | O_CLOEXEC);
     REQUIRE(pipe >= 0);
@@ -236,7 +237,7 @@ TEST_CASE("a folder of curves is claimed before training, and given back by a ru
   }
   std::filesystem::remove(shop.definition_path());
   shop.write(kDefinition, kParameters);
-  done(run + Args{"--epochs", "1"});
+  run_board(run + Args{"--epochs", "1"});
   CHECK(read_file(note) == (shop / "run") + "\n");
   std::filesystem::remove_all(shop / "deep");
   std::filesystem::remove_all(shop / "run");
@@ -256,15 +257,15 @@ TEST_CASE("a folder of curves is claimed before training, and given back by a ru
 TEST_CASE("a run that failed before its first checkpoint may begin again with its curves") {
   const Workshop shop;
   shop.write_data();
-  const Args run =
-      short_run(shop) + Args{"--epochs", "3", "--save-file", shop / "run", "--tensorboard", shop / "board"};
+  const Args run = short_board_run(shop) +
+                   Args{"--epochs", "3", "--save-file", shop / "run", "--tensorboard", shop / "board"};
   // The second minibatch has costs that are not finite.
   shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=1e30"));
   CHECK(run_program(run).code == 1);
   CHECK_FALSE(std::filesystem::exists(shop / "run"));
   CHECK(read_file(shop / "board/convnet-run.txt") == (shop / "run") + "\n");
   shop.write(kDefinition, kParameters);
-  done(run);
+  run_board(run);
   CHECK(curves(shop / "board").at("logprob/-log p (train)").size() == 3);
 }
 
