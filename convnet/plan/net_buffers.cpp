@@ -55,18 +55,18 @@ class NetBuffersBuilder {
   void add_weights_of(const Node& node) {
     const std::vector<TensorDesc> layouts =
         choose_weight_layouts(node, graph_.images_of(options_.images, 0), options_.learns, target_);
-    std::vector<int> of_node;
+    made_.weights_of.emplace_back();
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightOwner& owner = node.owners[i];
       if (owner != WeightOwner{node.id, static_cast<int>(i)}) {
-        of_node.push_back(
+        // The owner may be another matrix of this layer.
+        made_.weights_of.back().push_back(
             made_.weights_of[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(owner.index)]);
         continue;
       }
-      of_node.push_back(static_cast<int>(made_.weights.size()));
+      made_.weights_of.back().push_back(static_cast<int>(made_.weights.size()));
       made_.weights.push_back(add_weights(node, static_cast<int>(i), layouts[i]));
     }
-    made_.weights_of.push_back(std::move(of_node));
   }
 
   /// Each replica has all weights. What else an update needs is cut into a shard for each replica, or is one

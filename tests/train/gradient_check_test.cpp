@@ -55,14 +55,18 @@ class CheckedNet {
     for (Task& task : plan.tasks) {
       if (task.node < 0 || task.kind != TaskKind::backward) continue;
       if (net_.graph().nodes[static_cast<std::size_t>(task.node)].name != layer) continue;
+      std::vector<std::size_t> results;
       for (std::size_t k = 0; k < task.uses.size(); ++k) {
         const Buffer& b = plan.buffers[static_cast<std::size_t>(task.uses[k].buffer)];
-        if (task.uses[k].access == Access::read || b.kind != BufferKind::weights_gradient) continue;
-        task.form.algorithm = backend_->mark([k, factor](std::shared_ptr<const PreparedOp> op) {
-          return std::make_shared<WrongOp>(std::move(op), k, factor);
-        });
-        ++spoiled;
+        if (task.uses[k].access != Access::read && b.kind == BufferKind::weights_gradient)
+          results.push_back(k);
       }
+      if (results.empty()) continue;
+      task.form.algorithm = backend_->mark([results, factor](std::shared_ptr<const PreparedOp> op) {
+        for (const std::size_t k : results) op = std::make_shared<WrongOp>(std::move(op), k, factor);
+        return op;
+      });
+      ++spoiled;
     }
     if (spoiled == 0) throw std::logic_error("no gradients of " + layer);
   }
