@@ -11,9 +11,11 @@
 namespace convnet {
 namespace {
 
-Plan empty_plan(const NetBuffers& net_buffers, std::size_t matrices, Phase phase, std::int64_t images,
-                std::int64_t views) {
+Plan empty_plan(const NetBuffers& net_buffers, std::size_t matrices, const Target& target, Phase phase,
+                std::int64_t images, std::int64_t views) {
   Plan plan;
+  plan.target = target.name();
+  plan.precision = target.precision();
   plan.phase = phase;
   plan.images = images;
   plan.views = phase == Phase::test ? views : 1;
@@ -33,7 +35,7 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       matrices_(matrices),
       options_(options),
       net_buffers_(net_buffers),
-      plan_(empty_plan(net_buffers, matrices.size(), phase, images, options.views)),
+      plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options.views)),
       emitter_(plan_, target),
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, emitter_),

@@ -67,6 +67,8 @@ class Hash {
 
 std::uint64_t plan_hash(const Plan& plan) {
   Hash hash;
+  hash.add(plan.target);
+  hash.add(plan.precision);
   hash.add(plan.phase);
   hash.add(plan.images);
   hash.add(plan.views);

@@ -130,6 +130,7 @@ struct DeviceMemoryNeeds {
 };
 
 struct Plan {
+  std::string target, precision;  ///< Target::name() and precision()
   Phase phase = Phase::train;
   std::int64_t images = 0;      ///< all views of them
   std::int64_t views = 1;       ///< neighbours that are views of one image, in the same microbatch

@@ -197,11 +197,11 @@ TEST_CASE("threads beyond what the machine allows are an error") {
   if (user.empty())
     return test::skip("there is no setpriv here to run as another user; limits do not bind this one");
   const Workshop shop;
-  const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
+  const Args bench = Args{"bench", "--steps", "1", "--data-provider", "dummy-1x8x8-10"} + shop.net();
   fs::permissions(shop.path(), fs::perms::all);
   const std::string one = user + "prlimit --nproc=1 \"$@\"";
   const std::string message = "ulimit -u, ulimit -v or pids.max of the control group is the limit";
-  check(run_in_shell(one, plan + Args{"--threads", "2"}), 3, message);
+  check(run_in_shell(one, bench + Args{"--threads", "2"}), 3, message);
   // One that is not started by the devices.
   const Args train = shop.dummy() + Args{"--save-file", shop / "run"};
   check(run_in_shell(one, train), 3, message);

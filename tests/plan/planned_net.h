@@ -1,4 +1,4 @@
-// The plans of a net in configs/, for CPU devices, without data or memory.
+// The plans of a net in configs/, for CPU devices or GPUs, without data or memory.
 #pragma once
 
 #include <filesystem>
@@ -41,8 +41,9 @@ struct PlannedNet {
 
   /// `data_parallel`: that many devices with every layer on all of them; 0: as the file says.
   explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false,
-                      int data_parallel = 0, Precision precision = Precision::fp32)
-      : target(make_cpu_target(1, precision)) {
+                      int data_parallel = 0, Precision precision = Precision::fp32,
+                      const std::string& device = "cpu")
+      : target(device == "cuda" ? make_cuda_target(precision) : make_cpu_target(1, precision)) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
     const std::string path = CONVNET_SOURCE_DIR "/configs/" + config;

@@ -1,0 +1,109 @@
+// Plans for GPUs are the same on every machine, and a plan's hash says whether two plans are the same.
+#include "convnet/plan/hash.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/catch.h"
+#include "tests/plan/planned_net.h"
+
+namespace convnet::test {
+namespace {
+
+/// Plans of `config` for GPUs, made without one.
+PlannedNet gpu_plans(const std::string& config, Precision precision, int data_parallel = 0) {
+  return PlannedNet(config, true, false, data_parallel, precision, "cuda");
+}
+
+std::string line_of(const std::string& config, Precision precision) {
+  PlannedNet net = gpu_plans(config, precision);
+  return config + " " + to_string(precision) + " " + hash_text(plan_hash(net.plan(Phase::train, 96))) + " " +
+         hash_text(plan_hash(net.plan(Phase::test, 96))) + "\n";
+}
+
+/// The hash of a plan after a change.
+template <class Change>
+std::uint64_t hash_after(const Plan& plan, const Change& change) {
+  Plan changed = plan;
+  change(changed);
+  return plan_hash(changed);
+}
+
+}  // namespace
+
+TEST_CASE("plans for GPUs are those that other machines make") {
+  std::string lines;
+  for (const auto& [config, data] : config_data()) {
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+      lines += line_of(config, precision);
+      for (const Phase phase : {Phase::train, Phase::test}) {
+        PlannedNet net = gpu_plans(config, precision);
+        CHECK_NOTHROW(verify(net.plan(phase, 96), net.graph));
+      }
+    }
+  }
+  std::ifstream file(CONVNET_SOURCE_DIR "/tests/plan/cuda_hashes.txt");
+  std::ostringstream expected;
+  expected << file.rdbuf();
+  // A change of the plans changes this file: convnet's plans of different versions do not work together.
+  INFO("tests/plan/cuda_hashes.txt would be\n" << lines);
+  CHECK(lines == expected.str());
+}
+
+TEST_CASE("the hash of a plan depends on everything that processes must agree on") {
+  PlannedNet net = gpu_plans("lenet", Precision::tf32, 2);
+  const Plan& plan = net.plan(Phase::train, 32);
+  std::set<std::uint64_t> hashes = {plan_hash(plan)};
+  const auto expect_change = [&](const char* what, const auto& change) {
+    INFO(what);
+    CHECK(hashes.insert(hash_after(plan, change)).second);
+  };
+  expect_change("precision", [](Plan& p) { p.precision = "fp32"; });
+  expect_change("phase", [](Plan& p) { p.phase = Phase::check; });
+  expect_change("images", [](Plan& p) { ++p.images; });
+  expect_change("a buffer's place", [](Plan& p) { p.buffers.back().offset += 256; });
+  expect_change("a buffer's name", [](Plan& p) { p.buffers.back().name += "x"; });
+  expect_change("a buffer's type", [](Plan& p) { p.buffers.back().desc.type = DataType::bf16; });
+  expect_change("a buffer's layout", [](Plan& p) {
+    for (Buffer& b : p.buffers) {
+      if (b.desc.plain()) continue;
+      b.desc.layout = nullptr;
+      break;
+    }
+  });
+  expect_change("a device", [](Plan& p) { p.tasks.back().device ^= 1; });
+  expect_change("a stream", [](Plan& p) { p.tasks[1].stream = Stream::copy; });
+  expect_change("the order", [](Plan& p) { std::swap(p.tasks[1], p.tasks[2]); });
+  expect_change("a dependency", [](Plan& p) { p.tasks.back().after.push_back(0); });
+  expect_change("an argument", [](Plan& p) { ++p.tasks.back().uses.back().buffer; });
+  expect_change("a range", [](Plan& p) { ++p.tasks.back().uses.back().begin; });
+  expect_change("a workspace", [](Plan& p) { ++p.tasks[1].form.workspace_bytes; });
+  expect_change("a number of an operation", [](Plan& p) {
+    for (Task& task : p.tasks) {
+      if (auto* conv = std::get_if<ConvForward>(&task.op)) {
+        ++conv->g.pad;
+        return;
+      }
+    }
+  });
+  // What belongs to the machine is left out.
+  CHECK(hash_after(plan, [](Plan& p) { p.tasks[1].form.algorithm = "another"; }) == plan_hash(plan));
+  // The same plan again, by another set.
+  PlannedNet again = gpu_plans("lenet", Precision::tf32, 2);
+  static_cast<void>(again.plan(Phase::test, 16));
+  CHECK(plan_hash(again.plan(Phase::train, 32)) == plan_hash(plan));
+}
+
+TEST_CASE("which plans are made before changes no plan") {
+  for (const std::string device : {"cpu", "cuda"}) {
+    PlannedNet net("alexnet-owt-2gpu-hybrid", true, false, 0, Precision::fp32, device);
+    PlannedNet other("alexnet-owt-2gpu-hybrid", true, false, 0, Precision::fp32, device);
+    const std::uint64_t first = plan_hash(net.plan(Phase::train, 128));
+    static_cast<void>(other.plan(Phase::test, 7));
+    static_cast<void>(other.plan(Phase::check, 3));
+    CHECK(plan_hash(other.plan(Phase::train, 128)) == first);
+  }
+}
+
+}  // namespace convnet::test
