@@ -33,14 +33,14 @@ class BnormLayer : public Layer {
         sync(p.sync) {}
 
   void before_forward(Lowering& l) const override {
-    if (l.training())
-      l.run(BatchNormMoments{shape.dims(l.images())},
+    if (l.microbatch().training)
+      l.run(BatchNormMoments{shape.dims(l.microbatch().images)},
             {l.input(0), batch(l, "own mean"), batch(l, "own variance")});
   }
 
   void forward(Lowering& l) const override {
-    if (!l.training()) return normalise(l, l.weights(running_mean), l.weights(running_var));
-    const bool tracks = l.random() && l.first_replica();
+    if (!l.microbatch().training) return normalise(l, l.weights(running_mean), l.weights(running_var));
+    const bool tracks = l.microbatch().random && l.microbatch().first_replica;
     Value mean = batch(l, "own mean"), variance = batch(l, "own variance");
     if (l.images_of_replicas().size() > 1 && (sync || tracks)) {
       mean = batch(l, "mean");
@@ -62,7 +62,7 @@ class BnormLayer : public Layer {
       return batch(l, name);
     };
     const Value diff_scale = sum(scale, "own d scale"), diff_shift = sum(shift, "own d shift");
-    l.run(BatchNormBackwardWeights{shape.dims(l.images()), epsilon},
+    l.run(BatchNormBackwardWeights{shape.dims(l.microbatch().images), epsilon},
           {l.input(0), l.output_gradient(), batch(l, used(l, "mean")), batch(l, used(l, "variance")),
            diff_scale, diff_shift});
   }
@@ -75,7 +75,8 @@ class BnormLayer : public Layer {
       diff_shift = sum_of_all(l, "d shift");
     }
     const Value diff_dst = l.output_gradient();
-    l.run(BatchNormBackwardData{shape.dims(l.images()), merged(l) ? values_of_all(l) : values(l), epsilon},
+    l.run(BatchNormBackwardData{shape.dims(l.microbatch().images), merged(l) ? values_of_all(l) : values(l),
+                                epsilon},
           {l.input(0), diff_dst, batch(l, used(l, "mean")), batch(l, used(l, "variance")), l.weights(scale),
            diff_scale, diff_shift, l.input_gradient(0)});
   }
@@ -112,10 +113,10 @@ class BnormLayer : public Layer {
     normalise(l, batch(l, used(l, "mean")), batch(l, used(l, "variance")));
   }
   void normalise(Lowering& l, Value mean, Value variance) const {
-    l.run(BatchNormForward{shape.dims(l.images()), epsilon, l.fused()},
+    l.run(BatchNormForward{shape.dims(l.microbatch().images), epsilon, l.microbatch().fused},
           {l.input(0), mean, variance, l.weights(scale), l.weights(shift), l.output()});
   }
-  std::int64_t values(const Lowering& l) const { return l.images() * shape.h * shape.w; }
+  std::int64_t values(const Lowering& l) const { return l.microbatch().images * shape.h * shape.w; }
   std::int64_t values_of_all(const Lowering& l) const {
     std::int64_t images = 0;
     for (std::int64_t n : l.images_of_replicas()) images += n;

@@ -31,10 +31,10 @@ class ConcatLayer : public Layer {
     Concat op;
     std::vector<Value> args;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      op.from.push_back(inputs[i].dims(l.images()));
+      op.from.push_back(inputs[i].dims(l.microbatch().images));
       args.push_back(l.input(i));
     }
-    op.to = output.dims(l.images());
+    op.to = output.dims(l.microbatch().images);
     args.push_back(l.output());
     l.run_across(op, args);
   }
@@ -44,7 +44,7 @@ class ConcatLayer : public Layer {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       if (l.wants_input_gradient(i))
-        l.run_across(Split{output.dims(l.images()), inputs[i].dims(l.images()), offset},
+        l.run_across(Split{output.dims(l.microbatch().images), inputs[i].dims(l.microbatch().images), offset},
                      {l.output_gradient(), l.input_gradient_there(i)});
       offset += inputs[i].size();
     }
@@ -96,7 +96,7 @@ class EltsumLayer : public Layer {
     std::vector<Value> args;
     for (std::size_t i = 0; i < coeffs.size(); ++i) args.push_back(l.input(i));
     args.push_back(l.output());
-    l.run(EltwiseSum{output.dims(l.images()), coeffs}, args);
+    l.run(EltwiseSum{output.dims(l.microbatch().images), coeffs}, args);
   }
 
   void backward(Lowering& l) const override {
@@ -105,7 +105,8 @@ class EltsumLayer : public Layer {
       if (coeffs[i] == 1) {
         l.backward_unchanged(i);
       } else {
-        l.run(Scale{output.dims(l.images()), coeffs[i]}, {l.output_gradient(), l.input_gradient(i)});
+        l.run(Scale{output.dims(l.microbatch().images), coeffs[i]},
+              {l.output_gradient(), l.input_gradient(i)});
       }
     }
   }
@@ -137,7 +138,7 @@ class EltmaxLayer : public Layer {
   void forward(Lowering& l) const override {
     std::vector<Value> args = inputs(l);
     args.push_back(l.output());
-    l.run(EltwiseMax{output.dims(l.images()), static_cast<std::int64_t>(count)}, args);
+    l.run(EltwiseMax{output.dims(l.microbatch().images), static_cast<std::int64_t>(count)}, args);
   }
 
   void backward(Lowering& l) const override {
@@ -146,7 +147,7 @@ class EltmaxLayer : public Layer {
       std::vector<Value> args = inputs(l);
       args.push_back(l.output_gradient());
       args.push_back(l.input_gradient(i));
-      l.run(EltwiseMaxBackward{output.dims(l.images()), static_cast<std::int64_t>(count),
+      l.run(EltwiseMaxBackward{output.dims(l.microbatch().images), static_cast<std::int64_t>(count),
                                static_cast<std::int64_t>(i)},
             args);
     }
@@ -180,10 +181,10 @@ class SumLayer : public Layer {
       : Layer({inputs / width, 1, 1, false}, {.cheap = true}), stride(width) {}
 
   void forward(Lowering& l) const override {
-    l.run(GroupSumForward{l.images(), output.c * stride, stride}, {l.input(0), l.output()});
+    l.run(GroupSumForward{l.microbatch().images, output.c * stride, stride}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    l.run(GroupSumBackward{l.images(), output.c * stride, stride},
+    l.run(GroupSumBackward{l.microbatch().images, output.c * stride, stride},
           {l.output_gradient(), l.input_gradient(0)});
   }
 

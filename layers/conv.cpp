@@ -21,12 +21,12 @@ class UnsharedBiasConvLayer : public ConvLayer {
 
   void forward(Lowering& l) const override {
     ConvLayer::forward(l);
-    l.run(AddBias{output.dims(l.images())}, {l.weights(geometry.size()), l.output()});
+    l.run(AddBias{output.dims(l.microbatch().images)}, {l.weights(geometry.size()), l.output()});
   }
 
   void backward(Lowering& l) const override {
     if (l.wants_weights_gradient(geometry.size()))
-      l.run(BiasBackward{output.dims(l.images())},
+      l.run(BiasBackward{output.dims(l.microbatch().images)},
             {l.output_gradient(), l.weights_gradient(geometry.size())});
     ConvLayer::backward(l);
   }

@@ -47,14 +47,15 @@ class LogregLayer : public CostLayer {
         topk(p.topk) {}
 
   void forward(Lowering& l) const override {
-    l.run(LogregForward{l.images(), classes, topk, l.cost_slot()}, {l.input(0), l.input(1), l.costs()});
+    l.run(LogregForward{l.microbatch().images, classes, topk, l.cost_slot()},
+          {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
-    if (l.fused()) {
-      l.run(SoftmaxLogregBackward{l.images(), classes, coeff()}, args);
+    if (l.microbatch().fused) {
+      l.run(SoftmaxLogregBackward{l.microbatch().images, classes, coeff()}, args);
     } else {
-      l.run(LogregBackward{l.images(), classes, coeff()}, args);
+      l.run(LogregBackward{l.microbatch().images, classes, coeff()}, args);
     }
   }
   std::vector<std::string> cost_names() const override {
@@ -125,14 +126,15 @@ class CrossentLayer : public CostLayer {
       : CostLayer({2, p.coeff, p.children, CostLabels::numbers, LayerFunction::softmax}), classes(outputs) {}
 
   void forward(Lowering& l) const override {
-    l.run(CrossentForward{l.images(), classes, l.cost_slot()}, {l.input(0), l.input(1), l.costs()});
+    l.run(CrossentForward{l.microbatch().images, classes, l.cost_slot()},
+          {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
-    if (l.fused()) {
-      l.run(SoftmaxCrossentBackward{l.images(), classes, coeff()}, args);
+    if (l.microbatch().fused) {
+      l.run(SoftmaxCrossentBackward{l.microbatch().images, classes, coeff()}, args);
     } else {
-      l.run(CrossentBackward{l.images(), classes, coeff()}, args);
+      l.run(CrossentBackward{l.microbatch().images, classes, coeff()}, args);
     }
   }
   std::vector<std::string> cost_names() const override { return {"cross entropy", "top-1 error"}; }
@@ -154,15 +156,15 @@ class BinaryCostLayer : public CostLayer {
   BinaryCostLayer(const CostParams& p, std::int64_t outputs_below) : BinaryCostLayer(p, outputs_below, 3) {}
 
   void forward(Lowering& l) const override {
-    l.run(BinaryCostForward{l.images(), outputs, l.cost_slot(), pos_weight, reports_classes()},
+    l.run(BinaryCostForward{l.microbatch().images, outputs, l.cost_slot(), pos_weight, reports_classes()},
           {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
-    if (l.fused()) {
-      l.run(LogisticBinaryCostBackward{l.images(), outputs, coeff(), pos_weight}, args);
+    if (l.microbatch().fused) {
+      l.run(LogisticBinaryCostBackward{l.microbatch().images, outputs, coeff(), pos_weight}, args);
     } else {
-      l.run(BinaryCostBackward{l.images(), outputs, coeff(), pos_weight}, args);
+      l.run(BinaryCostBackward{l.microbatch().images, outputs, coeff(), pos_weight}, args);
     }
   }
 
@@ -242,10 +244,10 @@ class SquaresLayer : public CostLayer {
       : CostLayer({1, p.coeff, p.children, CostLabels::none, LayerFunction::other}), in(input) {}
 
   void forward(Lowering& l) const override {
-    l.run(SquaresForward{in.dims(l.images()), l.cost_slot()}, {l.input(0), l.costs()});
+    l.run(SquaresForward{in.dims(l.microbatch().images), l.cost_slot()}, {l.input(0), l.costs()});
   }
   void backward(Lowering& l) const override {
-    l.run(SquaresBackward{in.dims(l.images()), coeff()}, {l.input(0), l.input_gradient(0)});
+    l.run(SquaresBackward{in.dims(l.microbatch().images), coeff()}, {l.input(0), l.input_gradient(0)});
   }
   std::vector<std::string> cost_names() const override { return {"sum of squares"}; }
 

@@ -21,14 +21,14 @@ class DataLayer : public Layer {
     const auto index = static_cast<std::size_t>(facts.data->matrix);
     const Value src = l.source(index);
     if (label_classes() > 0) {
-      l.run(LoadLabels{l.images()}, {src, l.output()});
+      l.run(LoadLabels{l.microbatch().images}, {src, l.output()});
       return;
     }
     const Value mean = l.mean_image();
     std::vector<Value> args = {src};
     if (mean.exists()) args.push_back(mean);
     args.push_back(l.output());
-    const std::int64_t n = l.images();
+    const std::int64_t n = l.microbatch().images;
     l.run(LoadImages{matrix.dims(n), output.dims(n), start, source_type, mean.exists(), l.whole_image(index)},
           args);
   }

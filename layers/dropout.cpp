@@ -27,8 +27,8 @@ class DropoutLayer : public Layer {
   }
 
   void forward(Lowering& l) const override {
-    const Dims dims = output.dims(l.images());
-    if (l.random() && p.mask) {
+    const Dims dims = output.dims(l.microbatch().images);
+    if (l.microbatch().random && p.mask) {
       l.run(masked(l, dims), {l.input(0), l.output(), l.step()});
       return;
     }
@@ -38,8 +38,8 @@ class DropoutLayer : public Layer {
   }
 
   void backward(Lowering& l) const override {
-    const Dims dims = output.dims(l.images());
-    if (l.random() && p.mask) {
+    const Dims dims = output.dims(l.microbatch().images);
+    if (l.microbatch().random && p.mask) {
       // The same counters give the same mask: it is made again, not stored.
       l.run(masked(l, dims), {l.output_gradient(), l.input_gradient(0), l.step()});
       return;
@@ -53,15 +53,15 @@ class DropoutLayer : public Layer {
   /// The factor while no mask acts. Where one would act but must not, as while gradients are checked, the
   /// layer does what it does in tests.
   double unmasked_factor(const Lowering& l) const {
-    return l.training() && !p.mask ? p.train_scale : p.test_scale;
+    return l.microbatch().training && !p.mask ? p.train_scale : p.test_scale;
   }
   Dropout masked(const Lowering& l, const Dims& dims) const {
     return {dims,
             static_cast<float>(p.keep),
             static_cast<float>(p.train_scale),
-            l.random_key(),
-            l.first_image(),
-            l.first_element()};
+            l.microbatch().random_key,
+            l.microbatch().first_image,
+            l.microbatch().first_element};
   }
 
   const Factors p;

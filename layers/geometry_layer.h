@@ -20,7 +20,7 @@ class GeometryLayer : public Layer {
  private:
   Geometry at(const Lowering& l) const {
     Geometry g = geometry;
-    g.n = l.images();
+    g.n = l.microbatch().images;
     return g;
   }
 

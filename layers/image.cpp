@@ -32,7 +32,7 @@ class SamplingLayer : public Layer {
  private:
   Sampling at(const Lowering& l) const {
     Sampling p = geometry;
-    p.n = l.images();
+    p.n = l.microbatch().images;
     return p;
   }
 
@@ -100,10 +100,10 @@ class BlurLayer : public Layer {
       : Layer(shape, {.cheap = true}), size(filter_size), stdev(deviation) {}
 
   void forward(Lowering& l) const override {
-    l.run(Blur{output.dims(l.images()), size, stdev}, {l.input(0), l.output()});
+    l.run(Blur{output.dims(l.microbatch().images), size, stdev}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
-    l.run(Blur{output.dims(l.images()), size, stdev}, {l.output_gradient(), l.input_gradient(0)});
+    l.run(Blur{output.dims(l.microbatch().images), size, stdev}, {l.output_gradient(), l.input_gradient(0)});
   }
 
  private:
@@ -130,7 +130,8 @@ class ResizeLayer : public Layer {
       : Layer(shape, {.differentiable = false}), in(input), scale(factor) {}
 
   void forward(Lowering& l) const override {
-    l.run(Resize{l.images(), in.c, in.h, in.w, output.h, output.w, scale}, {l.input(0), l.output()});
+    l.run(Resize{l.microbatch().images, in.c, in.h, in.w, output.h, output.w, scale},
+          {l.input(0), l.output()});
   }
   void backward(Lowering&) const override {}
 
@@ -160,8 +161,8 @@ class RscaleLayer : public Layer {
       : Layer(shape, {.differentiable = false}), side(input_side), max_scale(largest) {}
 
   void forward(Lowering& l) const override {
-    l.run(RandomScale{l.images(), output.c, side, output.h, max_scale, l.random(), l.random_key(),
-                      l.first_image()},
+    l.run(RandomScale{l.microbatch().images, output.c, side, output.h, max_scale, l.microbatch().random,
+                      l.microbatch().random_key, l.microbatch().first_image},
           {l.input(0), l.output(), l.step()});
   }
   void backward(Lowering&) const override {}
@@ -198,7 +199,7 @@ class ColorLayer : public Layer {
       : Layer(shape, {.differentiable = false}), to(space), center(centred) {}
 
   void forward(Lowering& l) const override {
-    l.run(ColorTransform{output.dims(l.images()), to, center}, {l.input(0), l.output()});
+    l.run(ColorTransform{output.dims(l.microbatch().images), to, center}, {l.input(0), l.output()});
   }
   void backward(Lowering&) const override {}
 

@@ -14,6 +14,7 @@
 #include "convnet/config/params.h"
 #include "kernels/ops.h"
 #include "layers/facts.h"
+#include "layers/lowering.h"
 
 namespace convnet {
 
@@ -76,78 +77,6 @@ struct WeightSpec {
   const Dims& whole_dims() const { return whole.empty() ? dims : whole; }
   /// Whether these are the filters of a conv or local layer, which have an extent in the image.
   bool is_filters() const { return dims.size() > 3; }
-};
-
-/// A tensor of the plan under construction; made by Lowering, meaningless elsewhere.
-struct Value {
-  int id = -1;
-  bool exists() const { return id >= 0; }
-};
-
-/// Where a layer writes down its operations: one replica, one microbatch. Implemented by the plan builder,
-/// which chooses buffers and layouts, adds reorders, and sums gradients that arrive from several users.
-class Lowering {
- public:
-  Lowering() = default;
-  Lowering(const Lowering&) = delete;
-  Lowering& operator=(const Lowering&) = delete;
-  virtual ~Lowering() = default;
-
-  virtual std::int64_t images() const = 0;       ///< N of this microbatch
-  virtual std::int64_t first_image() const = 0;  ///< its first image's index in the minibatch
-  virtual bool training() const = 0;
-  /// Of each image in a test: so many neighbours are views of one, whose probabilities are averaged; else 1.
-  virtual std::int64_t views() const = 0;
-  /// Whether masks and noise act: in training, but not while gradients are checked.
-  virtual bool random() const = 0;
-  /// Whether a graph rewrite (Graph::rewrites) applies to this layer; what it means is the layer type's
-  /// matter.
-  virtual bool fused() const = 0;
-  /// Of a relu that the layer below applies: whether that layer's backward does its part, too.
-  virtual bool input_masks_gradient() const = 0;
-  virtual std::uint64_t random_key() const = 0;  ///< of the seed and the layer's name
-  /// Of a part of a layer: the index of an image's first element among those of the whole layer; else 0.
-  virtual std::int64_t first_element() const = 0;
-
-  virtual Value input(std::size_t i) = 0;
-  virtual Value output() = 0;
-  virtual Value output_gradient() = 0;  ///< backward only
-  /// Whether anything below input i learns.
-  virtual bool wants_input_gradient(std::size_t i) const = 0;
-  /// To be written once; the builder adds it to what other users of the input contribute.
-  virtual Value input_gradient(std::size_t i) = 0;
-  virtual Value weights(std::size_t i) = 0;  ///< by index into Layer::weights
-  virtual bool wants_weights_gradient(std::size_t i) const = 0;
-  /// d(cost)/dw summed over the images; an unwanted one may be written and is dropped.
-  virtual Value weights_gradient(std::size_t i) = 0;
-  /// A tensor that forward writes and backward of the same microbatch may read under the same name.
-  virtual Value kept(const std::string& name, const Dims& dims, DataType type) = 0;
-  /// Gives an existing tensor a name for kept_by_replicas().
-  virtual void keep(const std::string& name, Value value) = 0;
-  /// The replicas of this layer that work in the same pass and have images: the tensors they keep under
-  /// `name`, and how many images each has. In order of the replicas.
-  virtual std::vector<Value> kept_by_replicas(const std::string& name) = 0;
-  virtual std::vector<std::int64_t> images_of_replicas() const = 0;
-  virtual bool first_replica() const = 0;
-  virtual Value source(std::size_t matrix) = 0;  ///< the provider's matrix, on the host; data layers only
-  /// MatrixInfo::whole of it.
-  virtual Dims whole_image(std::size_t matrix) const = 0;
-  virtual Value mean_image() = 0;              ///< does not exist if nothing is subtracted
-  virtual Value step() = 0;                    ///< the step block
-  virtual Value costs() = 0;                   ///< the device's cost accumulators
-  virtual std::int64_t cost_slot() const = 0;  ///< this cost layer's first accumulator
-
-  /// Adds an operation; `values` are its arguments in the order of arguments(op).
-  virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
-  /// The same where the values may lie on several devices: it runs on that of the result and reads the others
-  /// where they are.
-  virtual void run_across(const OpDesc& op, const std::vector<Value>& values) = 0;
-  /// input_gradient() on the device of the input instead of this layer's.
-  virtual Value input_gradient_there(std::size_t i) = 0;
-  /// The output is the input, without a copy.
-  virtual void forward_unchanged() = 0;
-  /// Input i's gradient is the output's, without a copy.
-  virtual void backward_unchanged(std::size_t i = 0) = 0;
 };
 
 /// A layer of a net: its checked parameters, shapes and mathematics. Immutable.

@@ -72,22 +72,24 @@ class NeuronLayer : public Layer {
       : Layer(shape, facts_of(function)), f(function) {}
 
   void forward(Lowering& l) const override {
-    const bool below_applies_it = l.fused() && facts.function == LayerFunction::relu;
+    const bool below_applies_it = l.microbatch().fused && facts.function == LayerFunction::relu;
     if (f.kind == NeuronKind::ident || below_applies_it) return l.forward_unchanged();
-    if (f.kind == NeuronKind::nrelu && l.random()) {
-      l.run(NoisyRelu{output.dims(l.images()), l.random_key(), l.first_image(), l.first_element()},
+    if (f.kind == NeuronKind::nrelu && l.microbatch().random) {
+      l.run(NoisyRelu{output.dims(l.microbatch().images), l.microbatch().random_key,
+                      l.microbatch().first_image, l.microbatch().first_element},
             {l.input(0), l.output(), l.step()});
       return;
     }
-    l.run(NeuronForward{f, output.dims(l.images())}, {l.input(0), l.output()});
+    l.run(NeuronForward{f, output.dims(l.microbatch().images)}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
     // The cost above differentiates a fused logistic, too; the layer below may mask a fused relu's gradient.
-    const bool done_elsewhere =
-        l.fused() && (facts.function == LayerFunction::logistic || l.input_masks_gradient());
+    const bool done_elsewhere = l.microbatch().fused && (facts.function == LayerFunction::logistic ||
+                                                         l.microbatch().input_masks_gradient);
     if (f.kind == NeuronKind::ident || done_elsewhere) return l.backward_unchanged();
     const Value kept = neuron_uses_output(f.kind) ? l.output() : l.input(0);
-    l.run(NeuronBackward{f, output.dims(l.images())}, {kept, l.output_gradient(), l.input_gradient(0)});
+    l.run(NeuronBackward{f, output.dims(l.microbatch().images)},
+          {kept, l.output_gradient(), l.input_gradient(0)});
   }
   std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
     return make_neuron_layer(f, {count, 1, 1, false});

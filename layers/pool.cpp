@@ -21,7 +21,7 @@ class PoolLayer : public Layer {
         geometry(of_one) {}
 
   void forward(Lowering& l) const override {
-    const PoolForward op{at(l), geometry.keeps_workspace() && l.training(), l.fused()};
+    const PoolForward op{at(l), geometry.keeps_workspace() && l.microbatch().training, l.microbatch().fused};
     std::vector<Value> args = {l.input(0), l.output()};
     if (op.keep_workspace) args.push_back(workspace(l, op.g));
     l.run(op, args);
@@ -38,7 +38,7 @@ class PoolLayer : public Layer {
  private:
   PoolGeometry at(const Lowering& l) const {
     PoolGeometry g = geometry;
-    g.n = l.images();
+    g.n = l.microbatch().images;
     return g;
   }
   static Value workspace(Lowering& l, const PoolGeometry& g) {

@@ -13,12 +13,13 @@ class SoftmaxLayer : public Layer {
               {.function = LayerFunction::softmax, .backward_reads = BackwardReads::output}) {}
 
   void forward(Lowering& l) const override {
-    l.run(SoftmaxForward{l.images(), output.c, l.views()}, {l.input(0), l.output()});
+    l.run(SoftmaxForward{l.microbatch().images, output.c, l.microbatch().views}, {l.input(0), l.output()});
   }
   void backward(Lowering& l) const override {
     // A cost that is fused with this layer differentiates both at once.
-    if (l.fused()) return l.backward_unchanged();
-    l.run(SoftmaxBackward{l.images(), output.c}, {l.output(), l.output_gradient(), l.input_gradient(0)});
+    if (l.microbatch().fused) return l.backward_unchanged();
+    l.run(SoftmaxBackward{l.microbatch().images, output.c},
+          {l.output(), l.output_gradient(), l.input_gradient(0)});
   }
 };
 

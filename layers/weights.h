@@ -124,7 +124,7 @@ class WeightedSumLayer : public Layer {
   void forward(Lowering& l) const override {
     for (std::size_t i = 0; i < geometry.size(); ++i) {
       const bool last = i + 1 == geometry.size();
-      const Forward op{at(i, l), i == 0 && biases, i > 0, last && l.fused()};
+      const Forward op{at(i, l), i == 0 && biases, i > 0, last && l.microbatch().fused};
       std::vector<Value> args = {l.input(i), l.weights(i)};
       if (op.bias) args.push_back(l.weights(geometry.size()));
       args.push_back(l.output());
@@ -152,7 +152,7 @@ class WeightedSumLayer : public Layer {
  private:
   Geometry at(std::size_t i, const Lowering& l) const {
     Geometry g = geometry[i];
-    g.n = l.images();
+    g.n = l.microbatch().images;
     return g;
   }
 };

@@ -73,15 +73,23 @@ Plan PlanBuilder::build() {
 
 // --- Lowering -----------------------------------------------------------------------------------
 
-std::int64_t PlanBuilder::images() const {
-  return graph_.images_of(plan_.images, at_.microbatch, plan_.views);
+Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
+  Microbatch facts;
+  facts.images = graph_.images_of(plan_.images, microbatch, plan_.views);
+  facts.first_image = graph_.images_of(plan_.images, 0, plan_.views) * microbatch;
+  facts.views = plan_.views;
+  facts.training = training();
+  facts.random = random();
+  facts.fused = node.fused;
+  facts.input_masks_gradient =
+      !node.inputs.empty() &&
+      graph_.nodes[static_cast<std::size_t>(node.inputs[0])].layer->facts.fuses_relu ==
+          FusesRelu::forward_and_gradient;
+  facts.random_key = philox_key(options_.seed, node.whole);
+  facts.first_element = node.first_element;
+  facts.first_replica = microbatch % node.replicas() == 0;
+  return facts;
 }
-
-std::int64_t PlanBuilder::first_image() const {
-  return graph_.images_of(plan_.images, 0, plan_.views) * at_.microbatch;
-}
-
-std::uint64_t PlanBuilder::random_key() const { return philox_key(options_.seed, at_.node->whole); }
 
 Value PlanBuilder::output() {
   NodeState& s = state(at_.node->id);
@@ -190,12 +198,12 @@ Value PlanBuilder::source(std::size_t matrix) {
   t.kind = BufferKind::input;
   t.device = at_.device;  // the host's memory is everybody's
   t.dims = dims;
-  t.dims[0] = images();
+  t.dims[0] = at_.facts.images;
   t.type = type;
   t.buffer = bound;
   t.pinned = true;
-  t.begin = first_image() * image;
-  t.bytes = images() * image;
+  t.begin = at_.facts.first_image * image;
+  t.bytes = at_.facts.images * image;
   return emitter_.add(std::move(t));
 }
 
@@ -239,7 +247,7 @@ void PlanBuilder::backward_unchanged(std::size_t i) {
 // --- Layers -------------------------------------------------------------------------------------
 
 void PlanBuilder::enter(const Node& node, int microbatch, bool backward) {
-  at_ = {&node, microbatch, node.device(microbatch), backward, false};
+  at_ = {&node, microbatch, node.device(microbatch), backward, false, facts_of(node, microbatch)};
 }
 
 void PlanBuilder::forward_run(const Node& node, int run) {
@@ -293,6 +301,7 @@ Value PlanBuilder::output_of(int id) {
   if (!load && !again) return s.output;
   const At reader = at_;
   at_.node = &node;
+  at_.facts = facts_of(node, at_.microbatch);
   if (!load) at_.device = node.device(at_.microbatch);
   std::vector<GradientSums::Pending> pending = gradients_.put_aside();
   if (load) {
@@ -329,9 +338,9 @@ Value PlanBuilder::in_place_output() {
   PlannedTensor t;
   t.name = at_.node->name;
   t.device = at_.device;
-  t.dims = layer.output.dims(images());
+  t.dims = layer.output.dims(at_.facts.images);
   t.type = layer.label_classes() > 0 ? DataType::s32 : DataType::f32;
-  if (t.type == DataType::s32) t.dims = {images(), 1};
+  if (t.type == DataType::s32) t.dims = {at_.facts.images, 1};
   return emitter_.add(std::move(t));
 }
 

@@ -18,17 +18,7 @@ class PlanBuilder : public Lowering {
               const PlanOptions& options, const NetBuffers& net_buffers, Phase phase, std::int64_t images);
   Plan build();
 
-  std::int64_t images() const override;
-  std::int64_t first_image() const override;
-  std::int64_t views() const override { return plan_.views; }
-  bool training() const override { return plan_.phase != Phase::test; }
-  bool random() const override { return plan_.phase == Phase::train; }
-  bool fused() const override { return at_.node->fused; }
-  bool input_masks_gradient() const override {
-    return input_node().layer->facts.fuses_relu == FusesRelu::forward_and_gradient;
-  }
-  std::uint64_t random_key() const override;
-  std::int64_t first_element() const override { return at_.node->first_element; }
+  const Microbatch& microbatch() const override { return at_.facts; }
   Value input(std::size_t i) override { return output_of(at_.node->inputs[i]); }
   Value output() override;
   Value output_gradient() override { return gradients_.of(at_.node->id, at_.microbatch); }
@@ -42,7 +32,6 @@ class PlanBuilder : public Lowering {
   void keep(const std::string& name, Value value) override;
   std::vector<Value> kept_by_replicas(const std::string& name) override;
   std::vector<std::int64_t> images_of_replicas() const override;
-  bool first_replica() const override { return at_.microbatch % at_.node->replicas() == 0; }
   Value source(std::size_t matrix) override;
   Dims whole_image(std::size_t matrix) const override { return matrices_[matrix].whole; }
   Value mean_image() override;
@@ -69,12 +58,16 @@ class PlanBuilder : public Lowering {
     int device = 0;
     bool backward = false;
     bool recomputing = false;  ///< a forward within backward
+    Microbatch facts;
   };
 
   TaskPlace place() const {
     return {at_.node == nullptr ? -1 : at_.node->id, at_.microbatch, pass_, at_.device};
   }
   TaskKind kind_of(const OpDesc& op) const;
+  bool training() const { return plan_.phase != Phase::test; }
+  bool random() const { return plan_.phase == Phase::train; }
+  Microbatch facts_of(const Node& node, int microbatch) const;
   void enter(const Node& node, int microbatch, bool backward);
   void forward_run(const Node& node, int run);
   void backward_run(const Node& node, int run);

@@ -21,22 +21,18 @@ std::optional<TensorDesc> layout_of_gradient(const OpDesc& op, const Target& tar
 class WeightReader : public Lowering {
  public:
   WeightReader(const Node& node, std::int64_t images, bool training, const Target& target)
-      : node_(node), images_(images), training_(training), target_(target) {
+      : training_(training), target_(target) {
+    facts_.images = images;
+    facts_.training = facts_.random = training;
+    facts_.fused = node.fused;
+    facts_.first_element = node.first_element;
     for (const WeightSpec& spec : node.layer->weights)
       layouts_.push_back({spec.dims, DataType::f32, nullptr});
     read_.resize(layouts_.size(), false);
   }
   std::vector<TensorDesc> layouts() const { return layouts_; }
 
-  std::int64_t images() const override { return images_; }
-  std::int64_t first_image() const override { return 0; }
-  bool training() const override { return training_; }
-  std::int64_t views() const override { return 1; }
-  bool random() const override { return training_; }
-  bool fused() const override { return node_.fused; }
-  bool input_masks_gradient() const override { return false; }
-  std::uint64_t random_key() const override { return 0; }
-  std::int64_t first_element() const override { return node_.first_element; }
+  const Microbatch& microbatch() const override { return facts_; }
   Value input(std::size_t) override { return other_; }
   Value output() override { return other_; }
   Value output_gradient() override { return other_; }
@@ -49,8 +45,7 @@ class WeightReader : public Lowering {
   Value kept(const std::string&, const Dims&, DataType) override { return other_; }
   void keep(const std::string&, Value) override {}
   std::vector<Value> kept_by_replicas(const std::string&) override { return {other_}; }
-  std::vector<std::int64_t> images_of_replicas() const override { return {images_}; }
-  bool first_replica() const override { return true; }
+  std::vector<std::int64_t> images_of_replicas() const override { return {facts_.images}; }
   Value source(std::size_t) override { return other_; }
   Dims whole_image(std::size_t) const override { return {}; }
   Value mean_image() override { return {}; }
@@ -79,8 +74,7 @@ class WeightReader : public Lowering {
     }
   }
 
-  const Node& node_;
-  std::int64_t images_;
+  Microbatch facts_;
   bool training_;
   const Target& target_;
   const Value other_{1 << 30};  ///< every tensor that is no matrix of the layer
