@@ -39,7 +39,7 @@ class Queue {
   virtual ~Queue() = default;
 
   virtual std::shared_ptr<const Mark> mark() = 0;
-  /// What is put in from now on starts after `mark`, of any queue of the backend.
+  /// Work that is put in from now on starts after `mark`, of any queue of the backend.
   virtual void wait(const Mark& mark) = 0;
   /// Copies between memories of any devices and the host. Host memory is in use until a later mark is
   /// reached, unless it is pageable `src`, which is read at once.
@@ -69,7 +69,7 @@ class PreparedOp {
   /// One entry per argument of arguments(op), in that order: the layout this operation reads or writes.
   const std::vector<TensorDesc>& args() const { return args_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// What the library chose, like "jit:avx512_core"; "own" for our kernels.
+  /// The algorithm that the library chose, like "jit:avx512_core"; "own" for our kernels.
   const std::string& algorithm() const { return algorithm_; }
   OpForm form() const { return {args_, workspace_bytes_, algorithm_}; }
 
@@ -107,7 +107,7 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// What plans for this backend's devices are made with.
+  /// The target that plans for this backend's devices are made with.
   virtual const Target& target() const = 0;
 
   /// Prepares `op` to run in `form`, which this backend's target or an equal one has given: the layouts are

@@ -1,5 +1,5 @@
-// What a plan asks of the kind of device that will run it. A target needs neither the device nor its
-// libraries' devices: a plan for GPUs can be made, and is the same, on a machine without one.
+// The kind of device that a plan is made for, and what it says about operations. A target needs neither the
+// device nor its libraries' devices: a plan for GPUs can be made, and is the same, on a machine without one.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,8 @@ struct OpForm {
   std::vector<TensorDesc> args;
   /// The workspace that the operation gets. An implementation that is chosen later stays within it.
   std::int64_t workspace_bytes = 0;
-  /// What the library will run, like "jit:avx512_core", where that is known while planning; else empty.
+  /// The algorithm that the library will run, like "jit:avx512_core", where that is known while planning;
+  /// else empty.
   std::string algorithm;
 };
 

@@ -1,4 +1,4 @@
-// What a layer type is: declared parameters, pure facts (shapes, weights), and its mathematics as a sequence
+// Layer types: declared parameters, pure facts (shapes, weights), and its mathematics as a sequence
 // of backend operations. Nothing here knows of devices, replicas or memory: the plan builder does.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a layer sees while it writes down its operations, for one replica and one microbatch: the facts of
+// The interface that a layer writes its operations into, for one replica and one microbatch: the facts of
 // the microbatch, its tensors, what its replicas have, what the step has, and where operations go. The plan
 // builder implements all of it; it chooses buffers and layouts, adds reorders, and sums the gradients that
 // arrive from several users.
@@ -76,7 +76,7 @@ class Replicas {
   virtual std::vector<std::int64_t> images_of_replicas() const = 0;
 };
 
-/// What belongs to the step, not to the layer.
+/// The tensors of the step, which belong to no layer.
 class StepTensors {
  public:
   StepTensors() = default;
@@ -93,7 +93,7 @@ class StepTensors {
   virtual std::int64_t cost_slot() const = 0;              ///< this cost layer's first accumulator
 };
 
-/// Where operations are written down.
+/// Takes the operations that a layer writes down.
 class OperationSink {
  public:
   OperationSink() = default;

@@ -1,5 +1,5 @@
-// What the weight layers (fc, sfc, conv, local) share: learning parameters, initial weights, sharing,
-// constraints.
+// The common parts of the weight layers (fc, sfc, conv, local): learning parameters, initial weights,
+// sharing, constraints.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ struct ColorSums {
 
   void add(const DecodedImage& image);
   void add(const ColorSums& other);
-  /// Of the colours, (3,3).
+  /// The covariance of the colours, (3,3).
   std::array<double, 9> covariance() const;
 };
 

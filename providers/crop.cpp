@@ -195,7 +195,7 @@ class CroppedProvider final : public StoredProvider {
     return cut(from_, to_, centre_crop(from_, to_), mean.data());
   }
 
-  /// Of each channel's pixels over all images of a range; 1 for a channel of one colour.
+  /// The deviation of each channel's pixels over all images of a range; 1 for a channel of one colour.
   std::vector<float> deviations(const BatchRange& range) const {
     const auto channels = static_cast<std::size_t>(from_.channels),
                plane = static_cast<std::size_t>(from_.height * from_.width);

@@ -21,7 +21,7 @@ class Finder {
 
   void find_part(const std::string& folder, std::vector<LabelledImage>& images);
   void find_shard(const std::string& path, std::vector<LabelledImage>& images);
-  /// Of shards.
+  /// Names the classes of shards.
   void name_classes();
 
  private:

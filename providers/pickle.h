@@ -57,8 +57,8 @@ class PickleValue {
   [[noreturn]] void fail(const std::string& what) const;
 
   bool is_none() const { return kind() == PickleKind::none; }
-  /// Of a list, tuple or array's first dimension: how many; a dict has a key and a value for each entry. 0
-  /// for others.
+  /// The length of a list, a tuple or an array's first dimension; a dict has a key and a value for each
+  /// entry. 0 for others.
   std::size_t size() const;
   /// Item `i` < size() of a list or tuple.
   PickleValue operator[](std::size_t i) const;

@@ -24,10 +24,10 @@ class Prefetcher {
 
   /// Puts a request at the end of the line, unless it stands there already.
   void start(const LoadRequest& request);
-  /// What `request` asks for: waits for it if it stands in the line, and forgets what stands before it; else
-  /// forgets all and reads it now. Rethrows the loader's exception.
+  /// Returns the piece that `request` asks for: waits for it if it stands in the line, and forgets what
+  /// stands before it; else forgets all and reads it now. Rethrows the loader's exception.
   std::shared_ptr<const DataBatch> take(const LoadRequest& request);
-  /// What take() would give without waiting; else null.
+  /// Returns the piece that take() would give without waiting; else null.
   std::shared_ptr<const DataBatch> peek(const LoadRequest& request) const;
 
  private:

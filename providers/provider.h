@@ -19,13 +19,13 @@ struct MatrixInfo {
   Dims dims;                     ///< of one image: (C,H,W), or (1) for labels
   DataType type = DataType::u8;  ///< u8 or f32 for images, s32 for labels
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
-  /// Of labels: what the data set calls the classes, as many as there are, or none. From outside: any bytes.
+  /// For labels: the data set's names of the classes, one each, or none. They come from outside: any bytes.
   std::vector<std::string> class_names = {};
   /// (C,H,W) of images that read() gives whole, each with a Crop of the size of `dims` (convnet/base/crop.h),
   /// which is cut out where they are used; empty: what it gives is what the net sees.
   Dims whole = {};
 
-  /// Of what read() gives of one image.
+  /// Bytes that read() gives for one image.
   std::int64_t image_bytes() const;
 };
 

@@ -1,4 +1,4 @@
-// Where the repository's files are.
+// The folder with the repository's files.
 #pragma once
 
 #include <cstdlib>

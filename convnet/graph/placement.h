@@ -1,4 +1,4 @@
-// Where and when the layers of a net run: replica sets, passes, update periods.
+// Decides where and when the layers of a net run: replica sets, passes, update periods.
 #pragma once
 
 #include "convnet/config/diagnostics.h"

@@ -236,7 +236,7 @@ DeviceModel read_device_model(const std::string& file) {
   std::set<std::string> keys;
   std::vector<std::string> repeated;
   const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
-    // What walks a value, like printing it, needs stack for each level.
+    // Code that walks a value, like printing it, needs stack for each level.
     if (depth > kDeepest) throw InputError(file + ": is nested too deeply for a device model");
     // The parser keeps the last of equal keys; a model with two must not be half believed.
     if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)

@@ -1,4 +1,4 @@
-// What a machine can do: the numbers from which the time of a step there is predicted.
+// The numbers of a machine from which the time of a step there is predicted.
 #pragma once
 
 #include <string>

@@ -10,7 +10,7 @@
 
 namespace convnet {
 
-/// What a new task is for, and where it runs.
+/// The layer that a new task is for, and the device that it runs on.
 struct TaskPlace {
   int node = -1;  ///< of the graph; -1: none
   int microbatch = 0;

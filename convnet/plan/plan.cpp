@@ -70,7 +70,7 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
   std::vector<LayerShare> shares = {{task.node}};
   for (const BufferUse& use : task.uses) {
     const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-    // What belongs to a matrix follows it.
+    // A matrix's increments and gradients follow it in the list of arguments.
     if (task.node < 0 && b.kind == BufferKind::weights && b.node != shares.back().node) {
       if (shares.back().bytes > 0) shares.emplace_back();
       shares.back().node = b.node;

@@ -116,7 +116,7 @@ struct WeightBuffers {
   std::int64_t rate_index = 0;
 };
 
-/// Where a cost layer's values stand in the costs buffer.
+/// The place of a cost layer's values in the costs buffer.
 struct CostSlot {
   int node = 0;
   std::int64_t slot = 0;
@@ -156,7 +156,7 @@ std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
 /// Bytes that a task reads elsewhere than on its device, by device; -1 is the host.
 std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task);
 
-/// What a task does for one layer.
+/// The share of a task that it does for one layer.
 struct LayerShare {
   int node = -1;  ///< -1: for none
   std::int64_t bytes = 0;

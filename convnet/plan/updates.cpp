@@ -134,7 +134,7 @@ void UpdateWriter::make_steps(TaskPlace place, bool sums) {
                      beside ? Stream::update : Stream::compute, op, std::move(uses));
 }
 
-/// What follows the step of a matrix under a constraint.
+/// Brings a matrix under its constraint after a step.
 void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   const WeightConstraint& c = graph_.weight({w.node, w.index}).constraint;
   if (!c.acts() || plan_.phase != Phase::train) return;

@@ -1,4 +1,4 @@
-// What kernels over activations share: several channels at a time.
+// Tools of kernels over activations: several channels at a time.
 #pragma once
 
 #include "kernels/cuda/launch.h"

@@ -7,7 +7,7 @@
 
 namespace convnet::cuda {
 
-// What prepare() of these operations calls with kMostColumnBytes, and tests with less.
+// prepare() of these operations calls these with kMostColumnBytes; tests call them with less.
 Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
 Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const Context& context,

@@ -96,7 +96,7 @@ struct Problem {
   bool plain_images = false;  ///< a flat vector that is read as maps lies plain
   Precision precision = Precision::tf32;
 
-  /// Of the activations, and of the weights.
+  /// The type of the activations and of the weights.
   DataType type() const { return product_type(precision); }
   /// The library gets a copy of the bias.
   bool rounds_bias(const Variant& variant) const { return variant.fused && bias && type() == DataType::bf16; }
@@ -403,7 +403,7 @@ class ConvOp : public PreparedOp {
           "zeroing a gradient");
   }
 
-  /// Those that round a gradient stand last.
+  /// Variants that round a gradient stand last.
   std::vector<Variant> variants() const {
     const bool can_fuse =
         problem_.pass == Pass::forward && !problem_.accumulate && (problem_.bias || problem_.relu);
@@ -573,7 +573,7 @@ class ConvOp : public PreparedOp {
     return problem_.pass == Pass::backward_weights && problem_.bias ? sum_rows_bytes(rows(), problem_.g.k)
                                                                     : 0;
   }
-  /// What is left of the form's workspace for the library.
+  /// Bytes of the form's workspace that are left for the library.
   std::int64_t library_budget(const Variant& variant) const {
     return budget_ - Room(problem_, variant, 0).bytes - aligned(sums_bytes());
   }

@@ -84,7 +84,7 @@ void with_type_and_lanes(DataType type, bool vectors, const F& f) {
   });
 }
 
-/// What all passes of a convolution share.
+/// The sizes that all passes of a convolution share.
 struct Columns {
   /// `column_type` is the type of the copied windows.
   Columns(const ConvGeometry& g, const TensorDesc& input, DataType column_type, std::int64_t most_bytes)

@@ -67,7 +67,7 @@ Prepared prepare(const EltwiseSum& op, const OpForm& form, const Context&) {
                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);
-      // Of two, a residual net's, both are read before either is used.
+      // Two inputs, as a residual net has, are both read before either is used.
       if (coeffs.size() == 2) return sum_terms<T, 2>(stream, count, coeffs, 0, 2, args);
       for (std::size_t first = 0; first < coeffs.size(); first += kMostSources)
         sum_terms<T, 0>(stream, count, coeffs, first,

@@ -84,7 +84,7 @@ class LtGemm : public PreparedGemm {
             "choosing an algorithm");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(kMostProductBytes));
-    // Where a sum is made in parts, these are f32 too.
+    // If a sum is made in parts, these are f32, too.
     if (g_.result == DataType::bf16)
       prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
              std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});

@@ -61,7 +61,7 @@ class View {
   struct Place {
     std::int64_t n, c, s;  ///< s = y * w + x
   };
-  /// Of the element at index i in memory.
+  /// The place of the element at index i in memory.
   CONVNET_HD Place place(std::int64_t i) const {
     const Divisor inner = last ? by_c_ : by_spatial_, outer = last ? by_spatial_ : by_c_;
     Quotient first, second;
@@ -81,8 +81,8 @@ class View {
   Divisor by_c_{1}, by_spatial_{1}, by_w_{1};
 };
 
-/// Of (N,C,H,W), (N,C), or any dimensions taken as (N, all others). Throws std::logic_error for a layout of
-/// another backend.
+/// The view of (N,C,H,W), (N,C), or any dimensions taken as (N, all others). Throws std::logic_error for a
+/// layout of another backend.
 View view_of(const TensorDesc& tensor);
 
 /// The activation's view in which neighbouring channels are neighbours in memory where that can be.

@@ -275,7 +275,7 @@ Prepared prepare(const PoolBackward& op, const OpForm& form, const Context&) {
       using T = decltype(stored);
       constexpr int kMost = most(), kWidth = lanes();
       const Numbers<T, kWidth> from(args[0]), to(args.back());
-      // Of an absolute value's maximum only its position counts.
+      // max_abs needs no kernel of its own: only the position of a maximum counts.
       if (g.keeps_workspace())
         for_each(stream, views.src.size(),
                  MaxBackward<kMost, kWidth, Position, T>{Geometry(g), views.src, views.dst, from,

@@ -17,7 +17,7 @@ using Prepared = std::shared_ptr<const PreparedOp>;
 
 class Tuning;
 
-/// What all operations of a backend have in common.
+/// The settings that all operations of a backend have in common.
 struct Context {
   Precision precision = Precision::tf32;
   Tuning* tuning = nullptr;  ///< algorithms that were chosen by timing; null where nothing is timed

@@ -1,4 +1,4 @@
-// What the program says about wrong layer files: the place, what is wrong, what would be right; exit code 2.
+// Messages about wrong layer files: the place, what is wrong, what would be right; exit code 2.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>

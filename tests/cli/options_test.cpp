@@ -1,4 +1,4 @@
-// What the program says about wrong options, data sets and checkpoints.
+// Messages about wrong options, data sets and checkpoints.
 #include <nlohmann/json.hpp>
 
 #include "convnet/checkpoint/safetensors.h"

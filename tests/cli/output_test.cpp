@@ -1,4 +1,4 @@
-// What the program prints, and which files it leaves.
+// Checks what the program prints, and which files it leaves.
 #include <nlohmann/json.hpp>
 #include <regex>
 

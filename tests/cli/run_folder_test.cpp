@@ -1,4 +1,4 @@
-// Where runs save: two on one folder, folders that cannot be, older checkpoints, damaged ones.
+// Folders that runs save in: two runs on one folder, folders that cannot be, older checkpoints, damaged ones.
 #include <cmath>
 #include <filesystem>
 #include <memory>

@@ -36,7 +36,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
     text.replace(at, from.size(), to);
 }
 
-/// What the page's charts say to its script.
+/// The data that the page's charts give to its script.
 std::vector<json> charts_of(const std::string& page) {
   const std::string begin = "data-chart=\"";
   std::vector<json> charts;

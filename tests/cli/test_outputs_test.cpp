@@ -1,4 +1,4 @@
-// What tests of a checkpoint write: features, probabilities, errors by class.
+// Files that tests of a checkpoint write: features, probabilities, errors by class.
 #include <sys/stat.h>
 
 #include <cstring>

@@ -1,5 +1,6 @@
-// What the queue runner puts into the queues waits for what the plan says. Emulated devices do their work in
-// the order in which it is asked for, so a wait that is missing changes nothing there: here it is seen.
+// Work that the queue runner puts into the queues waits for what the plan says. Emulated devices do their
+// work in the order in which it is asked for, so a wait that is missing changes nothing there: here it is
+// seen.
 #include <map>
 
 #include "convnet/base/error.h"
@@ -13,7 +14,7 @@ using namespace convnet::test;
 
 namespace {
 
-/// Of each queue: how many of its pieces of work are done for certain.
+/// By queue: how many of its pieces of work are done for certain.
 using Clock = std::map<int, int>;
 
 void learn(Clock& clock, const Clock& other) {

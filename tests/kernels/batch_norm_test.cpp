@@ -61,7 +61,7 @@ Values scaled(const Dims& dims, const Values& normalised, const Values& scale, c
 }
 
 Floats floats(const Values& values) { return {values.begin(), values.end()}; }
-/// What a case needs, as floats and doubles of the same value.
+/// The inputs of a case, as floats and doubles of the same value.
 struct Case {
   Dims dims;
   Floats x, dy, scale, shift;

@@ -35,7 +35,7 @@ double length(const Values& w, const std::vector<std::size_t>& indices, double f
   for (std::size_t i : indices) sum += (w[i] - from) * (w[i] - from);
   return std::sqrt(sum);
 }
-/// What norm_min and norm_max bound.
+/// The norms that norm_min and norm_max bound.
 double deviation(const Values& w, const std::vector<std::size_t>& indices) {
   double mean = 0;
   for (std::size_t i : indices) mean += w[i] / static_cast<double>(indices.size());

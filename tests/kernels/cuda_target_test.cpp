@@ -24,7 +24,7 @@ TEST_CASE("the CUDA target gives forms without a device", "[kernels]") {
     CHECK(conv.args[2].type == DataType::f32);
     CHECK(conv.workspace_bytes > 0);
     CHECK(conv.algorithm.empty());
-    // What follows reads the output as it lies.
+    // The next operation reads the output as it lies.
     const OpForm relu = target->form(NeuronForward{{NeuronKind::relu}, g.dst()}, {conv.args[3], {}});
     for (const TensorDesc& arg : relu.args) {
       CHECK(same_layout(arg, conv.args[3]));

@@ -86,7 +86,7 @@ Floats scaled_at_random(const RandomScale& op, const Floats& x, std::uint64_t it
   return run.get(1);
 }
 
-/// What a random scale did to one image, recovered from maps that hold each pixel's own column and row.
+/// The effect of a random scale on one image, recovered from maps that hold each pixel's own column and row.
 struct Draw {
   double factor = 0, y = 0, x = 0;  ///< y, x: where the crop starts
   std::int64_t side = 0;            ///< of the image that it was taken from

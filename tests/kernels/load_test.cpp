@@ -71,9 +71,9 @@ struct Whole {
   const std::vector<Crop> crops = load_crops();
   const std::vector<std::byte> bytes = whole_images<Source>(kPixels, crops);
 
-  /// What is seen of an image, column by column from the left of the picture or, mirrored, of its mirror
+  /// The visible part of an image, column by column from the left of the picture or, mirrored, of its mirror
   /// image.
-  /// What is seen of image i.
+  /// The visible part of image i.
   std::vector<float> seen(std::size_t i) const {
     std::vector<float> out;
     for (int c = 0; c < 2; ++c)

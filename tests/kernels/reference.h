@@ -87,7 +87,7 @@ inline double neuron(const Neuron& f, double x) {
   return x;
 }
 
-/// Of one row.
+/// The reference for one row.
 inline Values softmax(const Values& x) {
   double sum = 0;
   for (double v : x) sum += std::exp(v);

@@ -18,7 +18,7 @@ std::string describe(const WindowNorm& p, int block) {
          " block " + std::to_string(block);
 }
 
-/// Of map `map`, pixel (y, x): calls visit(index) for the pixels of its clipped window.
+/// Calls visit(index) for the pixels of the clipped window of pixel (y, x) of map `map`.
 template <class Visit>
 void for_window(const WindowNorm& p, std::int64_t map, std::int64_t y, std::int64_t x, const Visit& visit) {
   for (std::int64_t v = y - p.size / 2; v < y - p.size / 2 + p.size; ++v)
@@ -118,7 +118,7 @@ TEST_CASE("rnorm without minDiv keeps its padding finite", "[norm]") {
     backward.set(0, x);
     backward.set(1, dy);
     backward.run();
-    // Where all pixels of a window are nearly equal, cnorm divides by nearly nothing.
+    // If all pixels of a window are nearly equal, cnorm divides by nearly zero.
     CHECK(worst_difference(backward.get(2), reference_gradient(p, to_doubles(x), to_doubles(dy))) <
           (contrast ? 1e-3 : 5e-6));
     CHECK(backward.padding_is_zero(2));

@@ -65,7 +65,7 @@ TEST_CASE("a model-parallel layer is the layer on one device") {
   const std::string drop = section("drop", "dropout", "inputs=fc1");
   for (const int devices : {2, 3, 4}) {
     const std::string all = device_list(devices);
-    // Of fewer outputs than devices, some devices have none.
+    // If there are fewer outputs than devices, some devices have none.
     for (const int outputs : {12, 10, 7, 4, 2, 1}) {
       const std::string shape = std::to_string(outputs) + " outputs on " + all;
       check_like_plain_layer(

@@ -255,7 +255,7 @@ std::vector<PlacedNet> replicated_head_nets() {
 
 namespace {
 
-/// Of smooth layers: where a max or a relu is within rounding of its kink, its gradient may go either way.
+/// Uses smooth layers: where a max or a relu is within rounding of its kink, its gradient may go either way.
 class RandomNet {
  public:
   RandomNet(std::uint32_t seed, bool normalised) : random_(seed) {
@@ -318,14 +318,14 @@ class RandomNet {
     return name;
   }
 
-  /// Of a layer whose inputs have as many replicas: without a gpu= line it goes where they are.
+  /// The placement of a layer whose inputs have as many replicas: without a gpu= line it goes where they are.
   std::string add_above(const std::string& type, const std::string& keys) {
     const std::string name = add(type, keys);
     if (below(3) == 0) gpus_.erase(name);
     return name;
   }
 
-  /// Of one replica: on one device or divided over several.
+  /// The placement of a layer of one replica: on one device or divided over several.
   std::string add_divided(const std::string& type, const std::string& keys) {
     const std::string name = add(type, keys);
     if (replicas_ > 1 || below(3) > 0) return name;

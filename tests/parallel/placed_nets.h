@@ -30,7 +30,7 @@ std::string with_update_period(std::string parameters, int period);
 PlacedNet place(const std::string& name, const NetTexts& plain, int devices, const Gpus& gpus,
                 int passes = 0);
 
-/// Where a net has a bnorm.
+/// The place of a bnorm in a net.
 enum class Normalised { nowhere, trunk, head };
 /// One layer after the other: conv, norms, pools, shared weights, a sum, local, fc, dropout. The trunk is
 /// "conv1" to "local1", the heads begin with "fc1" and "fcaux", each with a cost of its own.
@@ -48,7 +48,7 @@ std::vector<PlacedNet> replicated_head_nets();
 /// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
 PlacedNet random_net(std::uint32_t seed, bool normalised);
 
-/// What a run leaves.
+/// The results of a run.
 struct Trained {
   std::vector<std::vector<double>> costs;  ///< of every training step, then of a test
   std::map<std::string, NamedTensor> tensors;
@@ -60,7 +60,7 @@ Trained train(const NetTexts& texts, const NetOptions& options, const std::vecto
 
 /// ||a - b|| / ||b||; infinity where sizes differ or a number is not finite.
 double distance(const std::vector<float>& a, const std::vector<float>& b);
-/// What OutputReader says of the layers of both nets, with the same weights, is the same.
+/// Checks that OutputReader reads the same from the layers of both nets, with the same weights.
 void check_same_outputs(const PlacedNet& net);
 /// The largest distance of a tensor.
 double distance(const Trained& a, const Trained& b);

@@ -387,7 +387,7 @@ TEST_CASE("a model-parallel layer counts as one replica") {
   texts.parameters = with_keys(texts.parameters, {{"fc2", "updatePeriod=3"}});
   check_said(build(texts), key_line(texts.parameters, "fc2", "params.cfg"), "fc2",
              {"updatePeriod", "3", "2"});
-  // What needs everything runs on the first device of the list.
+  // A layer that needs everything runs on the first device of the list.
   CHECK(gpus_of(built, "top") == List{0});
 }
 

@@ -87,7 +87,7 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
       }
     }
   });
-  // What belongs to the machine is left out.
+  // The choices of the machine are left out.
   CHECK(hash_after(plan, [](Plan& p) { p.tasks[1].form.algorithm = "another"; }) == plan_hash(plan));
   // The same plan again, by another set.
   PlannedNet again = gpu_plans("lenet", Precision::tf32, 2);

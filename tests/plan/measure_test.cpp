@@ -19,7 +19,7 @@ using namespace convnet;
 namespace convnet::test {
 namespace {
 
-/// What all runs of the tests' operations have seen.
+/// The observations of all runs of the tests' operations.
 struct Witness {
   std::mutex mutex;
   std::set<std::thread::id> threads;

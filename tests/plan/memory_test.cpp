@@ -1,4 +1,4 @@
-// Where buffers lie: tight, shared where it is safe, in place where layers allow it, without needless
+// Places of buffers: tight, shared where it is safe, in place where layers allow it, without needless
 // reorders.
 #include <deque>
 
@@ -75,7 +75,7 @@ TEST_CASE("the transient memory is little more than its fullest moment") {
           const DeviceMemoryNeeds& needs = plan.memory.at(device);
           const std::int64_t least = fullest_moment(plan, static_cast<int>(device));
           CHECK(needs.transient >= least);
-          // Where streams and devices overlap, tasks far from each other in the list run at the same time.
+          // If streams and devices overlap, tasks far from each other in the list run at the same time.
           const double slack = plan.memory.size() == 1 ? 1.25 : 2.5;
           CHECK(static_cast<double>(needs.transient) <= slack * static_cast<double>(least) + 4096);
           CHECK(sum(needs.by_kind, false) == least);

@@ -14,7 +14,7 @@
 
 namespace convnet::test {
 
-/// What an event says: one value of a series, the version, or that a session starts.
+/// The contents of an event: one value of a series, the version, or that a session starts.
 struct Event {
   double wall_time = 0;
   std::int64_t step = 0;
@@ -152,7 +152,7 @@ inline std::vector<Event> read_events(const std::string& path) {
   return events;
 }
 
-/// What TensorBoard makes of a folder: its files in order of their names; a session's start drops what was
+/// Reads a folder as TensorBoard does: its files in order of their names; a session's start drops what was
 /// there of its step and later ones.
 inline std::vector<Event> read_folder(const std::string& folder) {
   std::vector<std::string> files;

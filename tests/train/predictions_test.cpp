@@ -84,7 +84,7 @@ TEST_CASE("a confusion matrix as table and CSV") {
   add(4, 2, 1);
   CHECK(confusion.images() == 13);
   CHECK(confusion.count(1, 2) == 2);
-  // Of equally frequent mistakes the first; a class without images has no line.
+  // The first of equally frequent mistakes is shown; a class without images has no line.
   CHECK(confusion.table(20) ==
         "  b, \"c\"     1.0000       4 of      4  2 taken for a\n"
         "  a          0.2500       1 of      4  1 taken for b, \"c\"\n"
