@@ -90,6 +90,7 @@ class PlanBuilder : public Lowering {
   const PlanOptions& options_;
   const NetBuffers& net_buffers_;
   Plan plan_;
+  std::vector<std::int64_t> images_;  ///< by microbatch
   TaskEmitter emitter_;
   GradientSums gradients_;
   UpdateWriter updates_;
