@@ -4,6 +4,7 @@
 #include <compare>
 #include <concepts>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -41,12 +42,19 @@ class IdRange {
  public:
   class Iterator {
    public:
+    using value_type = I;
+    using reference = I;
+    using pointer = void;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+
     constexpr explicit Iterator(int value) : value_(value) {}
     constexpr I operator*() const { return I(value_); }
     constexpr Iterator& operator++() {
       ++value_;
       return *this;
     }
+    constexpr Iterator operator++(int) { return Iterator(value_++); }
     constexpr bool operator==(const Iterator&) const = default;
 
    private:
@@ -91,11 +99,11 @@ class Table : public std::vector<T> {
 
 /// Returns the numbers of `ids`, for output.
 template <class Tag>
-std::vector<int> values_of(const std::vector<Id<Tag>>& ids) {
-  std::vector<int> values;
-  values.reserve(ids.size());
-  for (const Id<Tag> id : ids) values.push_back(id.value());
-  return values;
+std::vector<int> numbers_of(const std::vector<Id<Tag>>& ids) {
+  std::vector<int> numbers;
+  numbers.reserve(ids.size());
+  for (const Id<Tag> id : ids) numbers.push_back(id.value());
+  return numbers;
 }
 
 }  // namespace convnet

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "convnet/base/fields.h"
+#include "convnet/base/ids.h"
 
 namespace convnet {
 namespace {
@@ -22,6 +23,10 @@ class Hash {
   void add(const std::string& text) { add(std::string_view(text)); }
   void add(float number) { add_integer(std::bit_cast<std::uint32_t>(number)); }
   void add(double number) { add_integer(std::bit_cast<std::uint64_t>(number)); }
+  template <class Tag>
+  void add(Id<Tag> id) {
+    add(id.value());
+  }
   void add(const TensorDesc& tensor) {
     add(tensor.dims);
     add(tensor.type);

@@ -81,7 +81,7 @@ TEST_CASE("a table knows its ids, and the next one") {
   std::vector<DeviceId> ids;
   for (const DeviceId id : bytes.ids()) ids.push_back(id);
   CHECK(ids == std::vector<DeviceId>{DeviceId(0), DeviceId(1), DeviceId(2)});
-  CHECK(values_of(ids) == std::vector<int>{0, 1, 2});
+  CHECK(numbers_of(ids) == std::vector<int>{0, 1, 2});
 }
 
 TEST_CASE("a range of ids has as many as it is told") {

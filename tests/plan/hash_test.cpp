@@ -72,11 +72,15 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
       break;
     }
   });
-  expect_change("a device", [](Plan& p) { p.tasks.back().device ^= 1; });
+  expect_change("a device",
+                [](Plan& p) { p.tasks.back().device = DeviceId(p.tasks.back().device.value() ^ 1); });
   expect_change("a stream", [](Plan& p) { p.tasks[1].stream = Stream::copy; });
   expect_change("the order", [](Plan& p) { std::swap(p.tasks[1], p.tasks[2]); });
-  expect_change("a dependency", [](Plan& p) { p.tasks.back().after.push_back(0); });
-  expect_change("an argument", [](Plan& p) { ++p.tasks.back().uses.back().buffer; });
+  expect_change("a dependency", [](Plan& p) { p.tasks.back().after.push_back(TaskId(0)); });
+  expect_change("an argument", [](Plan& p) {
+    BufferId& buffer = p.tasks.back().uses.back().buffer;
+    buffer = BufferId(buffer.value() + 1);
+  });
   expect_change("a range", [](Plan& p) { ++p.tasks.back().uses.back().begin; });
   expect_change("a workspace", [](Plan& p) { ++p.tasks[1].form.workspace_bytes; });
   expect_change("a number of an operation", [](Plan& p) {
