@@ -470,13 +470,18 @@ void Net::submit(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* tim
   if (plan.phase == Phase::train) {
     for (const WeightBuffers& w : plans_.weights()) {
       if (!has_accumulator(w)) continue;
-      UpdateWindow& window = after[w.name];
+      // Parts of a matrix share its name and its window.
+      const auto open = windows_.find(w.name);
+      UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
       ++window.minibatches;
       window.images += plan.images;
       const bool due = window.minibatches >= minibatches_per_update(w);
       inputs.rates.at(static_cast<std::size_t>(w.rate_index)).images =
           due ? static_cast<float>(window.images) : 0;
-      if (due) after.erase(w.name);
+      if (due)
+        after.erase(w.name);
+      else
+        after[w.name] = window;
     }
   }
   executor_.submit(plan, inputs, times, after_task);
