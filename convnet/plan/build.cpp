@@ -39,7 +39,9 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       emitter_(plan_, target),
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, emitter_),
-      states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {}
+      states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {
+  for (int m = 0; m < graph.microbatches; ++m) images_.push_back(graph.images_of(images, m, plan_.views));
+}
 
 Plan PlanBuilder::build() {
   for (int device = 0; device < graph_.gpu_count(); ++device) {
@@ -75,8 +77,8 @@ Plan PlanBuilder::build() {
 
 Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   Microbatch facts;
-  facts.images = graph_.images_of(plan_.images, microbatch, plan_.views);
-  facts.first_image = graph_.images_of(plan_.images, 0, plan_.views) * microbatch;
+  facts.images = images_[static_cast<std::size_t>(microbatch)];
+  facts.first_image = images_[0] * microbatch;
   facts.views = plan_.views;
   facts.training = training();
   facts.random = random();
@@ -161,7 +163,7 @@ void PlanBuilder::keep(const std::string& name, Value value) { state(at_.node->i
 std::vector<int> PlanBuilder::microbatches_of_run(const Node& node, int run) const {
   std::vector<int> microbatches;
   for (int m = run * node.replicas(); m < (run + 1) * node.replicas(); ++m) {
-    if (graph_.images_of(plan_.images, m, plan_.views) > 0) microbatches.push_back(m);
+    if (images_[static_cast<std::size_t>(m)] > 0) microbatches.push_back(m);
   }
   return microbatches;
 }
@@ -178,9 +180,14 @@ std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
   return values;
 }
 
+Value PlanBuilder::kept_by_first_replica(const std::string& name) {
+  const int first = at_.microbatch / at_.node->replicas() * at_.node->replicas();
+  return states_[static_cast<std::size_t>(at_.node->id)][static_cast<std::size_t>(first)].kept.at(name);
+}
+
 std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
   std::vector<std::int64_t> images;
-  for (int m : microbatches_of_this_run()) images.push_back(graph_.images_of(plan_.images, m, plan_.views));
+  for (int m : microbatches_of_this_run()) images.push_back(images_[static_cast<std::size_t>(m)]);
   return images;
 }
 

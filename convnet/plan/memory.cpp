@@ -105,8 +105,8 @@ std::int64_t place_on_device(Plan& plan, const std::vector<std::size_t>& buffers
       // The order of the list is one of those that dependencies allow.
       const Lifetime &x = lives[b], &y = lives[other.buffer];
       if (x.overlaps(y)) return false;
-      return x.first < y.first ? TaskOrder::all_before(mine.uses, other.uses)
-                               : TaskOrder::all_before(other.uses, mine.uses);
+      return x.first < y.first ? order.all_before(mine.uses, other.uses)
+                               : order.all_before(other.uses, mine.uses);
     };
     std::vector<std::pair<std::int64_t, std::int64_t>> taken;
     for (const Placed& other : placed) {

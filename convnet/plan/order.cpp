@@ -1,141 +1,206 @@
 #include "convnet/plan/order.h"
 
 #include <algorithm>
-#include <array>
+#include <limits>
 #include <stdexcept>
-#include <utility>
+
+#include "convnet/plan/ranges.h"
 
 namespace convnet {
 namespace {
 
-/// For each task the set of tasks that are certainly done before it, made in the order of the list.
-class Closure {
- public:
-  explicit Closure(std::size_t tasks) : words_((tasks + 63) / 64), before_(tasks * words_, 0) {}
+int device_count(const Plan& plan) {
+  int devices = 0;
+  for (const Task& task : plan.tasks) devices = std::max(devices, task.device + 1);
+  return devices;
+}
 
-  void add(std::size_t task, std::size_t earlier) {
-    std::uint64_t* mine = &before_[task * words_];
-    const std::uint64_t* theirs = &before_[earlier * words_];
-    for (std::size_t w = 0; w <= earlier / 64; ++w) mine[w] |= theirs[w];
-    mine[earlier / 64] |= std::uint64_t{1} << (earlier % 64);
-  }
-  bool has(std::size_t task, std::size_t earlier) const {
-    return ((before_[task * words_ + earlier / 64] >> (earlier % 64)) & 1U) != 0;
-  }
-  std::vector<std::uint64_t> take() { return std::move(before_); }
-
- private:
-  std::size_t words_;
-  std::vector<std::uint64_t> before_;
+/// The uses of a buffer by the tasks so far.
+struct History {
+  RangeList<int> reads, writes;  ///< their tasks
 };
 
-/// The last task so far of each stream.
-class Streams {
+/// Finds what one task after another has to wait for.
+class Dependencies {
  public:
-  explicit Streams(const Plan& plan) {
-    int devices = 0;
-    for (const Task& task : plan.tasks) devices = std::max(devices, task.device + 1);
-    last_.resize(static_cast<std::size_t>(devices));
-    for (auto& streams : last_) streams.fill(-1);
-  }
-  /// The task before `t` in its stream, or -1; `t` takes its place.
-  int follow(const Plan& plan, std::size_t t) {
-    const Task& task = plan.tasks[t];
-    return std::exchange(
-        last_.at(static_cast<std::size_t>(task.device)).at(static_cast<std::size_t>(task.stream)),
-        static_cast<int>(t));
+  explicit Dependencies(Plan& plan)
+      : plan_(plan), order_(device_count(plan)), histories_(plan.buffers.size()) {}
+
+  void find() {
+    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+      Task& task = plan_.tasks[t];
+      std::vector<int> conflicts;
+      for (BufferUse& use : task.uses) find_conflicts(use, conflicts);
+      note(task, static_cast<int>(t));
+      // Later tasks imply more.
+      std::sort(conflicts.rbegin(), conflicts.rend());
+      task.after = order_.append(task.device, task.stream, conflicts);
+    }
   }
 
  private:
-  std::vector<std::array<int, kStreams>> last_;
-};
+  History& history(const BufferUse& use) { return histories_[static_cast<std::size_t>(use.buffer)]; }
 
-/// Bytes of a buffer that a task has touched.
-struct Touch {
-  std::size_t task;
-  std::int64_t begin, end;
-  bool overlaps(const Touch& other) const { return begin < other.end && other.begin < end; }
-};
-struct Touches {
-  std::vector<Touch> reads, writes;
+  void find_conflicts(BufferUse& use, std::vector<int>& conflicts) {
+    const std::int64_t end = use.begin + bytes_of(plan_, use);
+    use.version = 0;
+    history(use).writes.visit_overlapping(use.begin, end, [&](int task) {
+      conflicts.push_back(task);
+      ++use.version;
+    });
+    if (use.access == Access::read) return;
+    history(use).reads.visit_overlapping(use.begin, end, [&](int task) { conflicts.push_back(task); });
+  }
+
+  /// Adds the uses of a task to the histories; uses of one buffer that follow each other together.
+  void note(const Task& task, int t) {
+    for (std::size_t k = 0; k < task.uses.size();) {
+      const BufferUse& first = task.uses[k];
+      std::vector<RangeList<int>::Range> reads;
+      std::vector<RangeList<int>::Range> writes;
+      for (; k < task.uses.size() && task.uses[k].buffer == first.buffer; ++k) {
+        const BufferUse& use = task.uses[k];
+        (use.access == Access::read ? reads : writes)
+            .push_back({use.begin, use.begin + bytes_of(plan_, use), t});
+      }
+      const std::int64_t bytes = plan_.buffers[static_cast<std::size_t>(first.buffer)].bytes;
+      history(first).reads.add(reads, bytes);
+      history(first).writes.add(writes, bytes);
+    }
+  }
+
+  Plan& plan_;
+  TaskOrder order_;
+  std::vector<History> histories_;  ///< by buffer
 };
 
 }  // namespace
 
-TaskOrder::Group TaskOrder::group(std::vector<std::size_t> tasks) const {
-  const auto stream = [&](std::size_t t) { return std::pair(plan_.tasks[t].device, plan_.tasks[t].stream); };
-  std::sort(tasks.begin(), tasks.end(),
-            [&](std::size_t a, std::size_t b) { return std::pair(stream(a), a) < std::pair(stream(b), b); });
-  // Streams run in order, so their first and last tasks speak for the others.
-  Group group{{}, std::vector<std::uint64_t>(words_, ~std::uint64_t{0})};
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (i + 1 == tasks.size() || stream(tasks[i]) != stream(tasks[i + 1])) group.last.push_back(tasks[i]);
-    if (i > 0 && stream(tasks[i]) == stream(tasks[i - 1])) continue;
-    const std::uint64_t* before = &before_[tasks[i] * words_];
-    for (std::size_t w = 0; w < words_; ++w) group.before_first[w] &= before[w];
-  }
-  return group;
-}
+TaskOrder::TaskOrder(int devices)
+    : shared_(1, Counts(first_column(devices), 0)), last_(first_column(devices), -1) {}
 
-bool TaskOrder::all_before(const Group& a, const Group& b) {
-  return std::all_of(a.last.begin(), a.last.end(),
-                     [&](std::size_t task) { return has(b.before_first.data(), task); });
-}
-
-TaskOrder::TaskOrder(const Plan& plan) : plan_(plan), words_((plan.tasks.size() + 63) / 64) {
-  Closure closure(plan.tasks.size());
-  Streams streams(plan);
+TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan)) {
   for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    for (int after : plan.tasks[t].after) {
+    const Task& task = plan.tasks[t];
+    for (const int after : task.after) {
       if (after < 0 || after >= static_cast<int>(t))
         throw std::logic_error("plan is wrong: task " + std::to_string(t) +
                                " waits for a task that does not come before it");
-      closure.add(t, static_cast<std::size_t>(after));
     }
-    if (const int last = streams.follow(plan, t); last >= 0) closure.add(t, static_cast<std::size_t>(last));
+    append(task.device, task.stream, task.after);
   }
-  before_ = closure.take();
 }
 
-void find_dependencies(Plan& plan) {
-  Closure closure(plan.tasks.size());
-  Streams streams(plan);
-  std::vector<Touches> touched(plan.buffers.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    Task& task = plan.tasks[t];
-    std::vector<std::size_t> conflicts;
-    const auto touch_of = [&](const BufferUse& use) {
-      return Touch{t, use.begin, use.begin + bytes_of(plan, use)};
-    };
-    for (BufferUse& use : task.uses) {
-      const Touches& earlier = touched[static_cast<std::size_t>(use.buffer)];
-      const Touch mine = touch_of(use);
-      use.version = 0;
-      for (const Touch& write : earlier.writes) {
-        if (!write.overlaps(mine)) continue;
-        conflicts.push_back(write.task);
-        ++use.version;
-      }
-      if (use.access == Access::read) continue;
-      for (const Touch& read : earlier.reads) {
-        if (read.overlaps(mine)) conflicts.push_back(read.task);
-      }
-    }
-    for (const BufferUse& use : task.uses) {
-      Touches& all = touched[static_cast<std::size_t>(use.buffer)];
-      if (use.access != Access::write) all.reads.push_back(touch_of(use));
-      if (use.access != Access::read) all.writes.push_back(touch_of(use));
-    }
-    if (const int last = streams.follow(plan, t); last >= 0) closure.add(t, static_cast<std::size_t>(last));
-    // Later tasks imply more.
-    std::sort(conflicts.rbegin(), conflicts.rend());
-    task.after.clear();
-    for (std::size_t c : conflicts) {
-      if (closure.has(t, c)) continue;
-      closure.add(t, c);
-      task.after.push_back(static_cast<int>(c));
-    }
+/// Merges the clock of a task on `device`. Tasks of two devices that share counts vouch for all of them; the
+/// task of one device does not for the columns of that device, where it has its own.
+template <class Choose>
+void TaskOrder::merge(Merged& into, const Clock& clock, int device, Choose choose) const {
+  const auto take = [&](const int* counts, std::size_t begin, std::size_t end) {
+    for (std::size_t c = begin; c < end; ++c) into.counts[c] = choose(into.counts[c], counts[c - begin]);
+  };
+  const std::size_t begin = first_column(device);
+  const std::size_t end = first_column(device + 1);
+  const Counts& shared = shared_[clock.shared];
+  const auto known = std::find_if(into.shared.rbegin(), into.shared.rend(),
+                                  [&](const auto& entry) { return entry.first == clock.shared; });
+  if (known == into.shared.rend()) {
+    take(shared.data(), 0, begin);
+    take(&shared[begin] + kStreams, end, shared.size());
+    into.shared.emplace_back(clock.shared, device);
+  } else if (known->second >= 0 && known->second != device) {
+    const std::size_t missing = first_column(known->second);
+    take(&shared[missing], missing, missing + kStreams);
+    known->second = -1;
   }
+  take(clock.own.data(), begin, end);
 }
+
+/// Returns shared counts that are those of `merged` but for the columns of `device`: some that were merged,
+/// the newest, or new ones.
+std::size_t TaskOrder::share(const Merged& merged, int device) {
+  const std::size_t begin = first_column(device);
+  const std::size_t end = first_column(device + 1);
+  const auto try_to_share = [&](std::size_t shared) {
+    Counts& counts = shared_[shared];
+    const auto same = [](int known, int wanted) { return known == wanted || known < 0; };
+    const auto column = [](auto& values, std::size_t c) {
+      return values.begin() + static_cast<std::ptrdiff_t>(c);
+    };
+    if (!std::equal(column(counts, 0), column(counts, begin), column(merged.counts, 0), same) ||
+        !std::equal(column(counts, end), counts.end(), column(merged.counts, end), same))
+      return false;
+    std::copy(column(merged.counts, 0), column(merged.counts, begin), column(counts, 0));
+    std::copy(column(merged.counts, end), merged.counts.end(), column(counts, end));
+    return true;
+  };
+  for (auto entry = merged.shared.rbegin(); entry != merged.shared.rend(); ++entry) {
+    if (try_to_share(entry->first)) return entry->first;
+  }
+  if (try_to_share(shared_.size() - 1)) return shared_.size() - 1;
+  shared_.push_back(merged.counts);
+  for (std::size_t c = begin; c < end; ++c) shared_.back()[c] = -1;
+  return shared_.size() - 1;
+}
+
+std::vector<int> TaskOrder::append(int device, Stream stream, const std::vector<int>& earlier) {
+  Place place{device, static_cast<int>(stream), 0};
+  Clock clock;
+  const int previous = std::exchange(last_.at(place.column()), static_cast<int>(places_.size()));
+  if (previous >= 0) {
+    clock = clocks_[static_cast<std::size_t>(previous)];
+    place.index = places_[static_cast<std::size_t>(previous)].index + 1;
+    clock.own[static_cast<std::size_t>(stream)] = place.index;
+  }
+  const auto later = [](int a, int b) { return std::max(a, b); };
+  std::vector<int> waits;
+  for (const int e : earlier) {
+    const auto index = static_cast<std::size_t>(e);
+    const Place& other = places_[index];
+    if (waits.empty() ? has(clock, device, other) : merged_.counts[other.column()] > other.index) continue;
+    if (waits.empty()) {
+      merged_.counts.assign(last_.size(), 0);
+      merged_.shared.clear();
+      merge(merged_, clock, device, later);
+    }
+    merge(merged_, clocks_[index], other.device, later);
+    merged_.counts[other.column()] = std::max(merged_.counts[other.column()], other.index + 1);
+    waits.push_back(e);
+  }
+  if (!waits.empty()) {
+    clock.shared = share(merged_, device);
+    std::copy_n(&merged_.counts[first_column(device)], kStreams, clock.own.begin());
+  }
+  places_.push_back(place);
+  clocks_.push_back(clock);
+  return waits;
+}
+
+TaskOrder::Group TaskOrder::group(std::vector<std::size_t> tasks) const {
+  const auto column = [&](std::size_t task) { return places_[task].column(); };
+  std::sort(tasks.begin(), tasks.end(),
+            [&](std::size_t a, std::size_t b) { return std::pair(column(a), a) < std::pair(column(b), b); });
+  Group group;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (i == 0 || column(tasks[i]) != column(tasks[i - 1])) group.first.push_back(tasks[i]);
+    if (i + 1 == tasks.size() || column(tasks[i]) != column(tasks[i + 1])) group.last.push_back(tasks[i]);
+  }
+  constexpr std::size_t kFew = 8;
+  if (group.first.size() <= kFew) return group;
+  Merged merged{Counts(last_.size(), std::numeric_limits<int>::max()), {}};
+  for (const std::size_t task : group.first)
+    merge(merged, clocks_[task], places_[task].device, [](int a, int b) { return std::min(a, b); });
+  group.before_first = std::move(merged.counts);
+  return group;
+}
+
+bool TaskOrder::all_before(const Group& a, const Group& b) const {
+  return std::all_of(a.last.begin(), a.last.end(), [&](std::size_t last) {
+    if (!b.before_first.empty()) return b.before_first[places_[last].column()] > places_[last].index;
+    return std::all_of(b.first.begin(), b.first.end(),
+                       [&](std::size_t first) { return is_before(last, first); });
+  });
+}
+
+void find_dependencies(Plan& plan) { Dependencies(plan).find(); }
 
 }  // namespace convnet

@@ -1,42 +1,89 @@
 // The order of a plan's tasks: what each must wait for, and what that implies.
 #pragma once
 
+#include <array>
 #include <cstddef>
-#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "convnet/plan/plan.h"
 
 namespace convnet {
 
-/// Which tasks are certainly done when another starts, by the order of streams and dependencies.
+/// Which tasks are certainly done when another starts, by the order of streams and dependencies: a vector
+/// clock for each task, which counts the tasks of each stream that are done.
+///
+/// Tasks that wait for the same tasks on all devices know the same about all devices but their own. A clock
+/// is therefore what the task knows about the streams of its own device, and a reference to counts that it
+/// shares with others. Memory grows with the tasks then, not with tasks times devices.
 class TaskOrder {
  public:
-  /// Throws std::logic_error if a task waits for one that does not come before it in the list. The plan must
-  /// outlive the order.
+  /// Makes an order of no tasks.
+  explicit TaskOrder(int devices);
+  /// Throws std::logic_error if a task waits for one that does not come before it in the list.
   explicit TaskOrder(const Plan& plan);
-  bool is_before(std::size_t a, std::size_t b) const { return has(&before_[b * words_], a); }
 
-  /// Some tasks, and what comes before them.
-  struct Group {
-    std::vector<std::size_t> last;            ///< the last task of the group on each stream
-    std::vector<std::uint64_t> before_first;  ///< a bit for each task that is before all of them
-  };
-  Group group(std::vector<std::size_t> tasks) const;
-  /// Whether every task of `a` is before every task of `b`.
-  static bool all_before(const Group& a, const Group& b);
+  /// Adds the next task of the list, which must wait for the tasks `earlier`. Returns those of them, in their
+  /// order, that follow neither from the task's stream nor from the ones before them in `earlier`.
+  std::vector<int> append(int device, Stream stream, const std::vector<int>& earlier);
 
- private:
-  static bool has(const std::uint64_t* bits, std::size_t task) {
-    return ((bits[task / 64] >> (task % 64)) & 1U) != 0;
+  bool is_before(std::size_t a, std::size_t b) const {
+    return has(clocks_[b], places_[b].device, places_[a]);
   }
 
-  const Plan& plan_;
-  std::size_t words_;
-  std::vector<std::uint64_t> before_;  ///< by task, a bit per task
+  /// Some tasks: streams run in order, so the first and the last one on each stream speak for the others.
+  struct Group {
+    std::vector<std::size_t> first, last;
+    /// By device and stream: how many tasks are before all of the group. Empty for groups on few streams,
+    /// where it would cost more than it saves.
+    std::vector<int> before_first;
+  };
+  Group group(std::vector<std::size_t> tasks) const;
+  /// Returns whether every task of `a` is before every task of `b`.
+  bool all_before(const Group& a, const Group& b) const;
+
+ private:
+  using Counts = std::vector<int>;  ///< tasks that are done, by device and stream
+
+  struct Place {
+    int device = 0;
+    int stream = 0;
+    int index = 0;  ///< the tasks before it on its stream
+    std::size_t column() const { return first_column(device) + static_cast<std::size_t>(stream); }
+  };
+  struct Clock {
+    std::array<int, kStreams> own{};  ///< counts of the streams of the task's device
+    std::size_t shared = 0;           ///< into shared_: counts of the other devices' streams
+  };
+  /// The clocks of several tasks made one, by the larger or the smaller counts.
+  struct Merged {
+    Counts counts;
+    /// The shared counts that are in it, each with the device whose columns it lacks; -1: none.
+    std::vector<std::pair<std::size_t, int>> shared;
+  };
+
+  static std::size_t first_column(int device) {
+    return static_cast<std::size_t>(device) * static_cast<std::size_t>(kStreams);
+  }
+  /// Whether the clock of a task on `device` says that the task at `place` is done.
+  bool has(const Clock& clock, int device, const Place& place) const {
+    const int done = device == place.device ? clock.own[static_cast<std::size_t>(place.stream)]
+                                            : shared_[clock.shared][place.column()];
+    return done > place.index;
+  }
+  template <class Choose>
+  void merge(Merged& into, const Clock& clock, int device, Choose choose) const;
+  std::size_t share(const Merged& merged, int device);
+
+  std::vector<Place> places_;  ///< by task
+  std::vector<Clock> clocks_;  ///< by task
+  std::vector<Counts>
+      shared_;             ///< a task's own device's columns may be -1: no other device refers to them yet
+  std::vector<int> last_;  ///< by stream: its last task so far, or -1
+  Merged merged_;          ///< memory that append() uses again
 };
 
-/// Versions of all uses, and from them the dependencies: tasks.after is made anew.
+/// Finds the versions of all uses, and from them the dependencies: tasks.after is made anew.
 void find_dependencies(Plan& plan);
 
 }  // namespace convnet

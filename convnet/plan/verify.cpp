@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "convnet/plan/order.h"
+#include "convnet/plan/ranges.h"
 
 namespace convnet {
 namespace {
@@ -15,6 +16,7 @@ class Verifier {
   Verifier(const Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), order_(checked_devices()) {}
 
   void run() {
+    collect_replicas();
     collect_uses();
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_task(t);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) check_buffer(b);
@@ -24,13 +26,17 @@ class Verifier {
   }
 
  private:
+  /// A task that uses a buffer: by its argument `argument`, or as workspace if that is -1.
+  struct UseOf {
+    int task;
+    int argument;
+  };
   struct Use {
     std::size_t task;
     bool writes;
     bool reads;
     int version;  ///< writes that must come before; -1: scratch memory
     std::int64_t begin, end;
-    bool overlaps(const Use& other) const { return begin < other.end && other.begin < end; }
   };
 
   const Plan& checked_devices() const {
@@ -50,19 +56,41 @@ class Verifier {
   bool is_before(std::size_t a, std::size_t b) const { return order_.is_before(a, b); }
   bool ordered(std::size_t a, std::size_t b) const { return is_before(a, b) || is_before(b, a); }
 
+  void collect_replicas() {
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (buffer.kind == BufferKind::weights) replicas_[{buffer.node, buffer.index}].push_back(b);
+    }
+  }
+
   void collect_uses() {
     uses_.resize(plan_.buffers.size());
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-      const auto add = [&](const BufferUse& use) {
-        if (use.buffer < 0 || use.buffer >= static_cast<int>(plan_.buffers.size()))
+      const Task& task = plan_.tasks[t];
+      const auto add = [&](int buffer, int argument) {
+        if (buffer < 0 || buffer >= static_cast<int>(plan_.buffers.size()))
           fail(task_name(t) + " uses a buffer that is not there");
-        uses_[static_cast<std::size_t>(use.buffer)].push_back({t, use.access != Access::read,
-                                                               use.access != Access::write, use.version,
-                                                               use.begin, use.begin + bytes_of(plan_, use)});
+        uses_[static_cast<std::size_t>(buffer)].push_back({static_cast<int>(t), argument});
       };
-      for (const BufferUse& use : plan_.tasks[t].uses) add(use);
-      if (plan_.tasks[t].workspace >= 0) add({plan_.tasks[t].workspace, Access::write, -1});
+      for (std::size_t k = 0; k < task.uses.size(); ++k) add(task.uses[k].buffer, static_cast<int>(k));
+      if (task.workspace >= 0) add(task.workspace, -1);
     }
+  }
+
+  Use look_up(UseOf of) const {
+    const auto t = static_cast<std::size_t>(of.task);
+    const Task& task = plan_.tasks[t];
+    if (of.argument < 0) {
+      const BufferUse workspace{task.workspace, Access::write, -1};
+      return {t, true, false, -1, 0, bytes_of(plan_, workspace)};
+    }
+    const BufferUse& use = task.uses[static_cast<std::size_t>(of.argument)];
+    return {t,         use.access != Access::read,      use.access != Access::write, use.version,
+            use.begin, use.begin + bytes_of(plan_, use)};
+  }
+  template <class Visit>
+  void for_uses(std::size_t buffer, const Visit& visit) const {
+    for (const UseOf use : uses_[buffer]) visit(look_up(use));
   }
 
   /// Memory is the task's device's, and lies as the operation expects.
@@ -103,26 +131,27 @@ class Verifier {
   void check_buffer(std::size_t b) const {
     const Buffer& buffer = plan_.buffers[b];
     const bool filled_before = buffer.persistent() || buffer.kind == BufferKind::input;
-    for (const Use& use : uses_[b]) {
-      if (use.reads && !filled_before) {
-        const bool written = std::any_of(uses_[b].begin(), uses_[b].end(), [&](const Use& other) {
-          return other.writes && other.overlaps(use) && is_before(other.task, use.task);
-        });
-        if (!written) fail(task_name(use.task) + " reads '" + buffer.name + "' before anything wrote it");
-      }
-      for (const Use& other : uses_[b]) {
-        if (other.task == use.task || !(use.writes || other.writes) || !other.overlaps(use)) continue;
-        if (!ordered(use.task, other.task))
-          fail(task_name(use.task) + " and " + task_name(other.task) + " touch '" + buffer.name +
+    std::vector<RangeList<std::size_t>::Range> ranges;
+    for_uses(b, [&](const Use& use) {
+      if (use.writes) ranges.push_back({use.begin, use.end, use.task});
+    });
+    RangeList<std::size_t> writes;  // their tasks
+    writes.add(ranges, buffer.bytes);
+    for_uses(b, [&](const Use& use) {
+      int writes_before = 0;
+      writes.visit_overlapping(use.begin, use.end, [&](std::size_t other) {
+        if (other == use.task) return;
+        if (!ordered(use.task, other))
+          fail(task_name(use.task) + " and " + task_name(other) + " touch '" + buffer.name +
                "' in no fixed order");
-      }
-      const auto writes_before = std::count_if(uses_[b].begin(), uses_[b].end(), [&](const Use& other) {
-        return other.writes && other.overlaps(use) && is_before(other.task, use.task);
+        writes_before += is_before(other, use.task) ? 1 : 0;
       });
+      if (use.reads && !filled_before && writes_before == 0)
+        fail(task_name(use.task) + " reads '" + buffer.name + "' before anything wrote it");
       if (use.version >= 0 && writes_before != use.version)
         fail(task_name(use.task) + " uses '" + buffer.name + "' after " + std::to_string(writes_before) +
              " writes, not after " + std::to_string(use.version));
-    }
+    });
   }
 
   /// A copy of weights, in another layout or type, is not read in a later pass than that of an update after
@@ -133,29 +162,28 @@ class Verifier {
     const auto from = static_cast<std::size_t>(task.uses[0].buffer),
                to = static_cast<std::size_t>(task.uses[1].buffer);
     if (plan_.buffers[from].kind != BufferKind::weights) return;
-    for (const Use& change : uses_[from]) {
-      if (!change.writes || !is_before(t, change.task)) continue;
-      for (const Use& read : uses_[to]) {
+    for_uses(from, [&](const Use& change) {
+      if (!change.writes || !is_before(t, change.task)) return;
+      for_uses(to, [&](const Use& read) {
         if (read.reads && plan_.tasks[change.task].pass < plan_.tasks[read.task].pass)
           fail(task_name(read.task) + " reads a copy of '" + plan_.buffers[from].name +
                "' that is older than its update");
-      }
-    }
+      });
+    });
   }
 
   /// What the graph asks for and no other task reads: every cost is computed, and every matrix that learns is
   /// updated once.
   void check_results() const {
     for (const Node& node : graph_.nodes) {
-      const auto tasks = [&](TaskKind kind) {
-        return std::count_if(plan_.tasks.begin(), plan_.tasks.end(),
-                             [&](const Task& t) { return t.node == node.id && t.kind == kind; });
-      };
       for (std::size_t i = 0; i < node.owners.size(); ++i) {
         if (node.owners[i] == WeightOwner{node.id, static_cast<int>(i)}) check_updates(node, i);
       }
-      const std::int64_t parts = microbatches_with_images(0, graph_.microbatches);
-      if (node.is_cost() && tasks(TaskKind::forward) != parts)
+      if (!node.is_cost()) continue;
+      const auto forward = std::count_if(plan_.tasks.begin(), plan_.tasks.end(), [&](const Task& t) {
+        return t.node == node.id && t.kind == TaskKind::forward;
+      });
+      if (forward != microbatches_with_images(0, graph_.microbatches))
         fail("cost '" + node.name + "' is not computed once for each image");
     }
   }
@@ -184,9 +212,9 @@ class Verifier {
     std::int64_t bytes = 0, updated = 0;
     for (std::size_t b : replicas_of(self)) {
       bytes = plan_.buffers[b].bytes;
-      for (const Use& use : uses_[b]) {
+      for_uses(b, [&](const Use& use) {
         if (std::holds_alternative<Update>(plan_.tasks[use.task].op)) updated += use.end - use.begin;
-      }
+      });
     }
     if (updated != wanted * bytes)
       fail("'" + owner.name + "." + owner.layer->weights[i].name + "' has " + std::to_string(updated) +
@@ -194,14 +222,8 @@ class Verifier {
     check_replicas(self);
   }
 
-  std::vector<std::size_t> replicas_of(const WeightOwner& matrix) const {
-    std::vector<std::size_t> found;
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      const Buffer& buffer = plan_.buffers[b];
-      if (buffer.kind == BufferKind::weights && WeightOwner{buffer.node, buffer.index} == matrix)
-        found.push_back(b);
-    }
-    return found;
+  const std::vector<std::size_t>& replicas_of(const WeightOwner& matrix) const {
+    return replicas_.at({matrix.node, matrix.index});
   }
 
   /// What one replica's weights become, all become: whatever is written to one is fetched by the others.
@@ -209,10 +231,10 @@ class Verifier {
     std::vector<std::int64_t> written;
     for (std::size_t b : replicas_of(matrix)) {
       written.push_back(0);
-      for (const Use& use : uses_[b]) {
+      for_uses(b, [&](const Use& use) {
         if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
           written.back() += use.end - use.begin;
-      }
+      });
     }
     if (std::adjacent_find(written.begin(), written.end(), std::not_equal_to<>()) != written.end())
       fail("the replicas of '" + graph_.nodes[static_cast<std::size_t>(matrix.node)].name + "." +
@@ -250,7 +272,7 @@ class Verifier {
     std::vector<TaskOrder::Group> tasks;
     for (const std::size_t b : buffers) {
       std::vector<std::size_t> of_buffer;
-      for (const Use& use : uses_[b]) of_buffer.push_back(use.task);
+      for (const UseOf use : uses_[b]) of_buffer.push_back(static_cast<std::size_t>(use.task));
       tasks.push_back(order_.group(std::move(of_buffer)));
     }
     for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -260,7 +282,7 @@ class Verifier {
         if (second.offset >= first.offset + first.bytes) break;
         if (second.bytes == 0) continue;
         if (first.persistent() ||
-            !(TaskOrder::all_before(tasks[i], tasks[k]) || TaskOrder::all_before(tasks[k], tasks[i])))
+            !(order_.all_before(tasks[i], tasks[k]) || order_.all_before(tasks[k], tasks[i])))
           fail("'" + first.name + "' and '" + second.name + "' share memory while both are in use");
       }
     }
@@ -269,7 +291,9 @@ class Verifier {
   const Plan& plan_;
   const Graph& graph_;
   TaskOrder order_;
-  std::vector<std::vector<Use>> uses_;
+  std::map<std::pair<int, int>, std::vector<std::size_t>>
+      replicas_;                          ///< buffers of weights, by node and index
+  std::vector<std::vector<UseOf>> uses_;  ///< by buffer
 };
 
 }  // namespace
