@@ -92,8 +92,6 @@ DeviceOptions with_devices(DeviceOptions options) {
   if (options.gpu != "all") return options;
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  if (options.device == "cuda" && gpus == 0)
-    throw DeviceError("--gpu all: " + reason + "; list the devices instead, like --gpu 0,1,2,3");
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
   options.gpu = "0";
   for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);

@@ -77,7 +77,6 @@ class Net {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const Backend& backend() const { return *backend_; }
-  const std::vector<float>& mean() const { return mean_; }
 
   /// Makes the plan of `images` images a minibatch and its memory.
   const Plan& prepare(Phase phase, std::int64_t images);

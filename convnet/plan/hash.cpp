@@ -63,6 +63,19 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
+/// By buffer: its number among those that are no task's workspace, or -1 if it is one.
+std::vector<int> numbers_without_workspaces(const Plan& plan) {
+  std::vector<int> numbers(plan.buffers.size(), 0);
+  for (const Task& task : plan.tasks) {
+    if (task.workspace >= 0) numbers[static_cast<std::size_t>(task.workspace)] = -1;
+  }
+  int next = 0;
+  for (int& number : numbers) {
+    if (number >= 0) number = next++;
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::uint64_t plan_hash(const Plan& plan) {
@@ -72,13 +85,16 @@ std::uint64_t plan_hash(const Plan& plan) {
   hash.add(plan.phase);
   hash.add(plan.images);
   hash.add(plan.views);
-  for (const Buffer& b : plan.buffers) {
-    hash.add(b.name);
-    hash.add(b.kind);
-    hash.add(b.device);
-    hash.add(b.desc);
-    hash.add(b.bytes);
-    hash.add(b.offset);
+  const std::vector<int> numbers = numbers_without_workspaces(plan);
+  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    if (numbers[b] < 0) continue;
+    const Buffer& buffer = plan.buffers[b];
+    hash.add(buffer.name);
+    hash.add(buffer.kind);
+    hash.add(buffer.device);
+    hash.add(buffer.desc);
+    hash.add(buffer.bytes);
+    if (buffer.persistent()) hash.add(buffer.offset);
   }
   for (const Task& task : plan.tasks) {
     hash.add(task.kind);
@@ -89,12 +105,13 @@ std::uint64_t plan_hash(const Plan& plan) {
     hash.add(task.stream);
     hash.add(task.op);
     hash.add(task.form.args);
-    hash.add(task.form.workspace_bytes);
-    hash.add(task.uses);
-    hash.add(task.workspace);
+    for (BufferUse use : task.uses) {
+      use.buffer = numbers[static_cast<std::size_t>(use.buffer)];
+      hash.add(use);
+    }
     hash.add(task.after);
   }
-  hash.add(plan.inputs);
+  for (const int input : plan.inputs) hash.add(input < 0 ? -1 : numbers[static_cast<std::size_t>(input)]);
   hash.add(plan.costs);
   return hash.value();
 }
