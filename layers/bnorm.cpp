@@ -43,9 +43,14 @@ class BnormLayer : public Layer {
     const bool tracks = l.microbatch().random && l.microbatch().first_replica;
     Value mean = batch(l, "own mean"), variance = batch(l, "own variance");
     if (l.images_of_replicas().size() > 1 && (sync || tracks)) {
+      if (merges_here(l)) {
+        merge(l, batch(l, "mean"), batch(l, "variance"));
+      } else {
+        take_from_first(l, "mean");
+        take_from_first(l, "variance");
+      }
       mean = batch(l, "mean");
       variance = batch(l, "variance");
-      merge(l, mean, variance);
     }
     if (tracks)
       l.run(BatchNormTrack{shape.c, values_of_all(l), factor},
@@ -87,6 +92,15 @@ class BnormLayer : public Layer {
   std::string used(const Lowering& l, const std::string& name) const {
     return merged(l) ? name : "own " + name;
   }
+  /// Whether this replica merges the statistics of all. Few replicas do so each for itself, which saves a
+  /// copy; of many the first does, because each of N reading from N others would be N * N messages.
+  bool merges_here(const Lowering& l) const {
+    constexpr std::size_t kFew = 16;
+    return l.microbatch().first_replica || l.images_of_replicas().size() <= kFew;
+  }
+  static void take_from_first(Lowering& l, const std::string& name) {
+    l.keep(name, l.kept_by_first_replica(name));
+  }
   void merge(Lowering& l, Value mean, Value variance) const {
     BatchNormMerge op{shape.c, {}};
     std::vector<Value> args;
@@ -102,6 +116,10 @@ class BnormLayer : public Layer {
     l.run_across(op, args);
   }
   Value sum_of_all(Lowering& l, const std::string& name) const {
+    if (!merges_here(l)) {
+      take_from_first(l, name);
+      return batch(l, name);
+    }
     std::vector<Value> args = l.kept_by_replicas("own " + name);
     const Value sum = batch(l, name);
     const EltwiseSum op{{shape.c}, std::vector<float>(args.size(), 1.0F)};

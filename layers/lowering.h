@@ -72,6 +72,8 @@ class Replicas {
   virtual void keep(const std::string& name, Value value) = 0;
   /// Returns the tensors that the replicas keep under `name`.
   virtual std::vector<Value> kept_by_replicas(const std::string& name) = 0;
+  /// Returns the one of the first of them.
+  virtual Value kept_by_first_replica(const std::string& name) = 0;
   /// Returns how many images each has.
   virtual std::vector<std::int64_t> images_of_replicas() const = 0;
 };

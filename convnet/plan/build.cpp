@@ -180,6 +180,11 @@ std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
   return values;
 }
 
+Value PlanBuilder::kept_by_first_replica(const std::string& name) {
+  const int first = at_.microbatch / at_.node->replicas() * at_.node->replicas();
+  return states_[static_cast<std::size_t>(at_.node->id)][static_cast<std::size_t>(first)].kept.at(name);
+}
+
 std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
   std::vector<std::int64_t> images;
   for (int m : microbatches_of_this_run()) images.push_back(images_[static_cast<std::size_t>(m)]);

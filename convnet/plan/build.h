@@ -31,6 +31,7 @@ class PlanBuilder : public Lowering {
   Value kept(const std::string& name, const Dims& dims, DataType type) override;
   void keep(const std::string& name, Value value) override;
   std::vector<Value> kept_by_replicas(const std::string& name) override;
+  Value kept_by_first_replica(const std::string& name) override;
   std::vector<std::int64_t> images_of_replicas() const override;
   Value source(std::size_t matrix) override;
   Dims whole_image(std::size_t matrix) const override { return matrices_[matrix].whole; }

@@ -234,6 +234,7 @@ Task& TaskEmitter::emit_flat(TaskPlace place, TaskKind kind, Stream stream, cons
   Task task = new_task(place, kind, op, target_.form(op, LayoutHints(uses.size())));
   task.stream = stream;
   task.uses = std::move(uses);
+  add_workspace(task);
   plan_.tasks.push_back(std::move(task));
   return plan_.tasks.back();
 }

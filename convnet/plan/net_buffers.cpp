@@ -1,5 +1,6 @@
 #include "convnet/plan/net_buffers.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "convnet/plan/weight_layouts.h"
@@ -69,10 +70,12 @@ class NetBuffersBuilder {
     }
   }
 
-  /// Each replica has all weights. What else an update needs is cut into a shard for each replica, or is one
-  /// replica's, in turn, where cutting does not pay or would cut the rows of a constraint.
+  /// Each replica has all weights. What else an update needs is cut into a shard for each replica, or for
+  /// fewer where shards would be too small; or it is one replica's where cutting does not pay or would cut
+  /// the rows of a constraint. Replicas that have such shards take turns.
   WeightBuffers add_weights(const Node& node, int index, const TensorDesc& layout) {
-    constexpr std::int64_t kWorthCutting = 16384;
+    constexpr std::int64_t kWorthCutting = 16384;  // floats
+    constexpr std::int64_t kLeastShard = 4096;     // floats: links take longer to begin than to fetch fewer
     const WeightSpec& spec = node.layer->weights[static_cast<std::size_t>(index)];
     WeightBuffers w;
     w.node = node.id;
@@ -86,10 +89,15 @@ class NetBuffersBuilder {
     }
     if (!options_.learns || spec.state) return w;
     const bool cut = element_count(spec.dims) >= kWorthCutting && !spec.constraint.acts();
-    const int shards = cut ? node.replicas() : 1;
+    const int shards = cut ? static_cast<int>(std::min<std::int64_t>(node.replicas(),
+                                                                     element_count(spec.dims) / kLeastShard))
+                           : 1;
+    int first = 0;
+    if (!cut) first = static_cast<int>(w.rate_index);
+    if (cut && shards < node.replicas()) first = std::exchange(next_owner_, next_owner_ + shards);
     for (int s = 0; s < shards; ++s) {
       UpdateShard shard;
-      shard.replica = cut ? s : static_cast<int>(made_.weights.size()) % node.replicas();
+      shard.replica = (first + s) % node.replicas();
       shard.begin = shard_begin(layout, s, shards);
       shard.count = shard_begin(layout, s + 1, shards) - shard.begin;
       const int device = node.device(shard.replica);
@@ -113,6 +121,7 @@ class NetBuffersBuilder {
   const Target& target_;
   const PlanOptions& options_;
   NetBuffers made_;
+  int next_owner_ = 0;  ///< the replica whose turn it is to update a shard
 };
 
 }  // namespace

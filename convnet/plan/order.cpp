@@ -179,21 +179,25 @@ TaskOrder::Group TaskOrder::group(std::vector<std::size_t> tasks) const {
   const auto column = [&](std::size_t task) { return places_[task].column(); };
   std::sort(tasks.begin(), tasks.end(),
             [&](std::size_t a, std::size_t b) { return std::pair(column(a), a) < std::pair(column(b), b); });
-  // Streams run in order, so their first and last tasks speak for the others.
   Group group;
-  Merged merged{Counts(last_.size(), std::numeric_limits<int>::max()), {}};
   for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (i == 0 || column(tasks[i]) != column(tasks[i - 1])) group.first.push_back(tasks[i]);
     if (i + 1 == tasks.size() || column(tasks[i]) != column(tasks[i + 1])) group.last.push_back(tasks[i]);
-    if (i > 0 && column(tasks[i]) == column(tasks[i - 1])) continue;
-    merge(merged, clocks_[tasks[i]], places_[tasks[i]].device, [](int a, int b) { return std::min(a, b); });
   }
+  constexpr std::size_t kFew = 8;
+  if (group.first.size() <= kFew) return group;
+  Merged merged{Counts(last_.size(), std::numeric_limits<int>::max()), {}};
+  for (const std::size_t task : group.first)
+    merge(merged, clocks_[task], places_[task].device, [](int a, int b) { return std::min(a, b); });
   group.before_first = std::move(merged.counts);
   return group;
 }
 
 bool TaskOrder::all_before(const Group& a, const Group& b) const {
-  return std::all_of(a.last.begin(), a.last.end(), [&](std::size_t task) {
-    return b.before_first[places_[task].column()] > places_[task].index;
+  return std::all_of(a.last.begin(), a.last.end(), [&](std::size_t last) {
+    if (!b.before_first.empty()) return b.before_first[places_[last].column()] > places_[last].index;
+    return std::all_of(b.first.begin(), b.first.end(),
+                       [&](std::size_t first) { return is_before(last, first); });
   });
 }
 

@@ -31,10 +31,12 @@ class TaskOrder {
     return has(clocks_[b], places_[b].device, places_[a]);
   }
 
-  /// Some tasks, and what comes before them.
+  /// Some tasks: streams run in order, so the first and the last one on each stream speak for the others.
   struct Group {
-    std::vector<std::size_t> last;  ///< the last task of the group on each stream
-    std::vector<int> before_first;  ///< by stream: how many of its tasks are before all of the group
+    std::vector<std::size_t> first, last;
+    /// By device and stream: how many tasks are before all of the group. Empty for groups on few streams,
+    /// where it would cost more than it saves.
+    std::vector<int> before_first;
   };
   Group group(std::vector<std::size_t> tasks) const;
   /// Returns whether every task of `a` is before every task of `b`.

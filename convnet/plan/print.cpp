@@ -28,9 +28,9 @@ std::map<std::pair<int, int>, std::int64_t> bytes_of_links(const Plan& plan) {
   return links;
 }
 
-double device_flops(const Plan& plan, int device) {
-  double flops = 0;
-  for (const Task& task : plan.tasks) flops += task.device == device ? task.flops : 0;
+std::vector<double> flops_of_devices(const Plan& plan) {
+  std::vector<double> flops(plan.memory.size(), 0);
+  for (const Task& task : plan.tasks) flops[static_cast<std::size_t>(task.device)] += task.flops;
   return flops;
 }
 
@@ -137,9 +137,10 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
     parameters += count;
   }
   json devices = json::array();
+  const std::vector<double> device_flops = flops_of_devices(train);
   for (int d = 0; d < set.devices(); ++d) {
     devices.push_back({{"device", d},
-                       {"flops", device_flops(train, d)},
+                       {"flops", device_flops[static_cast<std::size_t>(d)]},
                        {"train", memory_json(train, static_cast<std::size_t>(d))},
                        {"test", memory_json(test, static_cast<std::size_t>(d))}});
   }

@@ -163,19 +163,19 @@ double covered(std::vector<TaskTime> intervals) {
 }  // namespace
 
 std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskTime>& times) {
-  std::vector<DeviceShare> shares;
-  for (int device = 0; device < device_count(plan); ++device) {
-    std::vector<TaskTime> all;
-    std::vector<TaskTime> compute;
-    std::vector<TaskTime> communication;
-    for (std::size_t t = 0; t < times.size(); ++t) {
-      if (plan.tasks[t].device != device) continue;
-      all.push_back(times[t]);
-      (communicates(plan.tasks[t].kind) ? communication : compute).push_back(times[t]);
-    }
-    shares.push_back(
-        {covered(std::move(all)), covered(std::move(compute)), covered(std::move(communication))});
+  struct Work {
+    std::vector<TaskTime> all, compute, communication;
+  };
+  std::vector<Work> work(static_cast<std::size_t>(device_count(plan)));
+  for (std::size_t t = 0; t < times.size(); ++t) {
+    Work& of = work[static_cast<std::size_t>(plan.tasks[t].device)];
+    of.all.push_back(times[t]);
+    (communicates(plan.tasks[t].kind) ? of.communication : of.compute).push_back(times[t]);
   }
+  std::vector<DeviceShare> shares;
+  for (Work& of : work)
+    shares.push_back(
+        {covered(std::move(of.all)), covered(std::move(of.compute)), covered(std::move(of.communication))});
   return shares;
 }
 

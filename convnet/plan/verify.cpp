@@ -16,6 +16,7 @@ class Verifier {
   Verifier(const Plan& plan, const Graph& graph) : plan_(plan), graph_(graph), order_(checked_devices()) {}
 
   void run() {
+    collect_replicas();
     collect_uses();
     for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_task(t);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) check_buffer(b);
@@ -54,6 +55,13 @@ class Verifier {
 
   bool is_before(std::size_t a, std::size_t b) const { return order_.is_before(a, b); }
   bool ordered(std::size_t a, std::size_t b) const { return is_before(a, b) || is_before(b, a); }
+
+  void collect_replicas() {
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
+      if (buffer.kind == BufferKind::weights) replicas_[{buffer.node, buffer.index}].push_back(b);
+    }
+  }
 
   void collect_uses() {
     uses_.resize(plan_.buffers.size());
@@ -214,14 +222,8 @@ class Verifier {
     check_replicas(self);
   }
 
-  std::vector<std::size_t> replicas_of(const WeightOwner& matrix) const {
-    std::vector<std::size_t> found;
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      const Buffer& buffer = plan_.buffers[b];
-      if (buffer.kind == BufferKind::weights && WeightOwner{buffer.node, buffer.index} == matrix)
-        found.push_back(b);
-    }
-    return found;
+  const std::vector<std::size_t>& replicas_of(const WeightOwner& matrix) const {
+    return replicas_.at({matrix.node, matrix.index});
   }
 
   /// What one replica's weights become, all become: whatever is written to one is fetched by the others.
@@ -289,6 +291,8 @@ class Verifier {
   const Plan& plan_;
   const Graph& graph_;
   TaskOrder order_;
+  std::map<std::pair<int, int>, std::vector<std::size_t>>
+      replicas_;                          ///< buffers of weights, by node and index
   std::vector<std::vector<UseOf>> uses_;  ///< by buffer
 };
 

@@ -263,7 +263,14 @@ struct MergedParts {
   const float *mean[kMostMoments], *variance[kMostMoments];
   double values[kMostMoments];
   int count = 0;
+
+  void add(const std::byte* means, const std::byte* variances, std::int64_t values_of_part) {
+    mean[count] = reinterpret_cast<const float*>(means);
+    variance[count] = reinterpret_cast<const float*>(variances);
+    values[count++] = static_cast<double>(values_of_part);
+  }
 };
+static_assert(sizeof(Moments<double>) == kMomentsBytes);
 
 }  // namespace
 
@@ -287,27 +294,33 @@ Prepared prepare(const BatchNormMoments&, const OpForm& form, const Context&) {
 
 template <>
 Prepared prepare(const BatchNormMerge& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    MergedParts parts;
-    for (std::size_t i = 0; i < op.values.size(); ++i) {
-      parts.mean[i] = as_floats(args[2 * i]);
-      parts.variance[i] = as_floats(args[2 * i + 1]);
-      parts.values[i] = static_cast<double>(op.values[i]);
-      ++parts.count;
-    }
-    float* mean = as_floats(args[2 * op.values.size()]);
-    float* variance = as_floats(args[2 * op.values.size() + 1]);
-    for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
-      Moments<double> all;
-      for (int i = 0; i < parts.count; ++i) {
-        const double count = parts.values[i];
-        all.merge({count, static_cast<double>(parts.mean[i][c]),
-                   static_cast<double>(parts.variance[i][c]) * count});
-      }
-      mean[c] = static_cast<float>(all.mean);
-      variance[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const std::size_t count = op.values.size();
+        float *mean = as_floats(args[2 * count]), *variance = as_floats(args[2 * count + 1]);
+        auto* between = reinterpret_cast<Moments<double>*>(workspace);
+        for (std::size_t begin = 0; begin < count; begin += kMostMoments) {
+          const std::size_t end = std::min<std::size_t>(begin + kMostMoments, count);
+          MergedParts parts;
+          for (std::size_t i = begin; i < end; ++i) parts.add(args[2 * i], args[2 * i + 1], op.values[i]);
+          const bool goes_on = begin > 0, last = end == count;
+          for_each(stream, op.channels, [=] CONVNET_DEVICE(std::int64_t c) {
+            Moments<double> all;
+            if (goes_on) all = between[c];
+            for (int i = 0; i < parts.count; ++i) {
+              const double values = parts.values[i];
+              all.merge({values, static_cast<double>(parts.mean[i][c]),
+                         static_cast<double>(parts.variance[i][c]) * values});
+            }
+            if (!last) {
+              between[c] = all;
+              return;
+            }
+            mean[c] = static_cast<float>(all.mean);
+            variance[c] = static_cast<float>(all.count == 0 ? 1 : all.squares / all.count);
+          });
+        }
+      });
 }
 
 template <>

@@ -44,7 +44,7 @@ class Former {
 
   template <one_of<SoftmaxForward, SoftmaxBackward, LogregBackward, SoftmaxLogregBackward, CrossentBackward,
                    SoftmaxCrossentBackward, BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels,
-                   CopyRuns, GroupSumForward, GroupSumBackward, BatchNormTrack>
+                   CopyRuns, GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken>
                 Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op));
@@ -52,22 +52,8 @@ class Former {
   OpForm operator()(const LogregForward& op) const { return of_costs(op, kLogregColumns, op.n); }
   OpForm operator()(const CrossentForward& op) const { return of_costs(op, kCrossentColumns, op.n); }
   OpForm operator()(const BinaryCostForward& op) const { return of_costs(op, kBinaryCostColumns, op.n); }
-  OpForm operator()(const BatchNormMerge& op) const {
-    if (std::ssize(op.values) > kMostMoments)
-      throw DeviceError("bnorm: more than " + std::to_string(kMostMoments) + " replicas of a layer");
-    return own(argument_tensors(op));
-  }
-  OpForm operator()(const Update& op) const {
-    for (const Update::Part& part : op.parts) {
-      if (part.gradients > kMostGradients)
-        throw DeviceError("update: more than " + std::to_string(kMostGradients) + " replicas of a layer");
-    }
-    return own(argument_tensors(op));
-  }
-  OpForm operator()(const AnyBroken& op) const {
-    check_sources("", op.devices, "devices");
-    return own(argument_tensors(op));
-  }
+  OpForm operator()(const BatchNormMerge& op) const { return own(argument_tensors(op), merge_bytes(op)); }
+  OpForm operator()(const Update& op) const { return own(argument_tensors(op), update_bytes(op)); }
 
   // Operations that go over the elements of tensors which lie alike.
 

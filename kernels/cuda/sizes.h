@@ -12,9 +12,22 @@
 
 namespace convnet::cuda {
 
-// Limits of the replicas of a layer, whose pointers are passed with the launch.
-constexpr std::int64_t kMostMoments = 64;     ///< means and variances that BatchNormMerge takes
-constexpr std::int64_t kMostGradients = 192;  ///< gradients of a part of an Update
+// Pointers to what the replicas of a layer have are passed with the launch. More replicas take more launches,
+// which keep what they have merged or summed so far in the workspace.
+constexpr std::int64_t kMostMoments = 64;     ///< means and variances of a launch of BatchNormMerge
+constexpr std::int64_t kMostGradients = 192;  ///< gradients of a launch of Update
+
+/// What is known of a channel between two launches of BatchNormMerge: its count, mean and squares.
+constexpr std::int64_t kMomentsBytes = 3 * sizeof(double);
+inline std::int64_t merge_bytes(const BatchNormMerge& op) {
+  return std::ssize(op.values) > kMostMoments ? op.channels * kMomentsBytes : 0;
+}
+/// Sums of the gradients of those parts of an Update that have more than a launch takes.
+inline std::int64_t update_bytes(const Update& op) {
+  std::int64_t floats = 0;
+  for (const Update::Part& part : op.parts) floats += part.gradients > kMostGradients ? part.count : 0;
+  return floats * size_of(DataType::f32);
+}
 
 // Batch normalisation.
 

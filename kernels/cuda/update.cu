@@ -1,4 +1,5 @@
 // Updates of weights, the flag that stops them, and the constraints after them.
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -22,23 +23,26 @@ CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 struct Steps {
   struct Part {
     float *weights, *increment, *accumulator;  ///< accumulator: may be null
+    const float* sum;                          ///< of earlier gradients, with the accumulator; null: none
     std::int64_t rate_index;
     float images;
     int first_gradient, end_gradient;
   };
 
-  bool fits(const Update::Part& part) const {
-    return !ranges.full() && gradient_count + part.gradients <= kMostGradients;
+  bool fits(int more_gradients) const {
+    return !ranges.full() && gradient_count + more_gradients <= kMostGradients;
   }
-  void add(const Update::Part& from, std::span<std::byte* const> args) {
+  /// Adds a part whose first gradients are in `sum` already.
+  void add(const Update::Part& from, std::span<std::byte* const> args, const float* sum, int summed) {
     Part& part = parts[part_count++];
     part.weights = as_floats(args[0]);
     part.increment = as_floats(args[1]);
     part.accumulator = from.accumulates ? as_floats(args.back()) : nullptr;
+    part.sum = sum;
     part.rate_index = from.rate_index;
     part.images = static_cast<float>(from.images);
     part.first_gradient = gradient_count;
-    for (int g = 0; g < from.gradients; ++g)
+    for (int g = summed; g < from.gradients; ++g)
       gradients[gradient_count++] = as_floats(args[2 + static_cast<std::size_t>(g)]);
     part.end_gradient = gradient_count;
     ranges.add(from.count);
@@ -53,7 +57,9 @@ struct Steps {
     float* accumulator = part.accumulator;
     // Starts from the accumulator, so that the order of summation is fixed.
     int g = part.first_gradient;
-    float gradient = accumulator != nullptr ? accumulator[i] : gradients[g++][i];
+    float gradient = part.sum != nullptr      ? part.sum[i]
+                     : accumulator != nullptr ? accumulator[i]
+                                              : gradients[g++][i];
     for (; g < part.end_gradient; ++g) gradient += gradients[g][i];
     const float images = accumulator != nullptr ? rates.images : part.images;
     const bool due = images > 0;
@@ -73,6 +79,25 @@ struct Steps {
   int part_count = 0, gradient_count = 0;
 };
 
+/// Sums as many gradients of a part as leave a launch's number, in the order in which one launch would;
+/// returns how many.
+int sum_first_gradients(Stream stream, const Update::Part& part, std::span<std::byte* const> args,
+                        float* sum) {
+  int summed = 0;
+  while (part.gradients - summed > kMostGradients) {
+    Sources<const float> from;
+    const float* start = summed > 0 ? sum : part.accumulates ? as_floats(args.back()) : nullptr;
+    for (; from.count < kMostSources; ++summed) from.add(args[2 + static_cast<std::size_t>(summed)]);
+    for_each(stream, part.count, [=] CONVNET_DEVICE(std::int64_t i) {
+      int g = 0;
+      float total = start != nullptr ? start[i] : from.from[g++][i];
+      for (; g < from.count; ++g) total += from.from[g][i];
+      sum[i] = total;
+    });
+  }
+  return summed;
+}
+
 /// The parameters that the kernel of a constraint needs.
 struct Row {
   std::int64_t outer, groups, inner, rate_index;
@@ -85,15 +110,21 @@ struct Row {
 template <>
 Prepared prepare(const Update& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      form, [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+      form, [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        float* sums = as_floats(workspace);
         const std::byte* step_block = args[args.size() - 3];
         const auto* broken = reinterpret_cast<const double*>(args[args.size() - 2]);
         auto* costs = reinterpret_cast<double*>(args[args.size() - 1]);
         for (auto part = parts.begin(); part != parts.end();) {
           Steps steps;
-          for (; part != parts.end() && steps.fits(*part); ++part) {
+          for (; part != parts.end() && steps.fits(std::min(part->gradients, int{kMostGradients})); ++part) {
             const auto count = static_cast<std::size_t>(part->arguments());
-            if (part->images > 0) steps.add(*part, args.first(count));
+            if (part->images > 0) {
+              const bool many = part->gradients > kMostGradients;
+              const int summed = many ? sum_first_gradients(stream, *part, args.first(count), sums) : 0;
+              steps.add(*part, args.first(count), many ? sums : nullptr, summed);
+              if (many) sums += part->count;
+            }
             args = args.subspan(count);
           }
           for_each(stream, steps.ranges.total(), [=] CONVNET_DEVICE(std::int64_t i) {
@@ -108,14 +139,18 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const AnyBroken&, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(form, [](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    Sources<double> costs;
-    for (std::size_t i = 0; i + 1 < args.size(); ++i) costs.add(args[i]);
     auto* broken = reinterpret_cast<double*>(args.back());
-    for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
-      double any = 0;
-      for (int i = 0; i < costs.count; ++i) any = costs.from[i][0] != 0 ? 1 : any;
-      broken[0] = any;
-    });
+    const std::size_t devices = args.size() - 1;
+    for (std::size_t device = 0; device < devices;) {
+      const bool goes_on = device > 0;
+      Sources<double> costs;
+      for (; device < devices && costs.count < kMostSources; ++device) costs.add(args[device]);
+      for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
+        double any = goes_on ? broken[0] : 0;
+        for (int i = 0; i < costs.count; ++i) any = costs.from[i][0] != 0 ? 1 : any;
+        broken[0] = any;
+      });
+    }
   });
 }
 

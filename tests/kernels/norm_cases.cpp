@@ -91,7 +91,12 @@ void add_batch_norm_statistics(std::vector<OpCase>& cases) {
       for (const float factor : {0.0F, 0.1F, 1.0F})
         cases.push_back({BatchNormTrack{channels, values, factor}, {}, {}, {}, 1e-6});
     for (const std::vector<std::int64_t>& sizes :
-         {std::vector<std::int64_t>{7}, {4, 3}, {1, 0, 6, 2}, {0, 0}, std::vector<std::int64_t>(64, 3)}) {
+         {std::vector<std::int64_t>{7},
+          {4, 3},
+          {1, 0, 6, 2},
+          {0, 0},
+          std::vector<std::int64_t>(64, 3),
+          std::vector<std::int64_t>(130, 3)}) {  // more than a GPU merges in one launch
       std::vector<Values> parts;
       for (std::size_t i = 0; i < sizes.size(); ++i) {
         parts.push_back(values_between({channels}, static_cast<std::uint32_t>(i), 99, 101));

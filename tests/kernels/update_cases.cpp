@@ -54,7 +54,17 @@ std::vector<OpCase> update_cases() {
   Update replicas;
   for (int i = 0; i < 3; ++i) replicas.parts.push_back({10, 8, 0, 100});
   cases.push_back(update_case(replicas));
+  // More gradients than in one launch, beside parts of few.
+  cases.push_back(
+      update_case({{{10, 8, 0, 193}, {5, 8, 0, 3}, {20, 8, 0, 400, true}, {7, 8, 1, 300, true}}}));
 
+  for (const std::size_t broken : {0, 63, 64, 129, 130}) {
+    Values flags(130, 0);
+    if (broken < flags.size()) flags[broken] = 1;
+    std::vector<std::vector<std::byte>> costs;
+    for (const double flag : flags) costs.push_back(doubles({flag, 7}));
+    cases.push_back({AnyBroken{std::ssize(flags)}, {}, costs, {}, 0});
+  }
   for (const Values& flags : std::vector<Values>{{0, 0, 0}, {0, 1, 0}, {0, 0, std::nan("")}, {2, 0, 0}}) {
     std::vector<std::vector<std::byte>> costs;
     for (const double flag : flags) costs.push_back(doubles({flag, 7}));

@@ -70,6 +70,80 @@ TEST_CASE("the option --parallel data puts every layer on all devices, whatever 
   for (const std::vector<std::int64_t>& sizes : kSizes) check_like_one_device(net, sizes);
 }
 
+TEST_CASE(
+    "more replicas than merge statistics for themselves, or have shards of a matrix, give the answer of "
+    "one") {
+  NetTexts plain;
+  plain.definition = R"(
+[data]
+type=data
+dataIdx=0
+[labels]
+type=data
+dataIdx=1
+[conv]
+type=conv
+inputs=data
+filters=8
+padding=1
+filterSize=3
+channels=3
+neuron=tanh[1,1]
+initW=0.2
+[bn]
+type=bnorm
+inputs=conv
+channels=8
+epsilon=0.01
+neuron=relu
+[fc]
+type=fc
+inputs=bn
+outputs=20
+initW=0.05
+neuron=tanh[1,1]
+[fc2]
+type=fc
+inputs=fc
+outputs=4
+initW=0.2
+[probs]
+type=softmax
+inputs=fc2
+[logprob]
+type=cost.logreg
+inputs=labels,probs
+)";
+  plain.parameters = R"(
+[conv]
+epsW=0.01
+epsB=0.01
+momW=0.9
+momB=0.9
+[bn]
+epsW=0.01
+epsB=0.01
+momW=0.9
+momB=0.9
+[fc]
+epsW=0.01
+epsB=0.01
+momW=0.9
+momB=0.9
+[fc2]
+epsW=0.01
+epsB=0.01
+momW=0.9
+momB=0.9
+[logprob]
+coeff=1
+)";
+  PlacedNet net{"19 replicas", plain, plain, {}};
+  net.options.gpu = device_list(19);
+  net.options.data_parallel = true;
+  check_like_one_device(net, {57, 57, 40, 3, 57});
+}
+
 TEST_CASE("updates over several minibatches are those of one device with --parallel data") {
   const std::vector<std::int64_t> sizes = {8, 8, 5, 8, 8, 8, 8, 3, 8};
   NetTexts plain = column_net(Normalised::nowhere);
