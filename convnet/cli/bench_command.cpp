@@ -99,7 +99,13 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
   std::vector<std::vector<double>> tasks(plan.tasks.size());
   std::vector<TaskTime> times;
   const bool separately = net.executor().times_cost();
-  for (int step = 0; step < kWarmUp; ++step, ++inputs.iteration) net.executor().run(plan, inputs);
+  const auto step = [&](std::vector<TaskTime>* task_times) {
+    net.executor().submit(plan, inputs, task_times);
+    net.executor().expect(plan, inputs.matrices);  // they stay on the devices
+    net.executor().wait();
+    ++inputs.iteration;
+  };
+  for (int i = 0; i < kWarmUp; ++i) step(nullptr);
   const auto start = Clock::now();
   const auto enough = [&](int done) {
     if (steps > 0) return done >= steps;
@@ -112,14 +118,14 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
     if (m.timeline.size() > 3) m.timeline.erase(m.timeline.begin());
   };
   int done = 0;
-  for (; !enough(done); ++done, ++inputs.iteration) {
+  for (; !enough(done); ++done) {
     const auto begin = Clock::now();
-    net.executor().run(plan, inputs, separately ? nullptr : &times);
+    step(separately ? nullptr : &times);
     walls.push_back(seconds_since(begin));
     if (!separately) look();
   }
-  for (int extra = 0; separately && extra < 7; ++extra, ++inputs.iteration) {
-    net.executor().run(plan, inputs, &times);
+  for (int extra = 0; separately && extra < 7; ++extra) {
+    step(&times);
     look();
   }
   m.step = median(walls);
@@ -129,20 +135,24 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
   return m;
 }
 
-/// Measures the seconds of a step as in training: `minibatch` and a copy of it take turns, and each is
-/// brought to the devices, and its step begun, while the step before computes.
+/// Measures the seconds of a step as in training: `minibatch` and a copy of it take turns, and each step is
+/// submitted while the one before computes.
 double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& minibatch, int steps) {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): other memory with the same contents
   const Matrices copy = minibatch;
-  inputs.matrices = pointers_to(minibatch);
-  inputs.next = pointers_to(copy);
+  const int all = kWarmUp + steps;
+  const auto submit = [&](int step) {
+    inputs.matrices = pointers_to(step % 2 == 0 ? minibatch : copy);
+    net.executor().submit(plan, inputs);
+    ++inputs.iteration;
+  };
   std::vector<double> walls;
-  for (int step = 0; step < kWarmUp + steps; ++step, ++inputs.iteration) {
-    inputs.next_is_certain = step + 1 < kWarmUp + steps;
+  submit(0);
+  for (int step = 0; step < all; ++step) {
     const auto begin = Clock::now();
-    net.executor().run(plan, inputs);
+    if (step + 1 < all) submit(step + 1);
+    net.executor().wait();
     if (step >= kWarmUp) walls.push_back(seconds_since(begin));
-    std::swap(inputs.matrices, inputs.next);
   }
   return median(std::move(walls));
 }
@@ -150,8 +160,7 @@ double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& m
 /// Measures the seconds of the step's library work, one operation at a time, each repeated: what the step
 /// would take with nothing between its convolutions, products, poolings, norms and updates. The result is the
 /// mean over the devices.
-double primitives_alone(Net& net, const Plan& plan, StepInputs inputs) {
-  inputs.next.clear();
+double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
   std::vector<std::unique_ptr<Plan>> singles;  // executors want plans to stay
   double sum = 0;
   for (const Task& task : plan.tasks) {
@@ -211,7 +220,6 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
                              const BenchOptions& options) {
   StepInputs inputs;
   inputs.matrices = pointers_to(minibatch);
-  inputs.next = inputs.matrices;  // stays on the devices
   inputs.rates = net.rates(0);
 
   const std::unique_ptr<Backend> machine = make_backend(options.devices, 1);  // has the cores of all devices

@@ -39,6 +39,9 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
   }
 }
 
+/// Returns whether updates of the matrix span several minibatches.
+bool has_accumulator(const WeightBuffers& w) { return !w.shards.empty() && w.shards[0].accumulator >= 0; }
+
 /// Returns a layer file's name with --layer-path before it.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
   if (options.layer_path.empty()) return name;
@@ -432,7 +435,7 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     executor_.write_weights(w, values_of(w, w.name));
     if (w.shards.empty()) continue;
     set_increment(w, values_of(w, name_of(w, "Inc")));
-    if (w.shards[0].accumulator < 0) continue;
+    if (!has_accumulator(w)) continue;
     const auto window = windows_.find(w.name);
     const bool open = window != windows_.end() && window->second.minibatches < minibatches_per_update(w);
     const std::vector<float> sum =
@@ -443,9 +446,8 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     if (!open) windows_.erase(w.name);
   }
   std::erase_if(windows_, [&](const auto& window) {
-    return std::none_of(plans_.weights().begin(), plans_.weights().end(), [&](const WeightBuffers& w) {
-      return w.name == window.first && !w.shards.empty() && w.shards[0].accumulator >= 0;
-    });
+    return std::none_of(plans_.weights().begin(), plans_.weights().end(),
+                        [&](const WeightBuffers& w) { return w.name == window.first && has_accumulator(w); });
   });
 }
 
@@ -460,32 +462,47 @@ void Net::store(TensorFile& tensors) const {
   }
 }
 
-StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
-                    const std::function<void(std::size_t)>& after_task) {
-  std::map<std::string, bool> due;  // by matrix, of those whose updates span several minibatches
+bool Net::submits_ahead() const {
+  return std::none_of(plans_.weights().begin(), plans_.weights().end(), has_accumulator);
+}
+
+void Net::submit(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
+                 const std::function<void(std::size_t)>& after_task) {
+  if (in_flight() > 0 && !submits_ahead())
+    throw std::logic_error("net: a step is submitted ahead where updates span several minibatches");
+  UpdateWindows after = windows_;
   if (plan.phase == Phase::train) {
     for (const WeightBuffers& w : plans_.weights()) {
-      if (w.shards.empty() || w.shards[0].accumulator < 0) continue;
+      if (!has_accumulator(w)) continue;
+      // Parts of a matrix share its name and its window.
       const auto open = windows_.find(w.name);
-      const UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
-      const bool now = window.minibatches + 1 >= minibatches_per_update(w);
-      due[w.name] = now;
+      UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
+      ++window.minibatches;
+      window.images += plan.images;
+      const bool due = window.minibatches >= minibatches_per_update(w);
       inputs.rates.at(static_cast<std::size_t>(w.rate_index)).images =
-          now ? static_cast<float>(window.images + plan.images) : 0;
+          due ? static_cast<float>(window.images) : 0;
+      if (due)
+        after.erase(w.name);
+      else
+        after[w.name] = window;
     }
   }
-  if (!due.empty()) inputs.next_is_certain = false;  // it has other rates
-  StepResult result = executor_.run(plan, inputs, times, after_task);
-  if (!result.finite()) return result;
-  for (const auto& [matrix, now] : due) {
-    if (now) {
-      windows_.erase(matrix);
-      continue;
-    }
-    ++windows_[matrix].minibatches;
-    windows_[matrix].images += plan.images;
-  }
+  executor_.submit(plan, inputs, times, after_task);
+  windows_after_ = std::move(after);
+}
+
+StepResult Net::wait() {
+  StepResult result = executor_.wait();
+  if (result.finite()) windows_ = windows_after_;
   return result;
+}
+
+StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
+                    const std::function<void(std::size_t)>& after_task) {
+  if (in_flight() > 0) throw std::logic_error("net: a step is run while others are in flight");
+  submit(plan, std::move(inputs), times, after_task);
+  return wait();
 }
 
 std::vector<Rates> Net::rates(double progress) const {

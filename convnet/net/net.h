@@ -106,7 +106,19 @@ class Net {
 
   /// Returns learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
   std::vector<Rates> rates(double progress) const;
-  /// Runs one minibatch on all devices. In training, updates that span several minibatches move on.
+  /// Submit, await and run one minibatch on all devices, and announce the next one's matrices, as
+  /// Executor::submit(), wait(), run() and expect() do. In training, updates that span several minibatches
+  /// move on.
+  void submit(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
+              const std::function<void(std::size_t task)>& after_task = nullptr);
+  StepResult wait();
+  void expect(const Plan& plan, const std::vector<const std::byte*>& matrices) {
+    executor_.expect(plan, matrices);
+  }
+  std::size_t in_flight() const { return executor_.in_flight(); }
+  /// Returns whether a step may be submitted while another is in flight. Updates that span several
+  /// minibatches forbid it, because a step's rates depend on how the step before ended.
+  bool submits_ahead() const;
   StepResult run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
 
@@ -145,6 +157,7 @@ class Net {
   Executor executor_;
   bool mean_uploaded_ = false;
   UpdateWindows windows_;
+  UpdateWindows windows_after_;  ///< windows_ once the step in flight has ended
 };
 
 /// Returns the name of a weight tensor's increment: "conv1.weightsInc.data" for "conv1.weights.data"; with

@@ -24,6 +24,14 @@ std::string seconds_text(double seconds) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
+/// Throws std::logic_error if a matrix that the plan reads is missing.
+void check_matrices(const Plan& plan, const std::vector<const std::byte*>& matrices) {
+  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
+    if (plan.inputs[m] >= 0 && matrices.at(m) == nullptr)
+      throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
+  }
+}
+
 }  // namespace
 
 /// One execution of a plan, shared by the workers. A worker that never comes back keeps it alive.
@@ -261,7 +269,8 @@ Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int
   persistent_.resize(devices);
   transient_.resize(devices);
   if (backend_.make_queue(physical_[0]) != nullptr) {
-    queues_ = std::make_unique<QueueRunner>(plans_, backend_, physical_, stall_seconds_);
+    queues_ = std::make_unique<QueueRunner>(
+        plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_);
     return;
   }
   for (std::size_t device = 0; device < devices; ++device)
@@ -318,6 +327,7 @@ void Executor::reserve(const Plan& plan) {
     throw DeviceError(
         "this net with " + std::to_string(plan.images) + " images a minibatch does not fit in memory:" +
         table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
+  if (in_flight() > 0) throw std::logic_error("executor: steps in flight use the memory that is to grow");
   bound(plan);  // where libraries are timed, they need memory
   if (queues_) queues_->forget();
   for (std::size_t device = 0; device < persistent_.size(); ++device) {
@@ -356,15 +366,28 @@ std::vector<std::byte> Executor::step_block(std::uint64_t iteration, const std::
   return block;
 }
 
-StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
-                         const std::function<void(std::size_t)>& after_task) {
+void Executor::submit(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
+                      const std::function<void(std::size_t)>& after_task) {
+  if (in_flight() >= kMostInFlight) throw std::logic_error("executor: two steps are in flight already");
+  check_matrices(plan, inputs.matrices);
   reserve(plan);
-  for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    if (plan.inputs[m] >= 0 && inputs.matrices.at(m) == nullptr)
-      throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
+  if (queues_)
+    queues_->submit(*bound(plan), inputs.matrices, step_block(inputs.iteration, inputs.rates),
+                    {times, after_task});
+  else
+    waiting_.push_back({&plan, inputs, {times, after_task}});
+}
+
+StepResult Executor::wait() {
+  if (in_flight() == 0) throw std::logic_error("executor: no step is in flight");
+  std::vector<double> costs;
+  if (queues_) {
+    costs = queues_->wait();
+  } else {
+    const Waiting step = std::move(waiting_.front());
+    waiting_.pop_front();
+    costs = run_by_workers(step);
   }
-  const std::vector<double> costs = queues_ ? run_by_queues(plan, inputs, times, after_task)
-                                            : run_by_workers(plan, inputs, times, after_task);
   StepResult result;
   const std::size_t values = costs.size() / static_cast<std::size_t>(plans_.devices());
   result.costs.resize(values, 0);
@@ -372,30 +395,32 @@ StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector
   return result;
 }
 
-std::vector<double> Executor::run_by_queues(const Plan& plan, const StepInputs& inputs,
-                                            std::vector<TaskTime>* times,
-                                            const std::function<void(std::size_t)>& after_task) {
-  QueueRunner::Step step{
-      inputs.matrices, inputs.next, step_block(inputs.iteration, inputs.rates), {}, [this](const Buffer& b) {
-        return address(b);
-      }};
-  if (inputs.next_is_certain) step.next_block = step_block(inputs.iteration + 1, inputs.rates);
-  return queues_->run(*bound(plan), step, times, after_task);
+StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
+                         const std::function<void(std::size_t)>& after_task) {
+  if (in_flight() > 0) throw std::logic_error("executor: a step is run while others are in flight");
+  submit(plan, inputs, times, after_task);
+  return wait();
 }
 
-std::vector<double> Executor::run_by_workers(const Plan& plan, const StepInputs& inputs,
-                                             std::vector<TaskTime>* times,
-                                             const std::function<void(std::size_t)>& after_task) {
+void Executor::expect(const Plan& plan, const std::vector<const std::byte*>& matrices) {
+  if (in_flight() > 1) throw std::logic_error("executor: a step is expected behind two in flight");
+  check_matrices(plan, matrices);
+  if (queues_) queues_->expect(*bound(plan), matrices);
+}
+
+std::vector<double> Executor::run_by_workers(const Waiting& step) {
+  const Plan& plan = *step.plan;
   const auto run = std::make_shared<Run>(bound(plan));
-  run->after_task = after_task;
+  run->after_task = step.watch.after_task;
   for (const Buffer& b : plan.buffers)
     run->addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     // Load tasks only read it.
     if (plan.inputs[m] >= 0)
-      run->addresses[static_cast<std::size_t>(plan.inputs[m])] = const_cast<std::byte*>(inputs.matrices[m]);
+      run->addresses[static_cast<std::size_t>(plan.inputs[m])] =
+          const_cast<std::byte*>(step.inputs.matrices[m]);
   }
-  const std::vector<std::byte> block = step_block(inputs.iteration, inputs.rates);
+  const std::vector<std::byte> block = step_block(step.inputs.iteration, step.inputs.rates);
   for (int device = 0; device < plans_.devices(); ++device)
     std::copy(block.begin(), block.end(),
               address(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(device))]));
@@ -413,7 +438,7 @@ std::vector<double> Executor::run_by_workers(const Plan& plan, const StepInputs&
   for (auto& worker : workers_) {
     if (std::exception_ptr e = worker->error()) std::rethrow_exception(e);
   }
-  if (times != nullptr) *times = std::move(run->times);
+  if (step.watch.times != nullptr) *step.watch.times = std::move(run->times);
   std::vector<double> costs;
   for (int device = 0; device < plans_.devices(); ++device) {
     const Buffer& b = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
@@ -455,7 +480,7 @@ void Executor::write(int persistent_buffer, std::span<const float> values) {
   backend_.copy(address(b), stored.data(), b.desc.bytes());
 }
 
-/// Steps in flight use what is about to be copied.
+/// Waits for steps that were begun, because they use what is about to be copied.
 void Executor::settle() const {
   if (queues_) queues_->settle();
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,13 +23,6 @@ namespace convnet {
 struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;
-  /// Where the plan's next step is known: its matrices. GPUs get them while this step computes, or keep what
-  /// they have where these are `matrices`. The memory must keep its contents until that step.
-  std::vector<const std::byte*> next;
-  /// The executor's next step is certain to be of this plan, with `next`, the next iteration, the same rates,
-  /// and neither `times` nor `after_task`: GPUs may begin it before this one has ended. Weights that are read
-  /// before it is run may be those after it.
-  bool next_is_certain = false;
   std::uint64_t iteration = 0;
   std::vector<Rates> rates;  ///< by WeightBuffers::rate_index; may be empty in tests
 };
@@ -51,16 +45,37 @@ class Executor {
   ~Executor();
 
   /// Allocates memory for `plan` if it needs more than is there. Throws DeviceError with what each device
-  /// needs and what there is.
+  /// needs and what there is, and std::logic_error if steps in flight use the memory that would be replaced.
   void reserve(const Plan& plan);
 
-  /// Runs a plan to its end and waits for it; the plan must live as long as the executor. `times` (optional)
-  /// receives when each task ran. `after_task` (optional) is called after each task, where there are workers
-  /// by that of its device, so by several threads at once; what it throws, and what a task throws, ends the
-  /// step and is rethrown here. Throws RunError with a report of what each device waits for if the step
-  /// stalls; the executor cannot be used any more then.
+  /// The most steps that may be in flight: submitted and not waited for.
+  static constexpr std::size_t kMostInFlight = 2;
+
+  /// Submits a step. Steps run in the order in which they are submitted, each as if the one before had ended.
+  /// GPUs may begin a step at once, even while another one runs; devices without queues run it in wait(). The
+  /// plan must live as long as the executor, and the matrices must keep their contents until the step was
+  /// waited for. Weights that are read while steps are in flight may be those before or after any of them.
+  /// `times` (optional) receives in wait() when each task ran. `after_task` (optional) is called after each
+  /// task before wait() returns, where there are workers by that of its device, so by several threads at
+  /// once. Throws std::logic_error if kMostInFlight steps are in flight, and what reserve() throws; the step
+  /// was not submitted then.
+  void submit(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
+              const std::function<void(std::size_t task)>& after_task = nullptr);
+  /// Waits for the oldest step in flight and returns its results. Throws what a task or `after_task` threw:
+  /// that step ends and is no longer in flight, while one behind it stays so and runs. Throws RunError with a
+  /// report of what each device waits for if the step stalls; the executor cannot be used any more then.
+  /// Throws std::logic_error if no step is in flight.
+  StepResult wait();
+  /// Submits a step and waits for it. Throws std::logic_error if other steps are in flight.
   StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
                  const std::function<void(std::size_t task)>& after_task = nullptr);
+  /// Announces the matrices that the plan's next step will probably read. Their contents must stay the same
+  /// until that step, from now on or, if the plan's newest step reads them, too, from its submission on. GPUs
+  /// get them while that step computes, or keep what they have; nothing is computed. The step may still read
+  /// others. At most one step may be in flight, else this throws std::logic_error.
+  void expect(const Plan& plan, const std::vector<const std::byte*>& matrices);
+  /// Returns the number of steps that were submitted and not waited for.
+  std::size_t in_flight() const { return queues_ ? queues_->in_flight() : waiting_.size(); }
 
   const Backend& backend() const { return backend_; }
   /// Algorithms that the libraries chose for the plans so far, "conv1 conv.forward 128" -> "jit:avx512_core",
@@ -92,13 +107,16 @@ class Executor {
  private:
   class Worker;
   struct Run;
+  /// A step that the workers have not begun.
+  struct Waiting {
+    const Plan* plan = nullptr;
+    StepInputs inputs;
+    Watch watch;
+  };
 
   std::byte* address(const Buffer& b) const;
   std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const;
-  std::vector<double> run_by_queues(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
-                                    const std::function<void(std::size_t)>& after_task);
-  std::vector<double> run_by_workers(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
-                                     const std::function<void(std::size_t)>& after_task);
+  std::vector<double> run_by_workers(const Waiting& step);
   const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);
   void settle() const;
   void leave_memory();
@@ -111,6 +129,7 @@ class Executor {
   std::vector<std::unique_ptr<DeviceMemory>> persistent_, transient_;  ///< per device
   std::map<const Plan*, std::shared_ptr<const BoundPlan>> bound_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::deque<Waiting> waiting_;          ///< for the workers, the oldest first
   std::unique_ptr<QueueRunner> queues_;  ///< instead of workers
 };
 

@@ -13,8 +13,12 @@
 namespace convnet {
 
 QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical,
-                         double stall_seconds)
-    : plans_(plans), backend_(backend), physical_(physical), stall_seconds_(stall_seconds) {
+                         Address address, double stall_seconds)
+    : plans_(plans),
+      backend_(backend),
+      physical_(physical),
+      address_(std::move(address)),
+      stall_seconds_(stall_seconds) {
   for (int device = 0; device < plans_.devices(); ++device) {
     for (int stream = 0; stream < kStreams; ++stream)
       queues_.push_back(backend_.make_queue(physical_[static_cast<std::size_t>(device)]));
@@ -95,8 +99,13 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
 }
 
 /// Copies what the devices load of `matrices` to them, in queues of its own.
-void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads,
-                       const std::vector<const std::byte*>& matrices, Inputs& inputs) {
+void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads, const Matrices& matrices,
+                       Inputs& inputs) {
+  for (const auto& copied : inputs.copied) {
+    // The step that was expected has not come, so nobody has waited for these copies.
+    if (copied) wait_for(*copied, [] { return std::string("in copies of a minibatch"); });
+  }
+  inputs.holds.clear();
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     if (inputs.host[m])
       std::memcpy(inputs.host[m]->data(), matrices[m], static_cast<std::size_t>(inputs.host[m]->bytes()));
@@ -110,8 +119,8 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads,
   inputs.holds = matrices;
 }
 
-void QueueRunner::submit_task(const BoundPlan& bound, std::size_t t, const Step& step, const Prepared& ready,
-                              const Inputs& inputs) {
+void QueueRunner::enqueue_task(const BoundPlan& bound, std::size_t t, const Prepared& ready,
+                               const Inputs& inputs) {
   const Plan& plan = bound.plan();
   const Task& task = plan.tasks[t];
   const std::size_t q = queue_of(task);
@@ -128,27 +137,24 @@ void QueueRunner::submit_task(const BoundPlan& bound, std::size_t t, const Step&
       if (use.access != Access::read)
         throw std::logic_error("executor: " + describe(task, plans_.graph()) + " writes to another device");
       std::byte* here = ready.fetched[q]->data() + fetched;
-      queue.copy(here, step.address(buffer) + use.begin, bytes_of(plan, use));
+      queue.copy(here, address_(buffer) + use.begin, bytes_of(plan, use));
       fetched += aligned(bytes_of(plan, use));
       pointers.push_back(here);
     } else {
-      pointers.push_back(step.address(buffer) + use.begin);
+      pointers.push_back(address_(buffer) + use.begin);
     }
   }
   std::byte* workspace =
-      task.workspace < 0 ? nullptr : step.address(plan.buffers[static_cast<std::size_t>(task.workspace)]);
+      task.workspace < 0 ? nullptr : address_(plan.buffers[static_cast<std::size_t>(task.workspace)]);
   bound.op(t).run(pointers, workspace, &queue);
 }
 
-/// Everything of a step, from the copy of the step block to that of the costs. The first queue begins and
-/// ends it. `marks`: of every task.
-void QueueRunner::submit(const BoundPlan& bound, const Step& step, const Prepared& ready,
-                         const Inputs& inputs, std::vector<Marks>* marks,
-                         const std::function<void(std::size_t)>& after_task) {
+/// Puts everything of a step into the queues, from the copy of the step block to that of the costs. The first
+/// queue begins and ends it. `marks` (optional) receives the marks of every task.
+void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs,
+                          std::vector<Marks>* marks, const std::function<void(std::size_t)>& after_task) {
   const Plan& plan = bound.plan();
-  const auto on_device = [&](int buffer) {
-    return step.address(plan.buffers[static_cast<std::size_t>(buffer)]);
-  };
+  const auto on_device = [&](int buffer) { return address_(plan.buffers[static_cast<std::size_t>(buffer)]); };
   const auto first_queue = [&](int device) -> Queue& {
     return *queues_[static_cast<std::size_t>(device) * kStreams];
   };
@@ -173,11 +179,11 @@ void QueueRunner::submit(const BoundPlan& bound, const Step& step, const Prepare
         queue.wait(*other);
     }
     if (marks != nullptr) (*marks)[t].begin = queue.mark();
-    submit_task(bound, t, step, ready, inputs);
+    enqueue_task(bound, t, ready, inputs);
     if (marks != nullptr || bound.is_waited_for(t)) ends[t] = queue.mark();
     if (marks != nullptr) (*marks)[t].end = ends[t];
     if (after_task) {
-      wait(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
+      wait_for(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
       after_task(t);
     }
   }
@@ -187,13 +193,13 @@ void QueueRunner::submit(const BoundPlan& bound, const Step& step, const Prepare
     for (std::size_t stream = 1; stream < kStreams; ++stream)
       queue.wait(*queues_[static_cast<std::size_t>(device) * kStreams + stream]->mark());
     const Buffer& costs = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
-    queue.copy(inputs.costs->data() + place, step.address(costs), costs.bytes);
+    queue.copy(inputs.costs->data() + place, address_(costs), costs.bytes);
     place += costs.bytes;
     if (device > 0) queues_[0]->wait(*queue.mark());
   }
 }
 
-void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& report) {
+void QueueRunner::wait_for(const Mark& mark, const std::function<std::string()>& report) {
   const auto start = Clock::now();
   while (!mark.reached()) {
     const double waited = seconds_since(start);
@@ -207,111 +213,130 @@ void QueueRunner::wait(const Mark& mark, const std::function<std::string()>& rep
   }
 }
 
-/// Puts a step whose matrices are there into the queues.
-void QueueRunner::begin(const BoundPlan& bound, const Step& step, Prepared& ready, std::vector<Marks>* marks,
-                        const std::function<void(std::size_t)>& after_task) {
-  Inputs& inputs = ready.inputs.at(ready.current);
-  std::memcpy(inputs.block->data(), step.block.data(), step.block.size());
-  for (const auto& copied : inputs.copied) queues_[0]->wait(*copied);
-  const bool plainly = marks == nullptr && !after_task;
-  // The first run makes what libraries make at their first call, which cannot be recorded.
-  if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
-    std::vector<Queue*> all;
-    for (const auto& queue : queues_) all.push_back(queue.get());
-    // A copy of the step: emulated devices submit again when they play.
-    const auto all_of_it = [this, &bound, step, &ready, &inputs] {
-      submit(bound, step, ready, inputs, nullptr, nullptr);
-    };
-    try {
-      inputs.recording = backend_.record(all, all_of_it);
-    } catch (const DeviceError& e) {
-      fmt::print(stderr, "warning: a step cannot be recorded, so its operations are started one by one: {}\n",
-                 e.what());
-      ready.recordable = false;
+/// Returns the memory of the plan's next step, in which `matrices` are.
+QueueRunner::Inputs& QueueRunner::filled(const Plan& plan, Prepared& ready, const Matrices& matrices) {
+  const bool busy =
+      std::any_of(line_.begin(), line_.end(), [&](const InFlight& step) { return step.ready == &ready; });
+  const std::optional<std::size_t> expected = std::exchange(ready.expected, std::nullopt);
+  const bool here =
+      expected && ready.inputs.at(*expected).holds == matrices && !(busy && *expected == ready.current);
+  const std::size_t place = here ? *expected : busy ? 1 - ready.current : ready.current;
+  Inputs& inputs = ready.inputs.at(place);
+  if (!here) fill(plan, ready.loads, matrices, inputs);
+  ready.current = place;
+  return inputs;
+}
+
+/// Puts a step into the queues, whose matrices and step block are there.
+void QueueRunner::begin(InFlight& step) {
+  const BoundPlan& bound = *step.bound;
+  Prepared& ready = *step.ready;
+  Inputs& inputs = *step.inputs;
+  const bool plainly = !step.watch.any();
+  try {
+    if (step.watch.times != nullptr) step.start = queues_[0]->mark();
+    for (const auto& copied : inputs.copied) queues_[0]->wait(*copied);
+    // The first run makes what libraries make at their first call, which cannot be recorded.
+    if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
+      std::vector<Queue*> all;
+      for (const auto& queue : queues_) all.push_back(queue.get());
+      // Emulated devices call this again when they play.
+      const auto all_of_it = [this, &bound, &ready, &inputs] {
+        enqueue(bound, ready, inputs, nullptr, nullptr);
+      };
+      try {
+        inputs.recording = backend_.record(all, all_of_it);
+      } catch (const DeviceError& e) {
+        fmt::print(stderr,
+                   "warning: a step cannot be recorded, so its operations are started one by one: {}\n",
+                   e.what());
+        ready.recordable = false;
+      }
     }
+    if (plainly && inputs.recording)
+      inputs.recording->play(*queues_[0]);
+    else
+      enqueue(bound, ready, inputs, plainly ? nullptr : &step.marks, step.watch.after_task);
+    step.end = queues_[0]->mark();
+  } catch (...) {
+    step.error = std::current_exception();
   }
-  if (plainly && inputs.recording)
-    inputs.recording->play(*queues_[0]);
-  else
-    submit(bound, step, ready, inputs, marks, after_task);
 }
 
-/// Brings the matrices of the step after `step`, which has been begun, and begins that step where it is
-/// certain and all of it is recorded. The memory it uses on the host is that of the step before `step`, which
-/// has ended.
-bool QueueRunner::begin_early(const BoundPlan& bound, const Step& step, Prepared& ready) {
-  Inputs& inputs = ready.inputs.at(ready.current);
-  Inputs& others = ready.inputs.at(1 - ready.current);
-  const bool certain = !step.next_block.empty();
-  // The same memory, which keeps its contents until the next step: it is here already.
-  const bool stays = step.next == step.matrices;
-  // Else what lies behind the pointers may change after this step.
-  if (!stays) inputs.holds.clear();
-  if (!stays || others.holds != step.next) others.holds.clear();
-  if (!step.next.empty() && others.holds.empty() && (!stays || certain))
-    fill(bound.plan(), ready.loads, step.next, others);
-  if (!certain || others.holds.empty() || !inputs.recording || !others.recording) return false;
-  ready.current = 1 - ready.current;
-  begin(bound, {step.next, {}, step.next_block, {}, step.address}, ready, nullptr, nullptr);
-  return true;
+void QueueRunner::begin_oldest() {
+  if (!line_.empty() && !line_.front().begun()) begin(line_.front());
 }
 
-std::vector<double> QueueRunner::run(const BoundPlan& bound, const Step& step, std::vector<TaskTime>* times,
-                                     const std::function<void(std::size_t)>& after_task) {
-  const Plan& plan = bound.plan();
+void QueueRunner::submit(const BoundPlan& bound, const Matrices& matrices,
+                         const std::vector<std::byte>& block, Watch watch) {
+  begin_oldest();  // copies of the matrices shall not delay it
   Prepared& ready = prepared(bound);
-  const bool plainly = times == nullptr && !after_task;
-  std::vector<Marks> marks(plainly ? 0 : plan.tasks.size());
-  std::shared_ptr<const Mark> start, end;
-  if (begun_) {
-    if (!plainly || begun_->plan != &plan || begun_->matrices != step.matrices || begun_->block != step.block)
-      throw std::logic_error("executor: another step was certain to be run");
-    end = begun_->end;
-    begun_.reset();
-  } else {
-    // The step before may have brought what this one reads.
-    if (ready.inputs.at(1 - ready.current).holds == step.matrices) ready.current = 1 - ready.current;
-    Inputs& inputs = ready.inputs.at(ready.current);
-    if (inputs.holds != step.matrices) fill(plan, ready.loads, step.matrices, inputs);
-    start = queues_[0]->mark();
-    begin(bound, step, ready, plainly ? nullptr : &marks, after_task);
-    end = queues_[0]->mark();
-  }
-  const Inputs& inputs = ready.inputs.at(ready.current);
-  if (begin_early(bound, step, ready)) begun_ = {&plan, step.next, step.next_block, queues_[0]->mark()};
-  wait(*end, [&] {
+  InFlight step;
+  step.bound = &bound;
+  step.ready = &ready;
+  step.inputs = &filled(bound.plan(), ready, matrices);
+  if (watch.any()) step.marks.resize(bound.plan().tasks.size());
+  step.watch = std::move(watch);
+  std::memcpy(step.inputs->block->data(), block.data(), block.size());
+  const bool both_recorded = !line_.empty() && line_.front().end && line_.front().inputs->recording &&
+                             step.inputs->recording && !step.watch.any();
+  if (line_.empty() || both_recorded) begin(step);
+  line_.push_back(std::move(step));
+}
+
+std::vector<double> QueueRunner::wait() {
+  begin_oldest();
+  const InFlight step = std::move(line_.front());
+  line_.pop_front();
+  if (step.error) std::rethrow_exception(step.error);
+  wait_for(*step.end, [&] {
+    const Plan& plan = step.bound->plan();
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
-    for (std::size_t t = 0; t < marks.size(); ++t) {
-      if (marks[t].end->reached()) continue;
+    for (std::size_t t = 0; t < step.marks.size(); ++t) {
+      if (step.marks[t].end->reached()) continue;
       report += "; the first that is not done is task " + std::to_string(t) + " (" +
                 describe(plan.tasks[t], plans_.graph()) + ")";
       break;
     }
     return report;
   });
-  if (times != nullptr) {
-    // Marks of one device can be compared: each device's times begin with its own first task.
-    std::vector<std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
-    first[0] = start;
-    times->clear();
-    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-      auto& begun = first[static_cast<std::size_t>(plan.tasks[t].device)];
-      if (!begun) begun = marks[t].begin;
-      times->push_back({marks[t].begin->seconds_since(*begun), marks[t].end->seconds_since(*begun)});
-    }
-  }
-  std::vector<double> costs(static_cast<std::size_t>(inputs.costs->bytes()) / sizeof(double));
-  std::memcpy(costs.data(), inputs.costs->data(), costs.size() * sizeof(double));
+  if (step.watch.times != nullptr) *step.watch.times = times_of(step);
+  std::vector<double> costs(static_cast<std::size_t>(step.inputs->costs->bytes()) / sizeof(double));
+  std::memcpy(costs.data(), step.inputs->costs->data(), costs.size() * sizeof(double));
   return costs;
 }
 
-void QueueRunner::settle() {
-  if (begun_ && !stalled_) wait(*begun_->end, [] { return std::string("in a step that was begun early"); });
+std::vector<TaskTime> QueueRunner::times_of(const InFlight& step) const {
+  const Plan& plan = step.bound->plan();
+  // Marks of one device can be compared: each device's times begin with its own first task.
+  std::vector<std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
+  first[0] = step.start;
+  std::vector<TaskTime> times;
+  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    auto& begun = first[static_cast<std::size_t>(plan.tasks[t].device)];
+    if (!begun) begun = step.marks[t].begin;
+    times.push_back({step.marks[t].begin->seconds_since(*begun), step.marks[t].end->seconds_since(*begun)});
+  }
+  return times;
 }
 
-void QueueRunner::forget() {
-  if (begun_) throw std::logic_error("executor: memory changes while a step is certain to be run");
-  recorded_.clear();
+void QueueRunner::expect(const BoundPlan& bound, const Matrices& matrices) {
+  Prepared& ready = prepared(bound);
+  std::size_t place = ready.current;
+  if (ready.inputs.at(place).holds != matrices) {
+    place = 1 - place;
+    fill(bound.plan(), ready.loads, matrices, ready.inputs.at(place));
+  }
+  ready.expected = place;
 }
+
+void QueueRunner::settle() {
+  for (const InFlight& step : line_) {
+    if (step.end && !stalled_)
+      wait_for(*step.end, [] { return std::string("in a step whose costs were not read"); });
+  }
+}
+
+void QueueRunner::forget() { recorded_.clear(); }
 
 }  // namespace convnet

@@ -1,13 +1,16 @@
 // Runs plans on a backend whose devices have queues: the host puts every task into the queue of its device
-// and stream and goes on. From its second run on a plan is a recording that is played, and a step that is
-// certain to follow is begun before the one before it has ended: the devices never wait for the host.
+// and stream and goes on. From its second run on a plan is a recording that is played, and a second step can
+// begin before the host has read the costs of the first: the devices never wait for the host.
 #pragma once
 
 #include <array>
+#include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "convnet/plan/plan_set.h"
@@ -16,41 +19,49 @@
 
 namespace convnet {
 
+/// Says how a step is watched while it runs.
+struct Watch {
+  std::vector<TaskTime>* times = nullptr;            ///< receives when each task ran
+  std::function<void(std::size_t task)> after_task;  ///< called after each task
+  bool any() const { return times != nullptr || after_task; }
+};
+
 class QueueRunner {
  public:
-  /// `physical`: the device behind each index of the plans.
-  QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical,
+  using Matrices = std::vector<const std::byte*>;  ///< as StepInputs::matrices
+  using Address = std::function<std::byte*(const Buffer&)>;
+
+  /// `physical` is the device behind each index of the plans; `address` tells where a buffer lies on its
+  /// device.
+  QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical, Address address,
               double stall_seconds);
   QueueRunner(const QueueRunner&) = delete;
   QueueRunner& operator=(const QueueRunner&) = delete;
   ~QueueRunner();
 
-  /// What a run reads and writes beside the devices' memory.
-  struct Step {
-    std::vector<const std::byte*> matrices;  ///< as StepInputs::matrices
-    std::vector<const std::byte*> next;      ///< as StepInputs::next
-    std::vector<std::byte> block;            ///< the step block
-    /// That of the plan's next step, with the matrices `next`, where it is certain that it will be run; else
-    /// empty.
-    std::vector<std::byte> next_block;
-    std::function<std::byte*(const Buffer&)> address;  ///< of buffers that lie on a device
-  };
+  /// Copies what a step of the plan reads to the devices and begins it, or, behind another step, lets it wait
+  /// for its turn unless both are recorded. Nothing of a watched step is recorded or played. At most one step
+  /// may be in flight. The plan must live as long as this.
+  void submit(const BoundPlan& bound, const Matrices& matrices, const std::vector<std::byte>& block,
+              Watch watch);
+  /// Waits for the end of the oldest step in flight, of which there must be one. Returns the costs buffers of
+  /// the devices, one after the other. Throws what the step threw, and RunError if no task ends for the
+  /// seconds of a stall.
+  std::vector<double> wait();
+  /// Brings the matrices of the plan's next step as Executor::expect() says. At most one step may be in
+  /// flight.
+  void expect(const BoundPlan& bound, const Matrices& matrices);
+  /// Returns the number of steps that were submitted and not waited for.
+  std::size_t in_flight() const { return line_.size(); }
 
-  /// Runs the plan, which must live as long as this, to its end. Returns the costs buffers of the devices,
-  /// one after the other. `times` and `after_task` are Executor::run's; with either of them nothing is
-  /// recorded or played. Throws RunError where no task ends for the seconds of a stall, std::logic_error
-  /// where another step was certain.
-  std::vector<double> run(const BoundPlan& bound, const Step& step, std::vector<TaskTime>* times,
-                          const std::function<void(std::size_t)>& after_task);
-
-  /// Waits for a step that was begun early. It stays certain to be run. Throws RunError for a stall.
+  /// Waits until the steps that were begun have ended; they stay in flight. Throws RunError for a stall.
   void settle();
 
   /// Whether a run has been given up: the devices may go on for ever, and releasing their memory would wait
   /// for them.
   bool stalled() const { return stalled_; }
 
-  /// Addresses will change: what was recorded is worthless.
+  /// Drops what was recorded, because addresses will change. No step may be in flight.
   void forget();
 
  private:
@@ -59,9 +70,9 @@ class QueueRunner {
     std::unique_ptr<DeviceMemory> block, costs;                      ///< on the host, near the devices
     std::vector<std::unique_ptr<DeviceMemory>> host;                 ///< by matrix
     std::vector<std::vector<std::unique_ptr<DeviceMemory>>> device;  ///< by device and matrix
-    std::vector<const std::byte*> holds;              ///< the matrices that were copied; empty: none, or used
-    std::vector<std::shared_ptr<const Mark>> copied;  ///< by device
-    std::unique_ptr<Recording> recording;             ///< of a step that reads them
+    Matrices holds;                                                  ///< the matrices that were copied last
+    std::vector<std::shared_ptr<const Mark>> copied;                 ///< by device
+    std::unique_ptr<Recording> recording;                            ///< of a step that reads them
   };
   /// A range of an input matrix that a device loads.
   struct Load {
@@ -71,8 +82,9 @@ class QueueRunner {
   };
   /// A plan as it is put into the queues: memory that the plan does not count.
   struct Prepared {
-    std::array<Inputs, 2> inputs;  ///< one is filled while a step reads the other
-    std::size_t current = 0;       ///< that of the step that was begun last
+    std::array<Inputs, 2> inputs;         ///< one is filled while a step reads the other
+    std::size_t current = 0;              ///< that of the step that was submitted last
+    std::optional<std::size_t> expected;  ///< that of the expected step, which holds its matrices
     std::vector<Load> loads;
     std::vector<std::unique_ptr<DeviceMemory>> fetched;  ///< by queue: copies of what operations cannot reach
     bool recordable = true;
@@ -81,12 +93,19 @@ class QueueRunner {
   struct Marks {
     std::shared_ptr<const Mark> begin, end;
   };
-  /// A step that was begun before its run.
-  struct Begun {
-    const Plan* plan = nullptr;
-    std::vector<const std::byte*> matrices;
-    std::vector<std::byte> block;
-    std::shared_ptr<const Mark> end;
+  /// A step that was submitted and not waited for.
+  struct InFlight {
+    const BoundPlan* bound = nullptr;
+    Prepared* ready = nullptr;
+    Inputs* inputs = nullptr;  ///< one of ready->inputs
+    Watch watch;
+    std::vector<Marks> marks;           ///< by task, if it is watched
+    std::shared_ptr<const Mark> start;  ///< null unless its times are wanted
+    std::shared_ptr<const Mark> end;    ///< null: it has not begun, or beginning it threw `error`
+    std::exception_ptr error;
+
+    /// Returns whether it was begun, or would have been without an error.
+    bool begun() const { return end != nullptr || error != nullptr; }
   };
 
   std::size_t queue_of(const Task& task) const {
@@ -96,27 +115,27 @@ class QueueRunner {
   Prepared& prepared(const BoundPlan& bound);
   std::int64_t unreachable_bytes(const Plan& plan, const Task& task) const;
   bool unreachable(const Task& task, const Buffer& buffer) const;
-  void fill(const Plan& plan, const std::vector<Load>& loads, const std::vector<const std::byte*>& matrices,
-            Inputs& inputs);
-  void begin(const BoundPlan& bound, const Step& step, Prepared& ready, std::vector<Marks>* marks,
-             const std::function<void(std::size_t)>& after_task);
-  bool begin_early(const BoundPlan& bound, const Step& step, Prepared& ready);
-  void submit(const BoundPlan& bound, const Step& step, const Prepared& ready, const Inputs& inputs,
-              std::vector<Marks>* marks, const std::function<void(std::size_t)>& after_task);
-  void submit_task(const BoundPlan& bound, std::size_t t, const Step& step, const Prepared& ready,
-                   const Inputs& inputs);
-  void wait(const Mark& mark, const std::function<std::string()>& report);
+  void fill(const Plan& plan, const std::vector<Load>& loads, const Matrices& matrices, Inputs& inputs);
+  Inputs& filled(const Plan& plan, Prepared& ready, const Matrices& matrices);
+  void begin(InFlight& step);
+  void begin_oldest();
+  void enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs, std::vector<Marks>* marks,
+               const std::function<void(std::size_t)>& after_task);
+  void enqueue_task(const BoundPlan& bound, std::size_t t, const Prepared& ready, const Inputs& inputs);
+  std::vector<TaskTime> times_of(const InFlight& step) const;
+  void wait_for(const Mark& mark, const std::function<std::string()>& report);
 
   const PlanSet& plans_;
   const Backend& backend_;
   std::vector<int> physical_;
+  Address address_;
   double stall_seconds_;
   bool stalled_ = false;
   std::vector<std::unique_ptr<Queue>> queues_;        ///< by device and stream
   std::vector<std::vector<bool>> reaches_;            ///< by device and other device
   std::vector<std::unique_ptr<Queue>> input_queues_;  ///< by device
   std::map<const Plan*, std::unique_ptr<Prepared>> recorded_;
-  std::optional<Begun> begun_;
+  std::deque<InFlight> line_;  ///< the oldest first
 };
 
 }  // namespace convnet

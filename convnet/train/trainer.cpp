@@ -201,7 +201,7 @@ bool Trainer::train_batch(const Position& work) {
         data = take(wanted);
       }
       // A whole minibatch is done, or none of this batch: what is saved then is a place to resume from.
-      if (stop_.arrived() && !next_is_certain_) {
+      if (stop_.arrived() && net_.in_flight() == 0) {
         state_.partial_seconds += seconds_since(start);
         return false;
       }
@@ -240,30 +240,37 @@ StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double 
 StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
                          std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs) {
   const Plan& plan = net_.prepare(phase, images);
-  StepInputs inputs = inputs_of(data, first, progress);
+  const StepInputs inputs = inputs_of(data, first, progress);
+  std::optional<StepInputs> next;
   std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
   if (first + 2 * images <= data.images) {
-    inputs.next = inputs_of(data, first + images, progress).matrices;
+    next = inputs_of(data, first + images, progress);
   } else if (first + images == data.images && !data.last) {
     following = prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count});
-    if (following && following->images >= images) inputs.next = inputs_of(*following, 0, progress).matrices;
+    if (following && following->images >= images) next = inputs_of(*following, 0, progress);
   }
   const auto start = Clock::now();
   std::vector<TaskTime> times;
   const bool look =
       options_.report.verbose || !options_.report.profile.empty() || !net_.executor().times_cost();
-  // All minibatches of a batch but the last have equally many images, and the same rates.
-  next_is_certain_ = phase == Phase::train && !look && !inputs.next.empty() && !stop_.arrived();
-  inputs.next_is_certain = next_is_certain_;
   sound_ = false;
-  StepResult result =
-      net_.run(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
+  if (net_.in_flight() == 0)
+    net_.submit(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
+  if (next) {
+    // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
+    const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stop_.arrived();
+    next->iteration = inputs.iteration + 1;
+    // All minibatches of a batch but the last have equally many images, and the same rates.
+    if (certain)
+      net_.submit(plan, *next);
+    else
+      net_.expect(plan, next->matrices);
+  }
+  StepResult result = net_.wait();
   if (look) time_use_.add(plan, times, seconds_since(start));
   if (!result.finite()) {
     std::string where;
-    // A step that has been begun since may have changed the weights a little.
-    inputs.next.clear();
-    inputs.next_is_certain = false;
+    // A step in flight may have changed the weights a little.
     try {
       where = net_.first_non_finite(phase, images, inputs);
     } catch (const DeviceError&) {

@@ -71,7 +71,8 @@ class Trainer {
   /// Adds one of the first steps to the trace of --profile.
   void profile(const Plan& plan, const std::vector<TaskTime>& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
-  /// Runs images [first, first + images) of `data`, the data that `piece` asked for.
+  /// Runs images [first, first + images) of `data`, the data that `piece` asked for, unless that step is in
+  /// flight, and submits the step after it if that is certain to follow.
   StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
                   std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs = nullptr);
 
@@ -82,8 +83,7 @@ class Trainer {
   BatchRange train_range_, test_range_;
   PixelStatistics statistics_;
   StopSignal& stop_;
-  bool next_is_certain_ = false;  ///< a GPU may have begun the next step of this batch
-  bool sound_ = true;             ///< the weights are those after the last step, all finite
+  bool sound_ = true;  ///< the weights are those after the last step, all finite
   TrainingState state_;
   TimeUse time_use_;                       ///< of the current batch
   ChromeTrace trace_;                      ///< --profile: the first steps of training

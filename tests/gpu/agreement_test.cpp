@@ -52,18 +52,22 @@ std::vector<double> costs_of(const Config& config, const std::string& device, co
   Net& net = *configured.net;
   std::vector<Minibatch> batches;
   for (std::uint64_t b = 0; b < 4; ++b) batches.push_back(random_minibatch(config.image, images, 10, b));
-  std::vector<double> costs;
-  for (int step = 0; step < steps; ++step) {
-    const Minibatch& batch = batches[static_cast<std::size_t>(step) % batches.size()];
+  const auto inputs_of = [&](int step) {
     StepInputs inputs;
-    inputs.matrices = matrices_of(batch);
-    // In some steps the next one's are not known, or are, but the step may not be run.
-    const Minibatch& next = batches[static_cast<std::size_t>(step + 1) % batches.size()];
-    if (step % 8 != 7) inputs.next = matrices_of(next);
-    inputs.next_is_certain = !inputs.next.empty() && step % 8 != 5 && step + 1 < steps;
+    inputs.matrices = matrices_of(batches[static_cast<std::size_t>(step) % batches.size()]);
     inputs.iteration = static_cast<std::uint64_t>(step);
     inputs.rates = net.rates(0);
-    costs.push_back(net.run(*configured.plan, inputs).costs.at(1) / static_cast<double>(images));
+    return inputs;
+  };
+  std::vector<double> costs;
+  for (int step = 0; step < steps; ++step) {
+    if (net.in_flight() == 0) net.submit(*configured.plan, inputs_of(step));
+    // Most steps are submitted ahead; of some only the matrices are announced, or nothing.
+    if (step + 1 < steps && step % 8 != 7 && step % 8 != 5)
+      net.submit(*configured.plan, inputs_of(step + 1));
+    else if (step % 8 == 5)
+      net.expect(*configured.plan, inputs_of(step + 1).matrices);
+    costs.push_back(net.wait().costs.at(1) / static_cast<double>(images));
   }
   return costs;
 }
@@ -91,78 +95,76 @@ TEST_CASE("some steps cost nearly the same in bf16") {
   check_agreement({"lenet", {1, 28, 28}}, 3, 9, "bf16", 1e-3);
 }
 
-TEST_CASE("a minibatch that comes again is not copied again") {
+TEST_CASE("a minibatch that is expected again is not copied again") {
   const Config config{"lenet", {1, 28, 28}};
   const ConfiguredNet configured(config, "cuda", "fp32", Phase::test, 2);
-  const auto cost_of = [&](const StepInputs& inputs) {
-    return configured.net->run(*configured.plan, inputs).costs.at(1);
-  };
+  Net& net = *configured.net;
   Minibatch batch = random_minibatch(config.image, 2, 10, 0);
   StepInputs inputs;
   inputs.matrices = matrices_of(batch);
-  inputs.next = inputs.matrices;
-  const double cost = cost_of(inputs);
+  const auto step = [&](bool expects_it_again) {
+    net.submit(*configured.plan, inputs);
+    if (expects_it_again) net.expect(*configured.plan, inputs.matrices);
+    return net.wait().costs.at(1);
+  };
+  const double cost = step(true);
   // Nobody may write there now. Copies, if there were any, would bring it.
   for (float& value : batch.data) value = -value;
-  for (int step = 0; step < 4; ++step) {
-    if (step == 3) inputs.next.clear();
-    CHECK(cost_of(inputs) == cost);
-  }
-  CHECK(cost_of(inputs) != cost);
+  for (int i = 0; i < 4; ++i) CHECK(step(i < 3) == cost);
+  CHECK(step(false) != cost);
 }
 
-TEST_CASE("a minibatch that comes again is copied once where the next step is certain") {
+TEST_CASE("the matrices of an expected step are copied before it is submitted, once") {
   const Config config{"lenet", {1, 28, 28}};
   const ConfiguredNet configured(config, "cuda", "fp32", Phase::test, 2);
-  Minibatch batch = random_minibatch(config.image, 2, 10, 0);
-  StepInputs inputs;
-  inputs.matrices = inputs.next = matrices_of(batch);
-  inputs.next_is_certain = true;
-  const auto step = [&] {
-    const double cost = configured.net->run(*configured.plan, inputs).costs.at(1);
-    ++inputs.iteration;
-    return cost;
-  };
-  const double cost = step();
-  // The next one may lie elsewhere on the device, and has been brought.
-  for (float& value : batch.data) value = -value;
-  for (int i = 0; i < 5; ++i) {
-    inputs.next_is_certain = i < 4;
-    CHECK(step() == cost);
-  }
+  Net& net = *configured.net;
+  Minibatch batch = random_minibatch(config.image, 2, 10, 0),
+            other = random_minibatch(config.image, 2, 10, 1);
+  StepInputs inputs, others;
+  inputs.matrices = matrices_of(batch);
+  others.matrices = matrices_of(other);
+  const auto cost_of = [&](const StepInputs& step) { return net.run(*configured.plan, step).costs.at(1); };
+  const double cost = cost_of(inputs), other_cost = cost_of(others);
+  REQUIRE(cost != other_cost);
+  net.submit(*configured.plan, inputs);
+  net.expect(*configured.plan, others.matrices);
+  CHECK(net.wait().costs.at(1) == cost);
+  for (float& value : other.data) value = -value;
+  CHECK(cost_of(others) == other_cost);
+  CHECK(cost_of(others) != other_cost);
+
+  // What was expected may not come, and is forgotten then.
+  for (float& value : other.data) value = -value;
+  net.expect(*configured.plan, others.matrices);
+  CHECK(cost_of(inputs) == cost);
+  for (float& value : other.data) value = -value;
+  CHECK(cost_of(others) != other_cost);
 }
 
-TEST_CASE("a step that was certain is the next one") {
+TEST_CASE("weights are read after the steps that have begun") {
   const Config config{"lenet", {1, 28, 28}};
   const ConfiguredNet configured(config, "cuda", "fp32", Phase::train, 2);
   Net& net = *configured.net;
-  const Minibatch batch = random_minibatch(config.image, 2, 10, 0),
-                  other = random_minibatch(config.image, 2, 10, 1);
+  const Minibatch batch = random_minibatch(config.image, 2, 10, 0);
   StepInputs inputs;
+  inputs.matrices = matrices_of(batch);
   inputs.rates = net.rates(0);
-  const auto step = [&](bool certain) {
-    const Minibatch& now = inputs.iteration % 2 == 0 ? batch : other;
-    const Minibatch& next = inputs.iteration % 2 == 0 ? other : batch;
-    inputs.matrices = matrices_of(now);
-    inputs.next = matrices_of(next);
-    inputs.next_is_certain = certain;
-    net.run(*configured.plan, inputs);
+  const auto submit = [&] {
+    net.submit(*configured.plan, inputs);
     ++inputs.iteration;
   };
-  for (int i = 0; i < 4; ++i) step(true);
-  // What has been begun can be seen in the weights, and is not done twice.
-  const WeightBuffers& weights = net.plans().weights().front();
-  const std::vector<float> begun = net.executor().read_weights(weights);
-  step(false);
-  CHECK(net.executor().read_weights(weights) == begun);
-  step(true);
-  CHECK(net.executor().read_weights(weights) != begun);
-  ++inputs.iteration;
-  CHECK_THROWS_AS(step(true), std::logic_error);
-  --inputs.iteration;
-  step(false);
-  ++inputs.iteration;
-  CHECK_NOTHROW(step(false));
+  const auto weights = [&] { return net.executor().read_weights(net.plans().weights().front()); };
+  submit();
+  for (int i = 0; i < 4; ++i) {
+    submit();
+    net.wait();
+  }
+  const std::vector<float> begun = weights();
+  net.wait();
+  CHECK(weights() == begun);
+  submit();
+  net.wait();
+  CHECK(weights() != begun);
 }
 
 // Tolerances are some ten times what two instruction sets of a CPU (AVX-512 and AVX2) differ by, and a tenth

@@ -203,6 +203,36 @@ TEST_CASE("queues wait for what the plan says") {
   }
 }
 
+TEST_CASE("a second step begins at once where both are recorded, else in its turn") {
+  for (const bool refuses : {false, true}) {
+    INFO((refuses ? "never recorded" : "recorded"));
+    WatchedNet net("0");
+    net.backend.refuses_to_record = refuses;
+    Executor executor(*net.plans, net.backend, {0});
+    const Plan& plan = net.plans->plan(Phase::train, kImages);
+    executor.reserve(plan);
+    const auto operations = [&] {
+      return std::count_if(net.log.work.begin(), net.log.work.end(), [](const Work& w) { return !w.copies; });
+    };
+    const auto all = static_cast<std::ptrdiff_t>(plan.tasks.size());
+    net.log.work.clear();
+    executor.submit(plan, net.inputs);
+    CHECK(operations() == all);
+    for (std::ptrdiff_t step = 1; step < 8; ++step) {
+      INFO("step " << step);
+      ++net.inputs.iteration;
+      // The first run is not recorded, and there are two recordings to make.
+      const bool at_once = !refuses && step >= 3;
+      executor.submit(plan, net.inputs);
+      CHECK(operations() == (at_once ? step + 1 : step) * all);
+      executor.wait();
+      CHECK(operations() == (at_once ? step + 1 : step) * all);
+    }
+    executor.wait();
+    CHECK(operations() == 8 * all);
+  }
+}
+
 TEST_CASE("steps that cannot be recorded run all the same") {
   std::vector<std::vector<double>> costs;
   for (const bool refuses : {false, true}) {
@@ -219,10 +249,11 @@ TEST_CASE("steps that cannot be recorded run all the same") {
       executor.write_weights(w, values);
     }
     costs.emplace_back();
-    for (int step = 0; step < 4; ++step, ++net.inputs.iteration) {
-      net.inputs.next = net.inputs.matrices;
-      net.inputs.next_is_certain = step < 3;
-      costs.back().push_back(executor.run(plan, net.inputs).costs.at(1));
+    executor.submit(plan, net.inputs);
+    for (int step = 0; step < 4; ++step) {
+      ++net.inputs.iteration;
+      if (step < 3) executor.submit(plan, net.inputs);
+      costs.back().push_back(executor.wait().costs.at(1));
     }
   }
   CHECK(costs[0] == costs[1]);

@@ -98,6 +98,8 @@ class SmallNet {
 
   /// Makes the plan; initial weights are set when there is memory for them, after the first one.
   const Plan& prepare(Phase phase, std::int64_t images);
+  /// Returns what a step on `batch`, which must live until then, needs from the host.
+  StepInputs inputs_of(const Minibatch& batch, std::uint64_t iteration) const;
   /// Runs one minibatch; training updates the weights. `look`: outputs and gradients are collected, too.
   StepOutcome step(Phase phase, const Minibatch& batch, std::uint64_t iteration, bool look = false);
   /// Runs a test and returns what OutputReader reads of every layer of the file that has features of its own.
@@ -115,8 +117,6 @@ class SmallNet {
   reference::NetReference reference() const;
 
  private:
-  StepInputs inputs_of(const Minibatch& batch, std::uint64_t iteration) const;
-
   std::uint64_t seed_;
   IniFile definition_, parameters_;
   ShapeOnlyProvider provider_;
