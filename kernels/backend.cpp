@@ -1,12 +1,12 @@
 #include "kernels/backend.h"
 
-#include <stdexcept>
+#include "convnet/base/error.h"
 
 namespace convnet {
 
 void check_form(const OpDesc& op, const OpForm& form, const PreparedOp& prepared) {
   const auto fail = [&](const std::string& what) {
-    throw std::logic_error("binding " + op_name(op) + ": " + what);
+    throw DeviceError("binding " + op_name(op) + ": " + what);
   };
   if (prepared.args().size() != form.args.size()) fail("the number of arguments differs from the plan's");
   for (std::size_t i = 0; i < form.args.size(); ++i) {

@@ -385,7 +385,7 @@ class CifarProvider final : public StoredProvider {
     return set_.format == Format::binary ? load_binary(set_, source) : load_pickle(set_, source);
   }
 
-  bool subtracts_mean() const override { return true; }
+  bool has_mean() const override { return true; }
 
   std::vector<float> mean_image(const BatchRange& range) const override {
     if (!set_.mean.empty()) return set_.mean;

@@ -110,7 +110,7 @@ class DummyProvider final : public StoredProvider {
     return loaded;
   }
 
-  bool subtracts_mean() const override { return false; }
+  bool has_mean() const override { return false; }
   void check_labels(const BatchRange&) const override {}  // they are right by construction
 
   std::vector<float> mean_image(const BatchRange&) const override { return {}; }

@@ -70,7 +70,7 @@ class ImageProvider final : public Provider {
     if (options.crop_pad > 0)
       throw InputError("--crop-pad is for providers of small images, not for 'image'");
     const std::int64_t classes = source_->info().classes;
-    const DataType type = options.color_noise > 0 || options.pixel_std ? DataType::f32 : DataType::u8;
+    const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
     matrices_ = {{"data", {3, side_, side_}, type, 0},
                  {"labels", {1}, DataType::s32, classes},
                  {"multi-hot labels", {classes}, DataType::f32, 0}};
@@ -89,7 +89,8 @@ class ImageProvider final : public Provider {
     check_range({batch, batch}, "batch");
     return source_->images_in(batch);
   }
-  bool subtracts_mean() const override { return true; }
+  bool has_mean() const override { return true; }
+  bool step_subtracts_mean() const override { return !options_.read_subtracts_mean(); }
   int views() const override { return options_.multiview ? 10 : 1; }
 
   std::vector<std::string> skipped_images() const override {
@@ -245,8 +246,8 @@ class ImageProvider final : public Provider {
       }
   }
 
-  /// Applies deviations and colour noise. After the data layer has subtracted the mean, this leaves
-  /// (pixel - mean + noise) / (1 + scale) in training, pixel - mean in tests.
+  /// Divides pixels by the deviations. With colour noise it also subtracts the mean, and in training leaves
+  /// (pixel - mean + noise) / (1 + scale).
   void adjust(const Place& place, const PixelStatistics& statistics, float* pixels) const {
     const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
     const auto scale = static_cast<float>(options_.color_noise);
@@ -264,10 +265,13 @@ class ImageProvider final : public Provider {
       const float deviation = statistics.deviations.empty() ? 1 : statistics.deviations[c];
       float* const channel = pixels + c * plane;
       for (std::size_t i = 0; i < plane; ++i) channel[i] /= deviation;
+      if (options_.read_subtracts_mean() && !statistics.mean.empty()) {
+        const float* const mean = statistics.mean.data() + c * plane;
+        for (std::size_t i = 0; i < plane; ++i) channel[i] -= mean[i];
+      }
       if (!noisy) continue;
-      const float* const mean = statistics.mean.data() + c * plane;
       const float shift = noise[c] / deviation, factor = 1 / (1 + scale);
-      for (std::size_t i = 0; i < plane; ++i) channel[i] = (channel[i] - mean[i] + shift) * factor + mean[i];
+      for (std::size_t i = 0; i < plane; ++i) channel[i] = (channel[i] + shift) * factor;
     }
   }
 

@@ -174,7 +174,7 @@ class MnistProvider final : public StoredProvider {
     return loaded;
   }
 
-  bool subtracts_mean() const override { return true; }
+  bool has_mean() const override { return true; }
   std::int64_t most_kept() const override { return 0; }  // the files' contents are
 
   std::vector<float> mean_image(const BatchRange& range) const override {

@@ -87,6 +87,8 @@ struct ImageOptions {
   int decode_threads = 0;        ///< 0: as many as there are cores
 
   bool crops() const { return inner_size > 0 || crop_pad > 0; }
+  /// Whether read() subtracts the mean image: noise is added to what is left and scaled with it.
+  bool read_subtracts_mean() const { return color_noise > 0; }
 };
 
 /// Access by (epoch, batch, image): the same request gives the same images every time. read() may be called
@@ -108,8 +110,11 @@ class Provider {
   /// Throws InputError naming a label in `range` that is none of the classes, where all labels are read
   /// faster than they are used; else does nothing, and read() finds them.
   virtual void check_labels(const BatchRange&) const {}
-  /// Whether statistics() give an image to subtract; reads no data.
-  virtual bool subtracts_mean() const = 0;
+  /// Whether statistics() give a mean image; reads no data.
+  virtual bool has_mean() const = 0;
+  /// Whether the step subtracts the mean image when it loads images; if not, there is none, or read() has
+  /// subtracted it.
+  virtual bool step_subtracts_mean() const { return has_mean(); }
   /// Measured over the batches of `range`, or what the data set says.
   virtual PixelStatistics statistics(const BatchRange& range) const = 0;
   /// Number of views, and so of rows, that read() makes of a test image.

@@ -21,7 +21,8 @@ class ShuffledProvider final : public Provider {
   }
   std::int64_t images_in(int batch) const override { return ordered_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { ordered_->check_labels(range); }
-  bool subtracts_mean() const override { return ordered_->subtracts_mean(); }
+  bool has_mean() const override { return ordered_->has_mean(); }
+  bool step_subtracts_mean() const override { return ordered_->step_subtracts_mean(); }
   PixelStatistics statistics(const BatchRange& range) const override { return ordered_->statistics(range); }
   int views() const override { return ordered_->views(); }
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {

@@ -12,8 +12,6 @@
 #include "convnet/base/error.h"
 
 namespace convnet {
-namespace {}  // namespace
-
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   struct stat status = {};
   // Before it is opened: opening a pipe would wait for a writer.

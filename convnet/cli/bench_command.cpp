@@ -206,7 +206,7 @@ std::unique_ptr<Net> make_net(const BenchOptions& options, const NetFiles& files
   Graph graph = checked_graph(files, provider, graph_options(options.files, options.devices), diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   check_images_fit(provider, options.step.mini, 0);
-  const std::int64_t mean = provider.subtracts_mean() ? element_count(provider.matrices()[0].dims) : 0;
+  const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;
   auto net = std::make_unique<Net>(std::move(graph), provider, options.devices, options.step,
                                    std::vector<float>(static_cast<std::size_t>(mean)), true);
   for (const std::string& warning :

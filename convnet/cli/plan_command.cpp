@@ -37,8 +37,8 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
                   {.fallback = "",
                    .doc =
                        "predict the time of a step: 'measured' times each operation on this machine, else a "
-                       "file of a "
-                       "machine's numbers, like bench/models/nvlink-8gpu.json"}),
+                       "file of a machine's numbers, like bench/models/nvlink-8gpu.json; where that says "
+                       "concurrent_streams, --device auto means cuda"}),
               unsaved_option("trace", &PlanCommandOptions::trace,
                              {.fallback = "",
                               .doc = "file for the predicted timeline (Chrome trace, for ui.perfetto.dev)"}),
@@ -112,6 +112,9 @@ void plan_command(const std::vector<std::string>& args) {
   if (!options.model.empty()) predictor.emplace(options.model);
   if (options.devices.device == "auto" && predictor && predictor->describes_gpus())
     options.devices.device = "cuda";
+  if (std::string reason;
+      options.devices.device == "cuda" && options.devices.gpu == "all" && cuda_devices(reason) == 0)
+    throw DeviceError("--gpu all: " + reason + "; list the devices to plan for, like --gpu 0,1,2,3");
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options.files, diagnostics);

@@ -86,7 +86,7 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions
   };
   constexpr float kAny = std::numeric_limits<float>::lowest();
   PixelStatistics statistics;
-  if (provider.subtracts_mean())
+  if (provider.has_mean())
     statistics.mean = take(("--data-provider " + options.provider).c_str(), ".mean", element_count(image),
                            kAny, "the mean image of the training range");
   if (options.pixel_std)

@@ -92,8 +92,6 @@ DeviceOptions with_devices(DeviceOptions options) {
   if (options.gpu != "all") return options;
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  if (options.device == "cuda" && gpus == 0)
-    throw DeviceError("--gpu all: " + reason + "; list the devices instead, like --gpu 0,1,2,3");
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
   options.gpu = "0";
   for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
@@ -151,9 +149,7 @@ std::string slow_precision(const Backend& backend) {
          "(avx512_bf16); imitating them is slower than fp32";
 }
 
-std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {
-  std::optional<BatchRange> shuffled;
-  if (options.shuffle) shuffled = options.train_range;
+ImageOptions image_options(const DataOptions& options) {
   ImageOptions images;
   images.inner_size = options.inner_size;
   images.crop_pad = options.crop_pad;
@@ -164,11 +160,17 @@ std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_
   images.color_noise = options.color_noise;
   images.skip_bad_images = options.skip_bad_images;
   images.decode_threads = options.decode_threads;
-  return make_provider(options.provider, options.path, seed, images, shuffled);
+  return images;
+}
+
+std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {
+  std::optional<BatchRange> shuffled;
+  if (options.shuffle) shuffled = options.train_range;
+  return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
 }
 
 PlanOptions plan_options(const StepOptions& options, const Provider& provider) {
-  return {options.seed, provider.subtracts_mean(), true, options.conserve_mem, 1, options.mini};
+  return {options.seed, provider.step_subtracts_mean(), true, options.conserve_mem, 1, options.mini};
 }
 
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
@@ -195,7 +197,7 @@ Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, co
       provider_(provider),
       gpus_(devices.gpus()),
       seed_(step.seed),
-      mean_(std::move(mean)),
+      mean_(provider.step_subtracts_mean() ? std::move(mean) : std::vector<float>()),
       backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count())),
       plans_(graph_, provider.matrices(), backend_->target(),
              {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini}),
@@ -470,13 +472,18 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
   if (plan.phase == Phase::train) {
     for (const WeightBuffers& w : plans_.weights()) {
       if (!has_accumulator(w)) continue;
-      UpdateWindow& window = after[w.name];
+      // Parts of a matrix share its name and its window.
+      const auto open = windows_.find(w.name);
+      UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
       ++window.minibatches;
       window.images += plan.images;
       const bool due = window.minibatches >= minibatches_per_update(w);
       inputs.rates.at(static_cast<std::size_t>(w.rate_index)).images =
           due ? static_cast<float>(window.images) : 0;
-      if (due) after.erase(w.name);
+      if (due)
+        after.erase(w.name);
+      else
+        after[w.name] = window;
     }
   }
   executor_.submit(plan, inputs, times, after_task);

@@ -48,6 +48,8 @@ std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devi
 /// Returns a warning if the devices of `backend` only imitate its precision, else "".
 std::string slow_precision(const Backend& backend);
 
+/// Returns how the images of the data set are prepared.
+ImageOptions image_options(const DataOptions& options);
 /// Opens the data set. `seed` decides the random choices of its provider.
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
@@ -64,8 +66,9 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Graph
 
 class Net {
  public:
-  /// `mean` is the mean image to subtract, empty for none. `learns` says whether the net will be trained.
-  /// `backend` has the devices to use; null means those that the options name.
+  /// `mean` is the mean image of the data, empty for none; a step subtracts it where the provider says so.
+  /// `learns` says whether the net will be trained. `backend` has the devices to use; null means those that
+  /// the options name.
   Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
       std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr);
   Net(const Net&) = delete;
@@ -77,7 +80,6 @@ class Net {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   const Backend& backend() const { return *backend_; }
-  const std::vector<float>& mean() const { return mean_; }
 
   /// Makes the plan of `images` images a minibatch and its memory.
   const Plan& prepare(Phase phase, std::int64_t images);
@@ -149,7 +151,7 @@ class Net {
   const Provider& provider_;
   std::vector<int> gpus_;  ///< physical numbers of the devices
   std::uint64_t seed_;
-  std::vector<float> mean_;
+  std::vector<float> mean_;  ///< that a step subtracts; empty for none
   std::unique_ptr<Backend> backend_;
   PlanSet plans_;
   Executor executor_;

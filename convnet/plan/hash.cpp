@@ -68,6 +68,19 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
+/// Returns for each buffer the id that it would have without the tasks' workspaces; none for a workspace.
+Table<BufferId, BufferId> ids_without_workspaces(const Plan& plan) {
+  Table<BufferId, BufferId> ids(plan.buffers.size(), BufferId(0));
+  for (const Task& task : plan.tasks) {
+    if (task.workspace.exists()) ids[task.workspace] = BufferId();
+  }
+  int next = 0;
+  for (BufferId& id : ids) {
+    if (id.exists()) id = BufferId(next++);
+  }
+  return ids;
+}
+
 }  // namespace
 
 std::uint64_t plan_hash(const Plan& plan) {
@@ -77,13 +90,16 @@ std::uint64_t plan_hash(const Plan& plan) {
   hash.add(plan.phase);
   hash.add(plan.images);
   hash.add(plan.views);
-  for (const Buffer& b : plan.buffers) {
-    hash.add(b.name);
-    hash.add(b.kind);
-    hash.add(b.device);
-    hash.add(b.desc);
-    hash.add(b.bytes);
-    hash.add(b.offset);
+  const Table<BufferId, BufferId> ids = ids_without_workspaces(plan);
+  for (const BufferId b : plan.buffers.ids()) {
+    if (!ids[b].exists()) continue;
+    const Buffer& buffer = plan.buffers[b];
+    hash.add(buffer.name);
+    hash.add(buffer.kind);
+    hash.add(buffer.device);
+    hash.add(buffer.desc);
+    hash.add(buffer.bytes);
+    if (buffer.persistent()) hash.add(buffer.offset);
   }
   for (const Task& task : plan.tasks) {
     hash.add(task.kind);
@@ -94,12 +110,13 @@ std::uint64_t plan_hash(const Plan& plan) {
     hash.add(task.stream);
     hash.add(task.op);
     hash.add(task.form.args);
-    hash.add(task.form.workspace_bytes);
-    hash.add(task.uses);
-    hash.add(task.workspace);
+    for (BufferUse use : task.uses) {
+      use.buffer = ids[use.buffer];
+      hash.add(use);
+    }
     hash.add(task.after);
   }
-  hash.add(plan.inputs);
+  for (const BufferId input : plan.inputs) hash.add(input.exists() ? ids[input] : BufferId());
   hash.add(plan.costs);
   return hash.value();
 }

@@ -8,11 +8,12 @@
 
 namespace convnet {
 
-/// Returns a hash of everything that processes which follow one plan must agree on: kind of device and
-/// precision, phase and images, all buffers (names, devices, shapes, types, layouts, places), all tasks
-/// (operations with all of their numbers, arguments, order, devices, streams, dependencies, workspaces),
-/// inputs and costs. The algorithms that a library chooses are left out: they belong to the machine. FNV-1a,
-/// 64 bits; equal on every platform.
+/// Returns a hash of all of the plan that processes which follow it must agree on: kind of device and
+/// precision, phase and images, buffers (names, devices, shapes, types, layouts, places of those that outlive
+/// a step), tasks (operations with all of their numbers, arguments, order, devices, streams, dependencies),
+/// inputs and costs. What a process may settle for itself is left out: algorithms, workspaces, and the places
+/// of what lives during a step, which depend on the library and on the number of threads. Initial weights and
+/// learning rates are not in a plan. FNV-1a, 64 bits.
 std::uint64_t plan_hash(const Plan& plan);
 
 /// The hash as 16 hexadecimal digits.

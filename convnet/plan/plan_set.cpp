@@ -15,17 +15,15 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
       net_buffers_(make_net_buffers(graph, matrices, target, options)) {}
 
 const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
-  std::unique_ptr<Plan>& cached = plans_[{phase, images}];
-  if (!cached) {
-    auto made = std::make_unique<Plan>(
-        PlanBuilder(graph_, matrices_, target_, options_, net_buffers_, phase, images).build());
-    place_buffers(*made, devices());
+  const std::pair key(phase, images);
+  if (const auto cached = plans_.find(key); cached != plans_.end()) return *cached->second;
+  auto made = std::make_unique<Plan>(
+      PlanBuilder(graph_, matrices_, target_, options_, net_buffers_, phase, images).build());
+  place_buffers(*made, devices());
 #ifdef CONVNET_CHECKS
-    verify(*made, graph_);
+  verify(*made, graph_);
 #endif
-    cached = std::move(made);
-  }
-  return *cached;
+  return *plans_.emplace(key, std::move(made)).first->second;
 }
 
 std::int64_t PlanSet::memory_needed(DeviceId device) const {

@@ -24,7 +24,6 @@ class PlanSet {
 
   const Graph& graph() const { return graph_; }
   const Target& target() const { return target_; }
-  const NetBuffers& net_buffers() const { return net_buffers_; }
   const std::vector<WeightBuffers>& weights() const { return net_buffers_.weights; }
   const Table<BufferId, Buffer>& persistent() const { return net_buffers_.buffers; }
   int devices() const { return graph_.gpu_count(); }

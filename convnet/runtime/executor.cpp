@@ -299,10 +299,23 @@ void Executor::reserve(const Plan& plan) {
   };
   bool enough = true;
   for (const DeviceId device : persistent_.ids()) enough = enough && has_all(device);
-  if (enough) {
-    bound(plan);
-    return;
+  if (!enough) check_fits(plan);
+  bound(plan);  // where libraries are timed, they need memory
+  if (enough) return;
+  if (in_flight() > 0) throw std::logic_error("executor: steps in flight use the memory that is to grow");
+  check_fits(plan);  // libraries may keep some of what was free
+  if (queues_) queues_->forget();
+  for (const DeviceId device : persistent_.ids()) {
+    const DeviceMemoryNeeds& needs = plan.memory[device];
+    if (!persistent_[device]) persistent_[device] = backend_.allocate(physical_[device], needs.persistent);
+    if (transient_[device] && transient_[device]->bytes() >= needs.transient) continue;
+    transient_[device].reset();
+    transient_[device] = backend_.allocate(physical_[device], needs.transient);
   }
+}
+
+/// Throws DeviceError if the plan needs more memory than is free.
+void Executor::check_fits(const Plan& plan) const {
   // All CPU devices share one memory, and indices of the same GPU its.
   std::string table;
   bool fits = true;
@@ -324,28 +337,20 @@ void Executor::reserve(const Plan& plan) {
     throw DeviceError(
         "this net with " + std::to_string(plan.images) + " images a minibatch does not fit in memory:" +
         table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
-  if (in_flight() > 0) throw std::logic_error("executor: steps in flight use the memory that is to grow");
-  bound(plan);  // where libraries are timed, they need memory
-  if (queues_) queues_->forget();
-  for (const DeviceId device : persistent_.ids()) {
-    const DeviceMemoryNeeds& needs = plan.memory[device];
-    if (!persistent_[device]) persistent_[device] = backend_.allocate(physical_[device], needs.persistent);
-    if (transient_[device] && transient_[device]->bytes() >= needs.transient) continue;
-    transient_[device].reset();
-    transient_[device] = backend_.allocate(physical_[device], needs.transient);
-  }
 }
 
 /// The plan, bound at the first call.
 const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
-  std::shared_ptr<const BoundPlan>& entry = bound_[&plan];
-  if (!entry) entry = std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_);
-  return entry;
+  const std::pair key(plan.phase, plan.images);
+  auto entry = bound_.find(key);
+  if (entry == bound_.end())
+    entry = bound_.emplace(key, std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_)).first;
+  return entry->second;
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {
   std::map<std::string, std::string> chosen;
-  for (const auto& [plan, bound_plan] : bound_) bound_plan->add_algorithms(chosen);
+  for (const auto& [key, bound_plan] : bound_) bound_plan->add_algorithms(chosen);
   return chosen;
 }
 

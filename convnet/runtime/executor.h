@@ -44,8 +44,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();
 
-  /// Allocates memory for `plan` if it needs more than is there. Throws DeviceError with what each device
-  /// needs and what there is, and std::logic_error if steps in flight use the memory that would be replaced.
+  /// Binds `plan` and allocates memory if it needs more than is there. Throws what Backend::bind() throws,
+  /// DeviceError with what each device needs and what there is, and std::logic_error if steps in flight use
+  /// the memory that would be replaced.
   void reserve(const Plan& plan);
 
   /// The most steps that may be in flight: submitted and not waited for.
@@ -77,7 +78,6 @@ class Executor {
   /// Returns the number of steps that were submitted and not waited for.
   std::size_t in_flight() const { return queues_ ? queues_->in_flight() : waiting_.size(); }
 
-  const Backend& backend() const { return backend_; }
   /// Algorithms that the libraries chose for the plans so far, "conv1 conv.forward 128" -> "jit:avx512_core",
   /// for checkpoints.
   std::map<std::string, std::string> algorithms() const;
@@ -117,6 +117,7 @@ class Executor {
   std::byte* address(const Buffer& b) const;
   std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const;
   std::vector<double> run_by_workers(const Waiting& step);
+  void check_fits(const Plan& plan) const;
   const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);
   void settle() const;
   void leave_memory();
@@ -127,7 +128,7 @@ class Executor {
   Table<DeviceId, int> physical_;
   double stall_seconds_;
   Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
-  std::map<const Plan*, std::shared_ptr<const BoundPlan>> bound_;
+  std::map<std::pair<Phase, std::int64_t>, std::shared_ptr<const BoundPlan>> bound_;  ///< by phase and images
   std::vector<std::unique_ptr<Worker>> workers_;
   std::deque<Waiting> waiting_;          ///< for the workers, the oldest first
   std::unique_ptr<QueueRunner> queues_;  ///< instead of workers

@@ -99,10 +99,12 @@ class QueueRunner {
     Prepared* ready = nullptr;
     Inputs* inputs = nullptr;  ///< one of ready->inputs
     Watch watch;
-    Table<TaskId, Marks> marks;              ///< if it is watched
-    std::shared_ptr<const Mark> start, end;  ///< null: it has not begun
-    std::exception_ptr error;                ///< what beginning it threw
+    Table<TaskId, Marks> marks;         ///< if it is watched
+    std::shared_ptr<const Mark> start;  ///< null unless its times are wanted
+    std::shared_ptr<const Mark> end;    ///< null: it has not begun, or beginning it threw `error`
+    std::exception_ptr error;
 
+    /// Returns whether it was begun, or would have been without an error.
     bool begun() const { return end != nullptr || error != nullptr; }
   };
 

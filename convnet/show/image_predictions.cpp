@@ -148,7 +148,8 @@ std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std:
 
 std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predictions,
                                  const std::vector<std::size_t>& chosen) {
-  const PixelStatistics statistics = statistics_of(run);
+  PixelStatistics statistics = statistics_of(run);
+  statistics.mean.clear();  // so that the provider does not subtract it either
   const MatrixInfo& info = run.provider->matrices()[0];
   std::map<int, DataBatch> batches;
   for (const std::size_t i : chosen) batches[predictions.images[i].batch];

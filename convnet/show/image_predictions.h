@@ -42,7 +42,7 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,
                                        bool only_errors, std::uint64_t seed);
 
-/// Draws images as the net sees them before it subtracts the mean: grey or RGB, or the first channel of
+/// Draws images as the net sees them, but without the mean subtracted: grey or RGB, or the first channel of
 /// others. Pixels that are not bytes are stretched from the darkest to the brightest.
 std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predictions,
                                  const std::vector<std::size_t>& chosen);

@@ -139,7 +139,9 @@ std::vector<Magnitude> magnitudes(const Run& run) {
 std::string plan_of(const Run& run) {
   const auto target = make_target(run.options.devices, run.graph.gpu_count());
   const StepOptions& step = run.options.step;
-  const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data.provider + ".mean");
+  // The data set may not be there to be asked.
+  const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data.provider + ".mean") &&
+                    !image_options(run.options.data).read_subtracts_mean();
   PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, *target,
                 {step.seed, mean, true, step.conserve_mem, 1, step.mini});
   const Plan& train = plans.plan(Phase::train, step.mini);

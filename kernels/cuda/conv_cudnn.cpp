@@ -110,18 +110,8 @@ struct Problem {
   }
 };
 
-/// The graph of a variant. The descriptors that it is made of need not outlive it.
-Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t handle) {
-  const ConvGeometry& g = p.g;
-  const DataType type = p.type();
-  const Descriptor images = variant.padded ? tensor(kImages, type, padded_images(g))
-                                           : tensor(kImages, type, g.src(), false, p.plain_images);
-  const bool wide = p.pass == Pass::backward_weights && !variant.narrow;
-  const Descriptor weights = tensor(kWeights, wide ? DataType::f32 : type, g.weights());
-  const bool adds_bias = variant.fused && p.bias, applies_relu = variant.fused && p.relu;
-  const bool more = adds_bias || applies_relu;
-  const Descriptor convolved = tensor(more ? kConvolved : kOutput, type, g.dst(), more);
-
+/// Describes the steps and borders of a convolution.
+Descriptor convolution_of(const ConvGeometry& g, bool padded) {
   Descriptor conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   conv.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -129,77 +119,103 @@ Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t hand
   conv.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
   conv.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {1, 1});
   conv.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {g.stride, g.stride});
-  const std::int64_t before = variant.padded ? 0 : g.pad;
+  const std::int64_t before = padded ? 0 : g.pad;
   conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {before, before});
   conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-           {variant.padded ? 0 : overhang(g, g.oh, g.h), variant.padded ? 0 : overhang(g, g.ow, g.w)});
+           {padded ? 0 : overhang(g, g.oh, g.h), padded ? 0 : overhang(g, g.ow, g.w)});
   conv.finalize();
+  return conv;
+}
 
-  std::vector<Descriptor> operations;
-  const float one = 1, beta = p.accumulate ? 1 : 0;
-  switch (p.pass) {
-    case Pass::forward: {
-      const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, images);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, weights);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, convolved);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, conv);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, one);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, beta);
-      break;
-    }
-    case Pass::backward_data: {
-      const Descriptor& op =
-          operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, images);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, weights);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, convolved);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, conv);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, one);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, beta);
-      break;
-    }
-    case Pass::backward_weights: {
-      const Descriptor& op =
-          operations.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, images);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, weights);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, convolved);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, conv);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, one);
-      op.set(CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, beta);
-      break;
-    }
+/// The library's names for the operation of a pass and its attributes.
+struct PassNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t images, weights, output, convolution, alpha, beta;
+};
+PassNames names_of(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case Pass::backward_data:
+      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case Pass::backward_weights: break;
   }
-  operations.back().finalize();
+  return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+}
 
-  const auto pointwise = [](cudnnPointwiseMode_t pointwise_mode) {
-    Descriptor d(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    d.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &pointwise_mode);
-    d.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
-    // A broken layer must show.
-    const cudnnNanPropagation_t keeps_nan = CUDNN_PROPAGATE_NAN;
-    d.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keeps_nan);
-    d.finalize();
-    return d;
+/// The convolution of a variant; `output` is what the forward pass makes, or its gradient.
+Descriptor convolution_operation(const Problem& p, const Variant& variant, const Descriptor& output) {
+  const DataType type = p.type();
+  const bool wide = p.pass == Pass::backward_weights && !variant.narrow;
+  const PassNames names = names_of(p.pass);
+  Descriptor op(names.operation);
+  op.set(names.images, variant.padded ? tensor(kImages, type, padded_images(p.g))
+                                      : tensor(kImages, type, p.g.src(), false, p.plain_images));
+  op.set(names.weights, tensor(kWeights, wide ? DataType::f32 : type, p.g.weights()));
+  op.set(names.output, output);
+  op.set(names.convolution, convolution_of(p.g, variant.padded));
+  op.set(names.alpha, 1.0F);
+  op.set(names.beta, p.accumulate ? 1.0F : 0.0F);
+  op.finalize();
+  return op;
+}
+
+/// An operation on each element of `from`, and of `bias` where there is one.
+Descriptor pointwise_operation(cudnnPointwiseMode_t mode, const Descriptor& from, const Descriptor* bias,
+                               const Descriptor& to) {
+  Descriptor pointwise(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  pointwise.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+  pointwise.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+  // A broken layer must show.
+  const cudnnNanPropagation_t keeps_nan = CUDNN_PROPAGATE_NAN;
+  pointwise.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &keeps_nan);
+  pointwise.finalize();
+  Descriptor op(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, from);
+  if (bias != nullptr) op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *bias);
+  op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, to);
+  op.finalize();
+  return op;
+}
+
+/// The graph of a variant: the convolution, then bias and relu if they are fused. The descriptors that it is
+/// made of need not outlive it.
+Descriptor graph_of(const Problem& p, const Variant& variant, cudnnHandle_t handle) {
+  const bool adds_bias = variant.fused && p.bias, applies_relu = variant.fused && p.relu;
+  const auto result = [&](std::int64_t id, bool is_virtual) {
+    return tensor(is_virtual ? id : kOutput, p.type(), p.g.dst(), is_virtual);
   };
-  std::optional<Descriptor> biased;
+  std::vector<Descriptor> operations;
+  Descriptor last = result(kConvolved, adds_bias || applies_relu);
+  operations.push_back(convolution_operation(p, variant, last));
   if (adds_bias) {
-    biased = tensor(applies_relu ? kBiased : kOutput, type, g.dst(), applies_relu);
-    const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_ADD));
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, convolved);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensor(kBias, type, {1, g.k, 1, 1}));
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, *biased);
-    op.finalize();
+    const Descriptor bias = tensor(kBias, p.type(), {1, p.g.k, 1, 1});
+    Descriptor biased = result(kBiased, applies_relu);
+    operations.push_back(pointwise_operation(CUDNN_POINTWISE_ADD, last, &bias, biased));
+    last = std::move(biased);
   }
-  if (applies_relu) {
-    const Descriptor& op = operations.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, pointwise(CUDNN_POINTWISE_RELU_FWD));
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, biased ? *biased : convolved);
-    op.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensor(kOutput, type, g.dst()));
-    op.finalize();
-  }
+  if (applies_relu)
+    operations.push_back(
+        pointwise_operation(CUDNN_POINTWISE_RELU_FWD, last, nullptr, result(kOutput, false)));
 
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   std::vector<cudnnBackendDescriptor_t> handles;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <thread>
 
 #include "convnet/checkpoint/safetensors.h"
@@ -159,6 +160,62 @@ TEST_CASE("small forms of cuda-convnet2's six ImageNet pairs train on its batche
     CHECK(run.err.empty());
     CHECK(run.out.find("2.0 (50.00%)... logprob: ") != std::string::npos);
     CHECK(run.out.find("Saved checkpoint to ") != std::string::npos);
+  }
+}
+
+TEST_CASE("colour noise trains to the same bits however layers are placed and images decoded") {
+  const Photographs photos;
+  const std::string placed = photos.folder / "placed.cfg";
+  write_file(placed, replaced(replaced(kColorNet, "filters=4\n", "filters=4\ngpu=0\n"), "outputs=4\n",
+                              "outputs=4\ngpu=1\n"));
+  const auto trained = [&](const std::string& into, const Args& more) {
+    run_well(photos.train("tars", into) + more);
+    return newest(photos.folder / into);
+  };
+  const TensorFile one = trained("one", {});
+  check_equal(trained("placed", {"--layer-def", placed, "--gpu", "0,1", "--threads", "4"}), one);
+  const Args spread = {"--gpu", "0,1,2", "--parallel", "data"};
+  check_equal(trained("spread-2", spread + Args{"--decode-threads", "2"}),
+              trained("spread-1", spread + Args{"--decode-threads", "1"}));
+}
+
+TEST_CASE("with colour noise the provider subtracts the mean, and nothing else looks different") {
+  const Photographs photos;
+  run_well(photos.train("tars", "noise") + Args{"--pixel-std", "1"});
+  const auto seen = [&](const std::string& noise, const Args& more) {
+    const std::string into = photos.folder / "seen";
+    run_well(Args{"--load-file", photos.folder / "noise", "--test-only", "1", "--color-noise", noise,
+                  "--write-features", "data", "--feature-path", into} +
+             more);
+    return read_file(into + "/data_batch_3.npy");
+  };
+  for (const Args& more : {Args{}, Args{"--gpu", "0,1", "--parallel", "data"}, Args{"--multiview-test", "1"}})
+    CHECK(seen("0.1", more) == seen("0", more));
+
+  // The same net as a run without noise would have saved it.
+  TensorFile net = newest(photos.folder / "noise");
+  nlohmann::json options = nlohmann::json::parse(net.metadata.at("options"));
+  options["color-noise"] = "0";
+  net.metadata["options"] = options.dump();
+  write_safetensors(photos.folder / "plain.safetensors", net);
+  const auto picture = [&](const std::string& checkpoint) {
+    const std::string png = photos.folder / "p.png";
+    run_well({"show", photos.folder / checkpoint, "--show-preds", "probs", "--out", png});
+    return read_file(png);
+  };
+  CHECK(picture("noise") == picture("plain.safetensors"));
+
+  // The page's plan, with the data set and without: loading reads and writes 8 images of 768 floats; without
+  // noise it also reads the mean image.
+  const auto loads = [&](const std::string& checkpoint, const std::string& bytes) {
+    run_well({"show", photos.folder / checkpoint, "--html", photos.folder / "p.html"});
+    return std::regex_search(read_file(photos.folder / "p.html"),
+                             std::regex("data +data +3x16x16[- ]+" + bytes + " +0\n"));
+  };
+  for (const bool data_set : {true, false}) {
+    if (!data_set) std::filesystem::rename(photos.folder / "tars", photos.folder / "elsewhere");
+    CHECK(loads("noise", "49\\.2 k"));
+    CHECK(loads("plain.safetensors", "52\\.2 k"));
   }
 }
 

@@ -35,7 +35,7 @@ class ShapeOnlyProvider : public StoredProvider {
   void check_range(const BatchRange&, const std::string&) const override {}
   std::int64_t images_in(int) const override { return 0; }
   DataBatch load(int) const override { return {}; }
-  bool subtracts_mean() const override { return false; }
+  bool has_mean() const override { return false; }
   std::vector<float> mean_image(const BatchRange&) const override { return {}; }
 
  private:

@@ -107,6 +107,27 @@ TEST_CASE("steps submitted ahead give the same results, in order") {
   }
 }
 
+TEST_CASE("a minibatch that comes again may be expected and then submitted ahead") {
+  for (const PlacedNet& placed : submitted_nets()) {
+    INFO(placed.name);
+    SmallNet small(placed.placed, kImage, kClasses, placed.options),
+        other(placed.placed, kImage, kClasses, placed.options);
+    const Plan& plan = small.prepare(Phase::train, 7);
+    Net& net = small.net();
+    const Minibatch batch = random_minibatch(kImage, 7, kClasses, 1);
+    net.submit(plan, small.inputs_of(batch, 0));
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      const StepInputs next = small.inputs_of(batch, i + 1);
+      net.expect(plan, next.matrices);
+      net.submit(plan, next);
+      std::vector<double> costs = net.wait().costs;
+      costs.erase(costs.begin());
+      CHECK(costs == other.step(Phase::train, batch, i).costs);
+    }
+    net.wait();
+  }
+}
+
 TEST_CASE("a third step is refused, and the two in flight are not disturbed") {
   for (const PlacedNet& placed : submitted_nets()) {
     INFO(placed.name);

@@ -114,7 +114,8 @@ TEST_CASE("cifar reads what Python wrote in the original's and in the Python for
       CHECK(pixels_of(batch) == expected);
       CHECK(labels_of(batch) == std::vector<std::int32_t>{b % 4, (b + 1) % 4, (b + 2) % 4});
     }
-    CHECK(provider->subtracts_mean());
+    CHECK(provider->has_mean());
+    CHECK(provider->step_subtracts_mean());
     CHECK_NOTHROW(provider->check_range({1, 3}, "--train-range"));
   }
   // The mean of the meta, whatever the range; else that of the range.

@@ -25,7 +25,7 @@ class Grid final : public StoredProvider {
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
   void check_range(const BatchRange&, const std::string&) const override {}
   std::int64_t images_in(int) const override { return images; }
-  bool subtracts_mean() const override { return true; }
+  bool has_mean() const override { return true; }
   std::vector<float> mean_image(const BatchRange&) const override {
     std::vector<float> mean;
     for (int p = 1; p <= 72; ++p) mean.push_back(static_cast<float>(p));

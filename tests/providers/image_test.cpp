@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "convnet/base/error.h"
+#include "convnet/base/philox.h"
 #include "providers/color_pca.h"
 #include "providers/workers.h"
 #include "tests/catch.h"
@@ -360,7 +361,7 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
   CHECK(measured.color_pca[6] == Approx(1 / std::sqrt(5)).epsilon(1e-4));
   CHECK(measured.color_pca[9] == Approx(0).margin(1e-4));
 
-  // (pixel - mean + noise) / (1 + scale) is left when the mean is subtracted; tests see the pixel.
+  // Training sees (pixel - mean + noise) / (1 + scale), tests pixel - mean.
   const auto provider = open_images(folder.path(), options);
   CHECK(provider->matrices()[0].type == DataType::f32);
   const std::vector<float> plain = floats_of(provider->read({1, 0}, measured).matrices[0]);
@@ -371,8 +372,7 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
       std::array<double, 3> noise = {};
       for (std::size_t c = 0; c < 3; ++c) {
         const std::size_t at = (i * 3 + c) * 256;
-        noise[c] = 1.5 * (double{1} * noisy[at] - measured.mean[c * 256]) -
-                   (double{1} * plain[at] - measured.mean[c * 256]);
+        noise[c] = 1.5 * noisy[at] - plain[at];
       }
       CHECK(noise[1] == Approx(noise[0] / 2).margin(1e-3));
       CHECK(noise[2] == Approx(0).margin(1e-3));
@@ -394,7 +394,84 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
   CHECK(scaled.deviations[2] == 1);
   CHECK(scaled.mean[0] == Approx(sum / 40 / scaled.deviations[0]));
   CHECK(floats_of(open_images(folder.path(), options)->read({1, 0}, scaled).matrices[0])[0] ==
-        Approx(plain[0] / scaled.deviations[0]));
+        Approx((plain[0] + measured.mean[0]) / scaled.deviations[0]));
+}
+
+namespace {
+
+/// Computes the colour noise of an image of `batch` in double precision, by channel.
+std::array<double, 3> noise_of(const std::vector<float>& pca, double scale, std::uint32_t image,
+                               std::uint32_t batch, std::uint32_t epoch, std::uint64_t seed) {
+  const std::uint64_t key = philox_key(seed, "image.color");
+  const Philox4x32 a = philox(key, image, batch, epoch, 0), b = philox(key + 1, image, batch, epoch, 0);
+  const auto gauss = [](std::uint32_t x, std::uint32_t y) {
+    return std::sqrt(-2 * std::log(1 - double{uniform01(x)})) *
+           std::cos(2 * std::acos(-1.0) * double{uniform01(y)});
+  };
+  const std::array<double, 3> lots = {gauss(a.value[0], a.value[1]), gauss(a.value[2], a.value[3]),
+                                      gauss(b.value[0], b.value[1])};
+  std::array<double, 3> noise = {};
+  for (std::size_t c = 0; c < 3; ++c)
+    for (std::size_t k = 0; k < 3; ++k) noise[c] += scale * pca[3 + 3 * c + k] * pca[k] * lots[k];
+  return noise;
+}
+
+}  // namespace
+
+TEST_CASE("with colour noise read() subtracts the mean; without, the step does", "[image]") {
+  const TempFolder folder;
+  write_file(folder / "batches.meta", meta(3, 12, 20));
+  write_batch(folder.path(), 5, photographs(12, 3, 20), 4);
+  constexpr std::size_t plane = 16 * 16;
+  ImageOptions options = sized(0, 16);
+  CHECK(open_images(folder.path(), options)->has_mean());
+  CHECK(open_images(folder.path(), options)->step_subtracts_mean());
+  const auto pixels_of = [&](int epoch, bool multiview) {
+    ImageOptions plain = sized(0, 16);
+    plain.multiview = multiview;
+    return open_images(folder.path(), plain)->read({5, epoch}, {}).matrices[0];
+  };
+  options.color_noise = 0.3;
+  for (const bool pixel_std : {false, true})
+    for (const int epoch : {0, 1, 7})
+      for (const bool multiview : {false, true}) {
+        CAPTURE(pixel_std, epoch, multiview);
+        options.pixel_std = pixel_std;
+        options.multiview = multiview;
+        const auto provider = open_images(folder.path(), options);
+        CHECK(provider->has_mean());
+        CHECK_FALSE(provider->step_subtracts_mean());
+        const PixelStatistics statistics = provider->statistics({5, 5});
+        const std::vector<float> seen = floats_of(provider->read({5, epoch}, statistics).matrices[0]);
+        const std::vector<std::byte> pixels = pixels_of(epoch, multiview);
+        REQUIRE(seen.size() == 12 * 3 * plane * (epoch == 0 && multiview ? 10 : 1));
+        REQUIRE(pixels.size() == seen.size());
+        const std::size_t views = seen.size() / (12 * 3 * plane);
+        double worst = 0;
+        for (std::size_t at = 0; at < seen.size(); ++at) {
+          const std::size_t c = at / plane % 3;
+          const double deviation = pixel_std ? double{statistics.deviations[c]} : 1;
+          double expected = std::to_integer<int>(pixels[at]) / deviation - statistics.mean[at % (3 * plane)];
+          if (epoch > 0) {
+            const auto image = static_cast<std::uint32_t>(at / (3 * plane * views));
+            const auto noise =
+                noise_of(statistics.color_pca, 0.3, image, 5, static_cast<std::uint32_t>(epoch), 1);
+            expected = (expected + noise[c] / deviation) / 1.3;
+          }
+          // In units of the rounding of the brightest pixel.
+          worst = std::max(worst, std::abs(seen[at] - expected) * deviation / (255 * 0x1p-24));
+        }
+        CHECK(worst < 4);
+        // Without a mean none is subtracted: this is how pictures of images are drawn.
+        if (epoch > 0) continue;
+        PixelStatistics no_mean = statistics;
+        no_mean.mean.clear();
+        const std::vector<float> whole = floats_of(provider->read({5, 0}, no_mean).matrices[0]);
+        for (std::size_t at = 0; at < whole.size(); at += 97) {
+          const float deviation = pixel_std ? statistics.deviations[at / plane % 3] : 1;
+          CHECK(whole[at] == static_cast<float>(std::to_integer<int>(pixels[at])) / deviation);
+        }
+      }
 }
 
 TEST_CASE("an unreadable image stops the run, or the next one takes its place", "[image]") {

@@ -7,6 +7,7 @@
 #include "convnet/base/error.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
+#include "tests/wrapped_backend.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -57,7 +58,35 @@ struct TwoDevices {
   }
 };
 
+/// Binds nothing while `broken` is set.
+struct BreakableBackend : WrappedBackend {
+  using WrappedBackend::WrappedBackend;
+  bool broken = false;
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+    if (broken) throw DeviceError("cannot bind");
+    return WrappedBackend::bind(op, form);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a plan that cannot be bound leaves the executor as it was") {
+  TwoDevices net;
+  BreakableBackend backend(make_cpu_backend(1));
+  Executor executor(*net.plans, backend, {0, 1});
+  const Plan& plan = net.plans->plan(Phase::train, 6);
+  executor.reserve(plan);
+  const auto algorithms = executor.algorithms();
+  CHECK_FALSE(algorithms.empty());
+  backend.broken = true;
+  const Plan& larger = net.plans->plan(Phase::test, 6);
+  CHECK_THROWS_WITH(executor.reserve(larger), "cannot bind");
+  CHECK_THROWS_WITH(executor.run(larger, net.inputs), "cannot bind");
+  CHECK(executor.algorithms() == algorithms);
+  CHECK(executor.run(plan, net.inputs).finite());
+  backend.broken = false;
+  CHECK(executor.run(larger, net.inputs).finite());
+}
 
 TEST_CASE("a step that stalls ends with a report of who waits for whom") {
   const auto gate = std::make_shared<Gate>();
