@@ -341,7 +341,7 @@ void Executor::check_fits(const Plan& plan) const {
 
 /// The plan, bound at the first call.
 const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
-  const std::pair key(plan.phase, plan.images);
+  const std::tuple key(plan.phase, plan.images, &plan);
   auto entry = bound_.find(key);
   if (entry == bound_.end())
     entry = bound_.emplace(key, std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_)).first;
