@@ -128,7 +128,7 @@ class Executor {
   Table<DeviceId, int> physical_;
   double stall_seconds_;
   Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
-  std::map<std::pair<Phase, std::int64_t>, std::shared_ptr<const BoundPlan>> bound_;  ///< by phase and images
+  std::deque<std::shared_ptr<const BoundPlan>> bound_;  ///< in the order in which they were bound
   std::vector<std::unique_ptr<Worker>> workers_;
   std::deque<Waiting> waiting_;          ///< for the workers, the oldest first
   std::unique_ptr<QueueRunner> queues_;  ///< instead of workers
