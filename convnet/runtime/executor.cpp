@@ -341,16 +341,15 @@ void Executor::check_fits(const Plan& plan) const {
 
 /// The plan, bound at the first call.
 const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
-  const std::tuple key(plan.phase, plan.images, &plan);
-  auto entry = bound_.find(key);
-  if (entry == bound_.end())
-    entry = bound_.emplace(key, std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_)).first;
-  return entry->second;
+  const auto found = std::find_if(bound_.begin(), bound_.end(),
+                                  [&](const auto& bound_plan) { return &bound_plan->plan() == &plan; });
+  if (found != bound_.end()) return *found;
+  return bound_.emplace_back(std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_));
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {
   std::map<std::string, std::string> chosen;
-  for (const auto& [key, bound_plan] : bound_) bound_plan->add_algorithms(chosen);
+  for (const auto& bound_plan : bound_) bound_plan->add_algorithms(chosen);
   return chosen;
 }
 

@@ -10,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "convnet/plan/plan_set.h"
@@ -129,9 +128,7 @@ class Executor {
   Table<DeviceId, int> physical_;
   double stall_seconds_;
   Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
-  /// By plan; phase and images come first, so that algorithms() goes through them in the same order in every
-  /// run.
-  std::map<std::tuple<Phase, std::int64_t, const Plan*>, std::shared_ptr<const BoundPlan>> bound_;
+  std::deque<std::shared_ptr<const BoundPlan>> bound_;  ///< in the order in which they were bound
   std::vector<std::unique_ptr<Worker>> workers_;
   std::deque<Waiting> waiting_;          ///< for the workers, the oldest first
   std::unique_ptr<QueueRunner> queues_;  ///< instead of workers
