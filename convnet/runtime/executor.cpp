@@ -348,8 +348,13 @@ const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {
+  // Of plans for the same images, the later phase says the algorithm, in whatever order they were bound.
+  std::vector<std::shared_ptr<const BoundPlan>> plans(bound_.begin(), bound_.end());
+  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return std::pair(a->plan().phase, a->plan().images) < std::pair(b->plan().phase, b->plan().images);
+  });
   std::map<std::string, std::string> chosen;
-  for (const auto& bound_plan : bound_) bound_plan->add_algorithms(chosen);
+  for (const auto& bound_plan : plans) bound_plan->add_algorithms(chosen);
   return chosen;
 }
 
