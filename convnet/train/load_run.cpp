@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
+#include <mutex>
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
@@ -99,16 +99,22 @@ void load_data(LoadedRun& run) {
 
 LoadedRun load_run(const OptionTexts& given, const StopSignal& stop) {
   LoadedRun run;
-  std::atomic<const RunFolder*> claimed = nullptr;
-  std::atomic<const BoardFolder*> claimed_board = nullptr;
+  // A signal ends the program with `claiming` locked, so no folder is claimed while others are left.
+  std::mutex claiming;
+  const RunFolder* claimed = nullptr;
+  const BoardFolder* claimed_board = nullptr;
   const StopSignal::EndsProgram while_loading(stop, [&] {
-    if (const BoardFolder* board = claimed_board) board->leave();
-    if (const RunFolder* folder = claimed) folder->leave();
+    claiming.lock();
+    if (claimed_board != nullptr) claimed_board->leave();
+    if (claimed != nullptr) claimed->leave();
   });
   const TrainOptions first = parse_train_options(given);
   // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
-  if (!first.tests.only_tests() && !first.check_grads) run.folder = claim_run_folder(first.checkpoints);
-  claimed = run.folder.get();
+  if (!first.tests.only_tests() && !first.check_grads) {
+    const std::lock_guard guard(claiming);
+    run.folder = claim_run_folder(first.checkpoints);
+    claimed = run.folder.get();
+  }
   run.checkpoint = checkpoint_of(first);
   OptionTexts texts;
   if (run.checkpoint) texts = run.checkpoint->options;
@@ -121,6 +127,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop) {
   run.saved_options = saved_of(texts);
   if (run.folder && !run.options.tensorboard.empty()) {
     check_folder_writable(run.options.tensorboard, "event files are to be written to");
+    const std::lock_guard guard(claiming);
     run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);
     claimed_board = run.board.get();
   }
