@@ -111,7 +111,7 @@ TEST_CASE("gradients of images are summed from windows of f32", "[cuda]") {
   CHECK(workspace(ConvForward{g, false}, Precision::bf16) == 32 * kMiB + 12 * image * 2);
 }
 
-TEST_CASE("large products bind within their workspace", "[cuda]") {
+TEST_CASE("large products bind within their workspace", "[cuda][cudnn]") {
   // As matrix products the first convolution has more windows than are copied at a time, the last one fewer
   // bytes of arguments than of windows. The second locally-connected layer goes over its positions in chunks.
   for (const Precision precision : {Precision::tf32, Precision::bf16}) {
