@@ -87,7 +87,7 @@ void check_images_fit(const Provider& provider, std::int64_t images, std::int64_
 constexpr int kWarmUp = 4;  ///< steps; after them both places of the inputs are recorded
 
 /// Returns the seconds that the busiest device spends in tasks.
-double busiest(const Plan& plan, const std::vector<TaskTime>& times) {
+double busiest(const Plan& plan, const TaskTimes& times) {
   double most = 0;
   for (const DeviceShare& share : device_shares(plan, times)) most = std::max(most, share.busy);
   return most;
@@ -96,10 +96,10 @@ double busiest(const Plan& plan, const std::vector<TaskTime>& times) {
 BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int steps) {
   std::vector<double> walls, overheads;
   BenchMeasurement m;
-  std::vector<std::vector<double>> tasks(plan.tasks.size());
-  std::vector<TaskTime> times;
+  Table<TaskId, std::vector<double>> tasks(plan.tasks.size());
+  TaskTimes times;
   const bool separately = net.executor().times_cost();
-  const auto step = [&](std::vector<TaskTime>* task_times) {
+  const auto step = [&](TaskTimes* task_times) {
     net.executor().submit(plan, inputs, task_times);
     net.executor().expect(plan, inputs.matrices);  // they stay on the devices
     net.executor().wait();
@@ -113,7 +113,7 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
   };
   const auto look = [&] {
     overheads.push_back(1 - busiest(plan, times) / (separately ? median(walls) : walls.back()));
-    for (std::size_t t = 0; t < times.size(); ++t) tasks[t].push_back(times[t].end - times[t].begin);
+    for (const TaskId t : times.ids()) tasks[t].push_back(times[t].end - times[t].begin);
     m.timeline.push_back(times);
     if (m.timeline.size() > 3) m.timeline.erase(m.timeline.begin());
   };
@@ -172,12 +172,12 @@ double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
     single.tasks.assign(5, task);
     for (Task& t : single.tasks) t.after.clear();
     // Every plan has memory of its own for its inputs, and there are many.
-    for (int& input : single.inputs) {
+    for (BufferId& input : single.inputs) {
       if (std::none_of(task.uses.begin(), task.uses.end(),
                        [&](const BufferUse& use) { return use.buffer == input; }))
-        input = -1;
+        input = BufferId();
     }
-    std::vector<TaskTime> times;
+    TaskTimes times;
     net.executor().run(single, inputs, &times);
     std::vector<double> seconds;
     for (std::size_t t = 1; t < times.size(); ++t) seconds.push_back(times[t].end - times[t].begin);
@@ -189,14 +189,14 @@ double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
 /// Returns the bytes that all devices together need.
 std::int64_t needed_memory(const PlanSet& plans) {
   std::int64_t sum = 0;
-  for (int d = 0; d < plans.devices(); ++d) sum += plans.memory_needed(d);
+  for (const DeviceId d : plans.device_ids()) sum += plans.memory_needed(d);
   return sum;
 }
 
 /// Returns the bytes of the device that needs most.
 std::int64_t largest_memory(const PlanSet& plans) {
   std::int64_t most = 0;
-  for (int d = 0; d < plans.devices(); ++d) most = std::max(most, plans.memory_needed(d));
+  for (const DeviceId d : plans.device_ids()) most = std::max(most, plans.memory_needed(d));
   return most;
 }
 
@@ -263,7 +263,7 @@ void bench_command(const std::vector<std::string>& args) {
 
   if (!options.report.profile.empty()) {
     ChromeTrace trace;
-    for (const std::vector<TaskTime>& times : m.timeline) trace.add_step(plan, net->graph(), times);
+    for (const TaskTimes& times : m.timeline) trace.add_step(plan, net->graph(), times);
     trace.write(options.report.profile);
   }
   nlohmann::json report = bench_json(net->graph(), plan, m, mini);

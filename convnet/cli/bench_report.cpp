@@ -13,14 +13,16 @@ using nlohmann::json;
 /// Returns a row for each layer, and one for what belongs to none.
 json layer_table(const Graph& graph, const Plan& plan, const BenchMeasurement& m) {
   json rows = json::array();
-  for (int id = -1; id < static_cast<int>(graph.nodes.size()); ++id) {
+  std::vector<NodeId> layers = {NodeId()};
+  layers.insert(layers.end(), graph.nodes.ids().begin(), graph.nodes.ids().end());
+  for (const NodeId id : layers) {
     double forward = 0;
     double backward = 0;
     double update = 0;
     double other = 0;
     double flops = 0;
     bool any = false;
-    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    for (const TaskId t : plan.tasks.ids()) {
       const Task& task = plan.tasks[t];
       double part = 0;
       for (const LayerShare& share : layer_shares(plan, task)) part += share.node == id ? share.part : 0;
@@ -36,8 +38,8 @@ json layer_table(const Graph& graph, const Plan& plan, const BenchMeasurement& m
     if (!any) continue;
     const double sum = forward + backward + update + other;
     const bool heavy = flops > 0;
-    rows.push_back({{"layer", id < 0 ? "(step)" : graph.nodes[static_cast<std::size_t>(id)].name},
-                    {"type", id < 0 ? "" : graph.nodes[static_cast<std::size_t>(id)].type},
+    rows.push_back({{"layer", id.exists() ? graph.nodes[id].name : "(step)"},
+                    {"type", id.exists() ? graph.nodes[id].type : ""},
                     {"forward_ms", forward * 1e3},
                     {"backward_ms", backward * 1e3},
                     {"update_ms", update * 1e3},
@@ -55,7 +57,7 @@ json operation_table(const Plan& plan, const BenchMeasurement& m) {
     double seconds = 0, flops = 0, bytes = 0;
   };
   std::map<std::string, Work> kinds;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     Work& w = kinds[op_name(task.op)];
     w.seconds += m.tasks[t];

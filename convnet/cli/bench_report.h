@@ -16,15 +16,15 @@ double median(std::vector<double> values);
 
 /// Medians over the measured steps.
 struct BenchMeasurement {
-  double step = 0;            ///< seconds of a step, wall clock
-  int steps = 0;              ///< how many were measured
-  double overhead = 0;        ///< part of a step that the busiest device does not spend in tasks
-  std::vector<double> tasks;  ///< seconds of each task of the plan
-  std::vector<std::vector<TaskTime>> timeline;  ///< the last steps
-  double fed_step = 0;                          ///< seconds of a step with new images each time
-  double primitives = 0;      ///< seconds of the step's library work, each operation run alone
-  std::vector<double> peaks;  ///< measured FLOP/s of all cores or of the first GPU
-  double copy = 0;            ///< measured bytes/s of copying
+  double step = 0;                  ///< seconds of a step, wall clock
+  int steps = 0;                    ///< how many were measured
+  double overhead = 0;              ///< part of a step that the busiest device does not spend in tasks
+  Table<TaskId, double> tasks;      ///< seconds of each task of the plan
+  std::vector<TaskTimes> timeline;  ///< the last steps
+  double fed_step = 0;              ///< seconds of a step with new images each time
+  double primitives = 0;            ///< seconds of the step's library work, each operation run alone
+  std::vector<double> peaks;        ///< measured FLOP/s of all cores or of the first GPU
+  double copy = 0;                  ///< measured bytes/s of copying
 };
 
 /// Returns the part of the report that the measurement decides: the step, the machine, a row for each layer

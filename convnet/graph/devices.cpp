@@ -1,17 +1,15 @@
 #include "convnet/graph/devices.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "convnet/config/text.h"
 
 namespace convnet {
 namespace {
 
-std::vector<int> first_devices(int count) {
-  std::vector<int> devices(static_cast<std::size_t>(count));
-  std::iota(devices.begin(), devices.end(), 0);
-  return devices;
+std::vector<DeviceId> first_devices(int count) {
+  const IdRange<DeviceId> devices(count);
+  return {devices.begin(), devices.end()};
 }
 
 }  // namespace
@@ -25,10 +23,10 @@ bool DeviceReader::read_gpus(const IniSection& section, Node& node) {
   node.placed = value != nullptr;
   node.gpu_where = node.placed ? value->where : section.where;
   if (value == nullptr) {
-    node.gpus = {0};
-    for (int input : node.inputs) {
-      if (graph_.at(input).role == LayerRole::data) continue;
-      node.gpus = graph_.at(input).gpus;
+    node.gpus = {DeviceId(0)};
+    for (const NodeId input : node.inputs) {
+      if (graph_.nodes[input].role == LayerRole::data) continue;
+      node.gpus = graph_.nodes[input].gpus;
       break;
     }
   } else if (!parse_gpus(section, *value, node)) {
@@ -48,11 +46,11 @@ bool DeviceReader::parse_gpus(const IniSection& section, const IniValue& line, N
       error(line.where, section.name, "gpu " + wrong);
       return false;
     }
-    if (std::count(node.gpus.begin(), node.gpus.end(), gpu) > 0) {
+    if (std::count(node.gpus.begin(), node.gpus.end(), DeviceId(gpu)) > 0) {
       error(line.where, section.name, "gpu=" + line.text + " lists " + item + " twice");
       return false;
     }
-    node.gpus.push_back(gpu);
+    node.gpus.push_back(DeviceId(gpu));
     last_gpu_[section.name] = std::max(last_gpu_[section.name], gpu);
   }
   if (node.gpus.empty()) {
@@ -75,8 +73,8 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
   if (options_.data_parallel) return true;
   if (division == Division::outputs) {
     node.part_gpus = node.gpus;
-    for (int input : node.inputs) {
-      const Node& in = graph_.at(input);
+    for (const NodeId input : node.inputs) {
+      const Node& in = graph_.nodes[input];
       if (node.placed || in.role == LayerRole::data) continue;
       if (!in.part_gpus.empty()) node.part_gpus = in.part_gpus;
       break;
@@ -90,10 +88,10 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
 }
 
 /// Returns the devices that all inputs are divided over, if these are the same; else none.
-std::vector<int> DeviceReader::parts_of_inputs(const Node& node) const {
-  const Node& first = graph_.at(node.inputs[0]);
-  for (int input : node.inputs) {
-    const Node& in = graph_.at(input);
+std::vector<DeviceId> DeviceReader::parts_of_inputs(const Node& node) const {
+  const Node& first = graph_.nodes[node.inputs[0]];
+  for (const NodeId input : node.inputs) {
+    const Node& in = graph_.nodes[input];
     if (in.part_gpus != first.part_gpus || in.layer->output.size() != first.layer->output.size()) return {};
   }
   return first.part_gpus;
@@ -110,7 +108,7 @@ void DeviceReader::check_count(const IniFile& definition) {
           "gpu=" + value->text + ": index " + std::to_string(last) + " is beyond the " +
               std::to_string(options_.devices) + (options_.devices == 1 ? " device" : " devices") +
               " that --gpu lists; the layers need " + std::to_string(needed) + ", like --gpu " +
-              number_list(first_devices(needed)));
+              number_list(numbers_of(first_devices(needed))));
   }
 }
 

@@ -32,7 +32,7 @@ class DeviceReader {
 
  private:
   bool parse_gpus(const IniSection& section, const IniValue& line, Node& node);
-  std::vector<int> parts_of_inputs(const Node& node) const;
+  std::vector<DeviceId> parts_of_inputs(const Node& node) const;
   void error(const SourceLocation& where, const std::string& layer, const std::string& message);
 
   const Graph& graph_;

@@ -9,8 +9,8 @@ void mark_gradients(Graph& graph) {
   for (Node& node : graph.nodes) {
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i)
       node.learns_below = node.learns_below || graph.learns(node, i);
-    for (int input : node.inputs) {
-      if (graph.at(input).learns_below) node.learns_below = true;
+    for (const NodeId input : node.inputs) {
+      if (graph.nodes[input].learns_below) node.learns_below = true;
     }
   }
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
@@ -19,7 +19,7 @@ void mark_gradients(Graph& graph) {
     for (std::size_t i = 0; i < node->inputs.size(); ++i) {
       // The labels of a cost are constants, even where a layer makes them.
       if (node->is_cost() && i + 1 < node->inputs.size()) continue;
-      Node& in = graph.at(node->inputs[i]);
+      Node& in = graph.nodes[node->inputs[i]];
       in.gets_gradient = in.gets_gradient || in.learns_below;
     }
   }
@@ -30,7 +30,7 @@ void warn_of_idle_weights(const Graph& graph, Diagnostics& diagnostics) {
   SourceLocation first;
   for (const Node& node : graph.nodes) {
     for (std::size_t i = 0; i < node.owners.size(); ++i) {
-      const WeightOwner own{node.id, static_cast<int>(i)};
+      const WeightOwner own{node.id, i};
       if (node.owners[i] != own || !graph.learns(node, i) || !graph.gradient_sources(own).empty()) continue;
       if (layers.empty()) first = node.where;
       if (layers.empty() || layers.back() != node.section) layers.push_back(node.section);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/ids.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/ini.h"
 #include "layers/layer.h"
@@ -14,12 +15,13 @@ namespace convnet {
 
 /// Whose memory a matrix lives in.
 struct WeightOwner {
-  int node = 0, index = 0;  ///< into Graph::nodes and Layer::weights
+  NodeId node{0};
+  std::size_t index = 0;  ///< into Layer::weights
   bool operator==(const WeightOwner&) const = default;
 };
 
 struct Node {
-  int id = 0;
+  NodeId id{0};
   /// As in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the file has
   /// a layer of that name.
   std::string name;
@@ -28,12 +30,13 @@ struct Node {
   std::string type;
   LayerRole role = LayerRole::other;
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;     ///< node ids, all smaller than id
-  std::vector<int> users;      ///< node ids in order; a node that reads it twice stands twice
-  std::vector<int> gpus;       ///< indices into --gpu, one per replica
-  std::vector<int> part_gpus;  ///< devices it is divided over (parallel=model); expand_parts() empties it
+  std::vector<NodeId> inputs;  ///< all smaller than id
+  std::vector<NodeId> users;   ///< in order; a node that reads it twice stands twice
+  std::vector<DeviceId> gpus;  ///< one per replica
+  /// Devices it is divided over (parallel=model); expand_parts() empties it.
+  std::vector<DeviceId> part_gpus;
   std::vector<WeightOwner> owners;  ///< by layer->weights: itself, or the layer whose weights it shares
-  std::vector<int> children;        ///< node ids of the costs whose values are added to this cost's
+  std::vector<NodeId> children;     ///< the costs whose values are added to this cost's
   bool is_child = false;            ///< its values are added to another cost's and not printed themselves
   bool implicit = false;            ///< has no section: comes from a key of the layer below, or is a gather
   bool gather = false;              ///< puts the parts of a layer together; made by expand_parts()
@@ -52,7 +55,7 @@ struct Node {
   std::int64_t first_element = 0;  ///< for a part of a layer its first output; else 0
 
   int replicas() const { return static_cast<int>(gpus.size()); }
-  int device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
+  DeviceId device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
   bool is_cost() const { return role == LayerRole::cost; }
 };
 
@@ -61,14 +64,12 @@ struct Node {
 /// A minibatch is cut into `microbatches`, as many as the layer with most replicas has. Replica r of a layer
 /// with K replicas works on microbatches r, r + K, ..., one a run.
 struct Graph {
-  std::vector<Node> nodes;
+  Table<NodeId, Node> nodes;
   int microbatches = 1;
   int passes = 1;                     ///< passes of a minibatch: most replicas / fewest replicas
   std::vector<std::string> rewrites;  ///< one line each, for `convnet plan --verbose`
   bool in_place = true;               ///< layers may write over inputs that nobody else reads
 
-  Node& at(int id) { return nodes[static_cast<std::size_t>(id)]; }
-  const Node& at(int id) const { return nodes[static_cast<std::size_t>(id)]; }
   /// Returns the node of that name, or null.
   const Node* find(std::string_view name) const;
   /// Returns the different numbers of replicas, in ascending order.
@@ -77,16 +78,14 @@ struct Graph {
   /// Number of images in one microbatch of a minibatch: the last ones may have fewer, or none. Views of an
   /// image stay together.
   std::int64_t images_of(std::int64_t images, int microbatch, std::int64_t views = 1) const;
-  const WeightSpec& weight(const WeightOwner& w) const {
-    return at(w.node).layer->weights[static_cast<std::size_t>(w.index)];
-  }
+  const WeightSpec& weight(const WeightOwner& w) const { return nodes[w.node].layer->weights[w.index]; }
   /// Whether matrix `i` of `node` adds to a gradient: neither it nor its owner is frozen.
   bool learns(const Node& node, std::size_t i) const {
     return node.layer->weights[i].learned() && weight(node.owners[i]).learned();
   }
-  /// Returns the ids of the nodes that add to the gradient of a matrix, in order; a node that uses it twice
-  /// stands twice. Empty: the matrix gets no gradient. Needs Node::gets_gradient.
-  std::vector<int> gradient_sources(const WeightOwner& matrix) const;
+  /// Returns the nodes that add to the gradient of a matrix, in order; a node that uses it twice stands
+  /// twice. Empty: the matrix gets no gradient. Needs Node::gets_gradient.
+  std::vector<NodeId> gradient_sources(const WeightOwner& matrix) const;
 };
 
 struct GraphOptions {

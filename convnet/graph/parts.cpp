@@ -25,39 +25,38 @@ class Expander {
       }
     }
     for (Node& node : graph_.nodes) {
-      for (int& child : node.children) child = parts_[static_cast<std::size_t>(child)][0];
+      for (NodeId& child : node.children) child = parts_[child][0];
     }
   }
 
  private:
-  bool divided(int old) const { return parts_[static_cast<std::size_t>(old)].size() > 1; }
+  bool divided(NodeId old) const { return parts_[old].size() > 1; }
 
-  int add(Node node) {
-    node.id = static_cast<int>(graph_.nodes.size());
+  NodeId add(Node node) {
+    node.id = graph_.nodes.next_id();
     node.users.clear();
     node.part_gpus.clear();
-    for (int input : node.inputs) graph_.at(input).users.push_back(node.id);
+    for (const NodeId input : node.inputs) graph_.nodes[input].users.push_back(node.id);
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.back().id;
   }
 
   void add_whole(const Node& old) {
     Node node = old;
-    for (int& input : node.inputs) input = whole(input, old.gpus);
-    const int self = static_cast<int>(graph_.nodes.size());
-    for (WeightOwner& owner : node.owners)
-      owner.node = owner.node == old.id ? self : parts_[static_cast<std::size_t>(owner.node)][0];
-    parts_[static_cast<std::size_t>(old.id)] = {add(std::move(node))};
+    for (NodeId& input : node.inputs) input = whole(input, old.gpus);
+    const NodeId self = graph_.nodes.next_id();
+    for (WeightOwner& owner : node.owners) owner.node = owner.node == old.id ? self : parts_[owner.node][0];
+    parts_[old.id] = {add(std::move(node))};
   }
 
   /// Returns the node that has all outputs of `old` for users on `gpus`: itself, or a gather of its parts.
-  int whole(int old, const std::vector<int>& gpus) {
-    const std::vector<int>& parts = parts_[static_cast<std::size_t>(old)];
+  NodeId whole(NodeId old, const std::vector<DeviceId>& gpus) {
+    const std::vector<NodeId>& parts = parts_[old];
     if (!divided(old)) return parts[0];
     const auto known = gathers_.find({old, gpus});
     if (known != gathers_.end()) return known->second;
-    Node gather = old_[static_cast<std::size_t>(old)];
-    gather.name = gather.whole = gather.name + "_gather/" + number_list(gpus);
+    Node gather = old_[old];
+    gather.name = gather.whole = gather.name + "_gather/" + number_list(numbers_of(gpus));
     gather.type = "pass";
     gather.role = LayerRole::other;
     gather.implicit = gather.gather = true;
@@ -65,9 +64,9 @@ class Expander {
     gather.owners.clear();
     gather.gpus = gpus;
     std::vector<FeatureShape> shapes;
-    for (int part : parts) shapes.push_back(graph_.at(part).layer->output);
+    for (const NodeId part : parts) shapes.push_back(graph_.nodes[part].layer->output);
     gather.layer = make_concat_layer(shapes);
-    const int id = add(std::move(gather));
+    const NodeId id = add(std::move(gather));
     gathers_[{old, gpus}] = id;
     return id;
   }
@@ -75,43 +74,41 @@ class Expander {
   void add_parts(const Node& old) {
     const auto count = static_cast<std::int64_t>(old.part_gpus.size());
     const std::int64_t outputs = old.layer->output.size();
-    std::vector<int> ids;
+    std::vector<NodeId> ids;
     std::string sizes;
     std::int64_t first = 0;
     for (std::int64_t k = 0; k < count; ++k) {
       // The first parts take the remainder. A layer with fewer outputs than devices has fewer parts.
       const std::int64_t size = outputs / count + (k < outputs % count ? 1 : 0);
       if (size == 0) break;
-      const int gpu = old.part_gpus[static_cast<std::size_t>(k)];
+      const DeviceId gpu = old.part_gpus[static_cast<std::size_t>(k)];
       Node node = old;
       node.name = old.name + "/" + std::to_string(k);
       node.layer = old.layer->part(first, size);
       node.first_element = first;
       node.gpus = {gpu};
-      for (int& input : node.inputs) {
-        const std::vector<int>& parts = parts_[static_cast<std::size_t>(input)];
+      for (NodeId& input : node.inputs) {
+        const std::vector<NodeId>& parts = parts_[input];
         const bool as_inputs = old.layer->facts.division == Division::as_inputs;
         input = as_inputs && divided(input) ? parts[static_cast<std::size_t>(k)] : whole(input, {gpu});
       }
-      const int self = static_cast<int>(graph_.nodes.size());
+      const NodeId self = graph_.nodes.next_id();
       for (WeightOwner& owner : node.owners)
-        owner.node = owner.node == old.id
-                         ? self
-                         : parts_[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(k)];
+        owner.node = owner.node == old.id ? self : parts_[owner.node][static_cast<std::size_t>(k)];
       ids.push_back(add(std::move(node)));
       sizes += (sizes.empty() ? "" : "+") + std::to_string(size);
       first += size;
     }
-    parts_[static_cast<std::size_t>(old.id)] = std::move(ids);
+    parts_[old.id] = std::move(ids);
     if (old.layer->facts.division == Division::outputs)
       graph_.rewrites.push_back("'" + old.name + "' is divided over " + std::to_string(count) +
                                 " devices: " + sizes + " outputs");
   }
 
-  const std::vector<Node> old_;
+  const Table<NodeId, Node> old_;
   Graph& graph_;
-  std::vector<std::vector<int>> parts_;  ///< by old node id: the ids of its new nodes
-  std::map<std::pair<int, std::vector<int>>, int> gathers_;
+  Table<NodeId, std::vector<NodeId>> parts_;  ///< by old node: its new nodes
+  std::map<std::pair<NodeId, std::vector<DeviceId>>, NodeId> gathers_;
 };
 
 }  // namespace

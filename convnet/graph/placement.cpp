@@ -48,8 +48,8 @@ class Placer {
   }
 
  private:
-  Node& at(int id) { return graph_.at(id); }
-  const Node& at(int id) const { return graph_.at(id); }
+  Node& at(NodeId id) { return graph_.nodes[id]; }
+  const Node& at(NodeId id) const { return graph_.nodes[id]; }
 
   void error(const Node& node, const std::string& message) {
     diagnostics_.error(node.gpu_where, "layer '" + node.section + "': " + message);
@@ -64,7 +64,7 @@ class Placer {
   void follow_users(Node& node) {
     if (node.users.empty() || node.placed) return;
     const Node& user = at(node.users[0]);
-    const auto other = std::find_if(user.inputs.begin(), user.inputs.end(), [&](int input) {
+    const auto other = std::find_if(user.inputs.begin(), user.inputs.end(), [&](NodeId input) {
       return at(input).role != LayerRole::data || at(input).placed;
     });
     node.gpus = other == user.inputs.end() ? user.gpus : at(*other).gpus;
@@ -73,13 +73,13 @@ class Placer {
   /// Checks that all inputs of a layer have equal numbers of replicas, that all its users have, and that the
   /// numbers of a layer and its input divide each other.
   void check_neighbours(const Node& node) {
-    for (int input : node.inputs) {
+    for (const NodeId input : node.inputs) {
       if (at(input).replicas() == at(node.inputs[0]).replicas()) continue;
       return error(node, "its inputs must have equal numbers of replicas (devices in gpu=), but " +
                              count_of(at(node.inputs[0])) + " and " + count_of(at(input)) +
                              data_hint(at(node.inputs[0]), at(input)));
     }
-    for (int user : node.users) {
+    for (const NodeId user : node.users) {
       if (at(user).replicas() == at(node.users[0]).replicas()) continue;
       return error(at(user), "all users of '" + node.section +
                                  "' must have equal numbers of replicas (devices in gpu=), but " +
@@ -100,10 +100,10 @@ class Placer {
     const Node& data = a.role == LayerRole::data ? a : b;
     const Node& other = &data == &a ? b : a;
     if (data.role != LayerRole::data || data.placed || other.role == LayerRole::data) return "";
-    const bool equal = std::all_of(data.users.begin(), data.users.end(), [&](int user) {
+    const bool equal = std::all_of(data.users.begin(), data.users.end(), [&](NodeId user) {
       return at(user).replicas() == at(data.users[0]).replicas();
     });
-    const std::string line = "gpu=" + number_list(other.gpus);
+    const std::string line = "gpu=" + number_list(numbers_of(other.gpus));
     return equal ? "; " + line + " on '" + data.section + "' gives it as many"
                  : "; a data layer of its own with " + line + " has as many";
   }
@@ -206,14 +206,14 @@ void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters,
 }
 
 void find_passes(Graph& graph) {
-  const auto at = [&](int id) -> const Node& { return graph.at(id); };
+  const auto at = [&](NodeId id) -> const Node& { return graph.nodes[id]; };
   const int fewest = graph.microbatches / graph.passes;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     node->forward_pass.clear();
     node->backward_pass.clear();
     for (int i = 0; i < graph.microbatches / node->replicas(); ++i) {
       int forward = i * node->replicas() / fewest, backward = (i + 1) * node->replicas() / fewest - 1;
-      for (int user : node->users) {
+      for (const NodeId user : node->users) {
         for (int m = i * node->replicas(); m < (i + 1) * node->replicas(); ++m) {
           const auto run = static_cast<std::size_t>(m / at(user).replicas());
           forward = std::min(forward, at(user).forward_pass[run]);

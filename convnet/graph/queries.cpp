@@ -25,8 +25,8 @@ std::int64_t Graph::images_of(std::int64_t images, int microbatch, std::int64_t 
   return std::clamp<std::int64_t>(images - most * microbatch, 0, most);
 }
 
-std::vector<int> Graph::gradient_sources(const WeightOwner& matrix) const {
-  std::vector<int> sources;
+std::vector<NodeId> Graph::gradient_sources(const WeightOwner& matrix) const {
+  std::vector<NodeId> sources;
   for (const Node& user : nodes) {
     for (std::size_t i = 0; user.gets_gradient && i < user.owners.size(); ++i) {
       if (user.owners[i] == matrix && learns(user, i)) sources.push_back(user.id);
@@ -38,8 +38,8 @@ std::vector<int> Graph::gradient_sources(const WeightOwner& matrix) const {
 int Graph::gpu_count() const {
   int count = 1;
   for (const Node& node : nodes) {
-    for (int gpu : node.gpus) count = std::max(count, gpu + 1);
-    for (int gpu : node.part_gpus) count = std::max(count, gpu + 1);
+    for (const DeviceId gpu : node.gpus) count = std::max(count, gpu.value() + 1);
+    for (const DeviceId gpu : node.part_gpus) count = std::max(count, gpu.value() + 1);
   }
   return count;
 }

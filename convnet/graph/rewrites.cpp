@@ -18,7 +18,7 @@ void apply_rewrites(Graph& graph) {
   for (Node& node : graph.nodes) {
     if (node.inputs.empty()) continue;
     // The last input of a cost is the one that gets its gradient; labels come before it.
-    Node& below = graph.at(node.is_cost() ? node.inputs.back() : node.inputs[0]);
+    Node& below = graph.nodes[node.is_cost() ? node.inputs.back() : node.inputs[0]];
     if (below.users.size() != 1 || below.gpus != node.gpus) continue;
     if (fuses_relu(below.layer->facts, node.layer->facts)) {
       graph.rewrites.push_back("'" + below.name + "' applies the relu of '" + node.name + "'");

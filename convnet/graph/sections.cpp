@@ -106,7 +106,7 @@ class SectionReader {
     if (!find_owners(section, node) || !check_below(section, node)) return;
     if (type->role == LayerRole::weights) warn_random_sparse(section);
     broken_.erase(section.name);
-    const int id = add_node(std::move(node));
+    const NodeId id = add_node(std::move(node));
     add_implicit(section, source, *type, id);
   }
 
@@ -127,11 +127,11 @@ class SectionReader {
 
   /// Finds the layers that own the matrices, following the entries of weightSource.
   bool find_owners(const IniSection& section, Node& node) {
-    const int self = static_cast<int>(graph_.nodes.size());
+    const NodeId self = graph_.nodes.next_id();
     const IniValue* value = section.find("weightSource");
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightSpec& spec = node.layer->weights[i];
-      node.owners.push_back({self, static_cast<int>(i)});
+      node.owners.push_back({self, i});
       if (spec.source_layer.empty()) continue;
       const auto wrong = [&](const std::string& message) {
         error(
@@ -148,7 +148,7 @@ class SectionReader {
           return wrong("is defined below it; the layer that owns the weights must be above");
         return wrong("is no layer above this one" + did_you_mean(spec.source_layer, section_names()));
       }
-      const Node& source = own ? node : graph_.at(found->second);
+      const Node& source = own ? node : graph_.nodes[found->second];
       if (own && index >= i) return wrong("must name an earlier input of the layer");
       if (source.type != node.type)
         return wrong("is a layer of type '" + source.type + "'; weights are shared between equal types" +
@@ -169,8 +169,8 @@ class SectionReader {
 
   /// Refuses layers without a gradient above layers with weights.
   bool check_below(const IniSection& section, Node& node) {
-    for (int input : node.inputs) {
-      const Node& below = graph_.at(input);
+    for (const NodeId input : node.inputs) {
+      const Node& below = graph_.nodes[input];
       node.weights_below = node.weights_below || below.weights_below;
     }
     if (!node.layer->facts.differentiable && node.weights_below) {
@@ -213,7 +213,7 @@ class SectionReader {
           if (!broken_.contains(name)) wrong("does not exist" + did_you_mean(name, section_names()));
           continue;
         }
-        Node& child = graph_.at(found->second);
+        Node& child = graph_.nodes[found->second];
         if (child.type != node.type || child.id == node.id) {
           wrong("must be another cost of type '" + node.type + "'");
         } else if (child.layer->facts.cost->values != parent.values) {
@@ -288,7 +288,7 @@ class SectionReader {
                  LayerSource& source) {
     const auto found = by_name_.find(name);
     if (found != by_name_.end()) {
-      const Node& input = graph_.at(found->second);
+      const Node& input = graph_.nodes[found->second];
       node.inputs.push_back(input.id);
       const std::int64_t classes = input.layer->label_classes();
       source.inputs.push_back({name, input.layer->output, input.type, input.layer->facts.function, classes});
@@ -313,20 +313,20 @@ class SectionReader {
     return false;
   }
 
-  int add_node(Node node) {
-    node.id = static_cast<int>(graph_.nodes.size());
-    for (int input : node.inputs) graph_.at(input).users.push_back(node.id);
+  NodeId add_node(Node node) {
+    node.id = graph_.nodes.next_id();
+    for (const NodeId input : node.inputs) graph_.nodes[input].users.push_back(node.id);
     by_name_[node.name] = own_name_[node.name] = node.id;
     graph_.nodes.push_back(std::move(node));
     return graph_.nodes.back().id;
   }
 
   /// Makes layers of their own of dropout= and neuron=, between this one and its users.
-  void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, int id) {
+  void add_implicit(const IniSection& section, const LayerSource& source, const LayerType& type, NodeId id) {
     const IniValue* neuron = section.find("neuron");
     if (neuron != nullptr && neuron->text.empty()) neuron = nullptr;
     const IniValue* dropout = choose_value("dropout", section.name, section, source.parameters, diagnostics_);
-    const Layer& layer = *graph_.at(id).layer;
+    const Layer& layer = *graph_.nodes[id].layer;
     const bool no_features = type.role == LayerRole::cost || layer.label_classes() > 0;
     if (no_features || type.role == LayerRole::data) {
       const auto ignored = [&](const IniValue* value) {
@@ -357,7 +357,7 @@ class SectionReader {
     try {
       const Neuron f = parse_neuron(neuron->text);
       if (f.kind == NeuronKind::ident) return;
-      add_above(id, section.name, "_neuron", "neuron", make_neuron_layer(f, graph_.at(id).layer->output));
+      add_above(id, section.name, "_neuron", "neuron", make_neuron_layer(f, graph_.nodes[id].layer->output));
     } catch (const std::invalid_argument& wrong) {
       error(neuron->where, section.name, wrong.what());
     }
@@ -372,8 +372,8 @@ class SectionReader {
   }
 
   /// Adds a node that users read from now on where they name `layer`.
-  int add_above(int below, const std::string& layer, const char* suffix, const char* type,
-                std::shared_ptr<const Layer> maths) {
+  NodeId add_above(NodeId below, const std::string& layer, const char* suffix, const char* type,
+                   std::shared_ptr<const Layer> maths) {
     Node node;
     node.name = unused_name(layer + suffix);
     node.type = type;
@@ -382,12 +382,12 @@ class SectionReader {
     node.inputs = {below};
     node.whole = node.name;
     node.section = layer;
-    node.gpus = graph_.at(below).gpus;
-    node.part_gpus = graph_.at(below).part_gpus;
-    node.where = node.gpu_where = graph_.at(below).where;
+    node.gpus = graph_.nodes[below].gpus;
+    node.part_gpus = graph_.nodes[below].part_gpus;
+    node.where = node.gpu_where = graph_.nodes[below].where;
     node.implicit = true;
-    node.weights_below = graph_.at(below).weights_below;
-    const int id = add_node(std::move(node));
+    node.weights_below = graph_.nodes[below].weights_below;
+    const NodeId id = add_node(std::move(node));
     by_name_[layer] = id;
     return id;
   }
@@ -422,9 +422,10 @@ class SectionReader {
   std::vector<SourceMatrix> matrices_;
   Graph graph_;
   DeviceReader devices_;
-  std::map<std::string, int> by_name_;   ///< by the name that inputs= gives: a layer's topmost implicit node
-  std::map<std::string, int> own_name_;  ///< every node under its own name
-  std::set<std::string> broken_;         ///< sections with errors
+  std::map<std::string, NodeId>
+      by_name_;  ///< by the name that inputs= gives: a layer's topmost implicit node
+  std::map<std::string, NodeId> own_name_;  ///< every node under its own name
+  std::set<std::string> broken_;            ///< sections with errors
 };
 
 }  // namespace

@@ -21,11 +21,14 @@ double log_sum_exp(const float* x, std::int64_t count) {
 }
 
 /// The last task before `end` that writes a buffer.
-std::size_t writer_of(const Plan& plan, int buffer, std::size_t end) {
-  for (std::size_t t = end; t-- > 0;) {
+TaskId writer_of(const Plan& plan, BufferId buffer, TaskId end) {
+  TaskId last;
+  for (const TaskId t : plan.tasks.ids()) {
+    if (t == end) break;
     for (const BufferUse& use : plan.tasks[t].uses)
-      if (use.buffer == buffer && use.access != Access::read) return t;
+      if (use.buffer == buffer && use.access != Access::read) last = t;
   }
+  if (last.exists()) return last;
   throw std::logic_error("gradient check: nothing writes what a cost reads");
 }
 
@@ -34,7 +37,7 @@ std::size_t writer_of(const Plan& plan, int buffer, std::size_t end) {
 CheckObjective::CheckObjective(const Plan& plan, const Graph& graph, const Executor& executor,
                                const StepInputs& inputs)
     : plan_(plan), graph_(graph), executor_(executor), inputs_(inputs) {
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     const OpDesc& op = plan.tasks[t].op;
     if (std::holds_alternative<LogregForward>(op) || std::holds_alternative<CrossentForward>(op) ||
         std::holds_alternative<BinaryCostForward>(op))
@@ -43,10 +46,10 @@ CheckObjective::CheckObjective(const Plan& plan, const Graph& graph, const Execu
 }
 
 /// Adds the part of a cost's forward task, if it has to be computed here.
-void CheckObjective::find(std::size_t task) {
+void CheckObjective::find(TaskId task) {
   const Task& cost = plan_.tasks[task];
-  const Node& node = graph_.nodes[static_cast<std::size_t>(cost.node)];
-  const bool made_labels = graph_.nodes[static_cast<std::size_t>(node.inputs[0])].learns_below;
+  const Node& node = graph_.nodes[cost.node];
+  const bool made_labels = graph_.nodes[node.inputs[0]].learns_below;
   if (node.layer->facts.cost->coeff == 0 || !(node.fused || made_labels)) return;
   Part part;
   part.cost_task = part.output_task = task;
@@ -56,7 +59,8 @@ void CheckObjective::find(std::size_t task) {
   part.logits = node.fused;
   if (part.logits) {
     // It is read where it is made: the neuron below may write over it at once.
-    for (std::size_t t = 0; t < task; ++t) {
+    for (const TaskId t : plan_.tasks.ids()) {
+      if (t == task) break;
       const Task& below = plan_.tasks[t];
       const bool makes =
           std::holds_alternative<SoftmaxForward>(below.op) || std::holds_alternative<NeuronForward>(below.op);
@@ -70,11 +74,11 @@ void CheckObjective::find(std::size_t task) {
   parts_[cost.node].push_back(std::move(part));
 }
 
-void CheckObjective::after_task(std::size_t task) {
+void CheckObjective::after_task(TaskId task) {
   for (auto& [node, parts] : parts_) {
     for (Part& part : parts) {
       if (part.output_task == task) part.output = executor_.read(&plan_, part.output_buffer);
-      if (part.cost_task == task && part.labels_buffer >= 0)
+      if (part.cost_task == task && part.labels_buffer.exists())
         part.labels = executor_.read(&plan_, part.labels_buffer);
     }
   }
@@ -93,17 +97,17 @@ double CheckObjective::value(const StepResult& result) const {
       of_layer = 0;
       for (const Part& part : parts->second) of_layer += cost(part);
     }
-    sum += graph_.at(c.node).layer->facts.cost->coeff * of_layer;
+    sum += graph_.nodes[c.node].layer->facts.cost->coeff * of_layer;
   }
   return sum / static_cast<double>(plan_.images);
 }
 
 double CheckObjective::cost(const Part& part) const {
   const Task& task = plan_.tasks[part.cost_task];
-  const Node& node = graph_.nodes[static_cast<std::size_t>(task.node)];
+  const Node& node = graph_.nodes[task.node];
   double sum = 0;
   if (const auto* op = std::get_if<LogregForward>(&task.op)) {
-    const int matrix = graph_.at(node.inputs[0]).layer->facts.data->matrix;
+    const int matrix = graph_.nodes[node.inputs[0]].layer->facts.data->matrix;
     const auto* labels =
         reinterpret_cast<const std::int32_t*>(inputs_.matrices[static_cast<std::size_t>(matrix)]);
     for (std::int64_t n = 0; n < op->n; ++n) {

@@ -20,7 +20,7 @@ class CheckObjective {
   /// Returns whether after_task() has anything to read; if not, the plan's own costs are the objective.
   bool reads_outputs() const { return !parts_.empty(); }
   /// Reads what a task of a step left; call it after each task. Tasks of several devices may do so at once.
-  void after_task(std::size_t task);
+  void after_task(TaskId task);
   /// Keeps the labels of the step that has just been run: objectives to come are for these.
   void hold_labels();
   /// The objective of the step that has just been run.
@@ -29,21 +29,21 @@ class CheckObjective {
  private:
   /// A cost of one microbatch that is computed here, and what its tasks left.
   struct Part {
-    std::size_t cost_task = 0, output_task = 0;  ///< tasks after which the labels, and the outputs, are read
-    int labels_buffer = -1, output_buffer = -1;
+    TaskId cost_task, output_task;  ///< tasks after which the labels, and the outputs, are read
+    BufferId labels_buffer, output_buffer;
     std::int64_t first_image = 0;
     bool logits = false;  ///< the output is what softmax or logistic reads
     std::vector<float> labels, held, output;
   };
 
-  void find(std::size_t task);
+  void find(TaskId task);
   double cost(const Part& part) const;
 
   const Plan& plan_;
   const Graph& graph_;
   const Executor& executor_;
   const StepInputs& inputs_;
-  std::map<int, std::vector<Part>> parts_;  ///< by cost layer
+  std::map<NodeId, std::vector<Part>> parts_;  ///< by cost layer
 };
 
 }  // namespace convnet

@@ -98,9 +98,9 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
                                         [&](const Node& n) { return n.whole == node.whole; });
     const Node* old = found_old == before.nodes.end() ? nullptr : &*found_old;
     for (std::size_t i = 0; old != nullptr && i < std::min(node.owners.size(), old->owners.size()); ++i) {
-      if (node.owners[i] != WeightOwner{node.id, static_cast<int>(i)}) continue;
+      if (node.owners[i] != WeightOwner{node.id, i}) continue;
       const WeightOwner& owner = old->owners[i];
-      const std::string& old_layer = before.nodes[static_cast<std::size_t>(owner.node)].whole;
+      const std::string& old_layer = before.nodes[owner.node].whole;
       const std::string& old_matrix = before.weight(owner).name;
       const WeightSpec& spec = node.layer->weights[i];
       const auto convert = [&](const std::string& from, const std::string& to) {

@@ -11,7 +11,7 @@ namespace convnet {
 CostSums no_costs(const Plan& plan, const Graph& graph) {
   CostSums costs;
   for (const CostSlot& c : plan.costs)
-    costs.sums.emplace_back(graph.nodes[static_cast<std::size_t>(c.node)].name,
+    costs.sums.emplace_back(graph.nodes[c.node].name,
                             std::vector<double>(static_cast<std::size_t>(c.values), 0.0));
   return costs;
 }
@@ -53,8 +53,8 @@ std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph) 
     const Node& node = *graph.find(name);
     if (node.is_child) continue;
     std::vector<double> total = sums;
-    for (int child : node.children) {
-      const std::vector<double>& part = *by_name.at(graph.nodes[static_cast<std::size_t>(child)].name);
+    for (const NodeId child : node.children) {
+      const std::vector<double>& part = *by_name.at(graph.nodes[child].name);
       for (std::size_t v = 0; v < total.size(); ++v) total[v] += part[v];
     }
     reports.push_back({&node, node.layer->cost_report(

@@ -83,8 +83,8 @@ class Net::GradientCheck {
       throw RunError(fmt::format(
           "stopped when {} of the gradients were checked; nothing is known of the others", reported_));
     // Devices with queues are slower where something is called after each task.
-    std::function<void(std::size_t)> read;
-    if (costs_.reads_outputs()) read = [this](std::size_t t) { costs_.after_task(t); };
+    std::function<void(TaskId)> read;
+    if (costs_.reads_outputs()) read = [this](TaskId t) { costs_.after_task(t); };
     StepResult result = net_.executor_.run(plan_, step, nullptr, read);
     if (!result.finite())
       throw RunError("a cost is not finite (NaN or infinity) while gradients are checked; " +

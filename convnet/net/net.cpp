@@ -40,7 +40,7 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
 }
 
 /// Returns whether updates of the matrix span several minibatches.
-bool has_accumulator(const WeightBuffers& w) { return !w.shards.empty() && w.shards[0].accumulator >= 0; }
+bool has_accumulator(const WeightBuffers& w) { return !w.shards.empty() && w.shards[0].accumulator.exists(); }
 
 /// Returns a layer file's name with --layer-path before it.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
@@ -217,7 +217,7 @@ Net::~Net() {
 
 void Net::upload_mean() {
   if (std::exchange(mean_uploaded_, true)) return;
-  for (int buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);
+  for (const BufferId buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);
 }
 
 namespace {
@@ -225,7 +225,7 @@ namespace {
 /// The matrix of `layer` in a checkpoint that corresponds to matrix `index` of a layer here: of the same
 /// name, or where inputs are called otherwise, of the same place among its weights.
 const NamedTensor& matrix_of(const TensorFile& from, const std::string& layer, const WeightSpec& weight,
-                             int index) {
+                             std::size_t index) {
   const auto found = from.tensors.find(layer + "." + weight.name);
   if (found != from.tensors.end()) return found->second;
   const std::string prefix = layer + ".weights.";
@@ -333,7 +333,7 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     if (several != (f.args.size() > 1))
       throw wrong(several ? "needs a checkpoint and layers" : "takes a checkpoint alone");
     std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
-    if (!several) layers = {graph_.nodes[static_cast<std::size_t>(w.node)].whole};
+    if (!several) layers = {graph_.nodes[w.node].whole};
     try {
       auto found = checkpoints.find(f.args[0]);
       if (found == checkpoints.end())
@@ -408,11 +408,11 @@ std::string increment_name(const std::string& layer, const std::string& weight, 
 }
 
 std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {
-  return increment_name(graph_.nodes[static_cast<std::size_t>(w.node)].whole, spec(w).name, suffix);
+  return increment_name(graph_.nodes[w.node].whole, spec(w).name, suffix);
 }
 
 int Net::minibatches_per_update(const WeightBuffers& w) const {
-  return std::max(1, graph_.nodes[static_cast<std::size_t>(w.node)].update_period / graph_.passes);
+  return std::max(1, graph_.nodes[w.node].update_period / graph_.passes);
 }
 
 void Net::load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows) {
@@ -464,8 +464,8 @@ bool Net::submits_ahead() const {
   return std::none_of(plans_.weights().begin(), plans_.weights().end(), has_accumulator);
 }
 
-void Net::submit(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
-                 const std::function<void(std::size_t)>& after_task) {
+void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
+                 const std::function<void(TaskId)>& after_task) {
   if (in_flight() > 0 && !submits_ahead())
     throw std::logic_error("net: a step is submitted ahead where updates span several minibatches");
   UpdateWindows after = windows_;
@@ -496,8 +496,8 @@ StepResult Net::wait() {
   return result;
 }
 
-StepResult Net::run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times,
-                    const std::function<void(std::size_t)>& after_task) {
+StepResult Net::run(const Plan& plan, StepInputs inputs, TaskTimes* times,
+                    const std::function<void(TaskId)>& after_task) {
   if (in_flight() > 0) throw std::logic_error("net: a step is run while others are in flight");
   submit(plan, std::move(inputs), times, after_task);
   return wait();
@@ -529,31 +529,29 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   const Plan& plan = plans.plan(phase, images);
   Executor executor(plans, *backend_, gpus_);
   executor.reserve(plan);
-  for (int buffer : plans.mean_buffers()) executor.write(buffer, mean_);
+  for (const BufferId buffer : plans.mean_buffers()) executor.write(buffer, mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)
     executor.write_weights(plans.weights()[i], executor_.read_weights(plans_.weights()[i]));
   std::mutex mutex;  // devices work at the same time
-  std::size_t first_task = plan.tasks.size();
-  const StepResult result = executor.run(plan, inputs, nullptr, [&](std::size_t t) {
+  TaskId first_task;
+  const StepResult result = executor.run(plan, inputs, nullptr, [&](TaskId t) {
     const Task& task = plan.tasks[t];
     if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
     for (const BufferUse& use : task.uses) {
-      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      const Buffer& b = plan.buffers[use.buffer];
       const bool real = b.desc.type == DataType::f32 || b.desc.type == DataType::bf16;
       if (use.access == Access::read || b.kind != BufferKind::activation || !real) continue;
       if (all_finite(executor.read(&plan, use.buffer))) continue;
       const std::lock_guard lock(mutex);
-      first_task = std::min(first_task, t);
+      if (!first_task.exists() || t < first_task) first_task = t;
     }
   });
-  if (first_task < plan.tasks.size())
-    return "the first layer with such an output is '" +
-           plain.nodes[static_cast<std::size_t>(plan.tasks[first_task].node)].name + "'";
+  if (first_task.exists())
+    return "the first layer with such an output is '" + plain.nodes[plan.tasks[first_task].node].name + "'";
   for (const CostSlot& c : plan.costs) {
     for (int v = 0; v < c.values; ++v) {
       if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))
-        return "all layers' outputs are finite, but cost '" +
-               plain.nodes[static_cast<std::size_t>(c.node)].name +
+        return "all layers' outputs are finite, but cost '" + plain.nodes[c.node].name +
                "' is not: its input is outside of what it is defined for";
     }
   }

@@ -109,8 +109,8 @@ class Net {
   /// Submit, await and run one minibatch on all devices, and announce the next one's matrices, as
   /// Executor::submit(), wait(), run() and expect() do. In training, updates that span several minibatches
   /// move on.
-  void submit(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
-              const std::function<void(std::size_t task)>& after_task = nullptr);
+  void submit(const Plan& plan, StepInputs inputs, TaskTimes* times = nullptr,
+              const std::function<void(TaskId task)>& after_task = nullptr);
   StepResult wait();
   void expect(const Plan& plan, const std::vector<const std::byte*>& matrices) {
     executor_.expect(plan, matrices);
@@ -119,8 +119,8 @@ class Net {
   /// Returns whether a step may be submitted while another is in flight. Updates that span several
   /// minibatches forbid it, because a step's rates depend on how the step before ended.
   bool submits_ahead() const;
-  StepResult run(const Plan& plan, StepInputs inputs, std::vector<TaskTime>* times = nullptr,
-                 const std::function<void(std::size_t task)>& after_task = nullptr);
+  StepResult run(const Plan& plan, StepInputs inputs, TaskTimes* times = nullptr,
+                 const std::function<void(TaskId task)>& after_task = nullptr);
 
   /// Reads the increment of a learned matrix, or of its part on some device.
   std::vector<float> increment(const WeightBuffers& w) const {

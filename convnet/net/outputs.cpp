@@ -10,8 +10,8 @@ namespace convnet {
 namespace {
 
 /// The nodes called `name`: a layer of the file or one that its section put above it, or the parts of either.
-std::vector<int> nodes_called(const Graph& graph, const std::string& name) {
-  std::vector<int> nodes;
+std::vector<NodeId> nodes_called(const Graph& graph, const std::string& name) {
+  std::vector<NodeId> nodes;
   for (const Node& node : graph.nodes) {
     if (node.whole == name && !node.gather) nodes.push_back(node.id);
   }
@@ -20,7 +20,7 @@ std::vector<int> nodes_called(const Graph& graph, const std::string& name) {
 
 /// The nodes that hold what users of the file's `layer` read: the layer with the dropout and the neuron that
 /// its section put above it, or the parts of that.
-std::vector<int> nodes_of_section(const Graph& graph, const std::string& layer) {
+std::vector<NodeId> nodes_of_section(const Graph& graph, const std::string& layer) {
   std::string top;
   for (const Node& node : graph.nodes) {
     if (node.section == layer && !node.gather) top = node.whole;
@@ -30,9 +30,9 @@ std::vector<int> nodes_of_section(const Graph& graph, const std::string& layer) 
 
 /// The nodes that `layer` stands for: a layer of the file; one that its section put above it; or "x_neuron",
 /// as cuda-convnet2 calls the neuron of x even where it is ident, which makes no node here.
-std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
+std::vector<NodeId> nodes_of(const Graph& graph, const std::string& layer) {
   constexpr std::string_view suffix = "_neuron";
-  std::vector<int> nodes = nodes_of_section(graph, layer);
+  std::vector<NodeId> nodes = nodes_of_section(graph, layer);
   if (nodes.empty()) nodes = nodes_called(graph, layer);
   if (nodes.empty() && layer.ends_with(suffix))
     nodes = nodes_of_section(graph, layer.substr(0, layer.size() - suffix.size()));
@@ -49,9 +49,9 @@ std::vector<int> nodes_of(const Graph& graph, const std::string& layer) {
 }
 
 /// Throws InputError where a layer has no features.
-std::vector<int> nodes_with_features(const Graph& graph, const std::string& layer) {
-  std::vector<int> nodes = nodes_of(graph, layer);
-  const Node& first = graph.nodes[static_cast<std::size_t>(nodes[0])];
+std::vector<NodeId> nodes_with_features(const Graph& graph, const std::string& layer) {
+  std::vector<NodeId> nodes = nodes_of(graph, layer);
+  const Node& first = graph.nodes[nodes[0]];
   if (first.is_cost() || first.layer->label_classes() > 0)
     throw InputError("layer '" + layer + "' is of type '" + first.type + "'" +
                      (first.is_cost() ? "" : " and holds labels") + ": it has no features");
@@ -63,24 +63,28 @@ bool applies_relu_above(const Node& node) {
 }
 
 struct Place {
-  std::size_t task = 0;
-  int buffer = 0;
+  TaskId task;
+  BufferId buffer;
 };
 
 /// Finds where a node's output for a microbatch is made. The last operation of a layer writes its output; a
 /// layer without one passes its input on.
-Place find_output(const Plan& plan, const Graph& graph, int id, int microbatch) {
-  const Node& node = graph.nodes[static_cast<std::size_t>(id)];
-  for (std::size_t t = plan.tasks.size(); t-- > 0;) {
+Place find_output(const Plan& plan, const Graph& graph, NodeId id, int microbatch) {
+  const Node& node = graph.nodes[id];
+  Place last;
+  for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     if (task.node != id || task.microbatch != microbatch) continue;
     // These bring its inputs to where it runs.
     if (std::holds_alternative<Reorder>(task.op)) continue;
     for (const BufferUse& use : task.uses) {
-      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-      if (use.access != Access::read && b.kind == BufferKind::activation) return {t, use.buffer};
+      const Buffer& b = plan.buffers[use.buffer];
+      if (use.access == Access::read || b.kind != BufferKind::activation) continue;
+      last = {t, use.buffer};
+      break;
     }
   }
+  if (last.task.exists()) return last;
   if (node.inputs.empty()) throw std::logic_error("outputs: '" + node.name + "' is not in the plan");
   return find_output(plan, graph, node.inputs[0], microbatch);
 }
@@ -88,11 +92,11 @@ Place find_output(const Plan& plan, const Graph& graph, int id, int microbatch) 
 }  // namespace
 
 void keep_output(Graph& graph, const std::string& layer) {
-  for (const int id : nodes_with_features(graph, layer)) {
-    Node& node = graph.nodes[static_cast<std::size_t>(id)];
+  for (const NodeId id : nodes_with_features(graph, layer)) {
+    Node& node = graph.nodes[id];
     if (!applies_relu_above(node)) continue;
     node.fused = false;
-    graph.nodes[static_cast<std::size_t>(node.users[0])].fused = false;
+    graph.nodes[node.users[0]].fused = false;
   }
 }
 
@@ -101,12 +105,12 @@ OutputReader::OutputReader(const Net& net, const std::vector<std::string>& layer
   for (const std::string& layer : layers) {
     Wanted wanted;
     wanted.nodes = nodes_with_features(graph, layer);
-    const Node& first = graph.nodes[static_cast<std::size_t>(wanted.nodes[0])];
+    const Node& first = graph.nodes[wanted.nodes[0]];
     if (applies_relu_above(first))
       throw std::logic_error("outputs: '" + layer + "' applies the relu above it; keep_output() comes first");
     wanted.shape = first.layer->output;
     if (wanted.nodes.size() > 1) {
-      const Node& last = graph.nodes[static_cast<std::size_t>(wanted.nodes.back())];
+      const Node& last = graph.nodes[wanted.nodes.back()];
       wanted.shape = {last.first_element + last.layer->output.size(), 1, 1, false};
     }
     layers_.push_back(std::move(wanted));
@@ -119,8 +123,8 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
   Pieces pieces;
   const std::int64_t whole = graph.images_of(plan.images, 0, plan.views);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    for (const int id : layers_[i].nodes) {
-      const Node& node = graph.nodes[static_cast<std::size_t>(id)];
+    for (const NodeId id : layers_[i].nodes) {
+      const Node& node = graph.nodes[id];
       for (int m = 0; m < graph.microbatches; ++m) {
         Piece piece;
         piece.layer = i;
@@ -131,7 +135,7 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
         piece.first_element = node.first_element;
         const Place place = find_output(plan, graph, id, m);
         piece.buffer = place.buffer;
-        const Buffer& b = plan.buffers[static_cast<std::size_t>(place.buffer)];
+        const Buffer& b = plan.buffers[place.buffer];
         if (b.desc.type != DataType::f32 || element_count(b.desc.dims) != piece.images * piece.elements)
           throw std::logic_error("outputs: '" + node.name + "' is not what its last operation makes");
         pieces.emplace(place.task, piece);
@@ -141,12 +145,12 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
   return pieces;
 }
 
-std::function<void(std::size_t)> OutputReader::reading(const Plan& plan) {
+std::function<void(TaskId)> OutputReader::reading(const Plan& plan) {
   auto found = known_.find(&plan);
   if (found == known_.end()) found = known_.emplace(&plan, find_pieces(plan)).first;
   for (Wanted& layer : layers_)
     layer.values.assign(static_cast<std::size_t>(plan.images * layer.shape.size()), 0.0F);
-  return [this, &plan, &pieces = found->second](std::size_t task) {
+  return [this, &plan, &pieces = found->second](TaskId task) {
     const auto [begin, end] = pieces.equal_range(task);
     for (auto piece = begin; piece != end; ++piece) read(plan, piece->second);
   };

@@ -26,7 +26,7 @@ class OutputReader {
 
   /// Returns what Executor::run shall do after each task in the next run of `plan`, a plan for tests. It is
   /// valid until the next call.
-  std::function<void(std::size_t task)> reading(const Plan& plan);
+  std::function<void(TaskId task)> reading(const Plan& plan);
 
   /// Returns the shape of the i-th layer's output for one image.
   const FeatureShape& shape(std::size_t i) const { return layers_[i].shape; }
@@ -37,17 +37,17 @@ class OutputReader {
  private:
   struct Wanted {
     FeatureShape shape;
-    std::vector<int> nodes;  ///< the layer, or its parts
+    std::vector<NodeId> nodes;  ///< the layer, or its parts
     std::vector<float> values;
   };
   /// A part of a layer's output, for some of the images: in `buffer` right after its task.
   struct Piece {
     std::size_t layer = 0;  ///< into layers_
-    int buffer = 0;
+    BufferId buffer;
     std::int64_t images = 0, first_image = 0;
     std::int64_t elements = 0, first_element = 0;  ///< of an image
   };
-  using Pieces = std::multimap<std::size_t, Piece>;  ///< by task
+  using Pieces = std::multimap<TaskId, Piece>;  ///< by task
 
   Pieces find_pieces(const Plan& plan) const;
   void read(const Plan& plan, const Piece& piece);

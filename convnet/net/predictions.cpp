@@ -57,8 +57,8 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
                      (close.empty() ? "there is " + join(costs) : "did you mean '" + close + "'?"));
   }
   const Node& cost = *graph.find(found.cost);
-  const Node& labels = graph.nodes[static_cast<std::size_t>(cost.inputs[0])];
-  const Node& softmax = graph.nodes[static_cast<std::size_t>(cost.inputs[1])];
+  const Node& labels = graph.nodes[cost.inputs[0]];
+  const Node& softmax = graph.nodes[cost.inputs[1]];
   found.softmax = softmax.section;
   found.labels = static_cast<std::size_t>(labels.layer->facts.data->matrix);
   found.outputs = softmax.layer->output.size();

@@ -22,7 +22,7 @@ Plan empty_plan(const NetBuffers& net_buffers, std::size_t matrices, const Targe
   if (images % plan.views != 0) throw std::logic_error("plan: images that are not whole views");
   plan.buffers = net_buffers.buffers;
   plan.costs = net_buffers.cost_slots;
-  plan.inputs.assign(matrices, -1);
+  plan.inputs.assign(matrices, BufferId());
   return plan;
 }
 
@@ -44,9 +44,10 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
 }
 
 Plan PlanBuilder::build() {
-  for (int device = 0; device < graph_.gpu_count(); ++device) {
+  for (const DeviceId device : IdRange<DeviceId>(graph_.gpu_count())) {
     at_.device = device;
-    emitter_.emit(place(), TaskKind::zero, FillZero{emitter_.buffer(costs().id).desc}, {costs()});
+    emitter_.emit(place(), TaskKind::zero, FillZero{emitter_.buffer(net_buffers_.costs[device]).desc},
+                  {costs()});
   }
   for (pass_ = 0; pass_ < graph_.passes; ++pass_) {
     updates_.begin_pass();
@@ -83,10 +84,8 @@ Microbatch PlanBuilder::facts_of(const Node& node, int microbatch) const {
   facts.training = training();
   facts.random = random();
   facts.fused = node.fused;
-  facts.input_masks_gradient =
-      !node.inputs.empty() &&
-      graph_.nodes[static_cast<std::size_t>(node.inputs[0])].layer->facts.fuses_relu ==
-          FusesRelu::forward_and_gradient;
+  facts.input_masks_gradient = !node.inputs.empty() && graph_.nodes[node.inputs[0]].layer->facts.fuses_relu ==
+                                                           FusesRelu::forward_and_gradient;
   facts.random_key = philox_key(options_.seed, node.whole);
   facts.first_element = node.first_element;
   facts.first_replica = microbatch % node.replicas() == 0;
@@ -100,13 +99,13 @@ Value PlanBuilder::output() {
 }
 
 bool PlanBuilder::wants_input_gradient(std::size_t i) const {
-  return graph_.nodes[static_cast<std::size_t>(at_.node->inputs[i])].gets_gradient;
+  return graph_.nodes[at_.node->inputs[i]].gets_gradient;
 }
 
 Value PlanBuilder::input_gradient(std::size_t i) {
   // A cost has no output gradient to overwrite.
   const Value own = output_gradient();
-  const int self = at_.node->id;
+  const NodeId self = at_.node->id;
   const bool in_place = at_.node->layer->facts.backward_in_place && i == 0 && own.exists() &&
                         emitter_.tensor(own).device == at_.device &&
                         !gradients_.is_shared(own, at_.microbatch, self, self);
@@ -117,31 +116,33 @@ Value PlanBuilder::input_gradient_there(std::size_t i) {
   return contribute(i, new_input_gradient(i, home(at_.node->inputs[i])));
 }
 
-Value PlanBuilder::new_input_gradient(std::size_t i, int device) {
-  const int input = at_.node->inputs[i];
-  return emitter_.add_like(state(input).output, "d " + graph_.nodes[static_cast<std::size_t>(input)].name,
-                           BufferKind::gradient, device);
+Value PlanBuilder::new_input_gradient(std::size_t i, DeviceId device) {
+  const NodeId input = at_.node->inputs[i];
+  return emitter_.add_like(state(input).output, "d " + graph_.nodes[input].name, BufferKind::gradient,
+                           device);
 }
 
 Value PlanBuilder::contribute(std::size_t i, Value written) {
-  const int input = at_.node->inputs[i];
+  const NodeId input = at_.node->inputs[i];
   gradients_.contribute(input, at_.microbatch, home(input), written);
   return written;
 }
 
-Value PlanBuilder::weights(std::size_t i) {
+BufferId PlanBuilder::weights_buffer(std::size_t i) const {
   const auto replica = static_cast<std::size_t>(at_.microbatch % at_.node->replicas());
-  return Value{updates_.weights(*at_.node, i).weights[replica]};
+  return updates_.weights(*at_.node, i).weights[replica];
 }
+
+Value PlanBuilder::weights(std::size_t i) { return TaskEmitter::value_of(weights_buffer(i)); }
 
 /// Of several users of shared weights, and of several microbatches, each writes its own, summed in the order
 /// of the backward passes.
 Value PlanBuilder::weights_gradient(std::size_t i) {
-  const Value master = weights(i);
-  const Value written = emitter_.add_like(master, "d " + updates_.weights(*at_.node, i).name,
+  const Value written = emitter_.add_like(weights(i), "d " + updates_.weights(*at_.node, i).name,
                                           BufferKind::weights_gradient, at_.device);
   // An unwanted gradient is dropped.
-  if (wants_weights_gradient(i)) gradients_.contribute_to_weights(written, updates_.gradient(master.id));
+  if (wants_weights_gradient(i))
+    gradients_.contribute_to_weights(written, updates_.gradient(weights_buffer(i)));
   return written;
 }
 
@@ -175,14 +176,13 @@ std::vector<int> PlanBuilder::microbatches_of_this_run() const {
 std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
   std::vector<Value> values;
   for (int m : microbatches_of_this_run())
-    values.push_back(
-        states_[static_cast<std::size_t>(at_.node->id)][static_cast<std::size_t>(m)].kept.at(name));
+    values.push_back(states_[at_.node->id][static_cast<std::size_t>(m)].kept.at(name));
   return values;
 }
 
 Value PlanBuilder::kept_by_first_replica(const std::string& name) {
   const int first = at_.microbatch / at_.node->replicas() * at_.node->replicas();
-  return states_[static_cast<std::size_t>(at_.node->id)][static_cast<std::size_t>(first)].kept.at(name);
+  return states_[at_.node->id][static_cast<std::size_t>(first)].kept.at(name);
 }
 
 std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
@@ -193,13 +193,14 @@ std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {
 
 Value PlanBuilder::source(std::size_t matrix) {
   const MatrixInfo& info = matrices_[matrix];
-  int& bound = plan_.inputs[matrix];
+  BufferId& bound = plan_.inputs[matrix];
   // Images with their crops are bytes until they are loaded.
   const std::int64_t image = info.image_bytes();
   const DataType type = info.whole.empty() ? info.type : DataType::u8;
   Dims dims = info.whole.empty() ? info.dims : Dims{image};
   dims.insert(dims.begin(), plan_.images);
-  if (bound < 0) bound = emitter_.add_buffer(info.name, BufferKind::input, 0, {dims, type, nullptr});
+  if (!bound.exists())
+    bound = emitter_.add_buffer(info.name, BufferKind::input, DeviceId(0), {dims, type, nullptr});
   PlannedTensor t;
   t.name = info.name;
   t.kind = BufferKind::input;
@@ -216,7 +217,7 @@ Value PlanBuilder::source(std::size_t matrix) {
 
 Value PlanBuilder::mean_image() {
   if (at_.node->layer->facts.data->matrix != 0 || net_buffers_.mean.empty()) return {};
-  return Value{net_buffers_.mean[static_cast<std::size_t>(at_.device)]};
+  return TaskEmitter::value_of(net_buffers_.mean[at_.device]);
 }
 
 std::int64_t PlanBuilder::cost_slot() const {
@@ -247,7 +248,7 @@ void PlanBuilder::forward_unchanged() {
 }
 
 void PlanBuilder::backward_unchanged(std::size_t i) {
-  const int input = at_.node->inputs[i];
+  const NodeId input = at_.node->inputs[i];
   gradients_.contribute_unchanged(input, home(input), output_gradient(), place(), at_.node->id);
 }
 
@@ -289,19 +290,18 @@ void PlanBuilder::backward_run(const Node& node, int run) {
 /// Whether backward can get at the inputs of the layer: it has not written over them, or they can be made
 /// again.
 bool PlanBuilder::inputs_stay() {
-  return std::all_of(at_.node->inputs.begin(), at_.node->inputs.end(), [&](int input) {
+  return std::all_of(at_.node->inputs.begin(), at_.node->inputs.end(), [&](NodeId input) {
     return state(input).recompute || state(input).output.id != state(at_.node->id).output.id;
   });
 }
 
-PlanBuilder::NodeState& PlanBuilder::state(int node) {
-  if (graph_.nodes[static_cast<std::size_t>(node)].role == LayerRole::data)
-    return loaded_[{node, at_.microbatch, at_.device}];
-  return states_[static_cast<std::size_t>(node)][static_cast<std::size_t>(at_.microbatch)];
+PlanBuilder::NodeState& PlanBuilder::state(NodeId node) {
+  if (graph_.nodes[node].role == LayerRole::data) return loaded_[{node, at_.microbatch, at_.device}];
+  return states_[node][static_cast<std::size_t>(at_.microbatch)];
 }
 
-Value PlanBuilder::output_of(int id) {
-  const Node& node = graph_.nodes[static_cast<std::size_t>(id)];
+Value PlanBuilder::output_of(NodeId id) {
+  const Node& node = graph_.nodes[id];
   NodeState& s = state(id);
   const bool load = node.role == LayerRole::data && !s.output.exists() && &node != at_.node;
   const bool again = at_.backward && s.recompute;

@@ -36,8 +36,8 @@ class PlanBuilder : public Lowering {
   Value source(std::size_t matrix) override;
   Dims whole_image(std::size_t matrix) const override { return matrices_[matrix].whole; }
   Value mean_image() override;
-  Value step() override { return Value{net_buffers_.step[static_cast<std::size_t>(at_.device)]}; }
-  Value costs() override { return Value{net_buffers_.costs[static_cast<std::size_t>(at_.device)]}; }
+  Value step() override { return TaskEmitter::value_of(net_buffers_.step[at_.device]); }
+  Value costs() override { return TaskEmitter::value_of(net_buffers_.costs[at_.device]); }
   std::int64_t cost_slot() const override;
   void run(const OpDesc& op, const std::vector<Value>& values) override;
   void run_across(const OpDesc& op, const std::vector<Value>& values) override;
@@ -56,14 +56,14 @@ class PlanBuilder : public Lowering {
   struct At {
     const Node* node = nullptr;
     int microbatch = 0;
-    int device = 0;
+    DeviceId device{0};
     bool backward = false;
     bool recomputing = false;  ///< a forward within backward
     Microbatch facts;
   };
 
   TaskPlace place() const {
-    return {at_.node == nullptr ? -1 : at_.node->id, at_.microbatch, pass_, at_.device};
+    return {at_.node == nullptr ? NodeId() : at_.node->id, at_.microbatch, pass_, at_.device};
   }
   TaskKind kind_of(const OpDesc& op) const;
   bool training() const { return plan_.phase != Phase::test; }
@@ -76,15 +76,16 @@ class PlanBuilder : public Lowering {
   std::vector<int> microbatches_of_run(const Node& node, int run) const;
   std::vector<int> microbatches_of_this_run() const;
   bool inputs_stay();
-  NodeState& state(int node);
-  int home(int node) const { return graph_.nodes[static_cast<std::size_t>(node)].device(at_.microbatch); }
-  const Node& input_node() const { return graph_.nodes[static_cast<std::size_t>(at_.node->inputs[0])]; }
-  Value output_of(int id);
+  NodeState& state(NodeId node);
+  DeviceId home(NodeId node) const { return graph_.nodes[node].device(at_.microbatch); }
+  const Node& input_node() const { return graph_.nodes[at_.node->inputs[0]]; }
+  Value output_of(NodeId id);
   void note(const char* does, const std::string& what, const char* how);
   Value in_place_output();
   void set_output(Value v);
-  Value new_input_gradient(std::size_t i, int device);
+  Value new_input_gradient(std::size_t i, DeviceId device);
   Value contribute(std::size_t i, Value written);
+  BufferId weights_buffer(std::size_t i) const;
 
   const Graph& graph_;
   const std::vector<MatrixInfo>& matrices_;
@@ -95,8 +96,9 @@ class PlanBuilder : public Lowering {
   TaskEmitter emitter_;
   GradientSums gradients_;
   UpdateWriter updates_;
-  std::vector<std::vector<NodeState>> states_;             ///< by node and microbatch; not of data layers
-  std::map<std::tuple<int, int, int>, NodeState> loaded_;  ///< data layers, by node, microbatch and device
+  Table<NodeId, std::vector<NodeState>> states_;  ///< by node and microbatch; not of data layers
+  /// Data layers, by node, microbatch and device.
+  std::map<std::tuple<NodeId, int, DeviceId>, NodeState> loaded_;
   At at_;
   int pass_ = 0;
 };

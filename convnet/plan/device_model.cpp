@@ -215,15 +215,17 @@ std::string reason(const json::exception& wrong) {
 
 }  // namespace
 
-double DeviceModel::transfer_seconds(const std::vector<double>& bytes_from, int to) const {
+double DeviceModel::transfer_seconds(const Table<DeviceId, double>& bytes_from, DeviceId to) const {
   const auto devices = static_cast<int>(bytes_from.size());
-  const auto switch_of = [&](int device) { return switch_devices > 0 ? device / switch_devices : 0; };
+  const auto switch_of = [&](DeviceId device) {
+    return switch_devices > 0 ? device.value() / switch_devices : 0;
+  };
   double all = 0;
   double beyond_switch = 0;
-  for (int from = 0; from < devices; ++from) {
+  for (const DeviceId from : bytes_from.ids()) {
     if (from == to) continue;
-    all += bytes_from[static_cast<std::size_t>(from)];
-    if (switch_of(from) != switch_of(to)) beyond_switch += bytes_from[static_cast<std::size_t>(from)];
+    all += bytes_from[from];
+    if (switch_of(from) != switch_of(to)) beyond_switch += bytes_from[from];
   }
   const double link = all * (shared_bus ? devices : 1) / link_bandwidth;
   if (beyond_switch == 0) return link / link_efficiency;

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/ids.h"
+
 namespace convnet {
 
 /// A machine of equal devices. Rates are those of the data sheet; the efficiencies are the shares of them
@@ -27,7 +29,7 @@ struct DeviceModel {
 
   /// Seconds until device `to` has read bytes_from[d] bytes of every other device d, without the latency. As
   /// if all devices read as much at the same time, which is what data-parallel nets do.
-  double transfer_seconds(const std::vector<double>& bytes_from, int to) const;
+  double transfer_seconds(const Table<DeviceId, double>& bytes_from, DeviceId to) const;
 };
 
 /// Reads a model: a JSON object with the names above as keys. Throws InputError with everything that is

@@ -6,15 +6,15 @@
 namespace convnet {
 
 TaskEmitter::TaskEmitter(Plan& plan, const Target& target) : plan_(plan), target_(target) {
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    const Buffer& b = plan.buffers[i];
+  for (const BufferId id : plan.buffers.ids()) {
+    const Buffer& b = plan.buffers[id];
     PlannedTensor t;
     t.name = b.name;
     t.kind = b.kind;
     t.device = b.device;
     t.dims = b.desc.dims;
     t.type = b.desc.type;
-    t.buffer = static_cast<int>(i);
+    t.buffer = id;
     tensors_.push_back(std::move(t));
   }
 }
@@ -24,18 +24,19 @@ Value TaskEmitter::add(PlannedTensor t) {
   return Value{static_cast<int>(tensors_.size()) - 1};
 }
 
-int TaskEmitter::add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc) {
+BufferId TaskEmitter::add_buffer(std::string name, BufferKind kind, DeviceId device, TensorDesc desc) {
   Buffer b;
   b.name = std::move(name);
   b.kind = kind;
   b.device = device;
   b.bytes = desc.bytes();
   b.desc = std::move(desc);
+  const BufferId id = plan_.buffers.next_id();
   plan_.buffers.push_back(std::move(b));
-  return static_cast<int>(plan_.buffers.size()) - 1;
+  return id;
 }
 
-Value TaskEmitter::add_like(Value other, std::string name, BufferKind kind, int device) {
+Value TaskEmitter::add_like(Value other, std::string name, BufferKind kind, DeviceId device) {
   const PlannedTensor& model = tensor(other);
   PlannedTensor t;
   t.name = std::move(name);
@@ -43,31 +44,31 @@ Value TaskEmitter::add_like(Value other, std::string name, BufferKind kind, int 
   t.device = device;
   t.dims = model.dims;
   t.type = model.type;
-  if (model.buffer >= 0) t.preferred = buffer(model.buffer).desc;
+  if (model.buffer.exists()) t.preferred = buffer(model.buffer).desc;
   return add(std::move(t));
 }
 
 /// Whether buffer `id` is on `device` and holds what a reader or writer of `want` expects. Blocked layouts
 /// depend on the shape; plain memory is the same for every shape of as many elements.
-bool TaskEmitter::holds(int id, const TensorDesc& want, int device) {
+bool TaskEmitter::holds(BufferId id, const TensorDesc& want, DeviceId device) {
   const Buffer& b = buffer(id);
   return b.device == device && same_layout(b.desc, want) && (want.plain() || b.desc.dims == want.dims);
 }
 
-int TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
-  if (t.buffer < 0) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
+BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
+  if (!t.buffer.exists()) throw std::logic_error("plan: '" + t.name + "' is read before it is written");
   if (holds(t.buffer, want, place.device)) return t.buffer;
-  for (int copy : t.copies) {
+  for (const BufferId copy : t.copies) {
     if (holds(copy, want, place.device)) return copy;
   }
-  const int from = source_of(t, want, place);
+  const BufferId from = source_of(t, want, place);
   std::string name = t.name;
   if (!same_layout(buffer(t.buffer).desc, want)) {
     const bool converted = want.type != buffer(t.buffer).desc.type;
     name += " (" + (converted ? std::string(to_string(want.type)) + " " : "") + want.layout_name() + ")";
   }
-  const int copy = add_buffer(std::move(name), t.kind == BufferKind::weights ? BufferKind::workspace : t.kind,
-                              place.device, want);
+  const BufferId copy = add_buffer(
+      std::move(name), t.kind == BufferKind::weights ? BufferKind::workspace : t.kind, place.device, want);
   // One shape for both sides: that of the side whose layout depends on it.
   Reorder op{buffer(from).desc, want};
   (want.plain() ? op.to : op.from).dims = want.plain() ? op.from.dims : want.dims;
@@ -85,14 +86,14 @@ int TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlace pla
 /// The buffer that a version of `t` is best made from: the primary one, or a copy of it that is already on
 /// the device. A reorder cannot go from one shape's blocked layout to that of another shape: that takes a
 /// plain version in between, which is made here.
-int TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
+BufferId TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
   const TensorDesc& primary = buffer(t.buffer).desc;
-  const auto can_be_reordered = [&](int id) {
+  const auto can_be_reordered = [&](BufferId id) {
     const TensorDesc& desc = buffer(id).desc;
     return desc.plain() || want.plain() || desc.dims == want.dims;
   };
   if (buffer(t.buffer).device == place.device && can_be_reordered(t.buffer)) return t.buffer;
-  for (int copy : t.copies) {
+  for (const BufferId copy : t.copies) {
     // A copy of a narrower type has been rounded, which does no harm only where that type is wanted.
     const DataType type = buffer(copy).desc.type;
     const bool exact = type == primary.type || type == want.type || primary.type == DataType::bf16;
@@ -125,7 +126,7 @@ LayoutHints TaskEmitter::hints_for(const std::vector<Argument>& args, const std:
   LayoutHints hints(args.size());
   for (std::size_t k = 0; k < args.size(); ++k) {
     const PlannedTensor& t = tensor(values[k]);
-    if (t.buffer >= 0) {
+    if (t.buffer.exists()) {
       hints[k] = buffer(t.buffer).desc;
     } else if (t.preferred) {
       hints[k] = t.preferred;
@@ -142,7 +143,7 @@ LayoutHints TaskEmitter::hints_for(const std::vector<Argument>& args, const std:
 /// The buffer on place.device that an argument reads or writes, in the layout the operation wants. An
 /// operation may see a tensor as another shape of as many elements: a version in that shape's layout is then
 /// read or written, and reordered where somebody reads the tensor as it was.
-int TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place) {
+BufferId TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place) {
   if (!has_shape(t) || t.kind == BufferKind::input) return t.buffer;
   if (element_count(arg.dims) != element_count(t.dims))
     throw std::logic_error("plan: '" + t.name + "' " + to_string(t.dims) + " cannot be read as " +
@@ -152,22 +153,22 @@ int TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, Ta
   if (t.device != place.device)
     throw std::logic_error("plan: '" + t.name + "' is written from another device");
   if (arg.access == Access::read_write) {
-    const int id = version(t, want, place);
+    const BufferId id = version(t, want, place);
     rebind(t, id);
     return id;
   }
   // Whole overwrite: a version in the wanted layout is reused, the others are dead.
-  int id = t.buffer >= 0 && holds(t.buffer, want, place.device) ? t.buffer : -1;
-  for (int copy : t.copies) {
-    if (id < 0 && holds(copy, want, place.device)) id = copy;
+  BufferId id = t.buffer.exists() && holds(t.buffer, want, place.device) ? t.buffer : BufferId();
+  for (const BufferId copy : t.copies) {
+    if (!id.exists() && holds(copy, want, place.device)) id = copy;
   }
-  if (id < 0) id = add_buffer(t.name, t.kind, t.device, want);
+  if (!id.exists()) id = add_buffer(t.name, t.kind, t.device, want);
   rebind(t, id);
   return id;
 }
 
-void TaskEmitter::rebind(PlannedTensor& t, int id) {
-  if (t.buffer >= 0 && id != t.buffer && buffer(t.buffer).persistent())
+void TaskEmitter::rebind(PlannedTensor& t, BufferId id) {
+  if (t.buffer.exists() && id != t.buffer && buffer(t.buffer).persistent())
     throw std::logic_error("plan: '" + t.name + "' is written in another layout than its master's");
   t.buffer = id;
   t.copies.clear();
@@ -213,7 +214,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
       TaskPlace at = place;
       if (across) at.device = t.device;
       remote = remote || at.device != task.device;
-      const int id = bind(t, args[k], task.form.args[k], at);
+      const BufferId id = bind(t, args[k], task.form.args[k], at);
       task.uses[k] = {id, args[k].access, 0, t.begin, t.bytes};
     }
   }

@@ -12,10 +12,10 @@ namespace convnet {
 
 /// The layer that a new task is for, and the device that it runs on.
 struct TaskPlace {
-  int node = -1;  ///< of the graph; -1: none
+  NodeId node;  ///< none for a task that is for no layer
   int microbatch = 0;
   int pass = 0;
-  int device = 0;
+  DeviceId device{0};
 };
 
 /// One tensor of a plan under construction. It may exist in several versions at once, in other layouts and
@@ -25,11 +25,11 @@ struct TaskPlace {
 struct PlannedTensor {
   std::string name;
   BufferKind kind = BufferKind::activation;
-  int device = 0;
+  DeviceId device{0};
   Dims dims;
   DataType type = DataType::f32;
-  int buffer = -1;
-  std::vector<int> copies;
+  BufferId buffer;
+  std::vector<BufferId> copies;
   std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
   bool pinned = false;                  ///< must not be overwritten in place
   std::int64_t begin = 0, bytes = -1;   ///< the part of the buffer that it is; -1 bytes: all of it
@@ -42,12 +42,14 @@ class TaskEmitter {
   /// emitter.
   TaskEmitter(Plan& plan, const Target& target);
 
+  /// Returns the tensor of a buffer that the plan had from the beginning.
+  static Value value_of(BufferId persistent) { return Value{persistent.value()}; }
   Value add(PlannedTensor t);
   /// Adds a tensor of the same dims as `other`, to lie like it if the operation that writes it can.
-  Value add_like(Value other, std::string name, BufferKind kind, int device);
+  Value add_like(Value other, std::string name, BufferKind kind, DeviceId device);
   PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
-  Buffer& buffer(int id) { return plan_.buffers[static_cast<std::size_t>(id)]; }
-  int add_buffer(std::string name, BufferKind kind, int device, TensorDesc desc);
+  Buffer& buffer(BufferId id) { return plan_.buffers[id]; }
+  BufferId add_buffer(std::string name, BufferKind kind, DeviceId device, TensorDesc desc);
   const Target& target() const { return target_; }
 
   /// Adds an operation; `values` are its arguments in the order of arguments(op). Tensors are brought into
@@ -62,7 +64,7 @@ class TaskEmitter {
 
   /// Returns the buffer on place.device that holds `t` as `want`, made by a reorder or a copy if there is
   /// none.
-  int version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
+  BufferId version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
   /// Forgets the versions of a tensor whose primary buffer has been written by emit_flat().
   void drop_copies(Value v) { tensor(v).copies.clear(); }
 
@@ -75,12 +77,12 @@ class TaskEmitter {
                 bool across);
   Task new_task(TaskPlace place, TaskKind kind, const OpDesc& op, OpForm form) const;
   void add_workspace(Task& task);
-  bool holds(int id, const TensorDesc& want, int device);
-  int source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
+  bool holds(BufferId id, const TensorDesc& want, DeviceId device);
+  BufferId source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
   bool runs_beside(const Task& task) const;
   LayoutHints hints_for(const std::vector<Argument>& args, const std::vector<Value>& values);
-  int bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place);
-  void rebind(PlannedTensor& t, int id);
+  BufferId bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place);
+  void rebind(PlannedTensor& t, BufferId id);
 
   Plan& plan_;
   const Target& target_;

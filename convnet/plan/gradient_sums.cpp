@@ -9,8 +9,9 @@ GradientSums::GradientSums(const Graph& graph, TaskEmitter& emitter)
     : emitter_(emitter),
       gradients_(graph.nodes.size(), std::vector<Gradient>(static_cast<std::size_t>(graph.microbatches))) {}
 
-bool GradientSums::is_shared(Value gradient, int microbatch, int last, int except) const {
-  for (int id = 0; id <= last; ++id) {
+bool GradientSums::is_shared(Value gradient, int microbatch, NodeId last, NodeId except) const {
+  for (const NodeId id : gradients_.ids()) {
+    if (id > last) break;
     if (id == except) continue;
     const Gradient& g = at(id, microbatch);
     const auto is_it = [&](Value v) { return v.id == gradient.id; };
@@ -19,7 +20,7 @@ bool GradientSums::is_shared(Value gradient, int microbatch, int last, int excep
   return false;
 }
 
-void GradientSums::contribute(int node, int microbatch, int home, Value written) {
+void GradientSums::contribute(NodeId node, int microbatch, DeviceId home, Value written) {
   Gradient& g = at(node, microbatch);
   if (emitter_.tensor(written).device != home) {
     g.remote.push_back(written);
@@ -30,7 +31,7 @@ void GradientSums::contribute(int node, int microbatch, int home, Value written)
   }
 }
 
-void GradientSums::contribute_unchanged(int node, int home, Value own, TaskPlace place, int last) {
+void GradientSums::contribute_unchanged(NodeId node, DeviceId home, Value own, TaskPlace place, NodeId last) {
   Gradient& g = at(node, place.microbatch);
   if (emitter_.tensor(own).device != home) {
     g.remote.push_back(own);
@@ -45,22 +46,22 @@ void GradientSums::contribute_to_weights(Value written, Value& sum) {
   if (!sum.exists()) {
     sum = written;
   } else {
-    pending_.push_back({written, &sum, -1});
+    pending_.push_back({written, &sum, NodeId()});
   }
 }
 
-void GradientSums::add_contributions(TaskPlace place, int last) {
+void GradientSums::add_contributions(TaskPlace place, NodeId last) {
   for (const Pending& sum : std::exchange(pending_, {})) {
     if (sum.from.id != sum.into->id) add(sum.from, *sum.into, sum.node, place, last);
   }
 }
 
-/// sum += part, where `sum` is the gradient of node `of` (-1: of weights). What others still read is not
+/// sum += part, where `sum` is the gradient of node `of` (none: of weights). What others still read is not
 /// written over: the sum then goes to a new tensor.
-void GradientSums::add(Value part, Value& sum, int of, TaskPlace place, int last) {
+void GradientSums::add(Value part, Value& sum, NodeId of, TaskPlace place, NodeId last) {
   place.device = emitter_.tensor(sum).device;
   const Dims dims = emitter_.tensor(sum).dims;
-  if (part.id != sum.id && !(of >= 0 && is_shared(sum, place.microbatch, last, of))) {
+  if (part.id != sum.id && !(of.exists() && is_shared(sum, place.microbatch, last, of))) {
     emitter_.emit(place, TaskKind::accumulate, Accumulate{dims}, {part, sum});
     return;
   }

@@ -16,26 +16,26 @@ class GradientSums {
   GradientSums(const Graph& graph, TaskEmitter& emitter);
 
   /// Returns the gradient of a layer's output as far as it is known; it does not exist before the first user.
-  Value of(int node, int microbatch) const { return at(node, microbatch).here; }
+  Value of(NodeId node, int microbatch) const { return at(node, microbatch).here; }
   /// Whether a node up to `last`, other than `except`, reads `gradient` as its own: then nobody may write
   /// over it.
-  bool is_shared(Value gradient, int microbatch, int last, int except) const;
+  bool is_shared(Value gradient, int microbatch, NodeId last, NodeId except) const;
 
   /// `written`, which the next operation writes, is a user's contribution to the gradient of `node`, whose
   /// home is `home`. A contribution made on another device waits for gather().
-  void contribute(int node, int microbatch, int home, Value written);
+  void contribute(NodeId node, int microbatch, DeviceId home, Value written);
   /// A contribution that has been written already; added at once.
-  void contribute_unchanged(int node, int home, Value own, TaskPlace place, int last);
+  void contribute_unchanged(NodeId node, DeviceId home, Value own, TaskPlace place, NodeId last);
   /// `written`, which the next operation writes, is added to `sum`, a gradient of weights.
   void contribute_to_weights(Value written, Value& sum);
   /// Adds what the operation just written down has contributed. `last`: the node that is running backward.
-  void add_contributions(TaskPlace place, int last);
+  void add_contributions(TaskPlace place, NodeId last);
 
   /// Contributions that wait for the operation being written down; put aside while another one is written.
   struct Pending {
     Value from;
     Value* into = nullptr;
-    int node = -1;  ///< whose gradient it is; -1: of weights
+    NodeId node;  ///< whose gradient it is; none: of weights
   };
   std::vector<Pending> put_aside() { return std::exchange(pending_, {}); }
   void resume(std::vector<Pending> pending) { pending_ = std::move(pending); }
@@ -49,16 +49,14 @@ class GradientSums {
     Value here;
     std::vector<Value> remote;  ///< made on other devices, to be added
   };
-  Gradient& at(int node, int microbatch) {
-    return gradients_[static_cast<std::size_t>(node)][static_cast<std::size_t>(microbatch)];
+  Gradient& at(NodeId node, int microbatch) { return gradients_[node][static_cast<std::size_t>(microbatch)]; }
+  const Gradient& at(NodeId node, int microbatch) const {
+    return gradients_[node][static_cast<std::size_t>(microbatch)];
   }
-  const Gradient& at(int node, int microbatch) const {
-    return gradients_[static_cast<std::size_t>(node)][static_cast<std::size_t>(microbatch)];
-  }
-  void add(Value part, Value& sum, int of, TaskPlace place, int last);
+  void add(Value part, Value& sum, NodeId of, TaskPlace place, NodeId last);
 
   TaskEmitter& emitter_;
-  std::vector<std::vector<Gradient>> gradients_;  ///< by node and microbatch
+  Table<NodeId, std::vector<Gradient>> gradients_;  ///< by node and microbatch
   std::vector<Pending> pending_;
 };
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "convnet/base/fields.h"
+#include "convnet/base/ids.h"
 
 namespace convnet {
 namespace {
@@ -22,6 +23,10 @@ class Hash {
   void add(const std::string& text) { add(std::string_view(text)); }
   void add(float number) { add_integer(std::bit_cast<std::uint32_t>(number)); }
   void add(double number) { add_integer(std::bit_cast<std::uint64_t>(number)); }
+  template <class Tag>
+  void add(Id<Tag> id) {
+    add(id.value());
+  }
   void add(const TensorDesc& tensor) {
     add(tensor.dims);
     add(tensor.type);
@@ -63,17 +68,17 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325U;
 };
 
-/// By buffer: its number among those that are no task's workspace, or -1 if it is one.
-std::vector<int> numbers_without_workspaces(const Plan& plan) {
-  std::vector<int> numbers(plan.buffers.size(), 0);
+/// Returns for each buffer the id that it would have without the tasks' workspaces; none for a workspace.
+Table<BufferId, BufferId> ids_without_workspaces(const Plan& plan) {
+  Table<BufferId, BufferId> ids(plan.buffers.size(), BufferId(0));
   for (const Task& task : plan.tasks) {
-    if (task.workspace >= 0) numbers[static_cast<std::size_t>(task.workspace)] = -1;
+    if (task.workspace.exists()) ids[task.workspace] = BufferId();
   }
   int next = 0;
-  for (int& number : numbers) {
-    if (number >= 0) number = next++;
+  for (BufferId& id : ids) {
+    if (id.exists()) id = BufferId(next++);
   }
-  return numbers;
+  return ids;
 }
 
 }  // namespace
@@ -85,9 +90,9 @@ std::uint64_t plan_hash(const Plan& plan) {
   hash.add(plan.phase);
   hash.add(plan.images);
   hash.add(plan.views);
-  const std::vector<int> numbers = numbers_without_workspaces(plan);
-  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
-    if (numbers[b] < 0) continue;
+  const Table<BufferId, BufferId> ids = ids_without_workspaces(plan);
+  for (const BufferId b : plan.buffers.ids()) {
+    if (!ids[b].exists()) continue;
     const Buffer& buffer = plan.buffers[b];
     hash.add(buffer.name);
     hash.add(buffer.kind);
@@ -106,12 +111,12 @@ std::uint64_t plan_hash(const Plan& plan) {
     hash.add(task.op);
     hash.add(task.form.args);
     for (BufferUse use : task.uses) {
-      use.buffer = numbers[static_cast<std::size_t>(use.buffer)];
+      use.buffer = ids[use.buffer];
       hash.add(use);
     }
     hash.add(task.after);
   }
-  for (const int input : plan.inputs) hash.add(input < 0 ? -1 : numbers[static_cast<std::size_t>(input)]);
+  for (const BufferId input : plan.inputs) hash.add(input.exists() ? ids[input] : BufferId());
   hash.add(plan.costs);
   return hash.value();
 }

@@ -10,32 +10,32 @@ namespace convnet {
 namespace {
 
 struct Lifetime {
-  int first = std::numeric_limits<int>::max(), last = -1;
+  TaskId first{std::numeric_limits<int>::max()}, last;
   bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
 };
 
-std::vector<Lifetime> lifetimes(const Plan& plan) {
-  std::vector<Lifetime> lives(plan.buffers.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    const auto touch = [&](int buffer) {
-      Lifetime& life = lives[static_cast<std::size_t>(buffer)];
-      life.first = std::min(life.first, static_cast<int>(t));
-      life.last = std::max(life.last, static_cast<int>(t));
+Table<BufferId, Lifetime> lifetimes(const Plan& plan) {
+  Table<BufferId, Lifetime> lives(plan.buffers.size());
+  for (const TaskId t : plan.tasks.ids()) {
+    const auto touch = [&](BufferId buffer) {
+      Lifetime& life = lives[buffer];
+      life.first = std::min(life.first, t);
+      life.last = std::max(life.last, t);
     };
     for (const BufferUse& use : plan.tasks[t].uses) touch(use.buffer);
-    if (plan.tasks[t].workspace >= 0) touch(plan.tasks[t].workspace);
+    if (plan.tasks[t].workspace.exists()) touch(plan.tasks[t].workspace);
   }
   return lives;
 }
 
 bool transient(const Buffer& b) { return !b.persistent() && b.kind != BufferKind::input; }
 
-/// By buffer: the tasks that use it.
-std::vector<std::vector<std::size_t>> tasks_by_buffer(const Plan& plan) {
-  std::vector<std::vector<std::size_t>> tasks(plan.buffers.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    for (const BufferUse& use : plan.tasks[t].uses) tasks[static_cast<std::size_t>(use.buffer)].push_back(t);
-    if (plan.tasks[t].workspace >= 0) tasks[static_cast<std::size_t>(plan.tasks[t].workspace)].push_back(t);
+/// The tasks that use each buffer.
+Table<BufferId, std::vector<TaskId>> tasks_by_buffer(const Plan& plan) {
+  Table<BufferId, std::vector<TaskId>> tasks(plan.buffers.size());
+  for (const TaskId t : plan.tasks.ids()) {
+    for (const BufferUse& use : plan.tasks[t].uses) tasks[use.buffer].push_back(t);
+    if (plan.tasks[t].workspace.exists()) tasks[plan.tasks[t].workspace].push_back(t);
   }
   return tasks;
 }
@@ -53,19 +53,19 @@ std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken
 
 /// Bytes by kind of one device at the first moment when it has most transient memory in use. `buffers`: the
 /// device's transient buffers.
-std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::vector<Lifetime>& lives,
-                                                  const std::vector<std::size_t>& buffers) {
+std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const Table<BufferId, Lifetime>& lives,
+                                                  const std::vector<BufferId>& buffers) {
   // Buffers that begin to live at a task count at that task; those that ended at an earlier one do not.
   struct Change {
     int task;
     bool begins;
-    std::size_t buffer;
+    BufferId buffer;
   };
   std::vector<Change> changes;
-  for (const std::size_t b : buffers) {
-    if (lives[b].last < 0) continue;
-    changes.push_back({lives[b].first, true, b});
-    changes.push_back({lives[b].last + 1, false, b});
+  for (const BufferId b : buffers) {
+    if (!lives[b].last.exists()) continue;
+    changes.push_back({lives[b].first.value(), true, b});
+    changes.push_back({lives[b].last.value() + 1, false, b});
   }
   std::sort(changes.begin(), changes.end(), [](const Change& x, const Change& y) { return x.task < y.task; });
   std::map<BufferKind, std::int64_t> now;
@@ -90,16 +90,16 @@ std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const std::v
 /// Gives the device's transient buffers their places, in their order, and returns the bytes that these take.
 /// Buffers share memory where all uses of one come before all uses of the other, on whatever streams and
 /// devices these run.
-std::int64_t place_on_device(Plan& plan, const std::vector<std::size_t>& buffers,
-                             const std::vector<Lifetime>& lives,
-                             const std::vector<std::vector<std::size_t>>& tasks, const TaskOrder& order) {
+std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
+                             const Table<BufferId, Lifetime>& lives,
+                             const Table<BufferId, std::vector<TaskId>>& tasks, const TaskOrder& order) {
   struct Placed {
-    std::size_t buffer;
+    BufferId buffer;
     TaskOrder::Group uses;
   };
   std::vector<Placed> placed;
   std::int64_t needed = 0;
-  for (const std::size_t b : buffers) {
+  for (const BufferId b : buffers) {
     Placed mine{b, order.group(tasks[b])};
     const auto may_share = [&](const Placed& other) {
       // The order of the list is one of those that dependencies allow.
@@ -124,25 +124,23 @@ std::int64_t place_on_device(Plan& plan, const std::vector<std::size_t>& buffers
 }  // namespace
 
 void place_buffers(Plan& plan, int devices) {
-  const std::vector<Lifetime> lives = lifetimes(plan);
-  const std::vector<std::vector<std::size_t>> tasks = tasks_by_buffer(plan);
+  const Table<BufferId, Lifetime> lives = lifetimes(plan);
+  const Table<BufferId, std::vector<TaskId>> tasks = tasks_by_buffer(plan);
   const TaskOrder order(plan);
-  std::vector<std::vector<std::size_t>> buffers(static_cast<std::size_t>(devices));  // transient, by device
+  Table<DeviceId, std::vector<BufferId>> buffers(static_cast<std::size_t>(devices));  // transient
   plan.memory.assign(buffers.size(), {});
-  for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+  for (const BufferId b : plan.buffers.ids()) {
     const Buffer& buffer = plan.buffers[b];
-    const auto device = static_cast<std::size_t>(buffer.device);
-    if (transient(buffer)) buffers[device].push_back(b);
+    if (transient(buffer)) buffers[buffer.device].push_back(b);
     if (!buffer.persistent()) continue;
-    plan.memory[device].by_kind[buffer.kind] += buffer.bytes;
-    plan.memory[device].persistent =
-        std::max(plan.memory[device].persistent, buffer.offset + aligned(buffer.bytes));
+    DeviceMemoryNeeds& needs = plan.memory[buffer.device];
+    needs.by_kind[buffer.kind] += buffer.bytes;
+    needs.persistent = std::max(needs.persistent, buffer.offset + aligned(buffer.bytes));
   }
-  for (std::size_t device = 0; device < buffers.size(); ++device) {
+  for (const DeviceId device : buffers.ids()) {
     // Largest first: small buffers then fill the gaps.
-    std::stable_sort(buffers[device].begin(), buffers[device].end(), [&](std::size_t a, std::size_t b) {
-      return plan.buffers[a].bytes > plan.buffers[b].bytes;
-    });
+    std::stable_sort(buffers[device].begin(), buffers[device].end(),
+                     [&](BufferId a, BufferId b) { return plan.buffers[a].bytes > plan.buffers[b].bytes; });
     DeviceMemoryNeeds& needs = plan.memory[device];
     needs.transient = place_on_device(plan, buffers[device], lives, tasks, order);
     needs.by_kind.merge(fullest_moment(plan, lives, buffers[device]));

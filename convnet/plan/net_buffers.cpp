@@ -22,35 +22,34 @@ class NetBuffersBuilder {
         slot += node.layer->facts.cost->values;
       }
     }
-    const int devices = graph_.gpu_count();
+    const IdRange<DeviceId> devices(graph_.gpu_count());
     if (options_.mean) {
       Dims dims = matrices[0].dims;
       dims.insert(dims.begin(), 1);
-      for (int device = 0; device < devices; ++device)
+      for (const DeviceId device : devices)
         made_.mean.push_back(add("mean", BufferKind::mean, device, {dims, DataType::f32, nullptr}));
     }
     const std::int64_t block = step_block_bytes(static_cast<std::int64_t>(made_.weights.size()));
-    for (int device = 0; device < devices; ++device) {
+    for (const DeviceId device : devices) {
       made_.step.push_back(add("step", BufferKind::step, device, {{block}, DataType::u8, nullptr}));
       made_.costs.push_back(add("costs", BufferKind::costs, device, {{slot}, DataType::f64, nullptr}));
     }
-    std::vector<std::int64_t> end(static_cast<std::size_t>(devices), 0);
-    for (Buffer& b : made_.buffers)
-      b.offset = std::exchange(end[static_cast<std::size_t>(b.device)],
-                               end[static_cast<std::size_t>(b.device)] + aligned(b.bytes));
+    Table<DeviceId, std::int64_t> end(made_.step.size(), 0);
+    for (Buffer& b : made_.buffers) b.offset = std::exchange(end[b.device], end[b.device] + aligned(b.bytes));
     return std::move(made_);
   }
 
  private:
-  int add(std::string name, BufferKind kind, int device, TensorDesc desc) {
+  BufferId add(std::string name, BufferKind kind, DeviceId device, TensorDesc desc) {
     Buffer b;
     b.name = std::move(name);
     b.kind = kind;
     b.device = device;
     b.bytes = desc.bytes();
     b.desc = std::move(desc);
+    const BufferId id = made_.buffers.next_id();
     made_.buffers.push_back(std::move(b));
-    return static_cast<int>(made_.buffers.size()) - 1;
+    return id;
   }
 
   void add_weights_of(const Node& node) {
@@ -59,30 +58,29 @@ class NetBuffersBuilder {
     made_.weights_of.emplace_back();
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightOwner& owner = node.owners[i];
-      if (owner != WeightOwner{node.id, static_cast<int>(i)}) {
+      if (owner != WeightOwner{node.id, i}) {
         // The owner may be another matrix of this layer.
-        made_.weights_of.back().push_back(
-            made_.weights_of[static_cast<std::size_t>(owner.node)][static_cast<std::size_t>(owner.index)]);
+        made_.weights_of.back().push_back(made_.weights_of[owner.node][owner.index]);
         continue;
       }
-      made_.weights_of.back().push_back(static_cast<int>(made_.weights.size()));
-      made_.weights.push_back(add_weights(node, static_cast<int>(i), layouts[i]));
+      made_.weights_of.back().push_back(made_.weights.size());
+      made_.weights.push_back(add_weights(node, i, layouts[i]));
     }
   }
 
   /// Each replica has all weights. What else an update needs is cut into a shard for each replica, or for
   /// fewer where shards would be too small; or it is one replica's where cutting does not pay or would cut
   /// the rows of a constraint. Replicas that have such shards take turns.
-  WeightBuffers add_weights(const Node& node, int index, const TensorDesc& layout) {
+  WeightBuffers add_weights(const Node& node, std::size_t index, const TensorDesc& layout) {
     constexpr std::int64_t kWorthCutting = 16384;  // floats
     constexpr std::int64_t kLeastShard = 4096;     // floats: links take longer to begin than to fetch fewer
-    const WeightSpec& spec = node.layer->weights[static_cast<std::size_t>(index)];
+    const WeightSpec& spec = node.layer->weights[index];
     WeightBuffers w;
     w.node = node.id;
     w.index = index;
     w.name = node.whole + "." + spec.name;
     w.rate_index = static_cast<std::int64_t>(made_.weights.size());
-    for (int gpu : node.gpus) {
+    for (const DeviceId gpu : node.gpus) {
       w.weights.push_back(add(w.name, BufferKind::weights, gpu, layout));
       made_.buffers.back().node = node.id;
       made_.buffers.back().index = index;
@@ -100,7 +98,7 @@ class NetBuffersBuilder {
       shard.replica = (first + s) % node.replicas();
       shard.begin = shard_begin(layout, s, shards);
       shard.count = shard_begin(layout, s + 1, shards) - shard.begin;
-      const int device = node.device(shard.replica);
+      const DeviceId device = node.device(shard.replica);
       const TensorDesc floats{{shard.count}, DataType::f32, nullptr};
       shard.increment = add("inc " + w.name, BufferKind::increment, device, floats);
       if (node.update_period > graph_.passes)

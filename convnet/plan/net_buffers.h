@@ -20,11 +20,11 @@ struct PlanOptions {
 
 /// All of them have their layouts and places: every plan of a net begins with `buffers` as they are here.
 struct NetBuffers {
-  std::vector<Buffer> buffers;
+  Table<BufferId, Buffer> buffers;
   std::vector<WeightBuffers> weights;
-  std::vector<std::vector<int>> weights_of;  ///< by node and Layer::weights: index into `weights`
-  std::vector<int> mean;                     ///< by device; empty where no mean image is subtracted
-  std::vector<int> step, costs;              ///< by device
+  Table<NodeId, std::vector<std::size_t>> weights_of;  ///< by node and Layer::weights: index into `weights`
+  Table<DeviceId, BufferId> mean;                      ///< empty where no mean image is subtracted
+  Table<DeviceId, BufferId> step, costs;
   std::vector<CostSlot> cost_slots;
 };
 

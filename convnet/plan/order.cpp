@@ -11,13 +11,13 @@ namespace {
 
 int device_count(const Plan& plan) {
   int devices = 0;
-  for (const Task& task : plan.tasks) devices = std::max(devices, task.device + 1);
+  for (const Task& task : plan.tasks) devices = std::max(devices, task.device.value() + 1);
   return devices;
 }
 
 /// The uses of a buffer by the tasks so far.
 struct History {
-  RangeList<int> reads, writes;  ///< their tasks
+  RangeList<TaskId> reads, writes;  ///< their tasks
 };
 
 /// Finds what one task after another has to wait for.
@@ -27,11 +27,11 @@ class Dependencies {
       : plan_(plan), order_(device_count(plan)), histories_(plan.buffers.size()) {}
 
   void find() {
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    for (const TaskId t : plan_.tasks.ids()) {
       Task& task = plan_.tasks[t];
-      std::vector<int> conflicts;
+      std::vector<TaskId> conflicts;
       for (BufferUse& use : task.uses) find_conflicts(use, conflicts);
-      note(task, static_cast<int>(t));
+      note(task, t);
       // Later tasks imply more.
       std::sort(conflicts.rbegin(), conflicts.rend());
       task.after = order_.append(task.device, task.stream, conflicts);
@@ -39,31 +39,31 @@ class Dependencies {
   }
 
  private:
-  History& history(const BufferUse& use) { return histories_[static_cast<std::size_t>(use.buffer)]; }
+  History& history(const BufferUse& use) { return histories_[use.buffer]; }
 
-  void find_conflicts(BufferUse& use, std::vector<int>& conflicts) {
+  void find_conflicts(BufferUse& use, std::vector<TaskId>& conflicts) {
     const std::int64_t end = use.begin + bytes_of(plan_, use);
     use.version = 0;
-    history(use).writes.visit_overlapping(use.begin, end, [&](int task) {
+    history(use).writes.visit_overlapping(use.begin, end, [&](TaskId task) {
       conflicts.push_back(task);
       ++use.version;
     });
     if (use.access == Access::read) return;
-    history(use).reads.visit_overlapping(use.begin, end, [&](int task) { conflicts.push_back(task); });
+    history(use).reads.visit_overlapping(use.begin, end, [&](TaskId task) { conflicts.push_back(task); });
   }
 
   /// Adds the uses of a task to the histories; uses of one buffer that follow each other together.
-  void note(const Task& task, int t) {
+  void note(const Task& task, TaskId t) {
     for (std::size_t k = 0; k < task.uses.size();) {
       const BufferUse& first = task.uses[k];
-      std::vector<RangeList<int>::Range> reads;
-      std::vector<RangeList<int>::Range> writes;
+      std::vector<RangeList<TaskId>::Range> reads;
+      std::vector<RangeList<TaskId>::Range> writes;
       for (; k < task.uses.size() && task.uses[k].buffer == first.buffer; ++k) {
         const BufferUse& use = task.uses[k];
         (use.access == Access::read ? reads : writes)
             .push_back({use.begin, use.begin + bytes_of(plan_, use), t});
       }
-      const std::int64_t bytes = plan_.buffers[static_cast<std::size_t>(first.buffer)].bytes;
+      const std::int64_t bytes = plan_.buffers[first.buffer].bytes;
       history(first).reads.add(reads, bytes);
       history(first).writes.add(writes, bytes);
     }
@@ -71,20 +71,20 @@ class Dependencies {
 
   Plan& plan_;
   TaskOrder order_;
-  std::vector<History> histories_;  ///< by buffer
+  Table<BufferId, History> histories_;
 };
 
 }  // namespace
 
 TaskOrder::TaskOrder(int devices)
-    : shared_(1, Counts(first_column(devices), 0)), last_(first_column(devices), -1) {}
+    : shared_(1, Counts(first_column(DeviceId(devices)), 0)), last_(first_column(DeviceId(devices))) {}
 
 TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan)) {
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
-    for (const int after : task.after) {
-      if (after < 0 || after >= static_cast<int>(t))
-        throw std::logic_error("plan is wrong: task " + std::to_string(t) +
+    for (const TaskId after : task.after) {
+      if (!after.exists() || after >= t)
+        throw std::logic_error("plan is wrong: task " + std::to_string(t.value()) +
                                " waits for a task that does not come before it");
     }
     append(task.device, task.stream, task.after);
@@ -94,12 +94,12 @@ TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan)) {
 /// Merges the clock of a task on `device`. Tasks of two devices that share counts vouch for all of them; the
 /// task of one device does not for the columns of that device, where it has its own.
 template <class Choose>
-void TaskOrder::merge(Merged& into, const Clock& clock, int device, Choose choose) const {
+void TaskOrder::merge(Merged& into, const Clock& clock, DeviceId device, Choose choose) const {
   const auto take = [&](const int* counts, std::size_t begin, std::size_t end) {
     for (std::size_t c = begin; c < end; ++c) into.counts[c] = choose(into.counts[c], counts[c - begin]);
   };
   const std::size_t begin = first_column(device);
-  const std::size_t end = first_column(device + 1);
+  const std::size_t end = begin + kStreams;
   const Counts& shared = shared_[clock.shared];
   const auto known = std::find_if(into.shared.rbegin(), into.shared.rend(),
                                   [&](const auto& entry) { return entry.first == clock.shared; });
@@ -107,19 +107,19 @@ void TaskOrder::merge(Merged& into, const Clock& clock, int device, Choose choos
     take(shared.data(), 0, begin);
     take(&shared[begin] + kStreams, end, shared.size());
     into.shared.emplace_back(clock.shared, device);
-  } else if (known->second >= 0 && known->second != device) {
+  } else if (known->second.exists() && known->second != device) {
     const std::size_t missing = first_column(known->second);
     take(&shared[missing], missing, missing + kStreams);
-    known->second = -1;
+    known->second = DeviceId();
   }
   take(clock.own.data(), begin, end);
 }
 
 /// Returns shared counts that are those of `merged` but for the columns of `device`: some that were merged,
 /// the newest, or new ones.
-std::size_t TaskOrder::share(const Merged& merged, int device) {
+std::size_t TaskOrder::share(const Merged& merged, DeviceId device) {
   const std::size_t begin = first_column(device);
-  const std::size_t end = first_column(device + 1);
+  const std::size_t end = begin + kStreams;
   const auto try_to_share = [&](std::size_t shared) {
     Counts& counts = shared_[shared];
     const auto same = [](int known, int wanted) { return known == wanted || known < 0; };
@@ -142,27 +142,26 @@ std::size_t TaskOrder::share(const Merged& merged, int device) {
   return shared_.size() - 1;
 }
 
-std::vector<int> TaskOrder::append(int device, Stream stream, const std::vector<int>& earlier) {
+std::vector<TaskId> TaskOrder::append(DeviceId device, Stream stream, const std::vector<TaskId>& earlier) {
   Place place{device, static_cast<int>(stream), 0};
   Clock clock;
-  const int previous = std::exchange(last_.at(place.column()), static_cast<int>(places_.size()));
-  if (previous >= 0) {
-    clock = clocks_[static_cast<std::size_t>(previous)];
-    place.index = places_[static_cast<std::size_t>(previous)].index + 1;
+  const TaskId previous = std::exchange(last_.at(place.column()), places_.next_id());
+  if (previous.exists()) {
+    clock = clocks_[previous];
+    place.index = places_[previous].index + 1;
     clock.own[static_cast<std::size_t>(stream)] = place.index;
   }
   const auto later = [](int a, int b) { return std::max(a, b); };
-  std::vector<int> waits;
-  for (const int e : earlier) {
-    const auto index = static_cast<std::size_t>(e);
-    const Place& other = places_[index];
+  std::vector<TaskId> waits;
+  for (const TaskId e : earlier) {
+    const Place& other = places_[e];
     if (waits.empty() ? has(clock, device, other) : merged_.counts[other.column()] > other.index) continue;
     if (waits.empty()) {
       merged_.counts.assign(last_.size(), 0);
       merged_.shared.clear();
       merge(merged_, clock, device, later);
     }
-    merge(merged_, clocks_[index], other.device, later);
+    merge(merged_, clocks_[e], other.device, later);
     merged_.counts[other.column()] = std::max(merged_.counts[other.column()], other.index + 1);
     waits.push_back(e);
   }
@@ -175,10 +174,10 @@ std::vector<int> TaskOrder::append(int device, Stream stream, const std::vector<
   return waits;
 }
 
-TaskOrder::Group TaskOrder::group(std::vector<std::size_t> tasks) const {
-  const auto column = [&](std::size_t task) { return places_[task].column(); };
+TaskOrder::Group TaskOrder::group(std::vector<TaskId> tasks) const {
+  const auto column = [&](TaskId task) { return places_[task].column(); };
   std::sort(tasks.begin(), tasks.end(),
-            [&](std::size_t a, std::size_t b) { return std::pair(column(a), a) < std::pair(column(b), b); });
+            [&](TaskId a, TaskId b) { return std::pair(column(a), a) < std::pair(column(b), b); });
   Group group;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (i == 0 || column(tasks[i]) != column(tasks[i - 1])) group.first.push_back(tasks[i]);
@@ -187,17 +186,16 @@ TaskOrder::Group TaskOrder::group(std::vector<std::size_t> tasks) const {
   constexpr std::size_t kFew = 8;
   if (group.first.size() <= kFew) return group;
   Merged merged{Counts(last_.size(), std::numeric_limits<int>::max()), {}};
-  for (const std::size_t task : group.first)
+  for (const TaskId task : group.first)
     merge(merged, clocks_[task], places_[task].device, [](int a, int b) { return std::min(a, b); });
   group.before_first = std::move(merged.counts);
   return group;
 }
 
 bool TaskOrder::all_before(const Group& a, const Group& b) const {
-  return std::all_of(a.last.begin(), a.last.end(), [&](std::size_t last) {
+  return std::all_of(a.last.begin(), a.last.end(), [&](TaskId last) {
     if (!b.before_first.empty()) return b.before_first[places_[last].column()] > places_[last].index;
-    return std::all_of(b.first.begin(), b.first.end(),
-                       [&](std::size_t first) { return is_before(last, first); });
+    return std::all_of(b.first.begin(), b.first.end(), [&](TaskId first) { return is_before(last, first); });
   });
 }
 

@@ -25,20 +25,18 @@ class TaskOrder {
 
   /// Adds the next task of the list, which must wait for the tasks `earlier`. Returns those of them, in their
   /// order, that follow neither from the task's stream nor from the ones before them in `earlier`.
-  std::vector<int> append(int device, Stream stream, const std::vector<int>& earlier);
+  std::vector<TaskId> append(DeviceId device, Stream stream, const std::vector<TaskId>& earlier);
 
-  bool is_before(std::size_t a, std::size_t b) const {
-    return has(clocks_[b], places_[b].device, places_[a]);
-  }
+  bool is_before(TaskId a, TaskId b) const { return has(clocks_[b], places_[b].device, places_[a]); }
 
   /// Some tasks: streams run in order, so the first and the last one on each stream speak for the others.
   struct Group {
-    std::vector<std::size_t> first, last;
+    std::vector<TaskId> first, last;
     /// By device and stream: how many tasks are before all of the group. Empty for groups on few streams,
     /// where it would cost more than it saves.
     std::vector<int> before_first;
   };
-  Group group(std::vector<std::size_t> tasks) const;
+  Group group(std::vector<TaskId> tasks) const;
   /// Returns whether every task of `a` is before every task of `b`.
   bool all_before(const Group& a, const Group& b) const;
 
@@ -46,7 +44,7 @@ class TaskOrder {
   using Counts = std::vector<int>;  ///< tasks that are done, by device and stream
 
   struct Place {
-    int device = 0;
+    DeviceId device{0};
     int stream = 0;
     int index = 0;  ///< the tasks before it on its stream
     std::size_t column() const { return first_column(device) + static_cast<std::size_t>(stream); }
@@ -58,29 +56,29 @@ class TaskOrder {
   /// The clocks of several tasks made one, by the larger or the smaller counts.
   struct Merged {
     Counts counts;
-    /// The shared counts that are in it, each with the device whose columns it lacks; -1: none.
-    std::vector<std::pair<std::size_t, int>> shared;
+    /// The shared counts that are in it, each with the device whose columns it lacks, or none.
+    std::vector<std::pair<std::size_t, DeviceId>> shared;
   };
 
-  static std::size_t first_column(int device) {
-    return static_cast<std::size_t>(device) * static_cast<std::size_t>(kStreams);
+  static std::size_t first_column(DeviceId device) {
+    return device.index() * static_cast<std::size_t>(kStreams);
   }
   /// Whether the clock of a task on `device` says that the task at `place` is done.
-  bool has(const Clock& clock, int device, const Place& place) const {
+  bool has(const Clock& clock, DeviceId device, const Place& place) const {
     const int done = device == place.device ? clock.own[static_cast<std::size_t>(place.stream)]
                                             : shared_[clock.shared][place.column()];
     return done > place.index;
   }
   template <class Choose>
-  void merge(Merged& into, const Clock& clock, int device, Choose choose) const;
-  std::size_t share(const Merged& merged, int device);
+  void merge(Merged& into, const Clock& clock, DeviceId device, Choose choose) const;
+  std::size_t share(const Merged& merged, DeviceId device);
 
-  std::vector<Place> places_;  ///< by task
-  std::vector<Clock> clocks_;  ///< by task
+  Table<TaskId, Place> places_;
+  Table<TaskId, Clock> clocks_;
   std::vector<Counts>
-      shared_;             ///< a task's own device's columns may be -1: no other device refers to them yet
-  std::vector<int> last_;  ///< by stream: its last task so far, or -1
-  Merged merged_;          ///< memory that append() uses again
+      shared_;                ///< a task's own device's columns may be -1: no other device refers to them yet
+  std::vector<TaskId> last_;  ///< by device and stream: its last task so far, or none
+  Merged merged_;             ///< memory that append() uses again
 };
 
 /// Finds the versions of all uses, and from them the dependencies: tasks.after is made anew.

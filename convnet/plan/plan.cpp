@@ -53,14 +53,14 @@ int update_window(const Graph& graph, const Node& owner, Phase phase) {
 }
 
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use) {
-  return use.bytes >= 0 ? use.bytes : plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
+  return use.bytes >= 0 ? use.bytes : plan.buffers[use.buffer].bytes;
 }
 
-std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task) {
-  std::map<int, std::int64_t> fetched;
+std::map<DeviceId, std::int64_t> bytes_fetched(const Plan& plan, const Task& task) {
+  std::map<DeviceId, std::int64_t> fetched;
   for (const BufferUse& use : task.uses) {
-    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
-    const int from = b.kind == BufferKind::input ? -1 : b.device;
+    const Buffer& b = plan.buffers[use.buffer];
+    const DeviceId from = b.kind == BufferKind::input ? DeviceId() : b.device;
     if (from != task.device) fetched[from] += bytes_of(plan, use);
   }
   return fetched;
@@ -69,9 +69,9 @@ std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task) {
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
   std::vector<LayerShare> shares = {{task.node}};
   for (const BufferUse& use : task.uses) {
-    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    const Buffer& b = plan.buffers[use.buffer];
     // A matrix's increments and gradients follow it in the list of arguments.
-    if (task.node < 0 && b.kind == BufferKind::weights && b.node != shares.back().node) {
+    if (!task.node.exists() && b.kind == BufferKind::weights && b.node != shares.back().node) {
       if (shares.back().bytes > 0) shares.emplace_back();
       shares.back().node = b.node;
     }
@@ -85,8 +85,9 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
 }
 
 std::string describe(const Task& task, const Graph& graph) {
-  const std::string layer = task.node < 0 ? "" : graph.nodes[static_cast<std::size_t>(task.node)].name + " ";
-  return layer + to_string(task.kind) + ": " + op_name(task.op) + ", device " + std::to_string(task.device);
+  const std::string layer = task.node.exists() ? graph.nodes[task.node].name + " " : "";
+  return layer + to_string(task.kind) + ": " + op_name(task.op) + ", device " +
+         std::to_string(task.device.value());
 }
 
 }  // namespace convnet

@@ -35,10 +35,11 @@ const char* to_string(BufferKind kind);
 struct Buffer {
   std::string name;  ///< "conv1", "d conv1", "conv1.weights.data", …
   BufferKind kind = BufferKind::activation;
-  int device = 0;  ///< index into --gpu
+  DeviceId device{0};
   TensorDesc desc;
   std::int64_t bytes = 0;
-  int node = -1, index = -1;  ///< of `weights`: the owner, and which of Layer::weights
+  NodeId node;            ///< the layer that owns the matrix, for `weights`; else none
+  std::size_t index = 0;  ///< which matrix of Layer::weights
   /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's.
   std::int64_t offset = -1;
 
@@ -74,7 +75,7 @@ constexpr std::array<Stream, kStreams> kStreamOrder = {Stream::copy, Stream::upd
 const char* to_string(Stream stream);
 
 struct BufferUse {
-  int buffer = 0;
+  BufferId buffer{0};
   Access access = Access::read;
   int version = 0;  ///< tasks of the plan that have written these bytes before: which contents are meant
   std::int64_t begin = 0, bytes = -1;  ///< the part of the buffer that is used, as flat memory; -1: all of it
@@ -82,18 +83,18 @@ struct BufferUse {
 
 struct Task {
   TaskKind kind = TaskKind::forward;
-  int node = -1;  ///< of the graph; -1: none, or several (layer_shares)
+  NodeId node;  ///< none where it is for no layer, or for several (layer_shares)
   int microbatch = 0;
   int pass = 0;
-  int device = 0;
+  DeviceId device{0};
   Stream stream = Stream::compute;
   OpDesc op;
   OpForm form;                  ///< how the operation reads and writes memory
   std::vector<BufferUse> uses;  ///< one per argument of the operation
-  int workspace = -1;           ///< buffer, or -1
+  BufferId workspace;           ///< none where the operation needs no workspace
   /// Tasks that must be done before, without those that follow from the others and from the order of a
   /// stream.
-  std::vector<int> after;
+  std::vector<TaskId> after;
   double flops = 0;
   std::int64_t bytes = 0;  ///< read and written
 };
@@ -102,23 +103,23 @@ struct Task {
 struct UpdateShard {
   int replica = 0;                    ///< the owner
   std::int64_t begin = 0, count = 0;  ///< floats
-  int increment = -1;                 ///< buffer of `count` floats
-  int accumulator = -1;               ///< likewise; -1 if the update period ends with the minibatch
+  BufferId increment;                 ///< holds `count` floats
+  BufferId accumulator;               ///< likewise; none if the update period ends with the minibatch
 };
 
 /// A learned matrix: the buffers that hold it, and where its rates stand in the step block.
 struct WeightBuffers {
-  int node = 0;                     ///< the owner
-  int index = 0;                    ///< into Layer::weights
+  NodeId node{0};                   ///< the owner
+  std::size_t index = 0;            ///< into Layer::weights
   std::string name;                 ///< of its tensor in checkpoints: "conv1.weights.data"
-  std::vector<int> weights;         ///< buffer of each replica; all have the same layout and values
+  std::vector<BufferId> weights;    ///< by replica; all have the same layout and values
   std::vector<UpdateShard> shards;  ///< empty in nets that only test, and of state
   std::int64_t rate_index = 0;
 };
 
 /// The place of a cost layer's values in the costs buffer.
 struct CostSlot {
-  int node = 0;
+  NodeId node{0};
   std::int64_t slot = 0;
   int values = 0;
 };
@@ -132,14 +133,14 @@ struct DeviceMemoryNeeds {
 struct Plan {
   std::string target, precision;  ///< Target::name() and precision()
   Phase phase = Phase::train;
-  std::int64_t images = 0;      ///< all views of them
-  std::int64_t views = 1;       ///< neighbours that are views of one image, in the same microbatch
-  std::vector<Buffer> buffers;  ///< the persistent ones first, the same in all plans of a PlanSet
-  std::vector<Task> tasks;      ///< in program order
-  std::vector<int> inputs;      ///< buffer bound to the provider's matrix i, -1 if no data layer reads it
+  std::int64_t images = 0;          ///< all views of them
+  std::int64_t views = 1;           ///< neighbours that are views of one image, in the same microbatch
+  Table<BufferId, Buffer> buffers;  ///< the persistent ones first, the same in all plans of a PlanSet
+  Table<TaskId, Task> tasks;        ///< in program order
+  std::vector<BufferId> inputs;     ///< bound to the provider's matrix i; none if no data layer reads it
   std::vector<CostSlot> costs;
-  std::vector<std::string> rewrites;      ///< outputs that took no memory of their own, a line each
-  std::vector<DeviceMemoryNeeds> memory;  ///< per device
+  std::vector<std::string> rewrites;  ///< outputs that took no memory of their own, a line each
+  Table<DeviceId, DeviceMemoryNeeds> memory;
 };
 
 /// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are
@@ -153,17 +154,17 @@ int update_window(const Graph& graph, const Node& owner, Phase phase);
 /// Bytes of a buffer that a task reads or writes.
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
 
-/// Bytes that a task reads elsewhere than on its device, by device; -1 is the host.
-std::map<int, std::int64_t> bytes_fetched(const Plan& plan, const Task& task);
+/// Bytes that a task reads elsewhere than on its device, by device. No device stands for the host.
+std::map<DeviceId, std::int64_t> bytes_fetched(const Plan& plan, const Task& task);
 
 /// The share of a task that it does for one layer.
 struct LayerShare {
-  int node = -1;  ///< -1: for none
+  NodeId node;  ///< none for the share that is for no layer
   std::int64_t bytes = 0;
   std::int64_t fetched = 0;  ///< of these, from other devices
   double part = 0;           ///< of the task, by bytes
 };
-/// By layer: a task does all for its node, but one that joins the updates of several, whose node is -1, for
+/// By layer: a task does all for its node, but one that joins the updates of several, which has no node, for
 /// the owners of the matrices.
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 

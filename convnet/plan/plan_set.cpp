@@ -26,11 +26,11 @@ const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
   return *plans_.emplace(key, std::move(made)).first->second;
 }
 
-std::int64_t PlanSet::memory_needed(int device) const {
+std::int64_t PlanSet::memory_needed(DeviceId device) const {
   std::int64_t persistent = 0;
   std::int64_t transient = 0;
   for (const auto& [key, plan] : plans_) {
-    const DeviceMemoryNeeds& needs = plan->memory[static_cast<std::size_t>(device)];
+    const DeviceMemoryNeeds& needs = plan->memory[device];
     persistent = needs.persistent;
     transient = std::max(transient, needs.transient);
   }

@@ -25,14 +25,15 @@ class PlanSet {
   const Graph& graph() const { return graph_; }
   const Target& target() const { return target_; }
   const std::vector<WeightBuffers>& weights() const { return net_buffers_.weights; }
-  const std::vector<Buffer>& persistent() const { return net_buffers_.buffers; }
+  const Table<BufferId, Buffer>& persistent() const { return net_buffers_.buffers; }
   int devices() const { return graph_.gpu_count(); }
-  int step_buffer(int device) const { return net_buffers_.step[static_cast<std::size_t>(device)]; }
-  int costs_buffer(int device) const { return net_buffers_.costs[static_cast<std::size_t>(device)]; }
+  IdRange<DeviceId> device_ids() const { return IdRange<DeviceId>(devices()); }
+  BufferId step_buffer(DeviceId device) const { return net_buffers_.step[device]; }
+  BufferId costs_buffer(DeviceId device) const { return net_buffers_.costs[device]; }
   /// One per device; none where no mean image is subtracted.
-  const std::vector<int>& mean_buffers() const { return net_buffers_.mean; }
+  const Table<DeviceId, BufferId>& mean_buffers() const { return net_buffers_.mean; }
   /// Returns the bytes that device `device` needs over all plans made so far.
-  std::int64_t memory_needed(int device) const;
+  std::int64_t memory_needed(DeviceId device) const;
 
  private:
   const Graph& graph_;

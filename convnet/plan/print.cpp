@@ -19,22 +19,22 @@ struct NodeWork {
   std::int64_t link_bytes = 0;  ///< fetched from other devices
 };
 
-/// Bytes by (from, to), devices or -1 for the host, in a minibatch.
-std::map<std::pair<int, int>, std::int64_t> bytes_of_links(const Plan& plan) {
-  std::map<std::pair<int, int>, std::int64_t> links;
+/// Bytes by (from, to) in a minibatch. No device as the source stands for the host.
+std::map<std::pair<DeviceId, DeviceId>, std::int64_t> bytes_of_links(const Plan& plan) {
+  std::map<std::pair<DeviceId, DeviceId>, std::int64_t> links;
   for (const Task& task : plan.tasks) {
     for (const auto& [from, bytes] : bytes_fetched(plan, task)) links[{from, task.device}] += bytes;
   }
   return links;
 }
 
-std::vector<double> flops_of_devices(const Plan& plan) {
-  std::vector<double> flops(plan.memory.size(), 0);
-  for (const Task& task : plan.tasks) flops[static_cast<std::size_t>(task.device)] += task.flops;
+Table<DeviceId, double> flops_of_devices(const Plan& plan) {
+  Table<DeviceId, double> flops(plan.memory.size(), 0);
+  for (const Task& task : plan.tasks) flops[task.device] += task.flops;
   return flops;
 }
 
-json memory_json(const Plan& plan, std::size_t device) {
+json memory_json(const Plan& plan, DeviceId device) {
   const DeviceMemoryNeeds& needs = plan.memory[device];
   const auto of = [&](std::initializer_list<BufferKind> kinds) {
     std::int64_t sum = 0;
@@ -59,7 +59,7 @@ json memory_json(const Plan& plan, std::size_t device) {
 json task_json(const Task& task, const Plan& plan, const Graph& graph) {
   json uses = json::array();
   for (const BufferUse& use : task.uses) {
-    const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    const Buffer& b = plan.buffers[use.buffer];
     uses.push_back({{"buffer", b.name},
                     {"access", use.access == Access::read    ? "read"
                                : use.access == Access::write ? "write"
@@ -67,15 +67,15 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
                     {"dims", to_string(b.desc.dims)},
                     {"layout", b.desc.layout_name()}});
   }
-  return {{"layer", task.node < 0 ? "" : graph.nodes[static_cast<std::size_t>(task.node)].name},
+  return {{"layer", task.node.exists() ? graph.nodes[task.node].name : ""},
           {"kind", to_string(task.kind)},
           {"op", op_name(task.op)},
           {"algorithm", task.form.algorithm},
-          {"device", task.device},
+          {"device", task.device.value()},
           {"stream", to_string(task.stream)},
           {"microbatch", task.microbatch},
           {"pass", task.pass},
-          {"after", task.after},
+          {"after", numbers_of(task.after)},
           {"flops", task.flops},
           {"bytes", task.bytes},
           {"buffers", uses}};
@@ -95,11 +95,11 @@ std::string scaled(double value) {
 
 json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tasks) {
   const Graph& graph = set.graph();
-  std::vector<NodeWork> work(graph.nodes.size());
+  Table<NodeId, NodeWork> work(graph.nodes.size());
   for (const Task& task : train.tasks) {
     for (const LayerShare& share : layer_shares(train, task)) {
-      if (share.node < 0) continue;
-      NodeWork& w = work[static_cast<std::size_t>(share.node)];
+      if (!share.node.exists()) continue;
+      NodeWork& w = work[share.node];
       (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
       w.bytes += share.bytes;
       w.link_bytes += share.fetched;
@@ -113,19 +113,19 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightSpec& w = node.layer->weights[i];
       if (w.state) continue;
-      const bool own = node.owners[i] == WeightOwner{node.id, static_cast<int>(i)};
+      const bool own = node.owners[i] == WeightOwner{node.id, i};
       (own ? count : shared) += element_count(w.dims);
     }
-    const NodeWork& w = work[static_cast<std::size_t>(node.id)];
+    const NodeWork& w = work[node.id];
     json inputs = json::array();
-    for (int input : node.inputs) inputs.push_back(graph.nodes[static_cast<std::size_t>(input)].name);
+    for (const NodeId input : node.inputs) inputs.push_back(graph.nodes[input].name);
     layers.push_back({{"name", node.name},
                       {"type", node.type},
                       {"inputs", inputs},
                       {"output", node.layer->output.str()},
                       {"parameters", count},
                       {"shared_parameters", shared},
-                      {"gpu", node.gpus},
+                      {"gpu", numbers_of(node.gpus)},
                       {"replicas", node.gpus.size()},
                       {"fused", node.fused},
                       {"forward_flops", w.forward_flops},
@@ -137,20 +137,20 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
     parameters += count;
   }
   json devices = json::array();
-  const std::vector<double> device_flops = flops_of_devices(train);
-  for (int d = 0; d < set.devices(); ++d) {
-    devices.push_back({{"device", d},
-                       {"flops", device_flops[static_cast<std::size_t>(d)]},
-                       {"train", memory_json(train, static_cast<std::size_t>(d))},
-                       {"test", memory_json(test, static_cast<std::size_t>(d))}});
+  const Table<DeviceId, double> device_flops = flops_of_devices(train);
+  for (const DeviceId d : set.device_ids()) {
+    devices.push_back({{"device", d.value()},
+                       {"flops", device_flops[d]},
+                       {"train", memory_json(train, d)},
+                       {"test", memory_json(test, d)}});
   }
   std::vector<std::string> rewrites = graph.rewrites;
   rewrites.insert(rewrites.end(), train.rewrites.begin(), train.rewrites.end());
   json links = json::array();
   for (const auto& [link, bytes] : bytes_of_links(train)) {
-    json from = link.first;
-    if (link.first < 0) from = "host";
-    links.push_back({{"from", from}, {"to", link.second}, {"bytes", bytes}});
+    const auto& [source, to] = link;
+    const json from = source.exists() ? json(source.value()) : json("host");
+    links.push_back({{"from", from}, {"to", to.value()}, {"bytes", bytes}});
   }
   json microbatches = json::array();
   for (int m = 0; m < graph.microbatches; ++m) microbatches.push_back(graph.images_of(train.images, m));

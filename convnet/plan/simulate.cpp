@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <queue>
 #include <stdexcept>
 #include <tuple>
@@ -20,23 +19,23 @@ namespace {
 using nlohmann::json;
 
 int device_count(const Plan& plan) {
-  int last = -1;
+  DeviceId last;
   for (const Task& task : plan.tasks) last = std::max(last, task.device);
   for (const Buffer& buffer : plan.buffers) last = std::max(last, buffer.device);
-  return last + 1;
+  return last.value() + 1;
 }
 
 double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, int devices) {
   double host = 0;
   double remote = 0;
-  std::vector<double> bytes_from(static_cast<std::size_t>(devices), 0);
+  Table<DeviceId, double> bytes_from(static_cast<std::size_t>(devices), 0);
   for (const auto& [from, fetched] : bytes_fetched(plan, task)) {
     const auto bytes = static_cast<double>(fetched);
-    if (from < 0) {
+    if (!from.exists()) {
       host = bytes;
     } else {
       remote += bytes;
-      bytes_from.at(static_cast<std::size_t>(from)) = bytes;
+      bytes_from.at(from) = bytes;
     }
   }
   const double link = remote > 0 ? model.transfer_seconds(bytes_from, task.device) + model.link_latency : 0;
@@ -47,42 +46,41 @@ double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model
 }
 
 /// Checks what simulate() is given.
-void check(const Plan& plan, const std::vector<double>& seconds) {
+void check(const Plan& plan, const Table<TaskId, double>& seconds) {
   if (seconds.size() != plan.tasks.size())
     throw std::logic_error("simulation: the plan has another number of tasks");
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     if (!(seconds[t] >= 0) || !std::isfinite(seconds[t]))
-      throw std::logic_error("simulation: task " + std::to_string(t) + " has no time");
-    for (const int after : plan.tasks[t].after) {
-      if (after < 0 || static_cast<std::size_t>(after) >= t)
-        throw std::logic_error("simulation: task " + std::to_string(t) + " waits for task " +
-                               std::to_string(after) + ", which does not come before it");
+      throw std::logic_error("simulation: task " + std::to_string(t.value()) + " has no time");
+    for (const TaskId after : plan.tasks[t].after) {
+      if (!after.exists() || after >= t)
+        throw std::logic_error("simulation: task " + std::to_string(t.value()) + " waits for task " +
+                               std::to_string(after.value()) + ", which does not come before it");
     }
   }
 }
 
 /// What runs one task at a time: a stream, or a device whose streams take turns.
 struct Unit {
-  std::vector<std::vector<int>> queues;  ///< of tasks, the most urgent queue first
-  std::vector<std::size_t> next;         ///< of each queue
+  std::vector<std::vector<TaskId>> queues;  ///< the most urgent queue first
+  std::vector<std::size_t> next;            ///< of each queue
   bool busy = false;
 };
 
 class EventSimulation {
  public:
-  EventSimulation(const Plan& plan, const std::vector<double>& seconds, bool concurrent_streams)
+  EventSimulation(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams)
       : plan_(plan), seconds_(seconds), times_(plan.tasks.size()) {
     make_units(concurrent_streams);
     missing_.resize(plan.tasks.size());
     users_.resize(plan.tasks.size());
-    for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+    for (const TaskId t : plan.tasks.ids()) {
       missing_[t] = plan.tasks[t].after.size();
-      for (const int after : plan.tasks[t].after)
-        users_[static_cast<std::size_t>(after)].push_back(static_cast<int>(t));
+      for (const TaskId after : plan.tasks[t].after) users_[after].push_back(t);
     }
   }
 
-  std::vector<TaskTime> run() {
+  TaskTimes run() {
     start_what_can(0);
     while (!running_.empty()) {
       const double now = running_.top().first;
@@ -106,13 +104,13 @@ class EventSimulation {
       unit.queues.resize(kStreams / per_device);
       unit.next.resize(unit.queues.size(), 0);
     }
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
       const auto rank = static_cast<std::size_t>(
           std::find(kStreamOrder.begin(), kStreamOrder.end(), task.stream) - kStreamOrder.begin());
-      const std::size_t first = static_cast<std::size_t>(task.device) * per_device;
+      const std::size_t first = task.device.index() * per_device;
       unit_of_[t] = concurrent_streams ? first + rank : first;
-      units_[unit_of_[t]].queues[concurrent_streams ? 0 : rank].push_back(static_cast<int>(t));
+      units_[unit_of_[t]].queues[concurrent_streams ? 0 : rank].push_back(t);
     }
   }
 
@@ -120,30 +118,30 @@ class EventSimulation {
     for (Unit& unit : units_) {
       for (std::size_t q = 0; q < unit.queues.size() && !unit.busy; ++q) {
         if (unit.next[q] == unit.queues[q].size()) continue;
-        const auto t = static_cast<std::size_t>(unit.queues[q][unit.next[q]]);
+        const TaskId t = unit.queues[q][unit.next[q]];
         if (missing_[t] > 0) continue;
         ++unit.next[q];
         unit.busy = true;
         times_[t] = {now, now + seconds_[t]};
-        running_.emplace(times_[t].end, static_cast<int>(t));
+        running_.emplace(times_[t].end, t);
       }
     }
   }
 
-  void finish(int task) {
-    units_[unit_of_[static_cast<std::size_t>(task)]].busy = false;
-    for (const int user : users_[static_cast<std::size_t>(task)]) --missing_[static_cast<std::size_t>(user)];
+  void finish(TaskId task) {
+    units_[unit_of_[task]].busy = false;
+    for (const TaskId user : users_[task]) --missing_[user];
   }
 
-  using End = std::pair<double, int>;  // and the task
+  using End = std::pair<double, TaskId>;  // and the task
 
   const Plan& plan_;
-  const std::vector<double>& seconds_;
-  std::vector<TaskTime> times_;
+  const Table<TaskId, double>& seconds_;
+  TaskTimes times_;
   std::vector<Unit> units_;
-  std::vector<std::size_t> unit_of_;     ///< by task
-  std::vector<std::size_t> missing_;     ///< by task: how many of its `after` are not done
-  std::vector<std::vector<int>> users_;  ///< by task: who waits for it
+  Table<TaskId, std::size_t> unit_of_;
+  Table<TaskId, std::size_t> missing_;        ///< how many of its `after` are not done
+  Table<TaskId, std::vector<TaskId>> users_;  ///< who waits for it
   std::priority_queue<End, std::vector<End>, std::greater<>> running_;
 };
 
@@ -162,17 +160,17 @@ double covered(std::vector<TaskTime> intervals) {
 
 }  // namespace
 
-std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskTime>& times) {
+Table<DeviceId, DeviceShare> device_shares(const Plan& plan, const TaskTimes& times) {
   struct Work {
     std::vector<TaskTime> all, compute, communication;
   };
-  std::vector<Work> work(static_cast<std::size_t>(device_count(plan)));
-  for (std::size_t t = 0; t < times.size(); ++t) {
-    Work& of = work[static_cast<std::size_t>(plan.tasks[t].device)];
+  Table<DeviceId, Work> work(static_cast<std::size_t>(device_count(plan)));
+  for (const TaskId t : times.ids()) {
+    Work& of = work[plan.tasks[t].device];
     of.all.push_back(times[t]);
     (communicates(plan.tasks[t].kind) ? of.communication : of.compute).push_back(times[t]);
   }
-  std::vector<DeviceShare> shares;
+  Table<DeviceId, DeviceShare> shares;
   for (Work& of : work)
     shares.push_back(
         {covered(std::move(of.all)), covered(std::move(of.compute)), covered(std::move(of.communication))});
@@ -181,46 +179,41 @@ std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskT
 
 namespace {
 
-/// By task: the one that ran before it on the same stream, or device; -1: none.
-std::vector<int> previous_tasks(const Plan& plan, const std::vector<TaskTime>& times,
-                                bool concurrent_streams) {
-  std::vector<int> order(times.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](int a, int b) {
-    const TaskTime& x = times[static_cast<std::size_t>(a)];
-    const TaskTime& y = times[static_cast<std::size_t>(b)];
+/// By task: the one that ran before it on the same stream, or device, if any.
+Table<TaskId, TaskId> previous_tasks(const Plan& plan, const TaskTimes& times, bool concurrent_streams) {
+  std::vector<TaskId> order(times.ids().begin(), times.ids().end());
+  std::sort(order.begin(), order.end(), [&](TaskId a, TaskId b) {
+    const TaskTime& x = times[a];
+    const TaskTime& y = times[b];
     return std::tuple(x.begin, x.end, a) < std::tuple(y.begin, y.end, b);
   });
-  std::vector<int> previous(times.size(), -1);
-  std::map<std::pair<int, Stream>, int> last;
-  for (const int t : order) {
-    const Task& task = plan.tasks[static_cast<std::size_t>(t)];
-    const auto row =
-        last.try_emplace({task.device, concurrent_streams ? task.stream : Stream::compute}, -1).first;
-    previous[static_cast<std::size_t>(t)] = std::exchange(row->second, t);
+  Table<TaskId, TaskId> previous(times.size());
+  std::map<std::pair<DeviceId, Stream>, TaskId> last;
+  for (const TaskId t : order) {
+    const Task& task = plan.tasks[t];
+    TaskId& row = last[{task.device, concurrent_streams ? task.stream : Stream::compute}];
+    previous[t] = std::exchange(row, t);
   }
   return previous;
 }
 
 /// From the last end backwards, through whatever each task waited for.
-std::vector<PathStep> critical_path(const Plan& plan, const std::vector<TaskTime>& times,
-                                    bool concurrent_streams) {
+std::vector<PathStep> critical_path(const Plan& plan, const TaskTimes& times, bool concurrent_streams) {
   if (times.empty()) return {};
-  const std::vector<int> previous = previous_tasks(plan, times, concurrent_streams);
-  const auto end = [&](int t) { return times[static_cast<std::size_t>(t)].end; };
-  int task = 0;
-  for (int t = 1; t < static_cast<int>(times.size()); ++t) {
+  const Table<TaskId, TaskId> previous = previous_tasks(plan, times, concurrent_streams);
+  const auto end = [&](TaskId t) { return times[t].end; };
+  TaskId task(0);
+  for (const TaskId t : times.ids()) {
     if (end(t) > end(task)) task = t;
   }
   std::vector<PathStep> path;
   // Measured times may contradict each other: no path is longer than the plan.
-  while (task >= 0 && path.size() < times.size()) {
-    const auto index = static_cast<std::size_t>(task);
-    int cause = previous[index];
-    for (const int after : plan.tasks[index].after) {
-      if (cause < 0 || end(after) > end(cause)) cause = after;
+  while (task.exists() && path.size() < times.size()) {
+    TaskId cause = previous[task];
+    for (const TaskId after : plan.tasks[task].after) {
+      if (!cause.exists() || end(after) > end(cause)) cause = after;
     }
-    path.push_back({task, std::max(0.0, times[index].begin - (cause < 0 ? 0 : end(cause)))});
+    path.push_back({task, std::max(0.0, times[task].begin - (cause.exists() ? end(cause) : 0))});
     task = cause;
   }
   std::reverse(path.begin(), path.end());
@@ -231,22 +224,22 @@ json path_json(const Simulation& s, const Plan& plan, const Graph& graph) {
   double compute = 0;
   double communication = 0;
   double waiting = 0;
-  std::map<std::pair<int, TaskKind>, double> by_layer;
+  std::map<std::pair<NodeId, TaskKind>, double> by_layer;
   for (const PathStep& step : s.path) {
-    const Task& task = plan.tasks[static_cast<std::size_t>(step.task)];
-    const TaskTime& time = s.times[static_cast<std::size_t>(step.task)];
+    const Task& task = plan.tasks[step.task];
+    const TaskTime& time = s.times[step.task];
     (communicates(task.kind) ? communication : compute) += time.end - time.begin;
     waiting += step.waited;
     for (const LayerShare& share : layer_shares(plan, task))
       by_layer[{share.node, task.kind}] += share.part * (time.end - time.begin);
   }
-  std::vector<std::pair<std::pair<int, TaskKind>, double>> sorted(by_layer.begin(), by_layer.end());
+  std::vector<std::pair<std::pair<NodeId, TaskKind>, double>> sorted(by_layer.begin(), by_layer.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   json rows = json::array();
   for (const auto& [key, seconds] : sorted) {
     const auto& [node, kind] = key;
-    rows.push_back({{"layer", node < 0 ? "" : graph.nodes[static_cast<std::size_t>(node)].name},
+    rows.push_back({{"layer", node.exists() ? graph.nodes[node].name : ""},
                     {"kind", to_string(kind)},
                     {"seconds", seconds}});
   }
@@ -276,19 +269,19 @@ std::string device_line(const std::string& who, const json& devices) {
 
 }  // namespace
 
-std::vector<double> model_seconds(const Plan& plan, const DeviceModel& model) {
+Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model) {
   const int devices = device_count(plan);
-  std::vector<double> seconds;
+  Table<TaskId, double> seconds;
   for (const Task& task : plan.tasks) seconds.push_back(task_seconds(plan, task, model, devices));
   return seconds;
 }
 
-Simulation simulate(const Plan& plan, const std::vector<double>& seconds, bool concurrent_streams) {
+Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams) {
   check(plan, seconds);
   return analyse(plan, EventSimulation(plan, seconds, concurrent_streams).run(), concurrent_streams);
 }
 
-Simulation analyse(const Plan& plan, std::vector<TaskTime> times, bool concurrent_streams) {
+Simulation analyse(const Plan& plan, TaskTimes times, bool concurrent_streams) {
   if (times.size() != plan.tasks.size())
     throw std::logic_error("simulation: the plan has another number of tasks");
   Simulation s;
@@ -304,9 +297,9 @@ json simulation_json(const Simulation& simulation, const Plan& plan, const Graph
   const double step = simulation.step;
   const auto share = [&](double seconds) { return step > 0 ? seconds / step : 0; };
   json devices = json::array();
-  for (std::size_t d = 0; d < simulation.devices.size(); ++d) {
+  for (const DeviceId d : simulation.devices.ids()) {
     const DeviceShare& of = simulation.devices[d];
-    devices.push_back({{"device", d},
+    devices.push_back({{"device", d.value()},
                        {"busy", share(of.busy)},
                        {"compute", share(of.compute)},
                        {"communication", share(of.communication)}});

@@ -14,7 +14,7 @@ namespace convnet {
 
 /// Seconds of each task of the plan on the machine of `model`: the longer of computing and moving memory,
 /// plus the overhead. Loads read the host's memory; communication reads other devices' over the links.
-std::vector<double> model_seconds(const Plan& plan, const DeviceModel& model);
+Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model);
 
 /// How much of the step a device works, in seconds. With concurrent streams it may compute and communicate at
 /// the same time.
@@ -23,19 +23,19 @@ struct DeviceShare {
 };
 
 /// The share of each device in a step whose times are known.
-std::vector<DeviceShare> device_shares(const Plan& plan, const std::vector<TaskTime>& times);
+Table<DeviceId, DeviceShare> device_shares(const Plan& plan, const TaskTimes& times);
 
 /// A task of the critical path, and the time before it in which nothing that it waited for ran.
 struct PathStep {
-  int task = 0;
+  TaskId task{0};
   double waited = 0;
 };
 
 /// The course of a step, predicted or measured.
 struct Simulation {
-  std::vector<TaskTime> times;  ///< by task
-  double step = 0;              ///< seconds
-  std::vector<DeviceShare> devices;
+  TaskTimes times;
+  double step = 0;  ///< seconds
+  Table<DeviceId, DeviceShare> devices;
   /// From the start of the step to its end: each task began when the one before it ended (and `waited` had
   /// passed). To make the step faster, one of these must become faster.
   std::vector<PathStep> path;
@@ -46,10 +46,10 @@ struct Simulation {
 /// task at a time, and of the first of the streams copy, update, compute whose next task can start: that is
 /// what CPU devices do. `seconds` has an entry per task. Throws std::logic_error if a task waits for one that
 /// does not come before it in the list.
-Simulation simulate(const Plan& plan, const std::vector<double>& seconds, bool concurrent_streams);
+Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams);
 
 /// The same facts about a step whose times are known already, like those that the executor measured.
-Simulation analyse(const Plan& plan, std::vector<TaskTime> times, bool concurrent_streams);
+Simulation analyse(const Plan& plan, TaskTimes times, bool concurrent_streams);
 
 /// What `convnet plan` tells about a simulation: "model" (of whom the prediction is), "step_seconds",
 /// "images_per_second", "devices" and "critical_path", whose rows sum up the tasks of a layer and kind.

@@ -17,12 +17,12 @@ using nlohmann::json;
 /// The format counts in microseconds; a nanosecond is finer than any clock here.
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
-int process_id(int device) { return device + 1; }
+int process_id(DeviceId device) { return device.value() + 1; }
 
 /// Unlike any other row's: some readers tell threads apart by this number alone.
-int thread_id(int device, Stream stream) { return 10 * (device + 1) + static_cast<int>(stream); }
+int thread_id(DeviceId device, Stream stream) { return 10 * (device.value() + 1) + static_cast<int>(stream); }
 
-json event(const char* phase, int device, Stream stream, double seconds) {
+json event(const char* phase, DeviceId device, Stream stream, double seconds) {
   return {{"ph", phase},
           {"pid", process_id(device)},
           {"tid", thread_id(device, stream)},
@@ -31,7 +31,7 @@ json event(const char* phase, int device, Stream stream, double seconds) {
 
 std::string event_name(const Task& task, const Graph& graph) {
   const std::string op = op_name(task.op);
-  return task.node < 0 ? op : graph.nodes[static_cast<std::size_t>(task.node)].name + " " + op;
+  return task.node.exists() ? graph.nodes[task.node].name + " " + op : op;
 }
 
 json task_event(const Task& task, const Graph& graph, double begin, double end) {
@@ -55,7 +55,7 @@ json arrow_event(const char* phase, const Task& task, double seconds, std::int64
   return e;
 }
 
-json name_event(const char* what, int device, Stream stream, const std::string& name) {
+json name_event(const char* what, DeviceId device, Stream stream, const std::string& name) {
   json e = event("M", device, stream, 0);
   e["name"] = what;
   e["args"] = {{"name", name}};
@@ -63,7 +63,7 @@ json name_event(const char* what, int device, Stream stream, const std::string& 
 }
 
 /// Keeps rows in the order of their numbers.
-json sort_event(const char* what, int device, Stream stream, int index) {
+json sort_event(const char* what, DeviceId device, Stream stream, int index) {
   json e = event("M", device, stream, 0);
   e["name"] = what;
   e["args"] = {{"sort_index", index}};
@@ -80,19 +80,18 @@ void ChromeTrace::add_event(const std::string& json) {
   events_ += json;
 }
 
-void ChromeTrace::add_step(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times,
-                           double start) {
+void ChromeTrace::add_step(const Plan& plan, const Graph& graph, const TaskTimes& times, double start) {
   if (times.size() != plan.tasks.size())
     throw std::logic_error("trace: the step has another number of tasks than the plan");
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     const TaskTime& time = times[t];
     rows_.insert({task.device, task.stream});
     add_event(text_of(task_event(task, graph, start + time.begin, start + time.end)));
     end_ = std::max(end_, start + time.end);
-    for (const int after : task.after) {
-      const Task& earlier = plan.tasks[static_cast<std::size_t>(after)];
-      const TaskTime& earlier_time = times[static_cast<std::size_t>(after)];
+    for (const TaskId after : task.after) {
+      const Task& earlier = plan.tasks[after];
+      const TaskTime& earlier_time = times[after];
       if (earlier.device == task.device) continue;
       ++arrows_;
       // From the middle: at its very end the earlier task is over, and the arrow would belong to none.
@@ -109,10 +108,9 @@ std::string ChromeTrace::name_events() const {
   for (auto row = rows_.begin(); row != rows_.end(); ++row) {
     const auto& [device, stream] = *row;
     if (row == rows_.begin() || std::prev(row)->first != device) {
-      const auto index = static_cast<std::size_t>(device);
       add(name_event("process_name", device, stream,
-                     index < devices_.size() ? devices_[index] : fmt::format("device {}", device)));
-      add(sort_event("process_sort_index", device, stream, device));
+                     devices_.has(device) ? devices_[device] : fmt::format("device {}", device.value())));
+      add(sort_event("process_sort_index", device, stream, device.value()));
     }
     add(name_event("thread_name", device, stream, to_string(stream)));
     add(sort_event("thread_sort_index", device, stream, static_cast<int>(stream)));

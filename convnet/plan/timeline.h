@@ -10,24 +10,25 @@
 
 namespace convnet {
 
-/// When a task ran, in seconds since the start of the step; by index into Plan::tasks.
+/// When a task ran, in seconds since the start of the step.
 struct TaskTime {
   double begin = 0, end = 0;
 };
+using TaskTimes = Table<TaskId, TaskTime>;
 
 /// Steps in Chrome's trace format, for ui.perfetto.dev or chrome://tracing: a process for each device, in it
 /// a thread for each stream that has tasks, and arrows from tasks to those of other devices that wait for
 /// them.
 class ChromeTrace {
  public:
-  /// `devices`: a name for each device, in the plans' order; any without one is "device N".
-  explicit ChromeTrace(std::vector<std::string> devices = {}) : devices_(std::move(devices)) {}
+  /// `devices`: a name for each device of the plans; any without one is "device N".
+  explicit ChromeTrace(Table<DeviceId, std::string> devices = {}) : devices_(std::move(devices)) {}
 
   /// Adds one execution of `plan`, which began `start` seconds after the trace did. `times` has an entry per
   /// task.
-  void add_step(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times, double start);
+  void add_step(const Plan& plan, const Graph& graph, const TaskTimes& times, double start);
   /// Adds one that begins where the last of those added so far ends.
-  void add_step(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times) {
+  void add_step(const Plan& plan, const Graph& graph, const TaskTimes& times) {
     add_step(plan, graph, times, end_);
   }
 
@@ -43,9 +44,9 @@ class ChromeTrace {
   void add_event(const std::string& json);
   std::string name_events() const;
 
-  std::vector<std::string> devices_;
-  std::set<std::pair<int, Stream>> rows_;  ///< device and stream of the tasks so far
-  std::string events_;                     ///< JSON objects, separated by commas
+  Table<DeviceId, std::string> devices_;
+  std::set<std::pair<DeviceId, Stream>> rows_;  ///< device and stream of the tasks so far
+  std::string events_;                          ///< JSON objects, separated by commas
   double end_ = 0;
   std::int64_t arrows_ = 0;
 };

@@ -8,13 +8,13 @@ namespace convnet {
 namespace {
 
 /// Floats [begin, begin + count) of a buffer.
-BufferUse range_of(int id, Access access, std::int64_t begin, std::int64_t count) {
+BufferUse range_of(BufferId id, Access access, std::int64_t begin, std::int64_t count) {
   const auto size = size_of(DataType::f32);
   return {id, access, 0, begin * size, count * size};
 }
 
-/// The layer that a task is for; -1 if there are several.
-int the_only(const std::set<int>& nodes) { return nodes.size() == 1 ? *nodes.begin() : -1; }
+/// The layer that a task is for; none if there are several.
+NodeId the_only(const std::set<NodeId>& nodes) { return nodes.size() == 1 ? *nodes.begin() : NodeId(); }
 
 }  // namespace
 
@@ -31,23 +31,21 @@ UpdateWriter::UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, co
 }
 
 const WeightBuffers& UpdateWriter::weights(const Node& node, std::size_t i) const {
-  const int w = net_buffers_.weights_of.at(static_cast<std::size_t>(node.id)).at(i);
-  return net_buffers_.weights[static_cast<std::size_t>(w)];
+  return net_buffers_.weights[net_buffers_.weights_of.at(node.id).at(i)];
 }
 
 /// A matrix is due once all layers that share it have been backward with a window of microbatches.
 void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace place) {
-  backward_done_[static_cast<std::size_t>(node.id)] = microbatches;
-  const std::vector<int>& of_node = net_buffers_.weights_of[static_cast<std::size_t>(node.id)];
-  for (int w : std::set<int>(of_node.begin(), of_node.end())) {
-    const std::vector<int>& learners = learners_[static_cast<std::size_t>(w)];
+  backward_done_[node.id] = microbatches;
+  const std::vector<std::size_t>& of_node = net_buffers_.weights_of[node.id];
+  for (const std::size_t w : std::set<std::size_t>(of_node.begin(), of_node.end())) {
+    const std::vector<NodeId>& learners = learners_[w];
     if (learners.empty()) continue;
     int complete = graph_.microbatches;
-    for (int user : learners) complete = std::min(complete, backward_done_[static_cast<std::size_t>(user)]);
-    const WeightBuffers& weights = net_buffers_.weights[static_cast<std::size_t>(w)];
-    const int window =
-        update_window(graph_, graph_.nodes[static_cast<std::size_t>(weights.node)], plan_.phase);
-    int& updated = updated_[static_cast<std::size_t>(w)];
+    for (const NodeId user : learners) complete = std::min(complete, backward_done_[user]);
+    const WeightBuffers& weights = net_buffers_.weights[w];
+    const int window = update_window(graph_, graph_.nodes[weights.node], plan_.phase);
+    int& updated = updated_[w];
     if (updated + window > complete) continue;
     std::int64_t images = 0;
     for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m, plan_.views);
@@ -59,9 +57,9 @@ void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace p
 /// Notes the steps that `w` has to make: what the replicas found is summed and applied to each shard where it
 /// is owned, then everybody fetches the shards of the others.
 void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace place) {
-  std::vector<int> gradients;
+  std::vector<BufferId> gradients;
   const TensorDesc layout = emitter_.buffer(w.weights[0]).desc;
-  for (int id : w.weights) {
+  for (const BufferId id : w.weights) {
     const auto found = gradients_.find(id);
     if (found == gradients_.end()) continue;
     PlannedTensor& gradient = emitter_.tensor(found->second);
@@ -70,19 +68,21 @@ void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace p
     gradients_.erase(found);
   }
   if (gradients.empty()) return;
-  const Node& owner = graph_.nodes[static_cast<std::size_t>(w.node)];
+  const Node& owner = graph_.nodes[w.node];
   for (const UpdateShard& shard : w.shards) {
     if (shard.count == 0) continue;
     Step step;
     step.node = w.node;
     step.device = owner.device(shard.replica);
     step.sums = w.weights.size() > 1;
-    const bool accumulates = shard.accumulator >= 0;
+    const bool accumulates = shard.accumulator.exists();
     step.part = {shard.count, images, w.rate_index, static_cast<int>(gradients.size()), accumulates};
-    const auto range = [&](int id, Access access) { return range_of(id, access, shard.begin, shard.count); };
+    const auto range = [&](BufferId id, Access access) {
+      return range_of(id, access, shard.begin, shard.count);
+    };
     step.uses = {range(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write),
                  {shard.increment, Access::read_write}};
-    for (int gradient : gradients) step.uses.push_back(range(gradient, Access::read));
+    for (const BufferId gradient : gradients) step.uses.push_back(range(gradient, Access::read));
     if (accumulates) step.uses.push_back({shard.accumulator, Access::read_write});
     steps_.push_back(std::move(step));
   }
@@ -92,7 +92,8 @@ void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace p
 }
 
 void UpdateWriter::flush(TaskPlace place) {
-  for (place.device = 0; place.device < devices(); ++place.device) {
+  for (const DeviceId device : devices()) {
+    place.device = device;
     for (const bool sums : {false, true}) make_steps(place, sums);
   }
   steps_.clear();
@@ -103,12 +104,12 @@ void UpdateWriter::flush(TaskPlace place) {
     for (std::size_t r = 0; r < w->weights.size(); ++r) {
       for (const UpdateShard& shard : w->shards) {
         if (shard.replica == static_cast<int>(r) || shard.count == 0) continue;
-        const int from = w->weights[static_cast<std::size_t>(shard.replica)];
+        const BufferId from = w->weights[static_cast<std::size_t>(shard.replica)];
         fetched.push_back({w->node, from, w->weights[r], shard.begin, shard.count});
       }
     }
     // Copies in other layouts or types are those of the old weights.
-    for (int id : w->weights) emitter_.drop_copies(Value{id});
+    for (const BufferId id : w->weights) emitter_.drop_copies(TaskEmitter::value_of(id));
   }
   publish(fetched, place);
 }
@@ -117,7 +118,7 @@ void UpdateWriter::flush(TaskPlace place) {
 void UpdateWriter::make_steps(TaskPlace place, bool sums) {
   Update op;
   std::vector<BufferUse> uses;
-  std::set<int> nodes;
+  std::set<NodeId> nodes;
   for (const Step& step : steps_) {
     if (step.device != place.device || step.sums != sums) continue;
     nodes.insert(step.node);
@@ -140,9 +141,9 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   if (!c.acts() || plan_.phase != Phase::train) return;
   const UpdateShard& all = w.shards[0];
   place.node = w.node;
-  place.device = graph_.nodes[static_cast<std::size_t>(w.node)].device(all.replica);
-  const bool accumulates = all.accumulator >= 0;
-  const int replica = w.weights[static_cast<std::size_t>(all.replica)];
+  place.device = graph_.nodes[w.node].device(all.replica);
+  const bool accumulates = all.accumulator.exists();
+  const BufferId replica = w.weights[static_cast<std::size_t>(all.replica)];
   const Constrain op{emitter_.buffer(replica).desc,
                      c.outer,
                      c.groups,
@@ -153,8 +154,8 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
                      c.shrink,
                      accumulates,
                      w.rate_index};
-  std::vector<Value> values = {Value{replica}};
-  if (accumulates) values.push_back(Value{step(place.device)});
+  std::vector<Value> values = {TaskEmitter::value_of(replica)};
+  if (accumulates) values.push_back(TaskEmitter::value_of(step(place.device)));
   Task& task = emitter_.emit(place, TaskKind::update, op, values);
   if (w.weights.size() > 1 || emitter_.target().runs_streams_together()) task.stream = Stream::update;
 }
@@ -165,9 +166,9 @@ void UpdateWriter::publish(const std::vector<FetchedRange>& ranges, TaskPlace pl
   struct Fetch {
     CopyRuns op;
     std::vector<BufferUse> reads, writes;
-    std::set<int> nodes;
+    std::set<NodeId> nodes;
   };
-  std::map<int, Fetch> fetches;  // by device
+  std::map<DeviceId, Fetch> fetches;
   for (const FetchedRange& range : ranges) {
     Fetch& fetch = fetches[emitter_.buffer(range.to).device];
     fetch.nodes.insert(range.node);
@@ -188,7 +189,7 @@ void UpdateWriter::publish_state(const Node& node, TaskPlace place) {
   std::vector<FetchedRange> ranges;
   for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
     if (!node.layer->weights[i].state) continue;
-    const std::vector<int>& replicas = weights(node, i).weights;
+    const std::vector<BufferId>& replicas = weights(node, i).weights;
     const std::int64_t floats = emitter_.buffer(replicas[0]).bytes / size_of(DataType::f32);
     for (std::size_t r = 1; r < replicas.size(); ++r)
       ranges.push_back({node.id, replicas[0], replicas[r], 0, floats});
@@ -197,10 +198,11 @@ void UpdateWriter::publish_state(const Node& node, TaskPlace place) {
 }
 
 /// The buffer that says on a device whether a cost was broken up to this pass, on any device.
-int UpdateWriter::broken(int device, TaskPlace place) {
-  if (devices() == 1) return costs(0);
+BufferId UpdateWriter::broken(DeviceId device, TaskPlace place) {
+  const int count = static_cast<int>(net_buffers_.costs.size());
+  if (count == 1) return costs(device);
   if (broken_.empty()) {
-    for (int d = 0; d < devices(); ++d) {
+    for (const DeviceId d : devices()) {
       PlannedTensor t;
       t.name = "broken";
       t.kind = BufferKind::workspace;
@@ -209,13 +211,13 @@ int UpdateWriter::broken(int device, TaskPlace place) {
       t.type = DataType::f64;
       const Value flag = emitter_.add(std::move(t));
       std::vector<Value> values;
-      for (int other = 0; other < devices(); ++other) values.push_back(Value{costs(other)});
+      for (const BufferId other : net_buffers_.costs) values.push_back(TaskEmitter::value_of(other));
       values.push_back(flag);
-      emitter_.emit_across({-1, 0, place.pass, d}, TaskKind::reduce, AnyBroken{devices()}, values);
+      emitter_.emit_across({NodeId(), 0, place.pass, d}, TaskKind::reduce, AnyBroken{count}, values);
       broken_.push_back(emitter_.tensor(flag).buffer);
     }
   }
-  return broken_[static_cast<std::size_t>(device)];
+  return broken_[device];
 }
 
 }  // namespace convnet

@@ -20,7 +20,7 @@ class UpdateWriter {
   /// Returns the matrix whose weights are `i` of `node`.
   const WeightBuffers& weights(const Node& node, std::size_t i) const;
   /// The sum of the gradients of the weights in buffer `weights`, of the open window; it may not exist yet.
-  Value& gradient(int weights) { return gradients_[weights]; }
+  Value& gradient(BufferId weights) { return gradients_[weights]; }
 
   void begin_pass() { broken_.clear(); }
   /// `microbatches` of `node` have been backward: notes the updates that are due, and writes them down once
@@ -34,16 +34,16 @@ class UpdateWriter {
  private:
   /// A shard of a matrix whose step is due.
   struct Step {
-    int node = -1;      ///< the owner of the matrix
-    int device = 0;     ///< the owner of the shard
+    NodeId node;        ///< the owner of the matrix
+    DeviceId device;    ///< the owner of the shard
     bool sums = false;  ///< adds gradients of other replicas
     Update::Part part;
     std::vector<BufferUse> uses;  ///< the part's arguments
   };
   /// A range of a matrix that a replica fetches from another.
   struct FetchedRange {
-    int node = -1;
-    int from = 0, to = 0;  ///< buffers
+    NodeId node;
+    BufferId from, to;
     std::int64_t begin = 0, count = 0;
   };
 
@@ -51,23 +51,23 @@ class UpdateWriter {
   void make_steps(TaskPlace place, bool sums);
   void constrain(const WeightBuffers& w, TaskPlace place);
   void publish(const std::vector<FetchedRange>& ranges, TaskPlace place);
-  int broken(int device, TaskPlace place);
-  int devices() const { return static_cast<int>(net_buffers_.costs.size()); }
-  int costs(int device) const { return net_buffers_.costs[static_cast<std::size_t>(device)]; }
-  int step(int device) const { return net_buffers_.step[static_cast<std::size_t>(device)]; }
+  BufferId broken(DeviceId device, TaskPlace place);
+  IdRange<DeviceId> devices() const { return net_buffers_.costs.ids(); }
+  BufferId costs(DeviceId device) const { return net_buffers_.costs[device]; }
+  BufferId step(DeviceId device) const { return net_buffers_.step[device]; }
 
   const Graph& graph_;
   const NetBuffers& net_buffers_;
   const Plan& plan_;
   TaskEmitter& emitter_;
-  std::vector<std::vector<int>> learners_;  ///< by matrix: the nodes that add to its gradient
-  std::vector<int> backward_done_;          ///< by node: microbatches that have been backward
-  std::vector<int> updated_;                ///< by matrix: microbatches whose gradients are in it
-  std::map<int, Value> gradients_;          ///< by the weights' buffer, of the open window
-  std::vector<Step> steps_;                 ///< noted, not yet written down
-  std::vector<const WeightBuffers*> due_;   ///< the matrices of these steps
-  std::int64_t due_bytes_ = 0;              ///< of these matrices
-  std::vector<int> broken_;                 ///< by device: this pass's buffer, see broken()
+  std::vector<std::vector<NodeId>> learners_;  ///< by matrix: the nodes that add to its gradient
+  Table<NodeId, int> backward_done_;           ///< microbatches that have been backward
+  std::vector<int> updated_;                   ///< by matrix: microbatches whose gradients are in it
+  std::map<BufferId, Value> gradients_;        ///< by the weights' buffer, of the open window
+  std::vector<Step> steps_;                    ///< noted, not yet written down
+  std::vector<const WeightBuffers*> due_;      ///< the matrices of these steps
+  std::int64_t due_bytes_ = 0;                 ///< of these matrices
+  Table<DeviceId, BufferId> broken_;           ///< this pass's buffer, see broken()
 };
 
 }  // namespace convnet

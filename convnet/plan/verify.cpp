@@ -18,9 +18,9 @@ class Verifier {
   void run() {
     collect_replicas();
     collect_uses();
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_task(t);
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) check_buffer(b);
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) check_copy(t);
+    for (const TaskId t : plan_.tasks.ids()) check_task(t);
+    for (const BufferId b : plan_.buffers.ids()) check_buffer(b);
+    for (const TaskId t : plan_.tasks.ids()) check_copy(t);
     check_memory();
     check_results();
   }
@@ -28,11 +28,11 @@ class Verifier {
  private:
   /// A task that uses a buffer: by its argument `argument`, or as workspace if that is -1.
   struct UseOf {
-    int task;
+    TaskId task;
     int argument;
   };
   struct Use {
-    std::size_t task;
+    TaskId task;
     bool writes;
     bool reads;
     int version;  ///< writes that must come before; -1: scratch memory
@@ -40,24 +40,23 @@ class Verifier {
   };
 
   const Plan& checked_devices() const {
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
-      if (plan_.tasks[t].device < 0 || plan_.tasks[t].device >= static_cast<int>(plan_.memory.size()))
-        fail(task_name(t) + " is on a device that is not there");
+    for (const TaskId t : plan_.tasks.ids()) {
+      if (!plan_.memory.has(plan_.tasks[t].device)) fail(task_name(t) + " is on a device that is not there");
     }
     return plan_;
   }
 
-  std::string task_name(std::size_t t) const {
-    return "task " + std::to_string(t) + " (" + describe(plan_.tasks[t], graph_) + ")";
+  std::string task_name(TaskId t) const {
+    return "task " + std::to_string(t.value()) + " (" + describe(plan_.tasks[t], graph_) + ")";
   }
 
   [[noreturn]] void fail(const std::string& what) const { throw std::logic_error("plan is wrong: " + what); }
 
-  bool is_before(std::size_t a, std::size_t b) const { return order_.is_before(a, b); }
-  bool ordered(std::size_t a, std::size_t b) const { return is_before(a, b) || is_before(b, a); }
+  bool is_before(TaskId a, TaskId b) const { return order_.is_before(a, b); }
+  bool ordered(TaskId a, TaskId b) const { return is_before(a, b) || is_before(b, a); }
 
   void collect_replicas() {
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+    for (const BufferId b : plan_.buffers.ids()) {
       const Buffer& buffer = plan_.buffers[b];
       if (buffer.kind == BufferKind::weights) replicas_[{buffer.node, buffer.index}].push_back(b);
     }
@@ -65,50 +64,47 @@ class Verifier {
 
   void collect_uses() {
     uses_.resize(plan_.buffers.size());
-    for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+    for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
-      const auto add = [&](int buffer, int argument) {
-        if (buffer < 0 || buffer >= static_cast<int>(plan_.buffers.size()))
-          fail(task_name(t) + " uses a buffer that is not there");
-        uses_[static_cast<std::size_t>(buffer)].push_back({static_cast<int>(t), argument});
+      const auto add = [&](BufferId buffer, int argument) {
+        if (!plan_.buffers.has(buffer)) fail(task_name(t) + " uses a buffer that is not there");
+        uses_[buffer].push_back({t, argument});
       };
       for (std::size_t k = 0; k < task.uses.size(); ++k) add(task.uses[k].buffer, static_cast<int>(k));
-      if (task.workspace >= 0) add(task.workspace, -1);
+      if (task.workspace.exists()) add(task.workspace, -1);
     }
   }
 
   Use look_up(UseOf of) const {
-    const auto t = static_cast<std::size_t>(of.task);
-    const Task& task = plan_.tasks[t];
+    const Task& task = plan_.tasks[of.task];
     if (of.argument < 0) {
       const BufferUse workspace{task.workspace, Access::write, -1};
-      return {t, true, false, -1, 0, bytes_of(plan_, workspace)};
+      return {of.task, true, false, -1, 0, bytes_of(plan_, workspace)};
     }
     const BufferUse& use = task.uses[static_cast<std::size_t>(of.argument)];
-    return {t,         use.access != Access::read,      use.access != Access::write, use.version,
+    return {of.task,   use.access != Access::read,      use.access != Access::write, use.version,
             use.begin, use.begin + bytes_of(plan_, use)};
   }
   template <class Visit>
-  void for_uses(std::size_t buffer, const Visit& visit) const {
+  void for_uses(BufferId buffer, const Visit& visit) const {
     for (const UseOf use : uses_[buffer]) visit(look_up(use));
   }
 
   /// Memory is the task's device's, and lies as the operation expects.
-  void check_task(std::size_t t) const {
+  void check_task(TaskId t) const {
     const Task& task = plan_.tasks[t];
     if (task.uses.size() != task.form.args.size())
       fail(task_name(t) + " has another number of buffers than arguments");
     for (std::size_t k = 0; k < task.uses.size(); ++k) {
       check_use(t, task.uses[k], task.form.args[k]);
     }
-    const std::int64_t workspace =
-        task.workspace < 0 ? 0 : plan_.buffers[static_cast<std::size_t>(task.workspace)].bytes;
+    const std::int64_t workspace = task.workspace.exists() ? plan_.buffers[task.workspace].bytes : 0;
     if (workspace < task.form.workspace_bytes) fail(task_name(t) + " has too small a workspace");
   }
 
-  void check_use(std::size_t t, const BufferUse& use, const TensorDesc& arg) const {
+  void check_use(TaskId t, const BufferUse& use, const TensorDesc& arg) const {
     const Task& task = plan_.tasks[t];
-    const Buffer& b = plan_.buffers[static_cast<std::size_t>(use.buffer)];
+    const Buffer& b = plan_.buffers[use.buffer];
     const bool host = b.kind == BufferKind::input;
     // Communication reads elsewhere; nothing writes there.
     if (b.device != task.device && !host && (!communicates(task.kind) || use.access != Access::read))
@@ -128,18 +124,18 @@ class Verifier {
   }
 
   /// Every read has its write before it; any two tasks that touch a buffer, one of them writing, are ordered.
-  void check_buffer(std::size_t b) const {
+  void check_buffer(BufferId b) const {
     const Buffer& buffer = plan_.buffers[b];
     const bool filled_before = buffer.persistent() || buffer.kind == BufferKind::input;
-    std::vector<RangeList<std::size_t>::Range> ranges;
+    std::vector<RangeList<TaskId>::Range> ranges;
     for_uses(b, [&](const Use& use) {
       if (use.writes) ranges.push_back({use.begin, use.end, use.task});
     });
-    RangeList<std::size_t> writes;  // their tasks
+    RangeList<TaskId> writes;  // their tasks
     writes.add(ranges, buffer.bytes);
     for_uses(b, [&](const Use& use) {
       int writes_before = 0;
-      writes.visit_overlapping(use.begin, use.end, [&](std::size_t other) {
+      writes.visit_overlapping(use.begin, use.end, [&](TaskId other) {
         if (other == use.task) return;
         if (!ordered(use.task, other))
           fail(task_name(use.task) + " and " + task_name(other) + " touch '" + buffer.name +
@@ -156,11 +152,10 @@ class Verifier {
 
   /// A copy of weights, in another layout or type, is not read in a later pass than that of an update after
   /// it.
-  void check_copy(std::size_t t) const {
+  void check_copy(TaskId t) const {
     const Task& task = plan_.tasks[t];
     if (!std::holds_alternative<Reorder>(task.op)) return;
-    const auto from = static_cast<std::size_t>(task.uses[0].buffer),
-               to = static_cast<std::size_t>(task.uses[1].buffer);
+    const BufferId from = task.uses[0].buffer, to = task.uses[1].buffer;
     if (plan_.buffers[from].kind != BufferKind::weights) return;
     for_uses(from, [&](const Use& change) {
       if (!change.writes || !is_before(t, change.task)) return;
@@ -177,7 +172,7 @@ class Verifier {
   void check_results() const {
     for (const Node& node : graph_.nodes) {
       for (std::size_t i = 0; i < node.owners.size(); ++i) {
-        if (node.owners[i] == WeightOwner{node.id, static_cast<int>(i)}) check_updates(node, i);
+        if (node.owners[i] == WeightOwner{node.id, i}) check_updates(node, i);
       }
       if (!node.is_cost()) continue;
       const auto forward = std::count_if(plan_.tasks.begin(), plan_.tasks.end(), [&](const Task& t) {
@@ -197,7 +192,7 @@ class Verifier {
   /// A matrix that any layer makes a gradient of is updated whole, once in each window of passes that has
   /// images.
   void check_updates(const Node& owner, std::size_t i) const {
-    const WeightOwner self{owner.id, static_cast<int>(i)};
+    const WeightOwner self{owner.id, i};
     const bool learns = std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& user) {
       for (std::size_t k = 0; k < user.owners.size(); ++k) {
         if (user.gets_gradient && user.owners[k] == self && graph_.learns(user, k)) return true;
@@ -210,7 +205,7 @@ class Verifier {
       if (plan_.phase != Phase::test && learns && microbatches_with_images(m, m + window) > 0) ++wanted;
     }
     std::int64_t bytes = 0, updated = 0;
-    for (std::size_t b : replicas_of(self)) {
+    for (const BufferId b : replicas_of(self)) {
       bytes = plan_.buffers[b].bytes;
       for_uses(b, [&](const Use& use) {
         if (std::holds_alternative<Update>(plan_.tasks[use.task].op)) updated += use.end - use.begin;
@@ -222,14 +217,14 @@ class Verifier {
     check_replicas(self);
   }
 
-  const std::vector<std::size_t>& replicas_of(const WeightOwner& matrix) const {
+  const std::vector<BufferId>& replicas_of(const WeightOwner& matrix) const {
     return replicas_.at({matrix.node, matrix.index});
   }
 
   /// What one replica's weights become, all become: whatever is written to one is fetched by the others.
   void check_replicas(const WeightOwner& matrix) const {
     std::vector<std::int64_t> written;
-    for (std::size_t b : replicas_of(matrix)) {
+    for (const BufferId b : replicas_of(matrix)) {
       written.push_back(0);
       for_uses(b, [&](const Use& use) {
         if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
@@ -237,14 +232,14 @@ class Verifier {
       });
     }
     if (std::adjacent_find(written.begin(), written.end(), std::not_equal_to<>()) != written.end())
-      fail("the replicas of '" + graph_.nodes[static_cast<std::size_t>(matrix.node)].name + "." +
-           graph_.weight(matrix).name + "' do not get the same updates");
+      fail("the replicas of '" + graph_.nodes[matrix.node].name + "." + graph_.weight(matrix).name +
+           "' do not get the same updates");
   }
 
   /// Every buffer has a place, and those that share memory are never in use together.
   void check_memory() const {
-    std::map<std::pair<int, bool>, std::vector<std::size_t>> together;  // by device, and persistent or not
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+    std::map<std::pair<DeviceId, bool>, std::vector<BufferId>> together;  // by device, and persistent or not
+    for (const BufferId b : plan_.buffers.ids()) {
       const Buffer& buffer = plan_.buffers[b];
       if (buffer.kind == BufferKind::input) continue;  // the host's
       check_place(b);
@@ -253,11 +248,11 @@ class Verifier {
     for (auto& [place, buffers] : together) check_sharing(std::move(buffers));
   }
 
-  void check_place(std::size_t b) const {
+  void check_place(BufferId b) const {
     const Buffer& buffer = plan_.buffers[b];
     if (buffer.offset < 0 && !uses_[b].empty()) fail("'" + buffer.name + "' has no place");
     if (buffer.offset % kMemoryAlignment != 0) fail("'" + buffer.name + "' is not aligned");
-    const DeviceMemoryNeeds& needs = plan_.memory.at(static_cast<std::size_t>(buffer.device));
+    const DeviceMemoryNeeds& needs = plan_.memory.at(buffer.device);
     if (!uses_[b].empty() &&
         buffer.offset + buffer.bytes > (buffer.persistent() ? needs.persistent : needs.transient))
       fail("'" + buffer.name + "' lies outside the memory asked for");
@@ -265,14 +260,14 @@ class Verifier {
 
   /// Checks that where two buffers of a device share memory, all uses of one come before all uses of the
   /// other.
-  void check_sharing(std::vector<std::size_t> buffers) const {
-    std::sort(buffers.begin(), buffers.end(), [&](std::size_t a, std::size_t b) {
+  void check_sharing(std::vector<BufferId> buffers) const {
+    std::sort(buffers.begin(), buffers.end(), [&](BufferId a, BufferId b) {
       return std::pair(plan_.buffers[a].offset, a) < std::pair(plan_.buffers[b].offset, b);
     });
     std::vector<TaskOrder::Group> tasks;
-    for (const std::size_t b : buffers) {
-      std::vector<std::size_t> of_buffer;
-      for (const UseOf use : uses_[b]) of_buffer.push_back(static_cast<std::size_t>(use.task));
+    for (const BufferId b : buffers) {
+      std::vector<TaskId> of_buffer;
+      for (const UseOf use : uses_[b]) of_buffer.push_back(use.task);
       tasks.push_back(order_.group(std::move(of_buffer)));
     }
     for (std::size_t i = 0; i < buffers.size(); ++i) {
@@ -291,9 +286,9 @@ class Verifier {
   const Plan& plan_;
   const Graph& graph_;
   TaskOrder order_;
-  std::map<std::pair<int, int>, std::vector<std::size_t>>
-      replicas_;                          ///< buffers of weights, by node and index
-  std::vector<std::vector<UseOf>> uses_;  ///< by buffer
+  std::map<std::pair<NodeId, std::size_t>, std::vector<BufferId>>
+      replicas_;  ///< buffers of weights, by node and index
+  Table<BufferId, std::vector<UseOf>> uses_;
 };
 
 }  // namespace

@@ -10,17 +10,14 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
       queues_(plan.memory.size()),
       waiting_(plan.tasks.size()),
       waited_for_(plan.tasks.size(), false) {
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     ops_.push_back(backend.bind(task.op, task.form));
-    queues_.at(static_cast<std::size_t>(task.device))
-        .at(static_cast<std::size_t>(task.stream))
-        .push_back(static_cast<int>(t));
-    for (int after : task.after) {
-      const Task& earlier = plan.tasks[static_cast<std::size_t>(after)];
-      if (earlier.device != task.device || earlier.stream != task.stream)
-        waited_for_[static_cast<std::size_t>(after)] = true;
-      std::vector<int>& who = waiting_[static_cast<std::size_t>(after)];
+    queues_.at(task.device).at(static_cast<std::size_t>(task.stream)).push_back(t);
+    for (const TaskId after : task.after) {
+      const Task& earlier = plan.tasks[after];
+      if (earlier.device != task.device || earlier.stream != task.stream) waited_for_[after] = true;
+      std::vector<DeviceId>& who = waiting_[after];
       if (earlier.device != task.device && std::find(who.begin(), who.end(), task.device) == who.end())
         who.push_back(task.device);
     }
@@ -28,11 +25,11 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
 }
 
 void BoundPlan::add_algorithms(std::map<std::string, std::string>& chosen) const {
-  for (std::size_t t = 0; t < plan_.tasks.size(); ++t) {
+  for (const TaskId t : plan_.tasks.ids()) {
     const Task& task = plan_.tasks[t];
     if (task.flops > 0)
-      chosen[graph_.nodes[static_cast<std::size_t>(task.node)].name + " " + op_name(task.op) + " " +
-             std::to_string(plan_.images)] = ops_[t]->algorithm();
+      chosen[graph_.nodes[task.node].name + " " + op_name(task.op) + " " + std::to_string(plan_.images)] =
+          ops_[t]->algorithm();
   }
 }
 

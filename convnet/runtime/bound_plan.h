@@ -21,15 +21,15 @@ class BoundPlan {
 
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }
-  const PreparedOp& op(std::size_t task) const { return *ops_[task]; }
+  const PreparedOp& op(TaskId task) const { return *ops_[task]; }
   /// The tasks of a device's stream, in order.
-  const std::vector<int>& queue(std::size_t device, std::size_t stream) const {
+  const std::vector<TaskId>& queue(DeviceId device, std::size_t stream) const {
     return queues_[device][stream];
   }
   /// The other devices that wait for the end of a task.
-  const std::vector<int>& waiting_devices(std::size_t task) const { return waiting_[task]; }
+  const std::vector<DeviceId>& waiting_devices(TaskId task) const { return waiting_[task]; }
   /// Whether another stream, of any device, waits for the end of a task.
-  bool is_waited_for(std::size_t task) const { return waited_for_[task]; }
+  bool is_waited_for(TaskId task) const { return waited_for_[task]; }
   /// Adds the algorithms that the libraries chose, by layer, operation and images:
   /// "conv1 conv.forward 128" -> "jit:avx512_core".
   void add_algorithms(std::map<std::string, std::string>& chosen) const;
@@ -37,10 +37,10 @@ class BoundPlan {
  private:
   const Plan& plan_;
   const Graph& graph_;
-  std::vector<std::shared_ptr<const PreparedOp>> ops_;          ///< by task
-  std::vector<std::array<std::vector<int>, kStreams>> queues_;  ///< by device and stream
-  std::vector<std::vector<int>> waiting_;                       ///< by task
-  std::vector<bool> waited_for_;                                ///< by task
+  Table<TaskId, std::shared_ptr<const PreparedOp>> ops_;
+  Table<DeviceId, std::array<std::vector<TaskId>, kStreams>> queues_;  ///< by device and stream
+  Table<TaskId, std::vector<DeviceId>> waiting_;
+  Table<TaskId, bool> waited_for_;
 };
 
 }  // namespace convnet

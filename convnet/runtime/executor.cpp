@@ -27,7 +27,7 @@ std::string seconds_text(double seconds) {
 /// Throws std::logic_error if a matrix that the plan reads is missing.
 void check_matrices(const Plan& plan, const std::vector<const std::byte*>& matrices) {
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    if (plan.inputs[m] >= 0 && matrices.at(m) == nullptr)
+    if (plan.inputs[m].exists() && matrices.at(m) == nullptr)
       throw std::logic_error("executor: matrix " + std::to_string(m) + " is missing");
   }
 }
@@ -39,21 +39,21 @@ struct Executor::Run {
   /// How far a device is. Only its worker writes.
   struct Device {
     std::array<std::atomic<std::size_t>, kStreams> next = {};
-    std::atomic<int> running = -1;        ///< task, or -1
-    std::atomic<std::uint32_t> news = 0;  ///< counts the ends of tasks that it waits for
+    std::atomic<TaskId> running = TaskId();  ///< none while it waits
+    std::atomic<std::uint32_t> news = 0;     ///< counts the ends of tasks that it waits for
   };
 
   /// Keeps the operations alive where one never ends.
   std::shared_ptr<const BoundPlan> bound;
   const Plan* plan = nullptr;
-  std::vector<std::byte*> addresses;  ///< by buffer
-  std::vector<TaskTime> times;        ///< by task
-  std::function<void(std::size_t)> after_task;
+  Table<BufferId, std::byte*> addresses;
+  TaskTimes times;
+  std::function<void(TaskId)> after_task;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  std::vector<Device> devices;
-  std::vector<std::atomic<bool>> done;  ///< by task
-  std::atomic<std::size_t> ended = 0;   ///< tasks
-  std::atomic<bool> failed = false;     ///< a task threw, or the step stalled: nobody starts another
+  Table<DeviceId, Device> devices;
+  Table<TaskId, std::atomic<bool>> done;
+  std::atomic<std::size_t> ended = 0;  ///< tasks
+  std::atomic<bool> failed = false;    ///< a task threw, or the step stalled: nobody starts another
 
   explicit Run(std::shared_ptr<const BoundPlan> b)
       : bound(std::move(b)),
@@ -66,16 +66,14 @@ struct Executor::Run {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  bool is_done(int task) const {
-    return done[static_cast<std::size_t>(task)].load(std::memory_order_acquire);
-  }
+  bool is_done(TaskId task) const { return done[task].load(std::memory_order_acquire); }
 
-  /// The first task that this one still waits for, or -1.
-  int blocker(int task) const {
-    for (int after : plan->tasks[static_cast<std::size_t>(task)].after) {
+  /// The first task that this one still waits for, or none.
+  TaskId blocker(TaskId task) const {
+    for (const TaskId after : plan->tasks[task].after) {
       if (!is_done(after)) return after;
     }
-    return -1;
+    return {};
   }
 
   /// Lets all workers come back.
@@ -89,30 +87,30 @@ struct Executor::Run {
     device.news.notify_all();
   }
 
-  /// Of the streams' next tasks one that can start. -1: none can; `left` says whether there are any.
-  int choose(std::size_t index, bool& left) const {
+  /// Of the streams' next tasks one that can start, or none; `left` says whether there are any.
+  TaskId choose(DeviceId index, bool& left) const {
     const Device& device = devices[index];
     left = false;
     for (const Stream stream : kStreamOrder) {
       const auto s = static_cast<std::size_t>(stream);
       const std::size_t next = device.next[s].load(std::memory_order_relaxed);
-      const std::vector<int>& tasks = bound->queue(index, s);
+      const std::vector<TaskId>& tasks = bound->queue(index, s);
       if (next == tasks.size()) continue;
       left = true;
-      if (blocker(tasks[next]) < 0) return tasks[next];
+      if (!blocker(tasks[next]).exists()) return tasks[next];
     }
-    return -1;
+    return {};
   }
 
   /// Runs the tasks of one device. Returns early if another device failed.
-  void follow(std::size_t index) {
+  void follow(DeviceId index) {
     Device& device = devices[index];
     bool left = true;
     while (!failed) {
       const std::uint32_t news = device.news;
-      const int next = choose(index, left);
-      if (next >= 0) {
-        run(device, static_cast<std::size_t>(next));
+      const TaskId next = choose(index, left);
+      if (next.exists()) {
+        run(device, next);
       } else if (left) {
         device.news.wait(news);
       } else {
@@ -121,13 +119,12 @@ struct Executor::Run {
     }
   }
 
-  void run(Device& device, std::size_t t) {
+  void run(Device& device, TaskId t) {
     const Task& task = plan->tasks[t];
     std::vector<std::byte*> pointers;
-    for (const BufferUse& use : task.uses)
-      pointers.push_back(addresses[static_cast<std::size_t>(use.buffer)] + use.begin);
-    std::byte* workspace = task.workspace < 0 ? nullptr : addresses[static_cast<std::size_t>(task.workspace)];
-    device.running = static_cast<int>(t);
+    for (const BufferUse& use : task.uses) pointers.push_back(addresses[use.buffer] + use.begin);
+    std::byte* workspace = task.workspace.exists() ? addresses[task.workspace] : nullptr;
+    device.running = t;
     const double begin = seconds();
     bound->op(t).run(pointers, workspace, nullptr);
     const double end = seconds();
@@ -135,47 +132,47 @@ struct Executor::Run {
     // After a stall the plan may be gone.
     if (failed) return;
     times[t] = {begin, end};
-    device.running = -1;
+    device.running = TaskId();
     ++device.next[static_cast<std::size_t>(task.stream)];
     done[t].store(true, std::memory_order_release);
     ++ended;
-    for (int other : bound->waiting_devices(t)) wake(devices[static_cast<std::size_t>(other)]);
+    for (const DeviceId other : bound->waiting_devices(t)) wake(devices[other]);
   }
 
   /// Who waits for whom, and what was done last.
-  std::string report(const std::vector<int>& physical, double stalled) const {
-    const auto name = [&](int task) {
-      return "task " + std::to_string(task) + " (" +
-             describe(plan->tasks[static_cast<std::size_t>(task)], bound->graph()) + ")";
+  std::string report(const Table<DeviceId, int>& physical, double stalled) const {
+    const auto name = [&](TaskId task) {
+      return "task " + std::to_string(task.value()) + " (" + describe(plan->tasks[task], bound->graph()) +
+             ")";
     };
     std::string text = "the step has stalled: no task has ended for " + seconds_text(stalled) + " s; " +
                        std::to_string(ended) + " of " + std::to_string(done.size()) + " tasks are done";
-    for (std::size_t d = 0; d < devices.size(); ++d) {
+    for (const DeviceId d : devices.ids()) {
       const Device& device = devices[d];
-      text += "\ndevice " + std::to_string(d) + " (physical " + std::to_string(physical[d]) + ") ";
-      if (const int running = device.running; running >= 0) text += "runs " + name(running);
+      text += "\ndevice " + std::to_string(d.value()) + " (physical " + std::to_string(physical[d]) + ") ";
+      if (const TaskId running = device.running; running.exists()) text += "runs " + name(running);
       std::string waits;
       for (std::size_t s = 0; s < kStreams; ++s) {
         const std::size_t next = device.next[s];
-        const std::vector<int>& tasks = bound->queue(d, s);
+        const std::vector<TaskId>& tasks = bound->queue(d, s);
         if (next == tasks.size()) continue;
-        const int task = tasks[next];
-        const int blocker_task = blocker(task);
-        if (task == device.running || blocker_task < 0) continue;
+        const TaskId task = tasks[next];
+        const TaskId blocker_task = blocker(task);
+        if (task == device.running.load() || !blocker_task.exists()) continue;
         waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for " + name(blocker_task);
       }
-      if (!waits.empty()) text += (device.running >= 0 ? "; " : "") + waits;
-      if (waits.empty() && device.running < 0) text += "has nothing to do";
-      std::vector<int> last;
+      if (!waits.empty()) text += (device.running.load().exists() ? "; " : "") + waits;
+      if (waits.empty() && !device.running.load().exists()) text += "has nothing to do";
+      std::vector<TaskId> last;
       for (std::size_t s = 0; s < kStreams; ++s) {
-        const std::vector<int>& tasks = bound->queue(d, s);
+        const std::vector<TaskId>& tasks = bound->queue(d, s);
         last.insert(last.end(), tasks.begin(),
                     tasks.begin() + static_cast<std::ptrdiff_t>(device.next[s].load()));
       }
       std::sort(last.begin(), last.end());
       if (last.size() > 5) last.erase(last.begin(), last.end() - 5);
       text += "\n  last done:";
-      for (int task : last) text += "\n    " + name(task);
+      for (const TaskId task : last) text += "\n    " + name(task);
       if (last.empty()) text += " nothing";
     }
     return text;
@@ -185,7 +182,7 @@ struct Executor::Run {
 /// A thread that serves one device until it is destroyed.
 class Executor::Worker {
  public:
-  Worker(const Backend& backend, std::size_t index, int physical)
+  Worker(const Backend& backend, DeviceId index, int physical)
       : shared_(std::make_shared<Shared>()),
         thread_([shared = shared_, &backend, index, physical] { serve(*shared, backend, index, physical); }) {
   }
@@ -234,7 +231,7 @@ class Executor::Worker {
     bool stop = false;
   };
 
-  static void serve(Shared& shared, const Backend& backend, std::size_t index, int physical) {
+  static void serve(Shared& shared, const Backend& backend, DeviceId index, int physical) {
     backend.enter_worker(physical);
     std::unique_lock lock(shared.mutex);
     while (true) {
@@ -268,12 +265,12 @@ Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int
   const auto devices = static_cast<std::size_t>(plans_.devices());
   persistent_.resize(devices);
   transient_.resize(devices);
-  if (backend_.make_queue(physical_[0]) != nullptr) {
+  if (backend_.make_queue(physical_[DeviceId(0)]) != nullptr) {
     queues_ = std::make_unique<QueueRunner>(
         plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_);
     return;
   }
-  for (std::size_t device = 0; device < devices; ++device)
+  for (const DeviceId device : persistent_.ids())
     workers_.push_back(std::make_unique<Worker>(backend_, device, physical_[device]));
 }
 
@@ -296,19 +293,19 @@ void Executor::leave_memory() {
 }
 
 void Executor::reserve(const Plan& plan) {
-  const auto has_all = [&](std::size_t device) {
+  const auto has_all = [&](DeviceId device) {
     return persistent_[device] && transient_[device] &&
            transient_[device]->bytes() >= plan.memory[device].transient;
   };
   bool enough = true;
-  for (std::size_t device = 0; device < persistent_.size(); ++device) enough = enough && has_all(device);
+  for (const DeviceId device : persistent_.ids()) enough = enough && has_all(device);
   if (!enough) check_fits(plan);
   bound(plan);  // where libraries are timed, they need memory
   if (enough) return;
   if (in_flight() > 0) throw std::logic_error("executor: steps in flight use the memory that is to grow");
   check_fits(plan);  // libraries may keep some of what was free
   if (queues_) queues_->forget();
-  for (std::size_t device = 0; device < persistent_.size(); ++device) {
+  for (const DeviceId device : persistent_.ids()) {
     const DeviceMemoryNeeds& needs = plan.memory[device];
     if (!persistent_[device]) persistent_[device] = backend_.allocate(physical_[device], needs.persistent);
     if (transient_[device] && transient_[device]->bytes() >= needs.transient) continue;
@@ -323,7 +320,7 @@ void Executor::check_fits(const Plan& plan) const {
   std::string table;
   bool fits = true;
   std::map<int, std::int64_t> taken_of;
-  for (std::size_t device = 0; device < persistent_.size(); ++device) {
+  for (const DeviceId device : persistent_.ids()) {
     std::int64_t& taken = taken_of[backend_.shares_memory() ? 0 : physical_[device]];
     const DeviceMemoryNeeds& needs = plan.memory[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
@@ -332,7 +329,7 @@ void Executor::check_fits(const Plan& plan) const {
     const std::int64_t available = backend_.memory_available(physical_[device]) + freed - taken;
     taken += wanted - freed;
     fits = fits && wanted <= available;
-    table += "\n  device " + std::to_string(device) + " (" + plans_.target().name() + ":" +
+    table += "\n  device " + std::to_string(device.value()) + " (" + plans_.target().name() + ":" +
              std::to_string(physical_[device]) + ") needs " + std::to_string(wanted >> 20) + " MiB, " +
              std::to_string(std::max<std::int64_t>(0, available) >> 20) + " MiB are free";
   }
@@ -344,35 +341,38 @@ void Executor::check_fits(const Plan& plan) const {
 
 /// The plan, bound at the first call.
 const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
-  const std::pair key(plan.phase, plan.images);
-  auto entry = bound_.find(key);
-  if (entry == bound_.end())
-    entry = bound_.emplace(key, std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_)).first;
-  return entry->second;
+  const auto found = std::find_if(bound_.begin(), bound_.end(),
+                                  [&](const auto& bound_plan) { return &bound_plan->plan() == &plan; });
+  if (found != bound_.end()) return *found;
+  return bound_.emplace_back(std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_));
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {
+  // Of plans for the same images, the later phase says the algorithm, in whatever order they were bound.
+  std::vector<std::shared_ptr<const BoundPlan>> plans(bound_.begin(), bound_.end());
+  std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+    return std::pair(a->plan().phase, a->plan().images) < std::pair(b->plan().phase, b->plan().images);
+  });
   std::map<std::string, std::string> chosen;
-  for (const auto& [key, bound_plan] : bound_) bound_plan->add_algorithms(chosen);
+  for (const auto& bound_plan : plans) bound_plan->add_algorithms(chosen);
   return chosen;
 }
 
 std::byte* Executor::address(const Buffer& b) const {
-  const auto device = static_cast<std::size_t>(b.device);
-  return (b.persistent() ? persistent_[device] : transient_[device])->data() + b.offset;
+  return (b.persistent() ? persistent_[b.device] : transient_[b.device])->data() + b.offset;
 }
 
 std::vector<std::byte> Executor::step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const {
   const StepHeader header{iteration};
-  const Buffer& buffer = plans_.persistent()[static_cast<std::size_t>(plans_.step_buffer(0))];
+  const Buffer& buffer = plans_.persistent()[plans_.step_buffer(DeviceId(0))];
   std::vector<std::byte> block(static_cast<std::size_t>(buffer.bytes));
   std::memcpy(block.data(), &header, sizeof header);
   if (!rates.empty()) std::memcpy(block.data() + sizeof header, rates.data(), rates.size() * sizeof(Rates));
   return block;
 }
 
-void Executor::submit(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
-                      const std::function<void(std::size_t)>& after_task) {
+void Executor::submit(const Plan& plan, const StepInputs& inputs, TaskTimes* times,
+                      const std::function<void(TaskId)>& after_task) {
   if (in_flight() >= kMostInFlight) throw std::logic_error("executor: two steps are in flight already");
   check_matrices(plan, inputs.matrices);
   reserve(plan);
@@ -400,8 +400,8 @@ StepResult Executor::wait() {
   return result;
 }
 
-StepResult Executor::run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times,
-                         const std::function<void(std::size_t)>& after_task) {
+StepResult Executor::run(const Plan& plan, const StepInputs& inputs, TaskTimes* times,
+                         const std::function<void(TaskId)>& after_task) {
   if (in_flight() > 0) throw std::logic_error("executor: a step is run while others are in flight");
   submit(plan, inputs, times, after_task);
   return wait();
@@ -421,14 +421,12 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
     run->addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     // Load tasks only read it.
-    if (plan.inputs[m] >= 0)
-      run->addresses[static_cast<std::size_t>(plan.inputs[m])] =
-          const_cast<std::byte*>(step.inputs.matrices[m]);
+    if (plan.inputs[m].exists())
+      run->addresses[plan.inputs[m]] = const_cast<std::byte*>(step.inputs.matrices[m]);
   }
   const std::vector<std::byte> block = step_block(step.inputs.iteration, step.inputs.rates);
-  for (int device = 0; device < plans_.devices(); ++device)
-    std::copy(block.begin(), block.end(),
-              address(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(device))]));
+  for (const DeviceId device : plans_.device_ids())
+    std::copy(block.begin(), block.end(), address(plan.buffers[plans_.step_buffer(device)]));
   run->start = std::chrono::steady_clock::now();
   for (auto& worker : workers_) worker->start(run);
   std::size_t ended = 0;
@@ -445,8 +443,8 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
   }
   if (step.watch.times != nullptr) *step.watch.times = std::move(run->times);
   std::vector<double> costs;
-  for (int device = 0; device < plans_.devices(); ++device) {
-    const Buffer& b = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
+  for (const DeviceId device : plans_.device_ids()) {
+    const Buffer& b = plan.buffers[plans_.costs_buffer(device)];
     const auto* values = reinterpret_cast<const double*>(address(b));
     costs.insert(costs.end(), values, values + b.desc.dims[0]);
   }
@@ -463,9 +461,9 @@ void Executor::give_up(const std::shared_ptr<Run>& run) {
   throw RunError(report);
 }
 
-std::vector<float> Executor::read(const Plan* plan, int buffer) const {
+std::vector<float> Executor::read(const Plan* plan, BufferId buffer) const {
   settle();
-  const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[static_cast<std::size_t>(buffer)];
+  const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[buffer];
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   backend_.copy(stored.data(), address(b), b.desc.bytes());
   std::vector<float> values(static_cast<std::size_t>(element_count(b.desc.dims)));
@@ -474,8 +472,8 @@ std::vector<float> Executor::read(const Plan* plan, int buffer) const {
   return values;
 }
 
-void Executor::write(int persistent_buffer, std::span<const float> values) {
-  const Buffer& b = plans_.persistent()[static_cast<std::size_t>(persistent_buffer)];
+void Executor::write(BufferId persistent_buffer, std::span<const float> values) {
+  const Buffer& b = plans_.persistent()[persistent_buffer];
   if (static_cast<std::int64_t>(values.size()) != element_count(b.desc.dims))
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
   settle();
@@ -495,16 +493,16 @@ std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
 }
 
 void Executor::write_weights(const WeightBuffers& w, std::span<const float> values) {
-  for (int buffer : w.weights) write(buffer, values);
+  for (const BufferId buffer : w.weights) write(buffer, values);
 }
 
-std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard::*buffer) const {
+std::vector<float> Executor::read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const {
   settle();
-  const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
+  const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
   for (const UpdateShard& shard : w.shards) {
-    if (shard.*buffer < 0) continue;
-    const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
+    if (!(shard.*buffer).exists()) continue;
+    const Buffer& b = plans_.persistent()[shard.*buffer];
     backend_.copy(reinterpret_cast<std::byte*>(stored.data() + shard.begin), address(b),
                   shard.count * size_of(DataType::f32));
   }
@@ -514,16 +512,17 @@ std::vector<float> Executor::read_shards(const WeightBuffers& w, int UpdateShard
   return values;
 }
 
-void Executor::write_shards(const WeightBuffers& w, int UpdateShard::*buffer, std::span<const float> values) {
+void Executor::write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer,
+                            std::span<const float> values) {
   settle();
-  const TensorDesc& layout = plans_.persistent()[static_cast<std::size_t>(w.weights[0])].desc;
+  const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   // Padding holds zeros.
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
   backend_.relay({layout.dims, layout.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
                  layout, reinterpret_cast<std::byte*>(stored.data()));
   for (const UpdateShard& shard : w.shards) {
-    if (shard.*buffer < 0) continue;
-    const Buffer& b = plans_.persistent()[static_cast<std::size_t>(shard.*buffer)];
+    if (!(shard.*buffer).exists()) continue;
+    const Buffer& b = plans_.persistent()[shard.*buffer];
     backend_.copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + shard.begin),
                   shard.count * size_of(DataType::f32));
   }

@@ -60,16 +60,16 @@ class Executor {
   /// task before wait() returns, where there are workers by that of its device, so by several threads at
   /// once. Throws std::logic_error if kMostInFlight steps are in flight, and what reserve() throws; the step
   /// was not submitted then.
-  void submit(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
-              const std::function<void(std::size_t task)>& after_task = nullptr);
+  void submit(const Plan& plan, const StepInputs& inputs, TaskTimes* times = nullptr,
+              const std::function<void(TaskId task)>& after_task = nullptr);
   /// Waits for the oldest step in flight and returns its results. Throws what a task or `after_task` threw:
   /// that step ends and is no longer in flight, while one behind it stays so and runs. Throws RunError with a
   /// report of what each device waits for if the step stalls; the executor cannot be used any more then.
   /// Throws std::logic_error if no step is in flight.
   StepResult wait();
   /// Submits a step and waits for it. Throws std::logic_error if other steps are in flight.
-  StepResult run(const Plan& plan, const StepInputs& inputs, std::vector<TaskTime>* times = nullptr,
-                 const std::function<void(std::size_t task)>& after_task = nullptr);
+  StepResult run(const Plan& plan, const StepInputs& inputs, TaskTimes* times = nullptr,
+                 const std::function<void(TaskId task)>& after_task = nullptr);
   /// Announces the matrices that the plan's next step will probably read. Their contents must stay the same
   /// until that step, from now on or, if the plan's newest step reads them, too, from its submission on. GPUs
   /// get them while that step computes, or keep what they have; nothing is computed. The step may still read
@@ -93,16 +93,16 @@ class Executor {
   /// Copies a buffer of f32 (or, from, of bf16) numbers to or from its canonical (dense) form. Transient
   /// buffers: only between a task that writes them and the next one that uses their memory, that is from
   /// `after_task`.
-  std::vector<float> read(const Plan* plan, int buffer) const;
-  void write(int persistent_buffer, std::span<const float> values);
+  std::vector<float> read(const Plan* plan, BufferId buffer) const;
+  void write(BufferId persistent_buffer, std::span<const float> values);
 
   /// A learned matrix in canonical form. write() reaches all replicas.
   std::vector<float> read_weights(const WeightBuffers& w) const;
   void write_weights(const WeightBuffers& w, std::span<const float> values);
   /// Its increments, or the sums of gradients of an update that is not yet due: all zeros where there are
   /// none.
-  std::vector<float> read_shards(const WeightBuffers& w, int UpdateShard::*buffer) const;
-  void write_shards(const WeightBuffers& w, int UpdateShard::*buffer, std::span<const float> values);
+  std::vector<float> read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const;
+  void write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer, std::span<const float> values);
 
  private:
   class Worker;
@@ -125,10 +125,10 @@ class Executor {
 
   const PlanSet& plans_;
   const Backend& backend_;
-  std::vector<int> physical_;
+  Table<DeviceId, int> physical_;
   double stall_seconds_;
-  std::vector<std::unique_ptr<DeviceMemory>> persistent_, transient_;                 ///< per device
-  std::map<std::pair<Phase, std::int64_t>, std::shared_ptr<const BoundPlan>> bound_;  ///< by phase and images
+  Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
+  std::deque<std::shared_ptr<const BoundPlan>> bound_;  ///< in the order in which they were bound
   std::vector<std::unique_ptr<Worker>> workers_;
   std::deque<Waiting> waiting_;          ///< for the workers, the oldest first
   std::unique_ptr<QueueRunner> queues_;  ///< instead of workers

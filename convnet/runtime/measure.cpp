@@ -64,7 +64,7 @@ Operation operation_of(const Plan& plan, const Task& task) {
   Operation op;
   op.workspace = task.form.workspace_bytes;
   // Arguments that are the same memory stay so: an operation in place is faster.
-  std::map<std::tuple<int, std::int64_t, std::int64_t>, std::size_t> known;
+  std::map<std::tuple<BufferId, std::int64_t, std::int64_t>, std::size_t> known;
   for (std::size_t k = 0; k < task.uses.size(); ++k) {
     const BufferUse& use = task.uses[k];
     const auto found = known.try_emplace({use.buffer, use.begin, use.bytes}, op.chunks.size());
@@ -91,7 +91,7 @@ std::string signature(const Task& task, const Operation& op) {
 /// The distinct operations, and which one each task is.
 struct Operations {
   std::vector<Operation> all;
-  std::vector<std::size_t> of_task;
+  Table<TaskId, std::size_t> of_task;
 };
 
 Operations distinct_operations(const Plan& plan, const Backend& backend) {
@@ -156,12 +156,11 @@ struct ScratchSize {
 
 /// As much as a device of the plan uses in a step, so that operations find their arguments as cold as there.
 std::int64_t working_set(const Plan& plan) {
-  std::map<int, std::int64_t> needs;
+  std::map<DeviceId, std::int64_t> needs;
   for (const Buffer& b : plan.buffers) {
     if (plan.memory.empty() || b.kind == BufferKind::input) needs[b.device] += b.bytes;
   }
-  for (std::size_t d = 0; d < plan.memory.size(); ++d)
-    needs[static_cast<int>(d)] += plan.memory[d].persistent + plan.memory[d].transient;
+  for (const DeviceId d : plan.memory.ids()) needs[d] += plan.memory[d].persistent + plan.memory[d].transient;
   std::int64_t most = 0;
   for (const auto& [device, bytes] : needs) most = std::max(most, bytes);
   return std::min(most, kLargeScratch);
@@ -309,14 +308,14 @@ class Calibration {
 
 }  // namespace
 
-std::vector<double> measure_seconds(const Plan& plan, const Backend& backend, int devices) {
+Table<TaskId, double> measure_seconds(const Plan& plan, const Backend& backend, int devices) {
   if (devices < 1) throw std::logic_error("measure: no devices");
   Operations ops = distinct_operations(plan, backend);
   const ScratchSize size = scratch_size(plan, ops.all, backend, devices);
   Calibration(ops.all, backend, devices, size).run();
   std::vector<double> medians;
   for (Operation& op : ops.all) medians.push_back(median(std::move(op.seconds)));
-  std::vector<double> seconds;
+  Table<TaskId, double> seconds;
   for (const std::size_t op : ops.of_task) seconds.push_back(medians[op]);
   return seconds;
 }

@@ -13,6 +13,6 @@ namespace convnet {
 /// its memory: what does not run on all devices at the same time is taken for slower than it is. Takes about
 /// as long as two or three steps, and some milliseconds for each operation that is quick. Throws DeviceError
 /// where the memory does not suffice.
-std::vector<double> measure_seconds(const Plan& plan, const Backend& backend, int devices);
+Table<TaskId, double> measure_seconds(const Plan& plan, const Backend& backend, int devices);
 
 }  // namespace convnet

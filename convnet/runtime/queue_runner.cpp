@@ -12,48 +12,43 @@
 
 namespace convnet {
 
-QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical,
+QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Table<DeviceId, int>& physical,
                          Address address, double stall_seconds)
     : plans_(plans),
       backend_(backend),
       physical_(physical),
       address_(std::move(address)),
       stall_seconds_(stall_seconds) {
-  for (int device = 0; device < plans_.devices(); ++device) {
+  for (const DeviceId device : plans_.device_ids()) {
     for (int stream = 0; stream < kStreams; ++stream)
-      queues_.push_back(backend_.make_queue(physical_[static_cast<std::size_t>(device)]));
-    input_queues_.push_back(backend_.make_queue(physical_[static_cast<std::size_t>(device)]));
+      queues_.push_back(backend_.make_queue(physical_[device]));
+    input_queues_.push_back(backend_.make_queue(physical_[device]));
   }
-  for (int device = 0; device < plans_.devices(); ++device) {
+  for (const DeviceId device : plans_.device_ids()) {
     reaches_.emplace_back();
-    for (int other = 0; other < plans_.devices(); ++other)
-      reaches_.back().push_back(other == device ||
-                                backend_.reaches(physical_[static_cast<std::size_t>(device)],
-                                                 physical_[static_cast<std::size_t>(other)]));
+    for (const DeviceId other : plans_.device_ids())
+      reaches_.back().push_back(other == device || backend_.reaches(physical_[device], physical_[other]));
   }
 }
 
 QueueRunner::~QueueRunner() = default;
 
 bool QueueRunner::unreachable(const Task& task, const Buffer& buffer) const {
-  return buffer.kind != BufferKind::input &&
-         !reaches_[static_cast<std::size_t>(task.device)][static_cast<std::size_t>(buffer.device)];
+  return buffer.kind != BufferKind::input && !reaches_[task.device][buffer.device];
 }
 
 /// Of the copies that a task needs of other devices' memory.
 std::int64_t QueueRunner::unreachable_bytes(const Plan& plan, const Task& task) const {
   std::int64_t bytes = 0;
   for (const BufferUse& use : task.uses) {
-    if (unreachable(task, plan.buffers[static_cast<std::size_t>(use.buffer)]))
-      bytes += aligned(bytes_of(plan, use));
+    if (unreachable(task, plan.buffers[use.buffer])) bytes += aligned(bytes_of(plan, use));
   }
   return bytes;
 }
 
 std::int64_t QueueRunner::costs_bytes(const Plan& plan) const {
   std::int64_t bytes = 0;
-  for (int device = 0; device < plans_.devices(); ++device)
-    bytes += plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))].bytes;
+  for (const DeviceId device : plans_.device_ids()) bytes += plan.buffers[plans_.costs_buffer(device)].bytes;
   return bytes;
 }
 
@@ -63,8 +58,7 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
   if (entry) return *entry;
   auto ready = std::make_unique<Prepared>();
   for (Inputs& inputs : ready->inputs) {
-    inputs.block =
-        backend_.allocate_staging(plan.buffers[static_cast<std::size_t>(plans_.step_buffer(0))].bytes);
+    inputs.block = backend_.allocate_staging(plan.buffers[plans_.step_buffer(DeviceId(0))].bytes);
     inputs.costs = backend_.allocate_staging(costs_bytes(plan));
     inputs.device.resize(static_cast<std::size_t>(plans_.devices()));
     for (auto& of_device : inputs.device) of_device.resize(plan.inputs.size());
@@ -80,17 +74,17 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
       if (input == plan.inputs.end()) continue;
       const auto matrix = static_cast<std::size_t>(input - plan.inputs.begin());
       ready->loads.push_back({task.device, matrix, use.begin, bytes_of(plan, use)});
-      const std::int64_t bytes = plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
+      const std::int64_t bytes = plan.buffers[use.buffer].bytes;
       for (Inputs& inputs : ready->inputs) {
-        auto& memory = inputs.device[static_cast<std::size_t>(task.device)][matrix];
-        if (!memory) memory = backend_.allocate(physical_[static_cast<std::size_t>(task.device)], bytes);
+        auto& memory = inputs.device[task.device][matrix];
+        if (!memory) memory = backend_.allocate(physical_[task.device], bytes);
         if (!inputs.host[matrix]) inputs.host[matrix] = backend_.allocate_staging(bytes);
       }
     }
   }
   for (std::size_t q = 0; q < queues_.size(); ++q) {
-    ready->fetched.push_back(fetched[q] == 0 ? nullptr
-                                             : backend_.allocate(physical_[q / kStreams], fetched[q]));
+    ready->fetched.push_back(
+        fetched[q] == 0 ? nullptr : backend_.allocate(physical_[DeviceId(q / kStreams)], fetched[q]));
     // Copies between devices that do not reach each other go through the host, which cannot be recorded.
     if (fetched[q] > 0) ready->recordable = false;
   }
@@ -111,15 +105,13 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads, const M
       std::memcpy(inputs.host[m]->data(), matrices[m], static_cast<std::size_t>(inputs.host[m]->bytes()));
   }
   for (const Load& load : loads)
-    input_queues_[static_cast<std::size_t>(load.device)]->copy(
-        inputs.device[static_cast<std::size_t>(load.device)][load.matrix]->data() + load.begin,
-        inputs.host[load.matrix]->data() + load.begin, load.bytes);
-  for (std::size_t device = 0; device < input_queues_.size(); ++device)
-    inputs.copied[device] = input_queues_[device]->mark();
+    input_queues_[load.device]->copy(inputs.device[load.device][load.matrix]->data() + load.begin,
+                                     inputs.host[load.matrix]->data() + load.begin, load.bytes);
+  for (const DeviceId device : input_queues_.ids()) inputs.copied[device] = input_queues_[device]->mark();
   inputs.holds = matrices;
 }
 
-void QueueRunner::enqueue_task(const BoundPlan& bound, std::size_t t, const Prepared& ready,
+void QueueRunner::enqueue_task(const BoundPlan& bound, TaskId t, const Prepared& ready,
                                const Inputs& inputs) {
   const Plan& plan = bound.plan();
   const Task& task = plan.tasks[t];
@@ -128,11 +120,11 @@ void QueueRunner::enqueue_task(const BoundPlan& bound, std::size_t t, const Prep
   std::vector<std::byte*> pointers;
   std::int64_t fetched = 0;
   for (const BufferUse& use : task.uses) {
-    const Buffer& buffer = plan.buffers[static_cast<std::size_t>(use.buffer)];
+    const Buffer& buffer = plan.buffers[use.buffer];
     if (buffer.kind == BufferKind::input) {
       const auto m = static_cast<std::size_t>(std::find(plan.inputs.begin(), plan.inputs.end(), use.buffer) -
                                               plan.inputs.begin());
-      pointers.push_back(inputs.device[static_cast<std::size_t>(task.device)][m]->data() + use.begin);
+      pointers.push_back(inputs.device[task.device][m]->data() + use.begin);
     } else if (unreachable(task, buffer)) {
       if (use.access != Access::read)
         throw std::logic_error("executor: " + describe(task, plans_.graph()) + " writes to another device");
@@ -144,39 +136,35 @@ void QueueRunner::enqueue_task(const BoundPlan& bound, std::size_t t, const Prep
       pointers.push_back(address_(buffer) + use.begin);
     }
   }
-  std::byte* workspace =
-      task.workspace < 0 ? nullptr : address_(plan.buffers[static_cast<std::size_t>(task.workspace)]);
+  std::byte* workspace = task.workspace.exists() ? address_(plan.buffers[task.workspace]) : nullptr;
   bound.op(t).run(pointers, workspace, &queue);
 }
 
 /// Puts everything of a step into the queues, from the copy of the step block to that of the costs. The first
 /// queue begins and ends it. `marks` (optional) receives the marks of every task.
 void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs,
-                          std::vector<Marks>* marks, const std::function<void(std::size_t)>& after_task) {
+                          Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task) {
   const Plan& plan = bound.plan();
-  const auto on_device = [&](int buffer) { return address_(plan.buffers[static_cast<std::size_t>(buffer)]); };
-  const auto first_queue = [&](int device) -> Queue& {
-    return *queues_[static_cast<std::size_t>(device) * kStreams];
-  };
+  const auto on_device = [&](BufferId buffer) { return address_(plan.buffers[buffer]); };
+  const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kStreams]; };
   const auto begin = queues_[0]->mark();
   for (std::size_t q = 1; q < queues_.size(); ++q) {
     if (q % kStreams == 0) queues_[q]->wait(*begin);
   }
-  for (int device = 0; device < plans_.devices(); ++device) {
+  for (const DeviceId device : plans_.device_ids()) {
     Queue& queue = first_queue(device);
     queue.copy(on_device(plans_.step_buffer(device)), inputs.block->data(), inputs.block->bytes());
     const auto has_block = queue.mark();
     for (std::size_t stream = 1; stream < kStreams; ++stream)
-      queues_[static_cast<std::size_t>(device) * kStreams + stream]->wait(*has_block);
+      queues_[device.index() * kStreams + stream]->wait(*has_block);
   }
-  std::vector<std::shared_ptr<const Mark>> ends(plan.tasks.size());
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  Table<TaskId, std::shared_ptr<const Mark>> ends(plan.tasks.size());
+  for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     Queue& queue = *queues_[queue_of(task)];
-    for (const int after : task.after) {
-      const auto& other = ends[static_cast<std::size_t>(after)];
-      if (other && queue_of(plan.tasks[static_cast<std::size_t>(after)]) != queue_of(task))
-        queue.wait(*other);
+    for (const TaskId after : task.after) {
+      const auto& other = ends[after];
+      if (other && queue_of(plan.tasks[after]) != queue_of(task)) queue.wait(*other);
     }
     if (marks != nullptr) (*marks)[t].begin = queue.mark();
     enqueue_task(bound, t, ready, inputs);
@@ -188,14 +176,14 @@ void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const I
     }
   }
   std::int64_t place = 0;
-  for (int device = 0; device < plans_.devices(); ++device) {
+  for (const DeviceId device : plans_.device_ids()) {
     Queue& queue = first_queue(device);
     for (std::size_t stream = 1; stream < kStreams; ++stream)
-      queue.wait(*queues_[static_cast<std::size_t>(device) * kStreams + stream]->mark());
-    const Buffer& costs = plan.buffers[static_cast<std::size_t>(plans_.costs_buffer(device))];
+      queue.wait(*queues_[device.index() * kStreams + stream]->mark());
+    const Buffer& costs = plan.buffers[plans_.costs_buffer(device)];
     queue.copy(inputs.costs->data() + place, address_(costs), costs.bytes);
     place += costs.bytes;
-    if (device > 0) queues_[0]->wait(*queue.mark());
+    if (device != DeviceId(0)) queues_[0]->wait(*queue.mark());
   }
 }
 
@@ -292,9 +280,9 @@ std::vector<double> QueueRunner::wait() {
   wait_for(*step.end, [&] {
     const Plan& plan = step.bound->plan();
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
-    for (std::size_t t = 0; t < step.marks.size(); ++t) {
+    for (const TaskId t : step.marks.ids()) {
       if (step.marks[t].end->reached()) continue;
-      report += "; the first that is not done is task " + std::to_string(t) + " (" +
+      report += "; the first that is not done is task " + std::to_string(t.value()) + " (" +
                 describe(plan.tasks[t], plans_.graph()) + ")";
       break;
     }
@@ -306,14 +294,14 @@ std::vector<double> QueueRunner::wait() {
   return costs;
 }
 
-std::vector<TaskTime> QueueRunner::times_of(const InFlight& step) const {
+TaskTimes QueueRunner::times_of(const InFlight& step) const {
   const Plan& plan = step.bound->plan();
   // Marks of one device can be compared: each device's times begin with its own first task.
-  std::vector<std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
-  first[0] = step.start;
-  std::vector<TaskTime> times;
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
-    auto& begun = first[static_cast<std::size_t>(plan.tasks[t].device)];
+  Table<DeviceId, std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
+  first[DeviceId(0)] = step.start;
+  TaskTimes times;
+  for (const TaskId t : plan.tasks.ids()) {
+    auto& begun = first[plan.tasks[t].device];
     if (!begun) begun = step.marks[t].begin;
     times.push_back({step.marks[t].begin->seconds_since(*begun), step.marks[t].end->seconds_since(*begun)});
   }

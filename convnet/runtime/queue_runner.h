@@ -21,8 +21,8 @@ namespace convnet {
 
 /// Says how a step is watched while it runs.
 struct Watch {
-  std::vector<TaskTime>* times = nullptr;            ///< receives when each task ran
-  std::function<void(std::size_t task)> after_task;  ///< called after each task
+  TaskTimes* times = nullptr;                   ///< receives when each task ran
+  std::function<void(TaskId task)> after_task;  ///< called after each task
   bool any() const { return times != nullptr || after_task; }
 };
 
@@ -33,8 +33,8 @@ class QueueRunner {
 
   /// `physical` is the device behind each index of the plans; `address` tells where a buffer lies on its
   /// device.
-  QueueRunner(const PlanSet& plans, const Backend& backend, const std::vector<int>& physical, Address address,
-              double stall_seconds);
+  QueueRunner(const PlanSet& plans, const Backend& backend, const Table<DeviceId, int>& physical,
+              Address address, double stall_seconds);
   QueueRunner(const QueueRunner&) = delete;
   QueueRunner& operator=(const QueueRunner&) = delete;
   ~QueueRunner();
@@ -67,16 +67,16 @@ class QueueRunner {
  private:
   /// Memory of a step beside the plan's, on the host and on the devices that load its inputs.
   struct Inputs {
-    std::unique_ptr<DeviceMemory> block, costs;                      ///< on the host, near the devices
-    std::vector<std::unique_ptr<DeviceMemory>> host;                 ///< by matrix
-    std::vector<std::vector<std::unique_ptr<DeviceMemory>>> device;  ///< by device and matrix
-    Matrices holds;                                                  ///< the matrices that were copied last
-    std::vector<std::shared_ptr<const Mark>> copied;                 ///< by device
-    std::unique_ptr<Recording> recording;                            ///< of a step that reads them
+    std::unique_ptr<DeviceMemory> block, costs;                          ///< on the host, near the devices
+    std::vector<std::unique_ptr<DeviceMemory>> host;                     ///< by matrix
+    Table<DeviceId, std::vector<std::unique_ptr<DeviceMemory>>> device;  ///< by device and matrix
+    Matrices holds;  ///< the matrices that were copied last
+    Table<DeviceId, std::shared_ptr<const Mark>> copied;
+    std::unique_ptr<Recording> recording;  ///< of a step that reads them
   };
   /// A range of an input matrix that a device loads.
   struct Load {
-    int device = 0;
+    DeviceId device;
     std::size_t matrix = 0;
     std::int64_t begin = 0, bytes = 0;
   };
@@ -99,7 +99,7 @@ class QueueRunner {
     Prepared* ready = nullptr;
     Inputs* inputs = nullptr;  ///< one of ready->inputs
     Watch watch;
-    std::vector<Marks> marks;           ///< by task, if it is watched
+    Table<TaskId, Marks> marks;         ///< if it is watched
     std::shared_ptr<const Mark> start;  ///< null unless its times are wanted
     std::shared_ptr<const Mark> end;    ///< null: it has not begun, or beginning it threw `error`
     std::exception_ptr error;
@@ -109,7 +109,7 @@ class QueueRunner {
   };
 
   std::size_t queue_of(const Task& task) const {
-    return static_cast<std::size_t>(task.device) * kStreams + static_cast<std::size_t>(task.stream);
+    return task.device.index() * kStreams + static_cast<std::size_t>(task.stream);
   }
   std::int64_t costs_bytes(const Plan& plan) const;
   Prepared& prepared(const BoundPlan& bound);
@@ -119,21 +119,21 @@ class QueueRunner {
   Inputs& filled(const Plan& plan, Prepared& ready, const Matrices& matrices);
   void begin(InFlight& step);
   void begin_oldest();
-  void enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs, std::vector<Marks>* marks,
-               const std::function<void(std::size_t)>& after_task);
-  void enqueue_task(const BoundPlan& bound, std::size_t t, const Prepared& ready, const Inputs& inputs);
-  std::vector<TaskTime> times_of(const InFlight& step) const;
+  void enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs,
+               Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task);
+  void enqueue_task(const BoundPlan& bound, TaskId t, const Prepared& ready, const Inputs& inputs);
+  TaskTimes times_of(const InFlight& step) const;
   void wait_for(const Mark& mark, const std::function<std::string()>& report);
 
   const PlanSet& plans_;
   const Backend& backend_;
-  std::vector<int> physical_;
+  Table<DeviceId, int> physical_;
   Address address_;
   double stall_seconds_;
   bool stalled_ = false;
-  std::vector<std::unique_ptr<Queue>> queues_;        ///< by device and stream
-  std::vector<std::vector<bool>> reaches_;            ///< by device and other device
-  std::vector<std::unique_ptr<Queue>> input_queues_;  ///< by device
+  std::vector<std::unique_ptr<Queue>> queues_;      ///< by device and stream
+  Table<DeviceId, Table<DeviceId, bool>> reaches_;  ///< by device and other device
+  Table<DeviceId, std::unique_ptr<Queue>> input_queues_;
   std::map<const Plan*, std::unique_ptr<Prepared>> recorded_;
   std::deque<InFlight> line_;  ///< the oldest first
 };

@@ -145,8 +145,8 @@ std::string curves(const Run& run, int smooth) {
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
       if (std::find(drawn.begin(), drawn.end(), names[i]) != drawn.end()) continue;  // top-1 as top-k
       drawn.push_back(names[i]);
-      body += chart_element(cost_chart(run.checkpoint.state, run.graph,
-                                       {node.name, i, smooth, run.options.data.train_range}));
+      body += chart_element(
+          cost_chart(run.checkpoint.state, run.graph, {node.name, i, smooth, run.options.data.train_range}));
     }
   }
   return body;
@@ -227,7 +227,7 @@ std::string filters_of(const Run& run, const Node& node, std::size_t input) {
   FilterStyle style;
   style.side = 900;
   if (dims.size() < 4 || dims.back() < 2) {
-    const Node& below = run.graph.nodes[static_cast<std::size_t>(node.inputs[input])];
+    const Node& below = run.graph.nodes[node.inputs[input]];
     const FeatureShape& shape = below.layer->output;
     if (below.role != LayerRole::data || shape.h < 2 || shape.h != shape.w) return "";
     style.channels = static_cast<int>(shape.c);

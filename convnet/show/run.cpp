@@ -110,7 +110,7 @@ LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
                      std::to_string(inputs - 1));
   const WeightOwner& owner = node->owners[static_cast<std::size_t>(input)];
   const WeightSpec& spec = run.graph.weight(owner);
-  const std::string name = run.graph.nodes[static_cast<std::size_t>(owner.node)].whole + "." + spec.name;
+  const std::string name = run.graph.nodes[owner.node].whole + "." + spec.name;
   const auto& tensors = run.checkpoint.tensors.tensors;
   const auto found = tensors.find(name);
   if (found == tensors.end()) throw InputError(run.checkpoint.file + ": has no tensor '" + name + "'");

@@ -12,8 +12,8 @@
 
 namespace convnet {
 
-void TimeUse::add(const Plan& plan, const std::vector<TaskTime>& times, double wall) {
-  const std::vector<DeviceShare> shares = device_shares(plan, times);
+void TimeUse::add(const Plan& plan, const TaskTimes& times, double wall) {
+  const Table<DeviceId, DeviceShare> shares = device_shares(plan, times);
   for (const DeviceShare& share : shares) {
     compute += share.compute / static_cast<double>(shares.size());
     communication += share.communication / static_cast<double>(shares.size());
@@ -35,8 +35,8 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
   const Graph& graph = net.graph();
   const int devices = net.plans().devices();
   std::vector<std::string> physical;
-  for (int d = 0; d < devices; ++d)
-    physical.push_back(std::to_string(options.gpus()[static_cast<std::size_t>(d)]));
+  for (const DeviceId d : net.plans().device_ids())
+    physical.push_back(std::to_string(options.gpus()[d.index()]));
   std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().target().name(),
                                  join(physical, ","), std::max(1, thread_count(options.threads) / devices));
   if (devices > 1) text += " each";
@@ -67,7 +67,7 @@ void print_weights(const Net& net) {
     if (!w.shards.empty()) s.increments += magnitude(net.increment(w));
   }
   for (const WeightBuffers& w : net.plans().weights()) {
-    const Node& node = net.graph().nodes[static_cast<std::size_t>(w.node)];
+    const Node& node = net.graph().nodes[w.node];
     const WeightSpec& spec = net.graph().weight({w.node, w.index});
     if (spec.first_output > 0) continue;
     const double count = std::max(1.0, sums[w.name].count);

@@ -14,7 +14,7 @@ struct TimeUse {
   double compute = 0, communication = 0, data = 0;
   double steps = 0;  ///< wall clock of all minibatches
 
-  void add(const Plan& plan, const std::vector<TaskTime>& times, double wall);
+  void add(const Plan& plan, const TaskTimes& times, double wall);
   /// Returns "time: 91.0% compute, …" for a batch that took `wall` seconds.
   std::string text(double wall) const;
 };

@@ -29,12 +29,11 @@ FilterPicture picture_of(const WeightBuffers& w, const Net& net) {
 /// The filters of convolutions that have no weights below them: those that see images.
 std::vector<const WeightBuffers*> first_filters(const Net& net) {
   std::vector<const WeightBuffers*> found;
-  const std::vector<Node>& nodes = net.graph().nodes;
+  const Table<NodeId, Node>& nodes = net.graph().nodes;
   for (const WeightBuffers& w : net.plans().weights()) {
-    const Node& node = nodes[static_cast<std::size_t>(w.node)];
-    const auto input = static_cast<std::size_t>(w.index);
-    if (!node.layer->weights[input].is_filters()) continue;
-    if (nodes[static_cast<std::size_t>(node.inputs[input])].weights_below) continue;
+    const Node& node = nodes[w.node];
+    if (!node.layer->weights[w.index].is_filters()) continue;
+    if (nodes[node.inputs[w.index]].weights_below) continue;
     try {
       picture_of(w, net);
       found.push_back(&w);

@@ -25,7 +25,7 @@ class TestOutputs {
   /// Begins batch `number`, of `images` images, whose steps follow.
   void begin_batch(int number, std::int64_t images);
   /// Returns what the executor shall do after each task of the batch's next step, by `plan`.
-  std::function<void(std::size_t task)> reading(const Plan& plan) { return reader_.reading(plan); }
+  std::function<void(TaskId task)> reading(const Plan& plan) { return reader_.reading(plan); }
   /// Adds a step that is done. `inputs` are its matrices as in StepInputs, all views of the images.
   void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
   /// Gives the batch's files their names. Throws RunError.

@@ -250,7 +250,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
     if (following && following->images >= images) next = inputs_of(*following, 0, progress);
   }
   const auto start = Clock::now();
-  std::vector<TaskTime> times;
+  TaskTimes times;
   const bool look =
       options_.report.verbose || !options_.report.profile.empty() || !net_.executor().times_cost();
   sound_ = false;
@@ -290,7 +290,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   return result;
 }
 
-void Trainer::profile(const Plan& plan, const std::vector<TaskTime>& times) {
+void Trainer::profile(const Plan& plan, const TaskTimes& times) {
   // The first step touches memory for the first time.
   constexpr int kFirst = 1, kLast = 5;
   if (++traced_ <= kFirst || traced_ > kLast) return;

@@ -69,7 +69,7 @@ class Trainer {
   /// Checks the gradient of every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
   /// Adds one of the first steps to the trace of --profile.
-  void profile(const Plan& plan, const std::vector<TaskTime>& times);
+  void profile(const Plan& plan, const TaskTimes& times);
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   /// Runs images [first, first + images) of `data`, the data that `piece` asked for, unless that step is in
   /// flight, and submits the step after it if that is certain to follow.

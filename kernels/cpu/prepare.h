@@ -1,5 +1,5 @@
-// How each operation is prepared on the CPU; backend.cpp dispatches here. Target::form and Backend::bind (kernels/) are the
-// contract. conv, inner_product, pool, reorder: oneDNN. The rest: own kernels with OpenMP.
+// How each operation is prepared on the CPU; backend.cpp dispatches here. Target::form and Backend::bind
+// (kernels/) are the contract. conv, inner_product, pool, reorder: oneDNN. The rest: own kernels with OpenMP.
 #pragma once
 
 #include <functional>

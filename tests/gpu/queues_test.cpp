@@ -151,21 +151,22 @@ bool is_done(const Clock& clock, const Work& work) {
 
 /// One step's work against its plan.
 void check_waits(const Plan& plan, const Log& log) {
-  std::vector<Work> earlier, tasks;  // copies before the first task; the tasks' operations
+  std::vector<Work> earlier;  // copies before the first task
+  Table<TaskId, Work> tasks;  // their operations
   std::size_t next = 0;
   for (; next < log.work.size() && log.work[next].copies; ++next) earlier.push_back(log.work[next]);
   for (; next < log.work.size() && tasks.size() < plan.tasks.size(); ++next) {
     const Work& work = log.work[next];
-    const Task& task = plan.tasks[tasks.size()];
+    const Task& task = plan.tasks[tasks.next_id()];
     INFO("task " << tasks.size() << (work.copies ? ", a copy for it" : ""));
-    for (const int after : task.after) CHECK(is_done(work.before, tasks[static_cast<std::size_t>(after)]));
+    for (const TaskId after : task.after) CHECK(is_done(work.before, tasks[after]));
     for (const Work& copy : earlier) {
       // The step block of each device comes in its first queue; queues of inputs are the last of a device.
       const bool block = copy.queue % (kStreams + 1) == 0;
-      if (!block || copy.queue / (kStreams + 1) == task.device) CHECK(is_done(work.before, copy));
+      if (!block || copy.queue / (kStreams + 1) == task.device.value()) CHECK(is_done(work.before, copy));
     }
     if (!work.copies) {
-      CHECK(work.queue == task.device * (kStreams + 1) + static_cast<int>(task.stream));
+      CHECK(work.queue == task.device.value() * (kStreams + 1) + static_cast<int>(task.stream));
       tasks.push_back(work);
     }
   }

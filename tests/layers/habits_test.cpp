@@ -97,7 +97,7 @@ TEST_CASE("an implicit layer whose name is taken gets another, whichever comes f
     const auto input = [&](const std::string& layer) {
       const Node* node = built.graph.find(layer);
       REQUIRE(node != nullptr);
-      return built.graph.nodes[static_cast<std::size_t>(node->inputs.at(0))].name;
+      return built.graph.nodes[node->inputs.at(0)].name;
     };
     CHECK(input("sum") == "x_neuron.1");
     CHECK(input("x_neuron.1") == "x_dropout.1");

@@ -29,13 +29,12 @@ std::vector<std::string> described(const Graph& graph) {
   std::vector<std::string> lines;
   for (const Node& node : graph.nodes) {
     std::string line = node.name + " " + node.type + " " + node.layer->output.str() + " from";
-    for (int input : node.inputs) line += " " + graph.nodes[static_cast<std::size_t>(input)].name;
+    for (const NodeId input : node.inputs) line += " " + graph.nodes[input].name;
     if (node.is_cost()) line += " coeff " + std::to_string(node.layer->facts.cost->coeff);
     lines.push_back(line);
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
       const WeightOwner& owner = node.owners[i];
-      lines.push_back("  " + described(node.layer->weights[i]) + " of " +
-                      graph.nodes[static_cast<std::size_t>(owner.node)].name + " " +
+      lines.push_back("  " + described(node.layer->weights[i]) + " of " + graph.nodes[owner.node].name + " " +
                       std::to_string(owner.index));
     }
   }
@@ -330,12 +329,12 @@ TEST_CASE("dropout= on any layer, in either file") {
     CHECK(built->warnings.empty());
     const Node* dropout = built->graph.find("conv2_dropout");
     REQUIRE(dropout != nullptr);
-    CHECK(built->graph.nodes[static_cast<std::size_t>(dropout->inputs[0])].name == "conv2");
+    CHECK(built->graph.nodes[dropout->inputs[0]].name == "conv2");
     const Node* neuron = built->graph.find("conv2_neuron");
     REQUIRE(neuron != nullptr);
-    CHECK(neuron->inputs == std::vector<int>{dropout->id});
+    CHECK(neuron->inputs == std::vector<NodeId>{dropout->id});
     const Node* user = built->graph.find("fc10");
-    CHECK(user->inputs == std::vector<int>{neuron->id});
+    CHECK(user->inputs == std::vector<NodeId>{neuron->id});
   }
   CHECK(described(a.graph) == described(b.graph));
   train_like_reference(

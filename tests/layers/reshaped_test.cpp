@@ -262,7 +262,7 @@ TEST_CASE("a vector that a layer wants as blocked maps is reordered once for all
   std::map<std::string, int> read_as;
   for (const Task& task : plan.tasks) {
     if (!std::holds_alternative<Reorder>(task.op)) continue;
-    const Buffer& to = plan.buffers[static_cast<std::size_t>(task.uses[1].buffer)];
+    const Buffer& to = plan.buffers[task.uses[1].buffer];
     if (to.name.starts_with("flat")) ++read_as[to_string(to.desc.dims)];
   }
   for (const auto& [dims, times] : read_as) {

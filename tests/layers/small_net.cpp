@@ -132,7 +132,7 @@ std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch
   for (const Node& node : graph().nodes) {
     const bool features = !node.is_cost() && node.layer->label_classes() == 0;
     const bool hidden = node.fused && node.layer->facts.fuses_relu != FusesRelu::no &&
-                        graph().nodes[static_cast<std::size_t>(node.users[0])].section != node.section;
+                        graph().nodes[node.users[0]].section != node.section;
     if (features && !hidden && std::find(layers.begin(), layers.end(), node.section) == layers.end())
       layers.push_back(node.section);
   }
@@ -154,25 +154,24 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
   const StepInputs inputs = inputs_of(batch, iteration);
   StepOutcome outcome;
   std::mutex mutex;  // devices work at the same time
-  const auto after_task = [&](std::size_t t) {
+  const auto after_task = [&](TaskId t) {
     const std::lock_guard lock(mutex);
     const Task& task = plan.tasks[t];
     if (const auto* update = std::get_if<Update>(&task.op);
         update != nullptr && task.kind == TaskKind::update) {
       auto use = task.uses.begin();
       for (const Update::Part& part : update->parts) {
-        const Buffer& weights = plan.buffers[static_cast<std::size_t>(use->buffer)];
+        const Buffer& weights = plan.buffers[use->buffer];
         outcome.gradients[weights.name] = net_->executor().read(&plan, use[2].buffer);
         use += part.arguments();
       }
     }
     if (task.kind != TaskKind::forward && task.kind != TaskKind::load) return;
     for (const BufferUse& use : task.uses) {
-      const Buffer& b = plan.buffers[static_cast<std::size_t>(use.buffer)];
+      const Buffer& b = plan.buffers[use.buffer];
       if (use.access == Access::read || b.kind != BufferKind::activation || b.desc.type != DataType::f32)
         continue;
-      outcome.outputs[graph().nodes[static_cast<std::size_t>(task.node)].name] =
-          net_->executor().read(&plan, use.buffer);
+      outcome.outputs[graph().nodes[task.node].name] = net_->executor().read(&plan, use.buffer);
     }
   };
   const StepResult result = look ? net_->run(plan, inputs, nullptr, after_task) : net_->run(plan, inputs);
@@ -181,8 +180,7 @@ StepOutcome SmallNet::step(Phase phase, const Minibatch& batch, std::uint64_t it
   for (const Node& node : graph().nodes) {
     // A layer without a task has its input's output; a fused one shows its user's.
     if (!node.inputs.empty() && !node.is_cost() && !outcome.outputs.contains(node.name))
-      outcome.outputs[node.name] =
-          outcome.outputs[graph().nodes[static_cast<std::size_t>(node.inputs[0])].name];
+      outcome.outputs[node.name] = outcome.outputs[graph().nodes[node.inputs[0]].name];
     if (node.fused && node.layer->facts.fuses_relu != FusesRelu::no)
       outcome.outputs[node.name + " fused"] = {};
   }

@@ -83,7 +83,7 @@ void check_said_in(const Built& built, const std::string& text, const std::strin
 std::vector<int> gpus_of(const Built& built, const std::string& layer) {
   const Node* node = built.graph.find(layer);
   REQUIRE(node != nullptr);
-  return node->gpus;
+  return numbers_of(node->gpus);
 }
 
 using List = std::vector<int>;
@@ -118,7 +118,7 @@ TEST_CASE("without any gpu= all is on the first device") {
   const Built built = good(placed_net({}));
   for (const Node& node : built.graph.nodes) {
     INFO(node.name);
-    CHECK(node.gpus == List{0});
+    CHECK(numbers_of(node.gpus) == List{0});
   }
 }
 

@@ -22,10 +22,10 @@ inline Plan plan_of(const std::vector<TaskSpec>& specs) {
   for (const TaskSpec& spec : specs) {
     Task task;
     task.kind = spec.kind;
-    task.device = spec.device;
+    task.device = DeviceId(spec.device);
     task.stream = spec.stream;
-    task.after = spec.after;
-    task.node = spec.node;
+    for (const int after : spec.after) task.after.emplace_back(after);
+    task.node = NodeId(spec.node);
     task.op = FillZero{};
     plan.tasks.push_back(std::move(task));
   }
@@ -36,21 +36,22 @@ inline Graph graph_of(const std::vector<std::string>& names) {
   Graph graph;
   for (const std::string& name : names) {
     Node node;
-    node.id = static_cast<int>(graph.nodes.size());
+    node.id = graph.nodes.next_id();
     node.name = name;
     graph.nodes.push_back(std::move(node));
   }
   return graph;
 }
 
-/// Its index.
-inline int add_buffer(Plan& plan, int device, std::int64_t bytes, BufferKind kind = BufferKind::activation) {
+inline BufferId add_buffer(Plan& plan, int device, std::int64_t bytes,
+                           BufferKind kind = BufferKind::activation) {
   Buffer b;
-  b.device = device;
+  b.device = DeviceId(device);
   b.bytes = bytes;
   b.kind = kind;
+  const BufferId id = plan.buffers.next_id();
   plan.buffers.push_back(std::move(b));
-  return static_cast<int>(plan.buffers.size()) - 1;
+  return id;
 }
 
 }  // namespace convnet::test

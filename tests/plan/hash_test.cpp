@@ -77,11 +77,15 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
       break;
     }
   });
-  expect_change("a device", [](Plan& p) { p.tasks.back().device ^= 1; });
+  expect_change("a device",
+                [](Plan& p) { p.tasks.back().device = DeviceId(p.tasks.back().device.value() ^ 1); });
   expect_change("a stream", [](Plan& p) { p.tasks[1].stream = Stream::copy; });
   expect_change("the order", [](Plan& p) { std::swap(p.tasks[1], p.tasks[2]); });
-  expect_change("a dependency", [](Plan& p) { p.tasks.back().after.push_back(0); });
-  expect_change("an argument", [](Plan& p) { ++p.tasks.back().uses.back().buffer; });
+  expect_change("a dependency", [](Plan& p) { p.tasks.back().after.push_back(TaskId(0)); });
+  expect_change("an argument", [](Plan& p) {
+    BufferId& buffer = p.tasks.back().uses.back().buffer;
+    buffer = BufferId(buffer.value() + 1);
+  });
   expect_change("a range", [](Plan& p) { ++p.tasks.back().uses.back().begin; });
   expect_change("a number of an operation", [](Plan& p) {
     for (Task& task : p.tasks) {
@@ -101,22 +105,24 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
   expect_same("a workspace", [](Plan& p) {
     for (Task& task : p.tasks) {
       task.form.workspace_bytes = 1;
-      if (task.workspace >= 0) p.buffers[static_cast<std::size_t>(task.workspace)].bytes = 1;
+      if (task.workspace.exists()) p.buffers[task.workspace].bytes = 1;
     }
   });
   expect_same("a workspace more, before other buffers", [](Plan& p) {
     const auto first =
         std::find_if(p.buffers.begin(), p.buffers.end(), [](const Buffer& b) { return !b.persistent(); });
-    const auto added = static_cast<int>(first - p.buffers.begin());
+    const BufferId added(first - p.buffers.begin());
     Buffer scratch;
     scratch.kind = BufferKind::workspace;
     p.buffers.insert(first, scratch);
-    const auto move = [&](int& buffer) { buffer += buffer >= added ? 1 : 0; };
-    for (int& input : p.inputs) move(input);
+    const auto move = [&](BufferId& buffer) {
+      if (buffer >= added) buffer = BufferId(buffer.value() + 1);
+    };
+    for (BufferId& input : p.inputs) move(input);
     for (Task& task : p.tasks) {
       for (BufferUse& use : task.uses) move(use.buffer);
       move(task.workspace);
-      if (task.workspace < 0) task.workspace = added;
+      if (!task.workspace.exists()) task.workspace = added;
     }
   });
   // The same plan again, by another set.

@@ -104,8 +104,8 @@ TEST_CASE("measure: operations get aligned zeros of the right size, their own pl
   MarkingBackend backend(make_cpu_backend(1));
   Witness witness;
   Plan plan;
-  const int a = add_buffer(plan, 0, 40000), b = add_buffer(plan, 0, 40000), big = add_buffer(plan, 0, 400000),
-            costs = add_buffer(plan, 0, 4096, BufferKind::costs);
+  const BufferId a = add_buffer(plan, 0, 40000), b = add_buffer(plan, 0, 40000),
+                 big = add_buffer(plan, 0, 400000), costs = add_buffer(plan, 0, 4096, BufferKind::costs);
   using Accesses = std::vector<Access>;
   // Two apart, the same in place, one that reads and writes ranges, one whose second argument has no size.
   add_prepared(plan, backend, Scale{{10000}, 1},
@@ -211,7 +211,7 @@ TEST_CASE("measure: what an operation throws arrives, and nobody waits for ever"
 TEST_CASE("measure: what does not fit is refused") {
   MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
-  const int huge = add_buffer(plan, 0, std::int64_t{1} << 50);
+  const BufferId huge = add_buffer(plan, 0, std::int64_t{1} << 50);
   add_prepared(plan, backend, FillZero{}, std::make_shared<ThrowingOp>(), {{huge, Access::write}});
   const std::string message = message_of<DeviceError>([&] { measure_seconds(plan, backend, 1); });
   CHECK(message.find("use a smaller --mini") != std::string::npos);

@@ -12,12 +12,12 @@ using namespace convnet::test;
 namespace {
 
 /// Bytes of all transient buffers of a device alive during the task when most are.
-std::int64_t fullest_moment(const Plan& plan, int device) {
-  const std::vector<Life> all = lives(plan);
+std::int64_t fullest_moment(const Plan& plan, DeviceId device) {
+  const Table<BufferId, Life> all = lives(plan);
   std::int64_t most = 0;
-  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     std::int64_t now = 0;
-    for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+    for (const BufferId b : plan.buffers.ids()) {
       if (plan.buffers[b].device == device && is_transient(plan.buffers[b]) && all[b].first <= t &&
           t <= all[b].last)
         now += plan.buffers[b].bytes;
@@ -38,13 +38,12 @@ std::int64_t sum(const std::map<BufferKind, std::int64_t>& by_kind, bool persist
 /// The plan with every transient buffer at a place of its own, and a guard behind each.
 struct SpreadOut {
   Plan plan;
-  std::vector<int> guards;
+  std::vector<BufferId> guards;
 };
 SpreadOut spread_out(const Plan& plan) {
   SpreadOut spread{plan, {}};
   std::int64_t end = 0;
-  const std::size_t count = plan.buffers.size();
-  for (std::size_t b = 0; b < count; ++b) {
+  for (const BufferId b : plan.buffers.ids()) {
     if (!is_transient(plan.buffers[b])) continue;
     spread.plan.buffers[b].offset = end;
     end += (plan.buffers[b].bytes + 63) / 64 * 64;
@@ -55,7 +54,7 @@ SpreadOut spread_out(const Plan& plan) {
     guard.desc = {{16}, DataType::f32, nullptr};
     guard.offset = spread.plan.buffers[b].offset + (plan.buffers[b].bytes + 3) / 4 * 4;
     end += 64;
-    spread.guards.push_back(static_cast<int>(spread.plan.buffers.size()));
+    spread.guards.push_back(spread.plan.buffers.next_id());
     spread.plan.buffers.push_back(std::move(guard));
   }
   spread.plan.memory[0].transient = end;
@@ -71,9 +70,9 @@ TEST_CASE("the transient memory is little more than its fullest moment") {
       for (const Phase phase : {Phase::train, Phase::test}) {
         INFO(config << ", " << images << (phase == Phase::train ? " train" : " test"));
         const Plan& plan = net.plan(phase, images);
-        for (std::size_t device = 0; device < plan.memory.size(); ++device) {
+        for (const DeviceId device : plan.memory.ids()) {
           const DeviceMemoryNeeds& needs = plan.memory.at(device);
-          const std::int64_t least = fullest_moment(plan, static_cast<int>(device));
+          const std::int64_t least = fullest_moment(plan, device);
           CHECK(needs.transient >= least);
           // If streams and devices overlap, tasks far from each other in the list run at the same time.
           const double slack = plan.memory.size() == 1 ? 1.25 : 2.5;
@@ -97,7 +96,7 @@ TEST_CASE("buffers are aligned and inside the memory that is asked for") {
       if (b.kind == BufferKind::input) continue;
       CHECK(b.offset % 64 == 0);
       CHECK(b.offset >= 0);
-      const DeviceMemoryNeeds& needs = plan.memory.at(static_cast<std::size_t>(b.device));
+      const DeviceMemoryNeeds& needs = plan.memory.at(b.device);
       CHECK(b.offset + b.bytes <= (b.persistent() ? needs.persistent : needs.transient));
     }
   }
@@ -129,8 +128,8 @@ TEST_CASE("no reorder stands between conv, pool, norm and neuron layers of alexn
     int activations = 0;
     for (const Task& task : net.plan(phase, 128).tasks) {
       if (task.kind != TaskKind::reorder) continue;
-      const Buffer& from = net.plan(phase, 128).buffers[static_cast<std::size_t>(task.uses[0].buffer)];
-      const std::string at = net.graph.nodes[static_cast<std::size_t>(task.node)].name;
+      const Buffer& from = net.plan(phase, 128).buffers[task.uses[0].buffer];
+      const std::string at = net.graph.nodes[task.node].name;
       INFO(at << ": " << from.name << " " << from.desc.layout_name());
       const bool matrix = from.kind == BufferKind::weights || from.kind == BufferKind::weights_gradient;
       if (matrix) continue;
@@ -172,7 +171,7 @@ TEST_CASE("sharing memory changes no bit, and no operation writes beyond its buf
     costs.erase(costs.begin());
     CHECK(costs == outcome.costs);
     if (i > 0) continue;  // the memory is used by another plan from then on
-    for (const int guard : spread.guards)
+    for (const BufferId guard : spread.guards)
       CHECK(executor.read(&spread.plan, guard) == std::vector<float>(16, 0.0F));
   }
   const auto other = apart.tensors();

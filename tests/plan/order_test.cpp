@@ -14,22 +14,23 @@ using namespace convnet::test;
 
 namespace {
 
-using Bits = std::vector<std::vector<bool>>;
+using Bits = Table<TaskId, Table<TaskId, bool>>;
 
 /// By task: the tasks before it.
 Bits tasks_before(const Plan& plan) {
   const std::size_t count = plan.tasks.size();
-  Bits before(count, std::vector<bool>(count, false));
-  for (std::size_t t = 0; t < count; ++t) {
-    const auto wait_for = [&](std::size_t earlier) {
+  Bits before(count, Table<TaskId, bool>(count, false));
+  for (const TaskId t : plan.tasks.ids()) {
+    const auto wait_for = [&](TaskId earlier) {
       before[t][earlier] = true;
-      for (std::size_t e = 0; e < earlier; ++e) before[t][e] = before[t][e] || before[earlier][e];
+      for (const TaskId e : IdRange<TaskId>(earlier.value()))
+        before[t][e] = before[t][e] || before[earlier][e];
     };
-    for (std::size_t e = 0; e < t; ++e) {
+    for (const TaskId e : IdRange<TaskId>(t.value())) {
       if (plan.tasks[e].device == plan.tasks[t].device && plan.tasks[e].stream == plan.tasks[t].stream)
         wait_for(e);
     }
-    for (const int after : plan.tasks[t].after) wait_for(static_cast<std::size_t>(after));
+    for (const TaskId after : plan.tasks[t].after) wait_for(after);
   }
   return before;
 }
@@ -59,9 +60,9 @@ Plan random_plan(std::mt19937& random) {
   return plan_of(specs);
 }
 
-std::vector<std::size_t> some_tasks(std::mt19937& random, std::size_t count) {
-  std::vector<std::size_t> tasks;
-  for (unsigned i = 0; i < 1 + random() % 6; ++i) tasks.push_back(random() % count);
+std::vector<TaskId> some_tasks(std::mt19937& random, std::size_t count) {
+  std::vector<TaskId> tasks;
+  for (unsigned i = 0; i < 1 + random() % 6; ++i) tasks.emplace_back(random() % count);
   return tasks;
 }
 
@@ -74,13 +75,13 @@ TEST_CASE("a task is before another if streams and dependencies say so") {
     const Bits before = tasks_before(plan);
     const TaskOrder order(plan);
     const std::size_t count = plan.tasks.size();
-    for (std::size_t a = 0; a < count; ++a)
-      for (std::size_t b = 0; b < count; ++b) REQUIRE(order.is_before(a, b) == before[b][a]);
+    for (const TaskId a : plan.tasks.ids())
+      for (const TaskId b : plan.tasks.ids()) REQUIRE(order.is_before(a, b) == before[b][a]);
     for (int pairs = 0; pairs < 50; ++pairs) {
-      const std::vector<std::size_t> a = some_tasks(random, count), b = some_tasks(random, count);
+      const std::vector<TaskId> a = some_tasks(random, count), b = some_tasks(random, count);
       bool all = true;
-      for (const std::size_t x : a)
-        for (const std::size_t y : b) all = all && before[y][x];
+      for (const TaskId x : a)
+        for (const TaskId y : b) all = all && before[y][x];
       REQUIRE(order.all_before(order.group(a), order.group(b)) == all);
     }
   }
@@ -95,14 +96,13 @@ TEST_CASE("dependencies that follow from others are left out") {
     for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
       Task& task = plan.tasks[t];
       std::sort(task.after.rbegin(), task.after.rend());
-      const std::vector<int> all = task.after;
+      const std::vector<TaskId> all = task.after;
       task.after = order.append(task.device, task.stream, all);
       // None of them is before another, or on the task's stream.
-      for (const int e : task.after) {
-        const Task& other = plan.tasks[static_cast<std::size_t>(e)];
+      for (const TaskId e : task.after) {
+        const Task& other = plan.tasks[e];
         REQUIRE_FALSE((other.device == task.device && other.stream == task.stream));
-        for (const int later : task.after)
-          REQUIRE_FALSE(before[static_cast<std::size_t>(later)][static_cast<std::size_t>(e)]);
+        for (const TaskId later : task.after) REQUIRE_FALSE(before[later][e]);
       }
     }
     REQUIRE(tasks_before(plan) == before);

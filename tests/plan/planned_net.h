@@ -66,17 +66,17 @@ struct PlannedNet {
 
 /// First and last task that touches each buffer; first > last for one that none does.
 struct Life {
-  int first = 1 << 30, last = -1;
+  TaskId first{1 << 30}, last;
 };
-inline std::vector<Life> lives(const Plan& plan) {
-  std::vector<Life> all(plan.buffers.size());
-  for (int t = 0; t < static_cast<int>(plan.tasks.size()); ++t) {
-    const Task& task = plan.tasks[static_cast<std::size_t>(t)];
-    std::vector<int> touched;
+inline Table<BufferId, Life> lives(const Plan& plan) {
+  Table<BufferId, Life> all(plan.buffers.size());
+  for (const TaskId t : plan.tasks.ids()) {
+    const Task& task = plan.tasks[t];
+    std::vector<BufferId> touched;
     for (const BufferUse& use : task.uses) touched.push_back(use.buffer);
-    if (task.workspace >= 0) touched.push_back(task.workspace);
-    for (const int b : touched) {
-      Life& life = all[static_cast<std::size_t>(b)];
+    if (task.workspace.exists()) touched.push_back(task.workspace);
+    for (const BufferId b : touched) {
+      Life& life = all[b];
       life.first = std::min(life.first, t);
       life.last = t;
     }

@@ -92,7 +92,7 @@ std::int64_t parameters(const Node& node) {
   return sum;
 }
 
-double flops(const Plan& plan, int node) {
+double flops(const Plan& plan, NodeId node) {
   double sum = 0;
   for (const Task& task : plan.tasks) {
     if (task.node == node) sum += task.flops;
@@ -149,8 +149,7 @@ TEST_CASE("the weights' memory is what the parameters need, twice with increment
       // Running statistics are kept, not learned.
       std::int64_t learned = 0;
       for (const WeightBuffers& w : net.plans->weights()) {
-        if (!w.shards.empty())
-          learned += net.plans->persistent()[static_cast<std::size_t>(w.weights[0])].bytes;
+        if (!w.shards.empty()) learned += net.plans->persistent()[w.weights[0]].bytes;
       }
       if (learns) CHECK(by_kind.at(BufferKind::increment) == learned);
     }

@@ -15,18 +15,18 @@ using nlohmann::json;
 namespace convnet::test {
 namespace {
 
-using Seconds = std::vector<double>;
+using Seconds = Table<TaskId, double>;
 using Path = std::vector<int>;
 
-std::vector<double> begins(const Simulation& s) {
-  std::vector<double> times;
+Seconds begins(const Simulation& s) {
+  Seconds times;
   for (const TaskTime& time : s.times) times.push_back(time.begin);
   return times;
 }
 
-std::vector<int> path_of(const Simulation& s) {
-  std::vector<int> tasks;
-  for (const PathStep& step : s.path) tasks.push_back(step.task);
+Path path_of(const Simulation& s) {
+  Path tasks;
+  for (const PathStep& step : s.path) tasks.push_back(step.task.value());
   return tasks;
 }
 
@@ -151,8 +151,7 @@ TEST_CASE("simulation: many devices, each stream without overlaps and after what
   for (const bool concurrent : {true, false}) {
     const Simulation s = simulate(plan, seconds, concurrent);
     for (std::size_t t = 0; t < specs.size(); ++t) {
-      for (const int after : specs[t].after)
-        CHECK(s.times[t].begin >= s.times[static_cast<std::size_t>(after)].end);
+      for (const int after : specs[t].after) CHECK(s.times[t].begin >= s.times[TaskId(after)].end);
       for (std::size_t u = 0; u < t; ++u) {
         const bool same =
             specs[t].device == specs[u].device && (!concurrent || specs[t].stream == specs[u].stream);
@@ -162,7 +161,7 @@ TEST_CASE("simulation: many devices, each stream without overlaps and after what
     // The path has no gaps: a predicted task starts when something else ends.
     double end = 0;
     for (const PathStep& step : s.path) {
-      const TaskTime& time = s.times[static_cast<std::size_t>(step.task)];
+      const TaskTime& time = s.times[step.task];
       CHECK(step.waited == 0);
       CHECK(time.begin == end);
       end = time.end;
@@ -283,11 +282,11 @@ DeviceModel simple_model() {
 Task& add_task(Plan& plan, TaskKind kind, int device, std::vector<BufferUse> uses, double flops = 0) {
   Task task;
   task.kind = kind;
-  task.device = device;
+  task.device = DeviceId(device);
   task.uses = std::move(uses);
   task.flops = flops;
   for (const BufferUse& use : task.uses)
-    task.bytes += use.bytes >= 0 ? use.bytes : plan.buffers[static_cast<std::size_t>(use.buffer)].bytes;
+    task.bytes += use.bytes >= 0 ? use.bytes : plan.buffers[use.buffer].bytes;
   plan.tasks.push_back(std::move(task));
   return plan.tasks.back();
 }
@@ -296,7 +295,7 @@ Task& add_task(Plan& plan, TaskKind kind, int device, std::vector<BufferUse> use
 
 TEST_CASE("model: a task takes as long as the slower of arithmetic and memory") {
   Plan plan;
-  const int a = add_buffer(plan, 0, 200), b = add_buffer(plan, 0, 300);
+  const BufferId a = add_buffer(plan, 0, 200), b = add_buffer(plan, 0, 300);
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}});
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}}, 8000);
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}}, 2000);
@@ -312,14 +311,15 @@ TEST_CASE("model: a task takes as long as the slower of arithmetic and memory") 
 
 TEST_CASE("model: loads read the host's memory") {
   Plan plan;
-  const int input = add_buffer(plan, 0, 50, BufferKind::input), image = add_buffer(plan, 0, 200);
+  const BufferId input = add_buffer(plan, 0, 50, BufferKind::input), image = add_buffer(plan, 0, 200);
   add_task(plan, TaskKind::load, 0, {{input, Access::read}, {image, Access::write}});
   CHECK(model_seconds(plan, simple_model()) == Seconds{10});
 }
 
 TEST_CASE("model: communication takes the bytes of other devices over the link, and the latency") {
   Plan plan;
-  const int far = add_buffer(plan, 1, 400), near = add_buffer(plan, 0, 400), to = add_buffer(plan, 0, 400);
+  const BufferId far = add_buffer(plan, 1, 400), near = add_buffer(plan, 0, 400),
+                 to = add_buffer(plan, 0, 400);
   add_task(plan, TaskKind::copy, 0, {{far, Access::read}, {to, Access::write}});
   add_task(
       plan, TaskKind::reduce, 0,
@@ -334,7 +334,7 @@ TEST_CASE("model: communication takes the bytes of other devices over the link, 
 
 TEST_CASE("model: a link that is faster than memory does not hide the memory's time") {
   Plan plan;
-  const int far = add_buffer(plan, 1, 100), to = add_buffer(plan, 0, 900);
+  const BufferId far = add_buffer(plan, 1, 100), to = add_buffer(plan, 0, 900);
   add_task(plan, TaskKind::copy, 0, {{far, Access::read}, {to, Access::write}});
   DeviceModel model = simple_model();
   model.link_bandwidth = 1000;
@@ -343,24 +343,26 @@ TEST_CASE("model: a link that is faster than memory does not hide the memory's t
 
 TEST_CASE("model: devices share a bus or the links between switches") {
   DeviceModel model = simple_model();
-  CHECK(model.transfer_seconds({100, 0}, 1) == 10);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, 7) == 10);
-  CHECK(model.transfer_seconds({100, 100, 1000}, 2) == 20);  // what is its own does not travel
+  CHECK(model.transfer_seconds({100, 0}, DeviceId(1)) == 10);
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(7)) == 10);
+  CHECK(model.transfer_seconds({100, 100, 1000}, DeviceId(2)) == 20);  // what is its own does not travel
   model.shared_bus = true;
-  CHECK(model.transfer_seconds({100, 0}, 1) == 20);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, 7) == 80);
+  CHECK(model.transfer_seconds({100, 0}, DeviceId(1)) == 20);
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(7)) == 80);
   model.shared_bus = false;
   model.switch_devices = 4;
   model.uplink_bandwidth = 20;
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, 3) == 10);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, 4) == 20);
-  CHECK(model.transfer_seconds({0, 0, 0, 0, 100, 0, 0, 0}, 3) == 20);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0}, 5) == 10);  // two devices have their switch's uplink
-  CHECK(model.transfer_seconds({50, 0, 0, 0, 0, 100, 0, 0}, 4) == 15);  // both over its own link
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(3)) == 10);
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(4)) == 20);
+  CHECK(model.transfer_seconds({0, 0, 0, 0, 100, 0, 0, 0}, DeviceId(3)) == 20);
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0}, DeviceId(5)) ==
+        10);  // two devices have their switch's uplink
+  CHECK(model.transfer_seconds({50, 0, 0, 0, 0, 100, 0, 0}, DeviceId(4)) == 15);  // both over its own link
   model.uplink_bandwidth = 1000;
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, 4) == 10);  // no faster than its own link
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(4)) ==
+        10);  // no faster than its own link
   model.link_efficiency = 0.5;
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, 4) == 20);
+  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(4)) == 20);
 }
 
 }  // namespace convnet::test

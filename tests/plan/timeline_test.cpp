@@ -19,8 +19,8 @@ namespace convnet::test {
 namespace {
 
 /// The trace of a single step.
-std::string chrome_trace(const Plan& plan, const Graph& graph, const std::vector<TaskTime>& times,
-                         std::vector<std::string> devices = {}) {
+std::string chrome_trace(const Plan& plan, const Graph& graph, const TaskTimes& times,
+                         Table<DeviceId, std::string> devices = {}) {
   ChromeTrace trace(std::move(devices));
   trace.add_step(plan, graph, times);
   return trace.str();

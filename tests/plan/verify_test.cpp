@@ -30,16 +30,16 @@ struct Touched {
 };
 Touched touched(const Plan& plan, const Task& task) {
   Touched t;
-  const auto bytes = [&](int buffer) {
-    const Buffer& b = plan.buffers[static_cast<std::size_t>(buffer)];
+  const auto bytes = [&](BufferId buffer) {
+    const Buffer& b = plan.buffers[buffer];
     return Bytes{b.persistent(), b.offset, b.offset + b.bytes};
   };
   for (const BufferUse& use : task.uses) {
-    if (plan.buffers[static_cast<std::size_t>(use.buffer)].kind == BufferKind::input) continue;
+    if (plan.buffers[use.buffer].kind == BufferKind::input) continue;
     if (use.access != Access::write) t.read.push_back(bytes(use.buffer));
     if (use.access != Access::read) t.written.push_back(bytes(use.buffer));
   }
-  if (task.workspace >= 0) t.scratch.push_back(bytes(task.workspace));
+  if (task.workspace.exists()) t.scratch.push_back(bytes(task.workspace));
   return t;
 }
 
@@ -59,8 +59,8 @@ bool order_matters(const Plan& plan, const Task& first, const Task& second) {
          any_overlap(a.written, b.scratch);
 }
 
-std::string name(const Plan& plan, const Graph& graph, std::size_t t) {
-  return std::to_string(t) + " " + describe(plan.tasks[t], graph);
+std::string name(const Plan& plan, const Graph& graph, TaskId t) {
+  return std::to_string(t.value()) + " " + describe(plan.tasks[t], graph);
 }
 
 /// A net that trains on 16 images; none, and the case is skipped, where the processor cannot compute in bf16.
@@ -121,18 +121,16 @@ TEST_CASE("plans in bf16 are right: copies of weights are made anew after every 
     }
     // A later copy's reader that takes an earlier copy is found.
     Plan bad = net->plan(Phase::train, 16);
-    std::map<int, int> first_copy;  // by the weights' buffer
+    std::map<BufferId, BufferId> first_copy;  // by the weights' buffer
     for (Task& task : bad.tasks) {
       for (BufferUse& use : task.uses) {
         if (use.access != Access::read) continue;
         for (const Task& earlier : net->plan(Phase::train, 16).tasks) {
           if (!std::holds_alternative<Reorder>(earlier.op) || earlier.uses[1].buffer != use.buffer) continue;
-          const int weights = earlier.uses[0].buffer;
-          if (bad.buffers[static_cast<std::size_t>(weights)].kind != BufferKind::weights) continue;
-          const int copy = first_copy.try_emplace(weights, use.buffer).first->second;
-          if (same_layout(bad.buffers[static_cast<std::size_t>(copy)].desc,
-                          bad.buffers[static_cast<std::size_t>(use.buffer)].desc))
-            use.buffer = copy;
+          const BufferId weights = earlier.uses[0].buffer;
+          if (bad.buffers[weights].kind != BufferKind::weights) continue;
+          const BufferId copy = first_copy.try_emplace(weights, use.buffer).first->second;
+          if (same_layout(bad.buffers[copy].desc, bad.buffers[use.buffer].desc)) use.buffer = copy;
         }
       }
     }
@@ -146,14 +144,14 @@ TEST_CASE("in bf16 plans weights lie as their gradients do: nothing is reordered
   const auto net = bf16_net("alexnet-owt");
   if (!net) return;
   const Plan& plan = net->plan(Phase::train, 16);
-  std::map<int, OpDesc> made_by;
+  std::map<BufferId, OpDesc> made_by;
   int gradients = 0;
   for (const Task& task : plan.tasks) {
     for (const BufferUse& use : task.uses) {
       if (use.access != Access::read) made_by[use.buffer] = task.op;
       if (!std::holds_alternative<Update>(task.op) || use.access != Access::read) continue;
-      if (plan.buffers[static_cast<std::size_t>(use.buffer)].kind != BufferKind::weights_gradient) continue;
-      INFO(plan.buffers[static_cast<std::size_t>(use.buffer)].name);
+      if (plan.buffers[use.buffer].kind != BufferKind::weights_gradient) continue;
+      INFO(plan.buffers[use.buffer].name);
       CHECK_FALSE(std::holds_alternative<Reorder>(made_by.at(use.buffer)));
       ++gradients;
     }
@@ -167,12 +165,11 @@ TEST_CASE("verify finds every missing dependency") {
     for (const Phase phase : {Phase::train, Phase::test}) {
       const Plan& good = net.plan(phase, images);
       Plan bad = good;
-      for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+      for (const TaskId t : good.tasks.ids()) {
         for (std::size_t k = 0; k < good.tasks[t].after.size(); ++k) {
           bad.tasks[t].after.erase(bad.tasks[t].after.begin() + static_cast<std::ptrdiff_t>(k));
           INFO(name(good, net.graph, t)
-               << " no longer waits for "
-               << name(good, net.graph, static_cast<std::size_t>(good.tasks[t].after[k])));
+               << " no longer waits for " << name(good, net.graph, good.tasks[t].after[k]));
           CHECK_FALSE(passes(bad, net.graph));
           bad.tasks[t].after = good.tasks[t].after;
           ++dropped;
@@ -195,10 +192,10 @@ TEST_CASE("verify finds a task that touches another device's memory") {
   PlannedNet net("lenet", true, false, 3);
   const Plan& good = net.plan(Phase::train, 8);
   int moved = 0;
-  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+  for (const TaskId t : good.tasks.ids()) {
     INFO(name(good, net.graph, t));
     Plan bad = good;
-    bad.tasks[t].device = (bad.tasks[t].device + 1) % 3;
+    bad.tasks[t].device = DeviceId((bad.tasks[t].device.value() + 1) % 3);
     CHECK_FALSE(passes(bad, net.graph));
     if (!communicates(good.tasks[t].kind)) continue;
     // Only communication may.
@@ -215,8 +212,9 @@ TEST_CASE("verify finds tasks in another order") {
   for (const Phase phase : {Phase::train, Phase::test}) {
     const Plan& good = net.plan(phase, 7);
     int swapped = 0;
-    for (std::size_t i = 0; i < good.tasks.size(); ++i) {
-      for (std::size_t j = i + 1; j < good.tasks.size(); ++j) {
+    for (const TaskId i : good.tasks.ids()) {
+      for (const TaskId j : good.tasks.ids()) {
+        if (j <= i) continue;
         if (!order_matters(good, good.tasks[i], good.tasks[j])) continue;
         Plan bad = good;
         std::swap(bad.tasks[i], bad.tasks[j]);
@@ -233,11 +231,12 @@ TEST_CASE("verify lets tasks change places that do not touch each other") {
   PlannedNet net("lenet");
   const Plan& good = net.plan(Phase::train, 7);
   int swapped = 0;
-  for (std::size_t i = 0; i + 1 < good.tasks.size(); ++i) {
-    if (order_matters(good, good.tasks[i], good.tasks[i + 1])) continue;
+  for (const TaskId i : good.tasks.ids()) {
+    const TaskId next(i.value() + 1);
+    if (!good.tasks.has(next) || order_matters(good, good.tasks[i], good.tasks[next])) continue;
     Plan other = good;
-    std::swap(other.tasks[i], other.tasks[i + 1]);
-    INFO(name(good, net.graph, i) << " changes places with " << name(good, net.graph, i + 1));
+    std::swap(other.tasks[i], other.tasks[next]);
+    INFO(name(good, net.graph, i) << " changes places with " << name(good, net.graph, next));
     CHECK_NOTHROW(verify(other, net.graph));
     ++swapped;
   }
@@ -248,9 +247,9 @@ TEST_CASE("verify finds a missing task") {
   PlannedNet net("lenet");
   for (const Phase phase : {Phase::train, Phase::test}) {
     const Plan& good = net.plan(phase, 7);
-    for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+    for (const TaskId t : good.tasks.ids()) {
       Plan bad = good;
-      bad.tasks.erase(bad.tasks.begin() + static_cast<std::ptrdiff_t>(t));
+      bad.tasks.erase(bad.tasks.begin() + t.value());
       INFO("without " << name(good, net.graph, t));
       CHECK_FALSE(passes(bad, net.graph));
     }
@@ -260,9 +259,9 @@ TEST_CASE("verify finds a missing task") {
 TEST_CASE("verify finds a task that runs twice") {
   PlannedNet net("lenet");
   const Plan& good = net.plan(Phase::train, 7);
-  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+  for (const TaskId t : good.tasks.ids()) {
     Plan bad = good;
-    bad.tasks.insert(bad.tasks.begin() + static_cast<std::ptrdiff_t>(t), good.tasks[t]);
+    bad.tasks.insert(bad.tasks.begin() + t.value(), good.tasks[t]);
     INFO("twice " << name(good, net.graph, t));
     CHECK_FALSE(passes(bad, net.graph));
   }
@@ -272,15 +271,15 @@ TEST_CASE("verify finds a read of what nothing wrote") {
   PlannedNet net("lenet");
   const Plan& good = net.plan(Phase::train, 7);
   int reads = 0;
-  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+  for (const TaskId t : good.tasks.ids()) {
     for (std::size_t u = 0; u < good.tasks[t].uses.size(); ++u) {
       const BufferUse& use = good.tasks[t].uses[u];
-      const Buffer& read = good.buffers[static_cast<std::size_t>(use.buffer)];
+      const Buffer& read = good.buffers[use.buffer];
       if (use.access == Access::write || !is_transient(read)) continue;
       Plan bad = good;
       Buffer empty = read;
       empty.offset = good.memory[0].transient;
-      bad.tasks[t].uses[u].buffer = static_cast<int>(bad.buffers.size());
+      bad.tasks[t].uses[u].buffer = bad.buffers.next_id();
       bad.buffers.push_back(std::move(empty));
       INFO(name(good, net.graph, t) << " argument " << u);
       CHECK_FALSE(passes(bad, net.graph));
@@ -294,16 +293,16 @@ TEST_CASE("verify finds buffers that share memory while both are in use") {
   PlannedNet net("lenet");
   for (const Phase phase : {Phase::train, Phase::test}) {
     const Plan& good = net.plan(phase, 7);
-    const std::vector<Life> all = lives(good);
+    const Table<BufferId, Life> all = lives(good);
     int moved = 0;
-    for (std::size_t a = 0; a < good.buffers.size(); ++a) {
-      for (std::size_t b = 0; b < good.buffers.size(); ++b) {
+    for (const BufferId a : good.buffers.ids()) {
+      for (const BufferId b : good.buffers.ids()) {
         if (a == b || good.buffers[a].offset < 0 || good.buffers[b].offset < 0) continue;
         const bool both_stay = good.buffers[a].persistent() && good.buffers[b].persistent();
         const bool both_live = is_transient(good.buffers[a]) && is_transient(good.buffers[b]) &&
                                all[a].first <= all[b].last && all[b].first <= all[a].last;
         // Increments and the mean are not touched in tests.
-        if (!(both_stay || both_live) || all[a].last < 0 || all[b].last < 0) continue;
+        if (!(both_stay || both_live) || !all[a].last.exists() || !all[b].last.exists()) continue;
         Plan bad = good;
         bad.buffers[a].offset = good.buffers[b].offset;
         INFO("'" << good.buffers[a].name << "' lies on '" << good.buffers[b].name << "'");
@@ -340,24 +339,24 @@ TEST_CASE("verify finds wrong sizes, layouts, devices and dependencies") {
     change(bad);
     return !passes(bad, net.graph);
   };
-  for (std::size_t t = 0; t < good.tasks.size(); ++t) {
+  for (const TaskId t : good.tasks.ids()) {
     INFO(name(good, net.graph, t));
-    CHECK(broken([&](Plan& p) { p.tasks[t].device = 1; }));
-    CHECK(broken([&](Plan& p) { p.tasks[t].device = -1; }));
-    CHECK(broken([&](Plan& p) { p.tasks[t].after = {static_cast<int>(t)}; }));
-    CHECK(broken([&](Plan& p) { p.tasks[t].after = {-1}; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].device = DeviceId(1); }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].device = DeviceId(); }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].after = {t}; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].after = {TaskId()}; }));
     CHECK(broken([&](Plan& p) { p.tasks[t].uses.pop_back(); }));
-    CHECK(broken([&](Plan& p) { p.tasks[t].uses[0].buffer = static_cast<int>(p.buffers.size()); }));
-    CHECK(broken([&](Plan& p) { p.tasks[t].uses[0].buffer = -1; }));
-    if (good.tasks[t].workspace >= 0) {
-      CHECK(broken([&](Plan& p) { p.buffers[static_cast<std::size_t>(p.tasks[t].workspace)].bytes -= 1; }));
-      CHECK(broken([&](Plan& p) { p.tasks[t].workspace = -1; }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].uses[0].buffer = p.buffers.next_id(); }));
+    CHECK(broken([&](Plan& p) { p.tasks[t].uses[0].buffer = BufferId(); }));
+    if (good.tasks[t].workspace.exists()) {
+      CHECK(broken([&](Plan& p) { p.buffers[p.tasks[t].workspace].bytes -= 1; }));
+      CHECK(broken([&](Plan& p) { p.tasks[t].workspace = BufferId(); }));
     }
     for (std::size_t u = 0; u < good.tasks[t].uses.size(); ++u) {
-      const auto b = static_cast<std::size_t>(good.tasks[t].uses[u].buffer);
+      const BufferId b = good.tasks[t].uses[u].buffer;
       INFO("argument " << u << ", '" << good.buffers[b].name << "'");
       if (good.buffers[b].kind == BufferKind::input) continue;  // the host's
-      CHECK(broken([&](Plan& p) { p.buffers[b].device = 1; }));
+      CHECK(broken([&](Plan& p) { p.buffers[b].device = DeviceId(1); }));
       CHECK(broken([&](Plan& p) { p.buffers[b].offset = -1; }));
       CHECK(broken([&](Plan& p) { p.buffers[b].offset = 1 << 30; }));
       // These two have no layout of their own; operations find their places in them by index.

@@ -93,14 +93,16 @@ TEST_CASE("a step that stalls ends with a report of who waits for whom") {
   TwoDevices net;
   const Plan& plan = net.plans->plan(Phase::train, 6);
   // Device 1 never ends its first backward task.
-  std::size_t stuck = 0;
-  while (plan.tasks[stuck].kind != TaskKind::backward || plan.tasks[stuck].device != 1) ++stuck;
+  const auto found = std::find_if(plan.tasks.begin(), plan.tasks.end(), [](const Task& task) {
+    return task.kind == TaskKind::backward && task.device == DeviceId(1);
+  });
+  const TaskId stuck(found - plan.tasks.begin());
   std::string report;
   {
     Executor executor(*net.plans, *net.backend, {4, 7}, 0.3);
     executor.run(plan, net.inputs);  // all is well without
     try {
-      executor.run(plan, net.inputs, nullptr, [gate, stuck](std::size_t t) {
+      executor.run(plan, net.inputs, nullptr, [gate, stuck](TaskId t) {
         if (t == stuck) gate->wait();
       });
     } catch (const RunError& error) {
@@ -110,7 +112,7 @@ TEST_CASE("a step that stalls ends with a report of who waits for whom") {
   gate->release();
   INFO(report);
   CHECK(report.find("stalled: no task has ended for") != std::string::npos);
-  CHECK(report.find("device 1 (physical 7) runs task " + std::to_string(stuck) + " (" +
+  CHECK(report.find("device 1 (physical 7) runs task " + std::to_string(stuck.value()) + " (" +
                     describe(plan.tasks[stuck], net.graph)) != std::string::npos);
   CHECK(report.find("device 0 (physical 4) waits in task") != std::string::npos);
   CHECK(report.find("reduce+update") != std::string::npos);
@@ -121,10 +123,10 @@ TEST_CASE("what a task throws on one device ends the step on all") {
   TwoDevices net;
   const Plan& plan = net.plans->plan(Phase::train, 6);
   Executor executor(*net.plans, *net.backend, {0, 1});
-  for (std::size_t t = 0; t < plan.tasks.size(); ++t) {
+  for (const TaskId t : plan.tasks.ids()) {
     INFO(describe(plan.tasks[t], net.graph));
     CHECK_THROWS_WITH(executor.run(plan, net.inputs, nullptr,
-                                   [t](std::size_t task) {
+                                   [t](TaskId task) {
                                      if (task == t) throw std::runtime_error("broken");
                                    }),
                       "broken");

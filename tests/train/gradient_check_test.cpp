@@ -53,11 +53,11 @@ class CheckedNet {
     auto& plan = const_cast<Plan&>(plans.plan(Phase::check, kImages));
     int spoiled = 0;
     for (Task& task : plan.tasks) {
-      if (task.node < 0 || task.kind != TaskKind::backward) continue;
-      if (net_.graph().nodes[static_cast<std::size_t>(task.node)].name != layer) continue;
+      if (!task.node.exists() || task.kind != TaskKind::backward) continue;
+      if (net_.graph().nodes[task.node].name != layer) continue;
       std::vector<std::size_t> results;
       for (std::size_t k = 0; k < task.uses.size(); ++k) {
-        const Buffer& b = plan.buffers[static_cast<std::size_t>(task.uses[k].buffer)];
+        const Buffer& b = plan.buffers[task.uses[k].buffer];
         if (task.uses[k].access != Access::read && b.kind == BufferKind::weights_gradient)
           results.push_back(k);
       }
