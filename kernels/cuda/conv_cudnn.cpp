@@ -303,8 +303,8 @@ Plan finalized(const Descriptor& config, cudnnHandle_t handle, std::int64_t most
                                  CUDNN_TYPE_INT64, 1, &count, &plan.workspace),
         "asking for a workspace's size");
   if (plan.workspace > most)
-    throw DeviceError("cuDNN: a convolution wants " + std::to_string(plan.workspace >> 20) +
-                      " MiB of workspace");
+    throw DeviceError("cuDNN: a convolution wants " + std::to_string(plan.workspace) +
+                      " bytes of workspace and gets " + std::to_string(most));
   return plan;
 }
 
@@ -336,8 +336,7 @@ class ConvOp : public PreparedOp {
     args_ = form.args;
     if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning);
     algorithm_ = variant_.name() + ":" + std::to_string(index_);
-    workspace_bytes_ = Room(problem_, variant_, plan_ ? plan_->workspace : 0).bytes;
-    workspace_bytes_ += sums_bytes();
+    workspace_bytes_ = areas(variant_, plan_ ? plan_->workspace : 0).bytes;
   }
 
   void run(std::span<std::byte* const> p, std::byte* workspace, Queue* queue) const override {
@@ -348,19 +347,15 @@ class ConvOp : public PreparedOp {
   const TensorDesc& images_argument() const { return args_.at(problem_.pass == Pass::backward_data ? 2 : 0); }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
-  /// Offsets of the parts of the workspace: padded images, a gradient or bias as bf16, the library's own;
-  /// behind them the sums of the bias.
-  struct Room {
-    Room(const Problem& p, const Variant& variant, std::int64_t library_bytes) {
-      const std::int64_t size = size_of(p.type());
-      narrow = variant.padded ? aligned(element_count(padded_images(p.g)) * size) : 0;
-      library = narrow + (variant.narrow           ? aligned(element_count(p.g.weights()) * size)
-                          : p.rounds_bias(variant) ? aligned(p.g.k * size)
-                                                   : 0);
-      bytes = library + aligned(library_bytes);
-    }
-    std::int64_t narrow, library, bytes;
-  };
+  /// Returns the parts of the workspace where an engine of `variant` takes `library_bytes`.
+  ConvAreas areas(const Variant& variant, std::int64_t library_bytes) const {
+    const ConvGeometry& g = problem_.g;
+    const std::int64_t rounded = variant.narrow                  ? element_count(g.weights())
+                                 : problem_.rounds_bias(variant) ? g.k
+                                                                 : 0;
+    const bool sums_bias = problem_.pass == Pass::backward_weights && problem_.bias;
+    return {g, problem_.type(), {variant.padded, rounded, sums_bias}, library_bytes};
+  }
 
   void run_with(const Plan* plan, const Variant& variant, std::span<std::byte* const> p, std::byte* workspace,
                 Queue* queue) const {
@@ -369,18 +364,19 @@ class ConvOp : public PreparedOp {
     const DataType type = problem_.type();
     const View images = view_of(images_argument());
     const View padded = view_of(channels_last(padded_images(g), type));
-    const Room room(problem_, variant, plan != nullptr ? plan->workspace : 0);
-    std::byte* const rest = workspace + room.library;
+    const ConvAreas at = areas(variant, plan != nullptr ? plan->workspace : 0);
+    std::byte* const padded_copy = workspace + at.padded;
+    std::byte* const rest = workspace + at.library;
     const auto pad = [&](const std::byte* whole) {
-      if (variant.padded) pad_images(stream, type, images, whole, padded, g.pad, workspace);
-      return variant.padded ? workspace : whole;
+      if (variant.padded) pad_images(stream, type, images, whole, padded, g.pad, padded_copy);
+      return variant.padded ? padded_copy : whole;
     };
     switch (problem_.pass) {
       case Pass::forward: {
         const float* bias = problem_.bias ? as_floats(p[2]) : nullptr;
         std::byte* fused_bias = variant.fused && problem_.bias ? p[2] : nullptr;
         if (problem_.rounds_bias(variant)) {
-          fused_bias = workspace + room.narrow;
+          fused_bias = workspace + at.rounded;
           narrow(stream, g.k, bias, reinterpret_cast<BFloat16*>(fused_bias));
         }
         const Pointers pointers{pad(p[0]), p[1], p.back(), fused_bias};
@@ -389,13 +385,13 @@ class ConvOp : public PreparedOp {
         break;
       }
       case Pass::backward_data: {
-        const Pointers pointers{variant.padded ? workspace : p[2], p[1], p[0], nullptr};
+        const Pointers pointers{variant.padded ? padded_copy : p[2], p[1], p[0], nullptr};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
-        if (variant.padded) crop_images(stream, type, padded, workspace, g.pad, images, p[2]);
+        if (variant.padded) crop_images(stream, type, padded, padded_copy, g.pad, images, p[2]);
         break;
       }
       case Pass::backward_weights: {
-        std::byte* const gradient = variant.narrow ? workspace + room.narrow : p[2];
+        std::byte* const gradient = variant.narrow ? workspace + at.rounded : p[2];
         const Pointers pointers{pad(p[0]), gradient, p[1], nullptr};
         if (plan != nullptr)
           execute(*plan, queue, pointers, rest, problem_.name());
@@ -405,7 +401,7 @@ class ConvOp : public PreparedOp {
           widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(gradient),
                 as_floats(p[2]));
         if (problem_.bias)
-          bias_gradient(stream, rows(), g.k, type, p[1], workspace + room.bytes, as_floats(p[3]));
+          bias_gradient(stream, rows(), g.k, type, p[1], workspace + at.sums, as_floats(p[3]));
         break;
       }
     }
@@ -546,8 +542,7 @@ class ConvOp : public PreparedOp {
   };
 
   std::unique_ptr<DeviceMemory> workspace_of(const Plan& plan, const Variant& variant) const {
-    // The bias is summed by our own kernel, the same for all plans.
-    return allocate_memory(0, Room(problem_, variant, plan.workspace).bytes + sums_bytes());
+    return allocate_memory(0, areas(variant, plan.workspace).bytes);
   }
 
   /// Whether NaN in images comes out of a relu that is part of the graph: a broken layer must show, and not
@@ -585,14 +580,8 @@ class ConvOp : public PreparedOp {
     }
     return *std::min_element(seconds.begin(), seconds.end());
   }
-  std::int64_t sums_bytes() const {
-    return problem_.pass == Pass::backward_weights && problem_.bias ? sum_rows_bytes(rows(), problem_.g.k)
-                                                                    : 0;
-  }
   /// Bytes of the form's workspace that are left for the library.
-  std::int64_t library_budget(const Variant& variant) const {
-    return budget_ - Room(problem_, variant, 0).bytes - aligned(sums_bytes());
-  }
+  std::int64_t library_budget(const Variant& variant) const { return budget_ - areas(variant, 0).bytes; }
 
   Problem problem_;
   std::int64_t budget_;  ///< bytes of workspace that the form gives

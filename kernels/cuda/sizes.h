@@ -164,4 +164,23 @@ inline Dims padded_images(const ConvGeometry& g) {
   return {g.n, g.c, g.pad + g.h + overhang(g, g.oh, g.h), g.pad + g.w + overhang(g, g.ow, g.w)};
 }
 
+/// What a convolution that a library does needs memory for, beside what the library takes.
+struct ConvExtras {
+  bool pads = false;         ///< copies the images with all padding
+  std::int64_t rounded = 0;  ///< numbers of a bias, or of the weights' gradient, in the type of the factors
+  bool sums_bias = false;    ///< sums the gradient of the bias
+};
+/// Offsets of the parts of the workspace of a convolution that a library does, and the size of all together.
+struct ConvAreas {
+  ConvAreas(const ConvGeometry& g, DataType type, const ConvExtras& extras, std::int64_t library_bytes) {
+    Areas areas;
+    padded = areas.add(extras.pads ? element_count(padded_images(g)) * size_of(type) : 0);
+    rounded = areas.add(extras.rounded * size_of(type));
+    library = areas.add(library_bytes);
+    sums = areas.add(extras.sums_bias ? sum_rows_bytes(g.n * g.oh * g.ow, g.k) : 0);
+    bytes = areas.bytes();
+  }
+  std::int64_t padded, rounded, library, sums, bytes;
+};
+
 }  // namespace convnet::cuda

@@ -20,7 +20,7 @@ void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t
 
 }  // namespace
 
-TEST_CASE("convolutions of bf16 numbers", "[cuda]") {
+TEST_CASE("convolutions of bf16 numbers", "[cuda][cudnn]") {
   for (const ConvGeometry& g :
        {conv(3, 3, 7, 6, 16, 3, 1, 1), conv(2, 16, 7, 6, 20, 5, 2, 2), conv(2, 8, 7, 6, 4, 1),
         conv(2, 6, 7, 6, 4, 3, 1, 1, 2), conv(0, 3, 7, 6, 8, 3, 1, 1)}) {

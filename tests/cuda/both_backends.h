@@ -11,8 +11,8 @@ namespace convnet::test {
 /// The device that operations run on: on emulated ones its kernels run in several threads.
 int test_device();
 
-/// Checks that the CUDA backend binds `op` in every form that its target gives: its arguments lie as the form
-/// says, and it takes no more workspace.
+/// Checks that the CUDA backend binds `op` in every distinct form that its target gives: its arguments lie as
+/// the form says, and it takes no more workspace.
 void check_binding(const Backend& backend, const OpDesc& op);
 
 /// Checks the binding and compares all arguments after the operation, in every layout that the CUDA backend

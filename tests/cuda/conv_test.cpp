@@ -8,7 +8,7 @@ using namespace convnet;
 using namespace convnet::test;
 
 // The CPU's are not compared: their fused relu loses NaN.
-TEST_CASE("convolutions of the CUDA backend keep NaN through relu", "[cuda]") {
+TEST_CASE("convolutions of the CUDA backend keep NaN through relu", "[cuda][cudnn]") {
   const ConvGeometry g = conv(2, 16, 7, 5, 32, 3, 1, 1);
   Values src = test_values(g.src(), 1);
   src[0] = std::nan("");
@@ -53,7 +53,7 @@ TEST_CASE("convolutions by matrix products in chunks of images", "[cuda]") {
   }
 }
 
-TEST_CASE("convolutions read maps that must lie plain", "[cuda]") {
+TEST_CASE("convolutions read maps that must lie plain", "[cuda][cudnn]") {
   const auto backend = make_cuda_backend(Precision::fp32);
   const ConvGeometry g = conv(2, 8, 5, 4, 4, 1);
   const auto forward = backend->prepare(ConvForward{g}, hints_for(ConvForward{g}, false));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/gemm.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
 
 namespace convnet::cuda {
@@ -102,8 +103,13 @@ class Again : public Recording {
 class LoopGemm : public PreparedGemm {
  public:
   explicit LoopGemm(const Gemm& gemm) : g_(gemm) {}
-  /// Some, for its place to be tested; none for a product of nothing, as on devices.
-  std::int64_t workspace_bytes() const override { return g_.m * g_.n * g_.k * g_.batch == 0 ? 0 : 4; }
+  /// Returns all that a product may take, for forms to be tested. Small products, for each run of which tests
+  /// allocate the workspace, take some, and products of nothing none, as on devices.
+  std::int64_t workspace_bytes() const override {
+    constexpr std::int64_t kSmall = 1 << 24;
+    const std::int64_t terms = g_.m * g_.n * g_.k * g_.batch;
+    return terms == 0 ? 0 : terms <= kSmall ? 4 : kMostProductBytes;
+  }
   using PreparedGemm::run;
   void run(Queue*, const std::byte* a, const std::byte* b, std::byte* c,
            std::byte* workspace) const override {

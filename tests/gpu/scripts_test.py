@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""scripts/gpu-check and gpu-speed with stand-ins for what they run: scripts_test.py CONVNET_ON_EMULATED_GPUS"""
+"""scripts/gpu-check and gpu-speed with stand-ins for what they run: scripts_test.py CONVNET_ON_EMULATED_GPUS CUDA_TEST_ON_EMULATED_GPUS"""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import unittest
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts")
 EMULATED = ""
+CUDA_TEST = ""
 
 CONVNET = """case "$*" in
   --version) echo convnet 1.2.3 ;;
@@ -110,6 +112,19 @@ class Bundle(unittest.TestCase):
         self.assertIn("| racecheck of the own kernels | FAILED (9) |", report)
         self.assertIn("--kernel-name kns=convnet", self.read("out/a.log"))
 
+    def test_sanitizers_leave_out_the_cases_that_run_cudnn(self):
+        self.program("tools/compute-sanitizer", SANITIZER)
+        self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
+        spec = re.search(r"cuda_gpu_test (.*)", self.read("out/a.log"))[1]
+        # With Catch2 2 the exit code is the number of cases.
+        lists = [subprocess.run([CUDA_TEST, "--list-test-names-only", *filters], stdout=subprocess.PIPE, text=True).stdout.splitlines() for filters in ([], [spec])]
+        cases, chosen = (set(map(str.strip, lines)) for lines in lists)
+        operations = ["conv.forward", "conv.forward+relu", "conv.backward_data", "conv.backward_weights"]
+        self.assertEqual(cases - chosen, {f"{operation} on both backends" for operation in operations} | {
+            "convolutions of bf16 numbers", "convolutions of the CUDA backend keep NaN through relu", "convolutions read maps that must lie plain",
+            "large products bind within their workspace"})
+        self.assertIn("pool.forward on both backends", chosen)
+
     def test_everything_passes(self):
         self.program("bin/convnet", CONVNET.replace("trained", "printf 'Averages----\\nlogprob:  0.3 0.1\\n'"))
         code, _ = self.run_script("gpu-check", "correct", self.path("out/a.md"))
@@ -140,5 +155,5 @@ class Bundle(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    EMULATED = sys.argv.pop(1)
+    EMULATED, CUDA_TEST = sys.argv.pop(1), sys.argv.pop(1)
     unittest.main(verbosity=2)
