@@ -168,7 +168,7 @@ class BinaryCostLayer : public CostLayer {
     }
   }
 
-  /// With children the cross entropy alone.
+  /// Reports the cross entropy alone where the cost has children.
   std::vector<double> cost_report(std::span<const double> sums, double images) const override {
     return Layer::cost_report(facts.cost->children.empty() ? sums : sums.first(1), images);
   }

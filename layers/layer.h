@@ -63,13 +63,13 @@ struct WeightSpec {
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
   bool state = false;  ///< running statistics: kept in checkpoints, but not learned; has no increment
-  /// For a part of a layer (Layer::part) the dims of the whole matrix, which lies under its name in
-  /// checkpoints; the part has the rows of output_axis from `first_output`. Empty: this is the whole.
+  /// The dims of the whole matrix, which lies under its name in checkpoints, if this is a part of a layer
+  /// (Layer::part); the part has the rows of output_axis from `first_output`. Empty: this is the whole.
   Dims whole;
   std::int64_t first_output = 0;
   InitFunction init;
   WeightConstraint constraint;
-  /// With weightSource, these are the weights `source_index` of layer `source_layer`; empty: own ones.
+  /// The layer that weightSource names, whose weights `source_index` these are; empty: own ones.
   std::string source_layer;
   int source_index = 0;
 

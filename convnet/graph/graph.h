@@ -13,7 +13,7 @@
 
 namespace convnet {
 
-/// Whose memory a matrix lives in.
+/// The layer's matrix whose memory another one uses, or a matrix itself.
 struct WeightOwner {
   NodeId node{0};
   std::size_t index = 0;  ///< into Layer::weights
@@ -22,8 +22,8 @@ struct WeightOwner {
 
 struct Node {
   NodeId id{0};
-  /// As in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the file has
-  /// a layer of that name.
+  /// The name in the file; implicit layers are "<layer>_dropout" and "<layer>_neuron", with ".1" where the
+  /// file has a layer of that name.
   std::string name;
   std::string whole;    ///< for a part of a layer (parallel=model) the layer's name; else `name`
   std::string section;  ///< section of the definition file that it comes from

@@ -155,7 +155,7 @@ class Placer {
 
   void find_period(Node& node) {
     const int natural = natural_period(node), given = node.layer->update_period, passes = graph_.passes;
-    // With --parallel data it counts the passes of the file's own placement: see keep_periods().
+    // The period counts the passes of the file's own placement under --parallel data: see keep_periods().
     node.update_period = options_.data_parallel ? natural : std::max(given, natural);
     if (given <= 1 || options_.data_parallel) return;
     if (node.update_period % natural != 0) {

@@ -118,7 +118,7 @@ class Net::GradientCheck {
       values[k] = static_cast<float>(static_cast<double>(values[k]) + by * static_cast<double>(d[k]));
     net_.executor_.write_weights(all_[i], values);
   }
-  /// With rate 1 and nothing else the increment is minus the mean gradient.
+  /// Returns minus the mean gradient, which is the increment where the rate is 1 and all else 0.
   std::vector<float> descent(std::size_t i) const { return net_.increment(all_[i]); }
 
   Judgement judge(std::size_t i, int which, double stretch = 1) {

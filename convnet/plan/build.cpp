@@ -135,7 +135,7 @@ BufferId PlanBuilder::weights_buffer(std::size_t i) const {
 
 Value PlanBuilder::weights(std::size_t i) { return TaskEmitter::value_of(weights_buffer(i)); }
 
-/// Of several users of shared weights, and of several microbatches, each writes its own, summed in the order
+/// Each user of shared weights and each microbatch writes a gradient of its own; they are summed in the order
 /// of the backward passes.
 Value PlanBuilder::weights_gradient(std::size_t i) {
   const Value written = emitter_.add_like(weights(i), "d " + updates_.weights(*at_.node, i).name,

@@ -52,7 +52,7 @@ class PlanBuilder : public Lowering {
     std::map<std::string, Value> kept;
   };
 
-  /// Whose operations are being written down.
+  /// The node and microbatch whose operations are being written down.
   struct At {
     const Node* node = nullptr;
     int microbatch = 0;
@@ -72,7 +72,7 @@ class PlanBuilder : public Lowering {
   void enter(const Node& node, int microbatch, bool backward);
   void forward_run(const Node& node, int run);
   void backward_run(const Node& node, int run);
-  /// Those of the replicas that run together, and have images.
+  /// Returns the microbatches of the replicas that run together, if they have images.
   std::vector<int> microbatches_of_run(const Node& node, int run) const;
   std::vector<int> microbatches_of_this_run() const;
   bool inputs_stay();

@@ -10,8 +10,8 @@
 
 namespace convnet {
 
-/// Which tasks are certainly done when another starts, by the order of streams and dependencies: a vector
-/// clock for each task, which counts the tasks of each stream that are done.
+/// Says which tasks are certainly done when another starts, by the order of streams and dependencies: a
+/// vector clock for each task, which counts the tasks of each stream that are done.
 ///
 /// Tasks that wait for the same tasks on all devices know the same about all devices but their own. A clock
 /// is therefore what the task knows about the streams of its own device, and a reference to counts that it

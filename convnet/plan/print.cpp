@@ -177,7 +177,8 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
 
 namespace {
 
-/// What of a minibatch each device gets, and what moves between them; "" on one device.
+/// Returns lines that say which images of a minibatch each device gets and what moves between devices; "" on
+/// one device.
 std::string parallel_text(const json& plan) {
   if (plan["devices"].size() == 1) return "";
   const auto sizes = plan["microbatches"].get<std::vector<std::int64_t>>();

@@ -60,7 +60,7 @@ void check(const Plan& plan, const Table<TaskId, double>& seconds) {
   }
 }
 
-/// What runs one task at a time: a stream, or a device whose streams take turns.
+/// Runs one task at a time: a stream, or a device whose streams take turns.
 struct Unit {
   std::vector<std::vector<TaskId>> queues;  ///< the most urgent queue first
   std::vector<std::size_t> next;            ///< of each queue

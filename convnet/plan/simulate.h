@@ -51,7 +51,7 @@ Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool
 /// The same facts about a step whose times are known already, like those that the executor measured.
 Simulation analyse(const Plan& plan, TaskTimes times, bool concurrent_streams);
 
-/// What `convnet plan` tells about a simulation: "model" (of whom the prediction is), "step_seconds",
+/// Returns what `convnet plan` tells about a simulation: "model" (the machine), "step_seconds",
 /// "images_per_second", "devices" and "critical_path", whose rows sum up the tasks of a layer and kind.
 nlohmann::json simulation_json(const Simulation& simulation, const Plan& plan, const Graph& graph,
                                const std::string& model);

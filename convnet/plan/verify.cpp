@@ -167,8 +167,8 @@ class Verifier {
     });
   }
 
-  /// What the graph asks for and no other task reads: every cost is computed, and every matrix that learns is
-  /// updated once.
+  /// Checks what the graph asks for and no other task reads: every cost is computed, and every matrix that
+  /// learns is updated once.
   void check_results() const {
     for (const Node& node : graph_.nodes) {
       for (std::size_t i = 0; i < node.owners.size(); ++i) {
@@ -221,7 +221,7 @@ class Verifier {
     return replicas_.at({matrix.node, matrix.index});
   }
 
-  /// What one replica's weights become, all become: whatever is written to one is fetched by the others.
+  /// Checks that all replicas' weights become the same: whatever is written to one is fetched by the others.
   void check_replicas(const WeightOwner& matrix) const {
     std::vector<std::int64_t> written;
     for (const BufferId b : replicas_of(matrix)) {

@@ -18,7 +18,7 @@ namespace convnet {
 
 namespace {
 
-/// With one decimal.
+/// Returns the seconds with one decimal.
 std::string seconds_text(double seconds) {
   const long tenths = std::lround(seconds * 10);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
@@ -87,7 +87,7 @@ struct Executor::Run {
     device.news.notify_all();
   }
 
-  /// Of the streams' next tasks one that can start, or none; `left` says whether there are any.
+  /// Returns one of the streams' next tasks that can start, or none; `left` says whether there are any.
   TaskId choose(DeviceId index, bool& left) const {
     const Device& device = devices[index];
     left = false;
@@ -348,7 +348,7 @@ const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {
-  // Of plans for the same images, the later phase says the algorithm, in whatever order they were bound.
+  // Several plans for the same images: the later phase says the algorithm, in whatever order they were bound.
   std::vector<std::shared_ptr<const BoundPlan>> plans(bound_.begin(), bound_.end());
   std::stable_sort(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
     return std::pair(a->plan().phase, a->plan().images) < std::pair(b->plan().phase, b->plan().images);

@@ -19,7 +19,7 @@
 
 namespace convnet {
 
-/// What one minibatch needs from the host.
+/// The facts of one step: what the devices get from the host.
 struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;

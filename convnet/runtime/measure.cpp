@@ -154,7 +154,8 @@ struct ScratchSize {
   std::int64_t read = 0, written = 0;
 };
 
-/// As much as a device of the plan uses in a step, so that operations find their arguments as cold as there.
+/// Returns as many bytes as a device of the plan uses in a step, so that operations find their arguments as
+/// cold as there.
 std::int64_t working_set(const Plan& plan) {
   std::map<DeviceId, std::int64_t> needs;
   for (const Buffer& b : plan.buffers) {

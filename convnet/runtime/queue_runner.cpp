@@ -37,7 +37,7 @@ bool QueueRunner::unreachable(const Task& task, const Buffer& buffer) const {
   return buffer.kind != BufferKind::input && !reaches_[task.device][buffer.device];
 }
 
-/// Of the copies that a task needs of other devices' memory.
+/// Returns the bytes of the copies that a task needs of other devices' memory.
 std::int64_t QueueRunner::unreachable_bytes(const Plan& plan, const Task& task) const {
   std::int64_t bytes = 0;
   for (const BufferUse& use : task.uses) {
