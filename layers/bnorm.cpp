@@ -104,10 +104,11 @@ class BnormLayer : public Layer {
   void merge(Lowering& l, Value mean, Value variance) const {
     BatchNormMerge op{shape.c, {}};
     std::vector<Value> args;
+    const std::vector<std::int64_t> images = l.images_of_replicas();
     const std::vector<Value> means = l.kept_by_replicas("own mean");
     const std::vector<Value> variances = l.kept_by_replicas("own variance");
     for (std::size_t r = 0; r < means.size(); ++r) {
-      op.values.push_back(l.images_of_replicas()[r] * shape.h * shape.w);
+      op.values.push_back(images[r] * shape.h * shape.w);
       args.push_back(means[r]);
       args.push_back(variances[r]);
     }

@@ -25,15 +25,7 @@ Value TaskEmitter::add(PlannedTensor t) {
 }
 
 BufferId TaskEmitter::add_buffer(std::string name, BufferKind kind, DeviceId device, TensorDesc desc) {
-  Buffer b;
-  b.name = std::move(name);
-  b.kind = kind;
-  b.device = device;
-  b.bytes = desc.bytes();
-  b.desc = std::move(desc);
-  const BufferId id = plan_.buffers.next_id();
-  plan_.buffers.push_back(std::move(b));
-  return id;
+  return convnet::add_buffer(plan_.buffers, std::move(name), kind, device, std::move(desc));
 }
 
 Value TaskEmitter::add_like(Value other, std::string name, BufferKind kind, DeviceId device) {

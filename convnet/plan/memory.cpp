@@ -14,20 +14,6 @@ struct Lifetime {
   bool overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
 };
 
-Table<BufferId, Lifetime> lifetimes(const Plan& plan) {
-  Table<BufferId, Lifetime> lives(plan.buffers.size());
-  for (const TaskId t : plan.tasks.ids()) {
-    const auto touch = [&](BufferId buffer) {
-      Lifetime& life = lives[buffer];
-      life.first = std::min(life.first, t);
-      life.last = std::max(life.last, t);
-    };
-    for (const BufferUse& use : plan.tasks[t].uses) touch(use.buffer);
-    if (plan.tasks[t].workspace.exists()) touch(plan.tasks[t].workspace);
-  }
-  return lives;
-}
-
 bool transient(const Buffer& b) { return !b.persistent() && b.kind != BufferKind::input; }
 
 /// The tasks that use each buffer.
@@ -38,6 +24,15 @@ Table<BufferId, std::vector<TaskId>> tasks_by_buffer(const Plan& plan) {
     if (plan.tasks[t].workspace.exists()) tasks[plan.tasks[t].workspace].push_back(t);
   }
   return tasks;
+}
+
+/// Returns when each buffer lives, from the tasks that use it in the order of the list.
+Table<BufferId, Lifetime> lifetimes(const Table<BufferId, std::vector<TaskId>>& tasks) {
+  Table<BufferId, Lifetime> lives(tasks.size());
+  for (const BufferId b : tasks.ids()) {
+    if (!tasks[b].empty()) lives[b] = {tasks[b].front(), tasks[b].back()};
+  }
+  return lives;
 }
 
 /// The lowest place where `size` bytes fit between the already placed buffers that live at the same time.
@@ -124,8 +119,8 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
 }  // namespace
 
 void place_buffers(Plan& plan, int devices) {
-  const Table<BufferId, Lifetime> lives = lifetimes(plan);
   const Table<BufferId, std::vector<TaskId>> tasks = tasks_by_buffer(plan);
+  const Table<BufferId, Lifetime> lives = lifetimes(tasks);
   const TaskOrder order(plan);
   Table<DeviceId, std::vector<BufferId>> buffers(static_cast<std::size_t>(devices));  // transient
   plan.memory.assign(buffers.size(), {});

@@ -41,15 +41,7 @@ class NetBuffersBuilder {
 
  private:
   BufferId add(std::string name, BufferKind kind, DeviceId device, TensorDesc desc) {
-    Buffer b;
-    b.name = std::move(name);
-    b.kind = kind;
-    b.device = device;
-    b.bytes = desc.bytes();
-    b.desc = std::move(desc);
-    const BufferId id = made_.buffers.next_id();
-    made_.buffers.push_back(std::move(b));
-    return id;
+    return add_buffer(made_.buffers, std::move(name), kind, device, std::move(desc));
   }
 
   void add_weights_of(const Node& node) {

@@ -9,12 +9,6 @@
 namespace convnet {
 namespace {
 
-int device_count(const Plan& plan) {
-  int devices = 0;
-  for (const Task& task : plan.tasks) devices = std::max(devices, task.device.value() + 1);
-  return devices;
-}
-
 /// The uses of a buffer by the tasks so far.
 struct History {
   RangeList<TaskId> reads, writes;  ///< their tasks

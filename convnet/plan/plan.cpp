@@ -1,6 +1,7 @@
 #include "convnet/plan/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace convnet {
 
@@ -50,6 +51,26 @@ const char* to_string(Stream stream) {
 int update_window(const Graph& graph, const Node& owner, Phase phase) {
   if (phase == Phase::check) return graph.microbatches;
   return graph.microbatches / graph.passes * std::min(owner.update_period, graph.passes);
+}
+
+BufferId add_buffer(Table<BufferId, Buffer>& buffers, std::string name, BufferKind kind, DeviceId device,
+                    TensorDesc desc) {
+  Buffer b;
+  b.name = std::move(name);
+  b.kind = kind;
+  b.device = device;
+  b.bytes = desc.bytes();
+  b.desc = std::move(desc);
+  const BufferId id = buffers.next_id();
+  buffers.push_back(std::move(b));
+  return id;
+}
+
+int device_count(const Plan& plan) {
+  DeviceId last;
+  for (const Task& task : plan.tasks) last = std::max(last, task.device);
+  for (const Buffer& buffer : plan.buffers) last = std::max(last, buffer.device);
+  return last.value() + 1;
 }
 
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use) {

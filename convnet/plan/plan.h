@@ -151,6 +151,13 @@ void verify(const Plan& plan, const Graph& graph);
 /// update once, by all of them.
 int update_window(const Graph& graph, const Node& owner, Phase phase);
 
+/// Adds a buffer that has no place yet to the end of `buffers` and returns its id.
+BufferId add_buffer(Table<BufferId, Buffer>& buffers, std::string name, BufferKind kind, DeviceId device,
+                    TensorDesc desc);
+
+/// Returns the number of devices that tasks and buffers of the plan are on, with those between them.
+int device_count(const Plan& plan);
+
 /// Bytes of a buffer that a task reads or writes.
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
 

@@ -18,13 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-int device_count(const Plan& plan) {
-  DeviceId last;
-  for (const Task& task : plan.tasks) last = std::max(last, task.device);
-  for (const Buffer& buffer : plan.buffers) last = std::max(last, buffer.device);
-  return last.value() + 1;
-}
-
 double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, int devices) {
   double host = 0;
   double remote = 0;

@@ -1,8 +1,8 @@
 // Compiles the functors, the random numbers and the image arithmetic that CPU and CUDA share for the device,
 // with warnings as errors.
+#include "convnet/base/philox.h"
 #include "kernels/functors.h"
 #include "kernels/image_math.h"
-#include "convnet/base/philox.h"
 
 namespace convnet {
 

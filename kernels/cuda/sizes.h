@@ -17,7 +17,7 @@ namespace convnet::cuda {
 constexpr std::int64_t kMostMoments = 64;     ///< means and variances of a launch of BatchNormMerge
 constexpr std::int64_t kMostGradients = 192;  ///< gradients of a launch of Update
 
-/// What is known of a channel between two launches of BatchNormMerge: its count, mean and squares.
+/// A launch of BatchNormMerge leaves the count, mean and squares of each channel to the next one.
 constexpr std::int64_t kMomentsBytes = 3 * sizeof(double);
 inline std::int64_t merge_bytes(const BatchNormMerge& op) {
   return std::ssize(op.values) > kMostMoments ? op.channels * kMomentsBytes : 0;
@@ -164,7 +164,7 @@ inline Dims padded_images(const ConvGeometry& g) {
   return {g.n, g.c, g.pad + g.h + overhang(g, g.oh, g.h), g.pad + g.w + overhang(g, g.ow, g.w)};
 }
 
-/// What a convolution that a library does needs memory for, beside what the library takes.
+/// A convolution that a library does needs memory for these, beside what the library takes.
 struct ConvExtras {
   bool pads = false;         ///< copies the images with all padding
   std::int64_t rounded = 0;  ///< numbers of a bias, or of the weights' gradient, in the type of the factors

@@ -12,7 +12,7 @@ using namespace convnet;
 
 namespace {
 
-// What must not compile: an id where another table's id, or a number, is meant.
+// These must not compile: an id where another table's id, or a number, is meant.
 static_assert(!std::is_convertible_v<int, TaskId>);
 static_assert(!std::is_convertible_v<TaskId, int>);
 static_assert(!std::is_constructible_v<TaskId, BufferId>);

@@ -133,7 +133,7 @@ TEST_CASE("the matrices of an expected step are copied before it is submitted, o
   CHECK(cost_of(others) == other_cost);
   CHECK(cost_of(others) != other_cost);
 
-  // What was expected may not come, and is forgotten then.
+  // The expected minibatch may not come, and is forgotten then.
   for (float& value : other.data) value = -value;
   net.expect(*configured.plan, others.matrices);
   CHECK(cost_of(inputs) == cost);

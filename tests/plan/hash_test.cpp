@@ -95,7 +95,7 @@ TEST_CASE("the hash of a plan depends on everything that processes must agree on
       }
     }
   });
-  // What a process settles for itself is left out.
+  // The hash leaves out everything that a process settles for itself.
   const auto expect_same = [&](const char* what, const auto& change) {
     INFO(what);
     CHECK(hash_after(plan, change) == plan_hash(plan));
