@@ -12,13 +12,14 @@ namespace convnet {
 namespace {
 
 Plan empty_plan(const NetBuffers& net_buffers, std::size_t matrices, const Target& target, Phase phase,
-                std::int64_t images, std::int64_t views) {
+                std::int64_t images, const PlanOptions& options) {
   Plan plan;
   plan.target = target.name();
   plan.precision = target.precision();
   plan.phase = phase;
   plan.images = images;
-  plan.views = phase == Phase::test ? views : 1;
+  plan.topology = options.topology;
+  plan.views = phase == Phase::test ? options.views : 1;
   if (images % plan.views != 0) throw std::logic_error("plan: images that are not whole views");
   plan.buffers = net_buffers.buffers;
   plan.costs = net_buffers.cost_slots;
@@ -35,7 +36,7 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       matrices_(matrices),
       options_(options),
       net_buffers_(net_buffers),
-      plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options.views)),
+      plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options)),
       emitter_(plan_, target),
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, emitter_),

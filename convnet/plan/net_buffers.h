@@ -16,6 +16,7 @@ struct PlanOptions {
   bool conserve_memory = false;
   int views = 1;              ///< views of each image in tests
   std::int64_t images = 128;  ///< of the usual minibatch, for which the layouts of weights are chosen
+  Topology topology = {};     ///< of the devices
 };
 
 /// All of them have their layouts and places: every plan of a net begins with `buffers` as they are here.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convnet/graph/graph.h"
+#include "convnet/plan/topology.h"
 #include "kernels/target.h"
 
 namespace convnet {
@@ -132,6 +133,7 @@ struct DeviceMemoryNeeds {
 
 struct Plan {
   std::string target, precision;  ///< Target::name() and precision()
+  Topology topology;              ///< of the devices
   Phase phase = Phase::train;
   std::int64_t images = 0;          ///< all views of them
   std::int64_t views = 1;           ///< neighbours that are views of one image, in the same microbatch

@@ -1,0 +1,35 @@
+// Which host and which process each device of a plan belongs to.
+#pragma once
+
+#include <vector>
+
+#include "convnet/base/ids.h"
+
+namespace convnet {
+
+/// Where devices are. Devices of one host have neighbouring indices, and so have those of one process, which
+/// is on one host.
+class Topology {
+ public:
+  /// Makes a topology of one host and one process, for any number of devices.
+  Topology() = default;
+  /// `devices_of_hosts` and `devices_of_processes` count the devices of each host and process, in order. An
+  /// empty list stands for a single one that has them all. Throws std::logic_error if a process spans hosts
+  /// or both lists count other devices.
+  Topology(const std::vector<int>& devices_of_hosts, const std::vector<int>& devices_of_processes);
+
+  int hosts() const { return hosts_; }
+  int processes() const { return processes_; }
+  int host(DeviceId device) const { return host_.empty() ? 0 : host_.at(device); }
+  int process(DeviceId device) const { return process_.empty() ? 0 : process_.at(device); }
+  bool same_host(DeviceId a, DeviceId b) const { return host(a) == host(b); }
+  bool same_process(DeviceId a, DeviceId b) const { return process(a) == process(b); }
+  /// Returns the place of a device among those of its host, from 0.
+  int index_on_host(DeviceId device) const;
+
+ private:
+  int hosts_ = 1, processes_ = 1;
+  Table<DeviceId, int> host_, process_;  ///< empty: all 0
+};
+
+}  // namespace convnet
