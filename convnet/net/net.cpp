@@ -88,13 +88,46 @@ std::string too_many_threads(int threads) {
       threads, cores, cores);
 }
 
-DeviceOptions with_devices(DeviceOptions options) {
+namespace {
+
+/// Returns the place of a process among those of its host. Throws InputError if these have no neighbouring
+/// ranks: gpu= lines count the devices host by host.
+int rank_on_host(const Processes& processes) {
+  int on_host = 0;
+  for (int r = 1; r < processes.count(); ++r) {
+    for (int other = 0; other + 1 < r; ++other) {
+      if (processes.host(r) == processes.host(other) && processes.host(r) != processes.host(r - 1))
+        throw InputError(
+            fmt::format("ranks {} and {} are on host {}, but rank {} between them is not; start the "
+                        "processes host by host (mpirun --map-by slot)",
+                        other, r, processes.host(r), r - 1));
+    }
+  }
+  for (int r = 0; r < processes.rank(); ++r)
+    on_host += processes.host(r) == processes.host(processes.rank()) ? 1 : 0;
+  return on_host;
+}
+
+DeviceOptions with_own_devices(DeviceOptions options, int local) {
+  if (options.gpu == "local") options.gpu = std::to_string(local);
   if (options.gpu != "all") return options;
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
   options.gpu = "0";
   for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
+  return options;
+}
+
+}  // namespace
+
+DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
+  if (processes == nullptr) return with_own_devices(std::move(options), 0);
+  options = with_own_devices(std::move(options), rank_on_host(*processes));
+  const std::vector<std::string> lists = processes->exchange(options.gpu);
+  options.gpu = join(lists, ",");
+  for (const std::string& list : lists)
+    options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
   return options;
 }
 
@@ -121,7 +154,7 @@ std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devi
   return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
 }
 
-std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices) {
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices, int rank) {
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   if (options.device == "cuda" && gpus == 0)
@@ -133,7 +166,7 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices)
     check_threads(devices * each + omp_get_max_threads() + 1);
     return make_cpu_backend(each, precision);
   }
-  for (const int id : options.gpus()) {
+  for (const int id : options.gpus_of(rank)) {
     if (id >= gpus)
       throw DeviceError("--gpu lists GPU " + std::to_string(id) + ", but this machine has " +
                         std::to_string(gpus) +
@@ -191,17 +224,34 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Graph
   return graph;
 }
 
+namespace {
+
+/// Returns how many devices of this process the layers use.
+int devices_here(const DeviceOptions& devices, const Graph& graph, const Processes* processes) {
+  if (processes == nullptr) return graph.gpu_count();
+  const Topology topology = devices.topology();
+  int count = 0;
+  for (const DeviceId d : IdRange<DeviceId>(graph.gpu_count()))
+    count += topology.process(d) == processes->rank() ? 1 : 0;
+  return std::max(1, count);
+}
+
+}  // namespace
+
 Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
-         std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend)
+         std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend, Processes* processes)
     : graph_(std::move(graph)),
       provider_(provider),
       gpus_(devices.gpus()),
       seed_(step.seed),
       mean_(provider.step_subtracts_mean() ? std::move(mean) : std::vector<float>()),
-      backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count())),
+      backend_(backend ? std::move(backend)
+                       : make_backend(devices, devices_here(devices, graph_, processes),
+                                      processes == nullptr ? 0 : processes->rank())),
       plans_(graph_, provider.matrices(), backend_->target(),
-             {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini}),
-      executor_(plans_, *backend_, gpus_, devices.stall_timeout) {}
+             {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini,
+              devices.topology()}),
+      executor_(plans_, *backend_, gpus_, devices.stall_timeout, processes) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
   const Plan& plan = plans_.plan(phase, images);
@@ -217,7 +267,7 @@ Net::~Net() {
 
 void Net::upload_mean() {
   if (std::exchange(mean_uploaded_, true)) return;
-  for (const BufferId buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);
+  executor_.write_everywhere(plans_.mean_buffers(), mean_);
 }
 
 namespace {
@@ -525,11 +575,11 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
   PlanSet plans(plain, provider_.matrices(), backend_->target(),
-                {seed_, !mean_.empty(), true, false, provider_.views(), images});
+                {seed_, !mean_.empty(), true, false, provider_.views(), images, plans_.topology()});
   const Plan& plan = plans.plan(phase, images);
-  Executor executor(plans, *backend_, gpus_);
+  Executor executor(plans, *backend_, gpus_, 300, executor_.processes());
   executor.reserve(plan);
-  for (const BufferId buffer : plans.mean_buffers()) executor.write(buffer, mean_);
+  executor.write_everywhere(plans.mean_buffers(), mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)
     executor.write_weights(plans.weights()[i], executor_.read_weights(plans_.weights()[i]));
   std::mutex mutex;  // devices work at the same time
@@ -546,6 +596,12 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
       if (!first_task.exists() || t < first_task) first_task = t;
     }
   });
+  if (executor_.processes() != nullptr) {
+    for (const std::string& task : executor_.processes()->exchange(std::to_string(first_task.value()))) {
+      const TaskId other(std::stoi(task));
+      if (other.exists() && (!first_task.exists() || other < first_task)) first_task = other;
+    }
+  }
   if (first_task.exists())
     return "the first layer with such an output is '" + plain.nodes[plan.tasks[first_task].node].name + "'";
   for (const CostSlot& c : plan.costs) {

@@ -34,13 +34,16 @@ int thread_count(int threads);
 /// Returns a warning if --threads asks for more cores than this process may use, else "".
 std::string too_many_threads(int threads);
 
-/// Returns the options with --gpu all replaced by the list of this machine's devices: its GPUs, or a CPU
-/// device for each core.
-DeviceOptions with_devices(DeviceOptions options);
-/// Makes the backend that --device names; CPU cores are shared out over `devices`. Throws DeviceError if it,
+/// Returns the options with --gpu all replaced by the list of this machine's devices (its GPUs, or a CPU
+/// device for each core), and --gpu local by the device of this process. In a run of several processes
+/// (else `processes` is null) all call it together, and it lists the devices of all of them. Throws
+/// InputError if the processes of a host do not have neighbouring ranks.
+DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
+/// Makes the backend that --device names, for the devices of process `rank`; CPU cores are shared out over
+/// `devices`. Throws DeviceError if it,
 /// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
 /// it cannot do --precision.
-std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices);
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices, int rank = 0);
 /// Makes the target that --device names, for plans: a plan for GPUs needs none. auto means GPUs where
 /// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError if the devices
 /// cannot do --precision.
@@ -68,9 +71,11 @@ class Net {
  public:
   /// `mean` is the mean image of the data, empty for none; a step subtracts it where the provider says so.
   /// `learns` says whether the net will be trained. `backend` has the devices to use; null means those that
-  /// the options name.
+  /// the options name. Of several processes (`processes`, else null) each has its own devices, and all make
+  /// the same calls: reading weights, too, is done together.
   Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
-      std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr);
+      std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr,
+      Processes* processes = nullptr);
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
   ~Net();
