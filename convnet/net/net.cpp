@@ -1,8 +1,6 @@
 #include "convnet/net/net.h"
 
 #include <fmt/format.h>
-#include <omp.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +8,6 @@
 #include <numbers>
 
 #include "convnet/base/error.h"
-#include "convnet/base/host_threads.h"
 #include "convnet/base/philox.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/convert.h"
@@ -65,123 +62,6 @@ NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics)
   return files;
 }
 
-namespace {
-
-/// Returns the number of cores that this process may use.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-}  // namespace
-
-int thread_count(int threads) { return threads > 0 ? threads : usable_cores(); }
-
-std::string too_many_threads(int threads) {
-  const int cores = usable_cores();
-  if (threads <= cores) return "";
-  return fmt::format(
-      "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
-      "slower than --threads {}",
-      threads, cores, cores);
-}
-
-namespace {
-
-/// Returns the place of a process among those of its host. Throws InputError if these have no neighbouring
-/// ranks: gpu= lines count the devices host by host.
-int rank_on_host(const Processes& processes) {
-  int on_host = 0;
-  for (int r = 1; r < processes.count(); ++r) {
-    for (int other = 0; other + 1 < r; ++other) {
-      if (processes.host(r) == processes.host(other) && processes.host(r) != processes.host(r - 1))
-        throw InputError(
-            fmt::format("ranks {} and {} are on host {}, but rank {} between them is not; start the "
-                        "processes host by host (mpirun --map-by slot)",
-                        other, r, processes.host(r), r - 1));
-    }
-  }
-  for (int r = 0; r < processes.rank(); ++r)
-    on_host += processes.host(r) == processes.host(processes.rank()) ? 1 : 0;
-  return on_host;
-}
-
-DeviceOptions with_own_devices(DeviceOptions options, int local) {
-  if (options.gpu == "local") options.gpu = std::to_string(local);
-  if (options.gpu != "all") return options;
-  std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  const int devices = gpus > 0 ? gpus : thread_count(options.threads);
-  options.gpu = "0";
-  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
-  return options;
-}
-
-}  // namespace
-
-DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
-  if (processes == nullptr) return with_own_devices(std::move(options), 0);
-  options = with_own_devices(std::move(options), rank_on_host(*processes));
-  const std::vector<std::string> lists = processes->exchange(options.gpu);
-  options.gpu = join(lists, ",");
-  for (const std::string& list : lists)
-    options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
-  return options;
-}
-
-namespace {
-
-Precision cpu_precision(const DeviceOptions& options) {
-  const Precision precision = options.precision_or(Precision::fp32);
-  if (precision == Precision::tf32)
-    throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
-  return precision;
-}
-
-/// Cores of each of `devices` CPU devices.
-int threads_of_each(const DeviceOptions& options, int devices) {
-  return std::min(std::max(1, thread_count(options.threads) / devices), omp_get_thread_limit());
-}
-
-}  // namespace
-
-std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices) {
-  std::string reason;
-  const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
-  if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
-  return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
-}
-
-std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices, int rank) {
-  std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  if (options.device == "cuda" && gpus == 0)
-    throw DeviceError("--device cuda: " + reason + "; use --device cpu");
-  if (gpus == 0) {
-    const Precision precision = cpu_precision(options);
-    const int each = threads_of_each(options, devices);
-    // The devices have threads, this thread has a team, and one more loads data.
-    check_threads(devices * each + omp_get_max_threads() + 1);
-    return make_cpu_backend(each, precision);
-  }
-  for (const int id : options.gpus_of(rank)) {
-    if (id >= gpus)
-      throw DeviceError("--gpu lists GPU " + std::to_string(id) + ", but this machine has " +
-                        std::to_string(gpus) +
-                        (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
-  }
-  return make_cuda_backend(options.precision_or(Precision::tf32));
-}
-
-std::string slow_precision(const Backend& backend) {
-  if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16())
-    return "";
-  return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
-         "(avx512_bf16); imitating them is slower than fp32";
-}
-
 ImageOptions image_options(const DataOptions& options) {
   ImageOptions images;
   images.inner_size = options.inner_size;
@@ -224,20 +104,6 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Graph
   return graph;
 }
 
-namespace {
-
-/// Returns how many devices of this process the layers use.
-int devices_here(const DeviceOptions& devices, const Graph& graph, const Processes* processes) {
-  if (processes == nullptr) return graph.gpu_count();
-  const Topology topology = devices.topology();
-  int count = 0;
-  for (const DeviceId d : IdRange<DeviceId>(graph.gpu_count()))
-    count += topology.process(d) == processes->rank() ? 1 : 0;
-  return std::max(1, count);
-}
-
-}  // namespace
-
 Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
          std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend, Processes* processes)
     : graph_(std::move(graph)),
@@ -245,9 +111,7 @@ Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, co
       gpus_(devices.gpus()),
       seed_(step.seed),
       mean_(provider.step_subtracts_mean() ? std::move(mean) : std::vector<float>()),
-      backend_(backend ? std::move(backend)
-                       : make_backend(devices, devices_here(devices, graph_, processes),
-                                      processes == nullptr ? 0 : processes->rank())),
+      backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count(), processes)),
       plans_(graph_, provider.matrices(), backend_->target(),
              {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini,
               devices.topology()}),

@@ -11,6 +11,7 @@
 #include "convnet/checkpoint/safetensors.h"
 #include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
+#include "convnet/net/devices.h"
 #include "convnet/net/gradient_judge.h"
 #include "convnet/net/options.h"
 #include "convnet/plan/plan_set.h"
@@ -28,28 +29,6 @@ struct NetFiles {
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Reads the parameter file alone.
 IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
-
-/// Returns the number of cores that --threads asks for; 0 means all that this process may use.
-int thread_count(int threads);
-/// Returns a warning if --threads asks for more cores than this process may use, else "".
-std::string too_many_threads(int threads);
-
-/// Returns the options with --gpu all replaced by the list of this machine's devices (its GPUs, or a CPU
-/// device for each core), and --gpu local by the device of this process. In a run of several processes
-/// (else `processes` is null) all call it together, and it lists the devices of all of them. Throws
-/// InputError if the processes of a host do not have neighbouring ranks.
-DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
-/// Makes the backend that --device names, for the devices of process `rank`; CPU cores are shared out over
-/// `devices`. Throws DeviceError if it,
-/// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
-/// it cannot do --precision.
-std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices, int rank = 0);
-/// Makes the target that --device names, for plans: a plan for GPUs needs none. auto means GPUs where
-/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError if the devices
-/// cannot do --precision.
-std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices);
-/// Returns a warning if the devices of `backend` only imitate its precision, else "".
-std::string slow_precision(const Backend& backend);
 
 /// Returns how the images of the data set are prepared.
 ImageOptions image_options(const DataOptions& options);

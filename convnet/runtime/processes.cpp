@@ -168,7 +168,7 @@ std::vector<std::string> Processes::answer(char kind, std::string_view text, dou
     for (std::string& content : all) content.erase(0, 2);
     return all;
   }
-  all_know_ = true;
+  ++errors_told_;
   // All processes find most errors alike, and then nobody needs to know where.
   const int rank = static_cast<int>(bad - all.begin());
   const bool everywhere = std::all_of(all.begin(), all.end(),
@@ -184,21 +184,30 @@ std::vector<std::string> Processes::exchange(std::string_view mine) {
 }
 
 void Processes::together(const std::function<void()>& work) {
+  const int told = errors_told_;
   try {
     work();
   } catch (const std::exception& e) {
-    if (!all_know_) answer(kind_of(e), e.what(), stall_seconds_);
+    // An exchange within the work may have told the others already.
+    if (errors_told_ == told) answer(kind_of(e), e.what(), stall_seconds_);
     throw;
   }
   exchange("");
 }
 
 void Processes::fail(const std::exception& error, double seconds) noexcept {
-  if (all_know_) return;
+  if (all_know()) return;
   try {
     answer(kind_of(error), error.what(), seconds);
   } catch (const std::exception&) {  // that error, or the others do not come
   }
+}
+
+void together(Processes* processes, const std::function<void()>& work) {
+  if (processes == nullptr)
+    work();
+  else
+    processes->together(work);
 }
 
 }  // namespace convnet

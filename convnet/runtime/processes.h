@@ -39,7 +39,7 @@ class Processes {
   /// longer than `seconds`, and does nothing if an exchange has told them already.
   void fail(const std::exception& error, double seconds) noexcept;
   /// Whether all processes know the error that ended an exchange: then it is enough if the first reports it.
-  bool all_know() const { return all_know_; }
+  bool all_know() const { return errors_told_ > 0; }
 
   /// Whether any process had been asked to stop at the last exchange: the same on all.
   bool stop() const { return stop_; }
@@ -53,7 +53,11 @@ class Processes {
   std::function<bool()> asked_to_stop_;
   double stall_seconds_;
   std::vector<std::string> hosts_;  ///< by rank
-  bool all_know_ = false, stop_ = false;
+  int errors_told_ = 0;
+  bool stop_ = false;
 };
+
+/// Does `work` as Processes::together() does; alone if `processes` is null.
+void together(Processes* processes, const std::function<void()>& work);
 
 }  // namespace convnet
