@@ -7,6 +7,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/train/trainer.h"
+#include "kernels/cpu/instruction_set.h"
 
 namespace convnet {
 namespace {
@@ -29,6 +30,20 @@ namespace {
   throw RunError(text);
 }
 
+/// Limits all processes to the least of their processors' instruction sets, so that their results and plans
+/// are the same.
+void agree_on_instruction_set(Processes& processes) {
+  std::string mine;
+  processes.together([&] { mine = name_of(instruction_set()); });
+  const std::vector<std::string> all = processes.exchange(mine);
+  const LeastInstructionSet least = least_instruction_set(all);
+  limit_instruction_set(least.set);
+  if (processes.rank() == 0 &&
+      std::any_of(all.begin(), all.end(), [&](const auto& each) { return each != all[0]; }))
+    fmt::print("Processors differ: all compute with {}, as {}\n", name_of(least.set),
+               processes.name(static_cast<int>(least.process)));
+}
+
 void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes) {
   OptionTexts texts;
   together(processes, [&] { texts = parse_command_line(train_command_options(), args); });
@@ -47,6 +62,7 @@ void train_command(const std::vector<std::string>& args, StandardStreams& stream
   Processes processes(std::move(transport));
   processes.set_asked_to_stop([&] { return stop.arrived(); });
   try {
+    agree_on_instruction_set(processes);
     train(args, stop, &processes);
     processes.exchange("");  // nobody leaves before all are done
   } catch (const std::exception& e) {

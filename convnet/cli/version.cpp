@@ -1,14 +1,27 @@
 #include <fmt/format.h>
 
+#include "convnet/base/error.h"
 #include "convnet/cli/build_info.h"
 #include "convnet/cli/commands.h"
+#include "kernels/cpu/instruction_set.h"
 
 namespace convnet {
+namespace {
+
+std::string computes_with() {
+  try {
+    return "computes with " + name_of(instruction_set()) + " on this processor";
+  } catch (const DeviceError& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
 
 std::string version_text() {
-  return fmt::format("convnet {} (commit {})\nbuilt with: {}, oneDNN {}, OpenMP; {}, without MPI\n",
+  return fmt::format("convnet {} (commit {})\nbuilt with: {}, oneDNN {}, OpenMP; {}, without MPI\n{}\n",
                      build_info::version, build_info::commit, build_info::compiler, build_info::onednn,
-                     build_info::cuda);
+                     build_info::cuda, computes_with());
 }
 
 }  // namespace convnet

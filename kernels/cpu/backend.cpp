@@ -8,9 +8,7 @@
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/error.h"
-#include "kernels/cpu/onednn.h"
-#include "kernels/cpu/peak.h"
-#include "kernels/cpu/prepare.h"
+#include "kernels/cpu/own_kernels.h"
 
 namespace convnet {
 namespace {
@@ -51,14 +49,7 @@ class Preparer {
 
   cpu::Prepared prepare(const OpDesc& op, const LayoutHints& hints) const {
     const ThreadSetting setting(threads_);
-    return std::visit(
-        [&](const auto& desc) {
-          if constexpr (requires { cpu::prepare(desc, hints, DataType::f32); })
-            return cpu::prepare(desc, hints, bf16_ ? DataType::bf16 : DataType::f32);
-          else
-            return cpu::prepare(desc, hints);
-        },
-        op);
+    return cpu::prepare(op, hints, bf16_ ? DataType::bf16 : DataType::f32);
   }
 
  private:
@@ -116,9 +107,11 @@ class CpuBackend : public Backend {
   bool shares_memory() const override { return true; }
 
   double measure_copy_bandwidth(int) const override {
-    return cpu::measure_copy_bandwidth(preparer_.threads());
+    return cpu::own_kernels(use_instruction_set()).measure_copy_bandwidth(preparer_.threads());
   }
-  double measure_peak_flops(int) const override { return cpu::measure_peak_flops(preparer_.threads()); }
+  double measure_peak_flops(int) const override {
+    return cpu::own_kernels(use_instruction_set()).measure_peak_flops(preparer_.threads());
+  }
 
   void enter_worker(int) const override { omp_set_num_threads(preparer_.threads()); }
 
@@ -152,6 +145,6 @@ std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision prec
   return std::make_unique<CpuBackend>(threads_per_device, precision);
 }
 
-bool cpu_multiplies_bf16() { return cpu::multiplies_bf16(); }
+bool cpu_multiplies_bf16() { return instruction_set() >= InstructionSet::avx512_core_bf16; }
 
 }  // namespace convnet

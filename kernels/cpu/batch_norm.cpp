@@ -7,7 +7,7 @@
 #include "kernels/batch_norm_math.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 constexpr std::int64_t kLanes = 16;
@@ -422,4 +422,4 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -2,7 +2,7 @@
 // size is made at each call.
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// How the activations lie. What cannot be walked is made plain: flat images of any dimensions.
@@ -86,4 +86,4 @@ Prepared prepare(const BiasBackward& op, const LayoutHints& hints) {
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

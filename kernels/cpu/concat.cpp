@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 std::int64_t features(const Dims& dims) { return element_count({dims.begin() + 1, dims.end()}); }
@@ -129,4 +129,4 @@ Prepared prepare(const GroupSumBackward& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -6,7 +6,7 @@
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/relayout.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// Calls body(segment of op.inner weights) for the parts of one row.
@@ -80,4 +80,4 @@ Prepared prepare(const Constrain& op, const LayoutHints& hints) {
   return std::make_shared<RelaidOp>(op, plain, std::move(outer));
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

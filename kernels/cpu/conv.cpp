@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/onednn.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::onednn {
 namespace {
 
 using Desc = dnnl::memory::desc;
@@ -110,4 +110,4 @@ Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, DataTy
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::onednn

@@ -6,7 +6,7 @@
 #include "kernels/cost_math.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// The label of each image. Readers of data check labels: a wrong one here is a bug of ours.
@@ -86,4 +86,4 @@ Prepared prepare(const SoftmaxLogregBackward& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

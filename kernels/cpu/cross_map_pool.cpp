@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 constexpr std::int64_t kRun = 256;  // pixels worked on together
@@ -96,4 +96,4 @@ Prepared prepare(const CrossMapPoolBackward& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

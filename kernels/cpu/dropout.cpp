@@ -7,7 +7,7 @@
 #include "convnet/base/philox.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 constexpr std::int64_t kPixels = 256;  // worked on at a time
@@ -168,4 +168,4 @@ Prepared prepare(const NoisyRelu& op, const LayoutHints& hints) {
   return prepare_random(op, hints, NoisyReluRun{});
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 bool keeps_zero(const Neuron& f) {
@@ -106,4 +106,4 @@ Prepared prepare(const FillZero& op, const LayoutHints&) {
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// The arguments of `op`, all in the layout of the first one, and their floats in memory.
@@ -110,4 +110,4 @@ Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints) {
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 std::vector<TensorDesc> tensors_in(const ActivationView& view, const OpDesc& op) {
@@ -218,4 +218,4 @@ Prepared prepare(const ColorTransform& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -7,7 +7,7 @@
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::onednn {
 namespace {
 
 using Desc = dnnl::memory::desc;
@@ -135,4 +135,4 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::onednn

@@ -5,7 +5,7 @@
 #include "kernels/cost_math.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 bool all_finite(const float* values, std::int64_t count) {
@@ -215,4 +215,4 @@ Prepared prepare(const SquaresBackward& op, const LayoutHints& hints) {
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

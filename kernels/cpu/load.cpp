@@ -5,7 +5,7 @@
 #include "convnet/base/crop.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// The features [offset, offset + count) of what is seen of an image, minus the mean where there is one.
@@ -106,4 +106,4 @@ Prepared prepare(const LoadLabels& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -13,7 +13,7 @@
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/relayout.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 constexpr int kLanes = 16;
@@ -417,4 +417,4 @@ Prepared prepare(const LocalBackwardWeights& op, const LayoutHints& hints) {
       hints);
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

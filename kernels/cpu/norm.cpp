@@ -8,7 +8,7 @@
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/power.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// A tile is all channels of some neighbouring pixels of one image. Its values in scratch memory are
@@ -253,4 +253,4 @@ Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints) {
       });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -11,11 +11,6 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
-bool multiplies_bf16() {
-  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-}
-
 #if DNNL_VERSION_MAJOR >= 3
 
 std::optional<Blocking> blocking_of(const dnnl::memory::desc& desc) {

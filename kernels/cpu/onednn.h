@@ -16,9 +16,6 @@ namespace convnet::cpu {
 
 const dnnl::engine& cpu_engine();
 
-/// Whether the processor has instructions for products of bf16 numbers.
-bool multiplies_bf16();
-
 /// A blocked (or plain) memory descriptor taken apart: strides of the outer dimensions in elements, then the
 /// inner blocks, outermost first.
 struct Blocking {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/arguments.h"
-#include "kernels/cpu/layout.h"
-#include "kernels/cpu/prepare.h"
+#include "kernels/cpu/activation_view.h"
+#include "kernels/cpu/own_kernels.h"
 
 namespace convnet::cpu {
 

@@ -1,5 +1,5 @@
 // How many floating-point operations a second this machine can do: the yardstick of benchmarks.
-#include "kernels/cpu/peak.h"
+#include "kernels/cpu/own_kernels.h"
 
 #include <omp.h>
 
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <vector>
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 
 double measure_peak_flops(int threads) {
   // GCC and clang turn these into the widest fused multiply-adds there are; 12 independent chains hide their
@@ -57,4 +57,4 @@ double measure_copy_bandwidth(int threads) {
   return best;
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -14,7 +14,7 @@
 #include "kernels/cpu/interleave.h"
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// The pixels [begin, end) of one side that window `i` covers, and the window's origin.
@@ -377,4 +377,4 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/onednn.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::onednn {
 namespace {
 
 /// A plain tensor seen with the dimensions of the other side: the same bytes may be (N,C,H,W) or (N,C*H*W),
@@ -32,4 +32,4 @@ Prepared prepare(const Reorder& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::onednn

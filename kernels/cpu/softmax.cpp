@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
@@ -64,4 +64,4 @@ Prepared prepare(const SoftmaxBackward& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/own_kernel.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 
 namespace {
 
@@ -92,4 +92,4 @@ Prepared prepare(const AnyBroken& op, const LayoutHints&) {
   });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -7,7 +7,7 @@
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/power.h"
 
-namespace convnet::cpu {
+namespace convnet::cpu::own {
 namespace {
 
 /// Window of pixel p along one side: [p - below, p + above], clipped.
@@ -250,4 +250,4 @@ Prepared prepare(const WindowNormBackward& op, const LayoutHints& hints) {
                                     });
 }
 
-}  // namespace convnet::cpu
+}  // namespace convnet::cpu::own

@@ -1,0 +1,42 @@
+// The instruction sets that the program computes with on the CPU. Own kernels are compiled for x86-64-v3
+// (AVX2) and x86-64-v4 (AVX-512); oneDNN knows finer levels, and is always limited to exactly the one in use.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convnet {
+
+/// Levels of which each contains the ones before it, as oneDNN names them. `base` is the only one of
+/// architectures other than x86-64.
+enum class InstructionSet { base, avx2, avx512_core, avx512_core_vnni, avx512_core_bf16, avx512_core_amx };
+
+/// Returns the name that oneDNN's documentation gives to a level, like "AVX512_CORE_VNNI".
+std::string name_of(InstructionSet set);
+
+/// Returns the highest level of an x86-64 processor that has these flags, separated by spaces and named as
+/// /proc/cpuinfo names them. Throws DeviceError if the processor has not even AVX2.
+InstructionSet instruction_set_with(std::string_view flags);
+
+/// Returns the level that this process computes with: the highest of its processor, unless it has been
+/// limited by limit_instruction_set() or by oneDNN's environment variable ONEDNN_MAX_CPU_ISA. Throws
+/// DeviceError if the program cannot compute on this processor.
+InstructionSet instruction_set();
+
+/// Limits what own kernels and oneDNN compute with. Throws std::logic_error once an operation was prepared.
+void limit_instruction_set(InstructionSet most);
+
+/// Returns instruction_set(), and makes it final: oneDNN is limited to it.
+InstructionSet use_instruction_set();
+
+/// The least of several processes' instruction sets, and the first process that has no more.
+struct LeastInstructionSet {
+  InstructionSet set;
+  std::size_t process;
+};
+/// Takes the names of the processes' instruction sets, at least one.
+LeastInstructionSet least_instruction_set(const std::vector<std::string>& names);
+
+}  // namespace convnet

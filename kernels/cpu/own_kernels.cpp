@@ -1,0 +1,26 @@
+// The entry to the own kernels of one instruction set. CMake defines CONVNET_OWN_KERNELS as its name.
+#include "kernels/cpu/own_kernels.h"
+
+#include <stdexcept>
+#include <variant>
+
+namespace convnet::cpu {
+namespace {
+
+Prepared prepare_own(const OpDesc& op, const LayoutHints& hints) {
+  return std::visit(
+      [&](const auto& desc) -> Prepared {
+        if constexpr (requires { own::prepare(desc, hints); })
+          return own::prepare(desc, hints);
+        else
+          throw std::logic_error(op_name(op) + " has no kernel of our own");
+      },
+      op);
+}
+
+}  // namespace
+
+extern "C" const OwnKernels CONVNET_OWN_KERNELS;  // C linkage: CMake keeps the symbol by its name
+const OwnKernels CONVNET_OWN_KERNELS = {prepare_own, own::measure_peak_flops, own::measure_copy_bandwidth};
+
+}  // namespace convnet::cpu

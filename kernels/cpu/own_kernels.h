@@ -1,0 +1,90 @@
+// The kernels of our own, with OpenMP. They are compiled once for each instruction set that a program chooses
+// from at run time (kernels/CMakeLists.txt): everything in namespace `own` exists once for each, and none of
+// it can be called from other code, except through the OwnKernels of an instruction set.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cpu/instruction_set.h"
+#include "kernels/cpu/prepare.h"
+
+namespace convnet::cpu {
+
+/// The functions of the own kernels that were compiled for one instruction set.
+struct OwnKernels {
+  Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints);
+  /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
+  /// take about a tenth of a second.
+  double (*measure_peak_flops)(int threads);
+  /// Measures the bytes a second, read and written together, of a copy of 128 MiB.
+  double (*measure_copy_bandwidth)(int threads);
+};
+
+/// Returns the kernels to compute with on a processor with instruction set `set`.
+const OwnKernels& own_kernels(InstructionSet set);
+
+namespace own {
+Prepared prepare(const PoolForward& op, const LayoutHints& hints);
+Prepared prepare(const PoolBackward& op, const LayoutHints& hints);
+Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints);
+Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints);
+Prepared prepare(const NeuronForward& op, const LayoutHints& hints);
+Prepared prepare(const NeuronBackward& op, const LayoutHints& hints);
+Prepared prepare(const Dropout& op, const LayoutHints& hints);
+Prepared prepare(const Scale& op, const LayoutHints& hints);
+Prepared prepare(const SoftmaxForward& op, const LayoutHints& hints);
+Prepared prepare(const SoftmaxBackward& op, const LayoutHints& hints);
+Prepared prepare(const LogregForward& op, const LayoutHints& hints);
+Prepared prepare(const LogregBackward& op, const LayoutHints& hints);
+Prepared prepare(const SoftmaxLogregBackward& op, const LayoutHints& hints);
+Prepared prepare(const LoadImages& op, const LayoutHints& hints);
+Prepared prepare(const LoadLabels& op, const LayoutHints& hints);
+Prepared prepare(const Accumulate& op, const LayoutHints& hints);
+Prepared prepare(const FillZero& op, const LayoutHints& hints);
+Prepared prepare(const Update& op, const LayoutHints& hints);
+Prepared prepare(const LocalForward& op, const LayoutHints& hints);
+Prepared prepare(const LocalBackwardData& op, const LayoutHints& hints);
+Prepared prepare(const LocalBackwardWeights& op, const LayoutHints& hints);
+Prepared prepare(const AddBias& op, const LayoutHints& hints);
+Prepared prepare(const BiasBackward& op, const LayoutHints& hints);
+Prepared prepare(const CrossMapPoolForward& op, const LayoutHints& hints);
+Prepared prepare(const CrossMapPoolBackward& op, const LayoutHints& hints);
+Prepared prepare(const WindowNormForward& op, const LayoutHints& hints);
+Prepared prepare(const WindowNormBackward& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormForward& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormTrack& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints);
+Prepared prepare(const NoisyRelu& op, const LayoutHints& hints);
+Prepared prepare(const EltwiseSum& op, const LayoutHints& hints);
+Prepared prepare(const EltwiseMax& op, const LayoutHints& hints);
+Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints);
+Prepared prepare(const Concat& op, const LayoutHints& hints);
+Prepared prepare(const Split& op, const LayoutHints& hints);
+Prepared prepare(const GroupSumForward& op, const LayoutHints& hints);
+Prepared prepare(const GroupSumBackward& op, const LayoutHints& hints);
+Prepared prepare(const SampleForward& op, const LayoutHints& hints);
+Prepared prepare(const SampleBackward& op, const LayoutHints& hints);
+Prepared prepare(const Blur& op, const LayoutHints& hints);
+Prepared prepare(const Resize& op, const LayoutHints& hints);
+Prepared prepare(const RandomScale& op, const LayoutHints& hints);
+Prepared prepare(const ColorTransform& op, const LayoutHints& hints);
+Prepared prepare(const CrossentForward& op, const LayoutHints& hints);
+Prepared prepare(const CrossentBackward& op, const LayoutHints& hints);
+Prepared prepare(const SoftmaxCrossentBackward& op, const LayoutHints& hints);
+Prepared prepare(const BinaryCostForward& op, const LayoutHints& hints);
+Prepared prepare(const BinaryCostBackward& op, const LayoutHints& hints);
+Prepared prepare(const LogisticBinaryCostBackward& op, const LayoutHints& hints);
+Prepared prepare(const SquaresForward& op, const LayoutHints& hints);
+Prepared prepare(const SquaresBackward& op, const LayoutHints& hints);
+Prepared prepare(const Constrain& op, const LayoutHints& hints);
+Prepared prepare(const AnyBroken& op, const LayoutHints& hints);
+Prepared prepare(const BatchNormMerge& op, const LayoutHints& hints);
+Prepared prepare(const CopyRuns& op, const LayoutHints& hints);
+
+double measure_peak_flops(int threads);
+double measure_copy_bandwidth(int threads);
+}  // namespace own
+
+}  // namespace convnet::cpu

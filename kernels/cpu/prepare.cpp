@@ -1,0 +1,33 @@
+#include "kernels/cpu/prepare.h"
+
+#include <variant>
+
+#include "kernels/cpu/own_kernels.h"
+
+namespace convnet::cpu {
+
+#if defined(__x86_64__)
+extern "C" const OwnKernels convnet_own_kernels_v3, convnet_own_kernels_v4;
+const OwnKernels& own_kernels(InstructionSet set) {
+  return set >= InstructionSet::avx512_core ? convnet_own_kernels_v4 : convnet_own_kernels_v3;
+}
+#else
+extern "C" const OwnKernels convnet_own_kernels_base;
+const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base; }
+#endif
+
+Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
+  const InstructionSet set = use_instruction_set();
+  return std::visit(
+      [&](const auto& desc) -> Prepared {
+        if constexpr (requires { onednn::prepare(desc, hints, type); })
+          return onednn::prepare(desc, hints, type);
+        else if constexpr (requires { onednn::prepare(desc, hints); })
+          return onednn::prepare(desc, hints);
+        else
+          return own_kernels(set).prepare(op, hints);
+      },
+      op);
+}
+
+}  // namespace convnet::cpu
