@@ -39,7 +39,7 @@ constexpr const char* kUsage =
     "wrong,\n"
     "3 the machine cannot do it.\n";
 
-int dispatch(std::vector<std::string> args, const convnet::StandardStreams& streams) {
+int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   using convnet::option_help;
   if (args.empty()) {
     fmt::print(stderr, "{}", kUsage);
@@ -92,13 +92,14 @@ int dispatch(std::vector<std::string> args, const convnet::StandardStreams& stre
   return 0;
 }
 
+/// An error without text has been reported by another process.
 int fail(const std::string& what, int code) {
   std::fflush(stdout);
-  fmt::print(stderr, "{}\n", what);
+  if (!what.empty()) fmt::print(stderr, "{}\n", what);
   return code;
 }
 
-int run(const std::vector<std::string>& args, const convnet::StandardStreams& streams) {
+int run(const std::vector<std::string>& args, convnet::StandardStreams& streams) {
   try {
     return dispatch(args, streams);
   } catch (const convnet::InputError& e) {

@@ -61,6 +61,7 @@ void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, in
   by.descriptor = descriptor;
   const auto write = [](void* cookie, const char* bytes, std::size_t count) {
     auto& to = *static_cast<Stream*>(cookie);
+    if (to.silent) return static_cast<ssize_t>(count);
     std::string text(bytes, count);
     std::replace_if(text.begin(), text.end(), is_control, '?');
     // A full disk may have room again later; the first error is the one to tell.
@@ -73,6 +74,18 @@ void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, in
   std::setvbuf(by.file, nullptr, buffering, BUFSIZ);
   by.before = std::exchange(stream, by.file);
 }
+
+void StandardStreams::silence() {
+  for (Stream& stream : streams_) {
+    std::fflush(stream.file);
+    stream.silent = true;
+  }
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0) throw DeviceError("/dev/null cannot be opened");
+  close(nowhere);
+}
+
+void StandardStreams::unsilence_errors() { streams_[1].silent = false; }
 
 bool StandardStreams::closed() const { return error() == EPIPE; }
 

@@ -21,6 +21,11 @@ class StandardStreams {
 
   /// errno of the first write to stdout that failed; 0 if none has.
   int error() const { return streams_[0].error; }
+  /// Drops what is printed from now on, whatever way, but for errors that are written to the descriptor of
+  /// stderr. Throws DeviceError.
+  void silence();
+  /// Lets stderr be heard again.
+  void unsilence_errors();
   /// Returns whether nobody reads stdout any more, as in `convnet … | head -1`.
   bool closed() const;
 
@@ -28,6 +33,7 @@ class StandardStreams {
   struct Stream {
     int descriptor = -1;
     std::atomic<int> error = 0;
+    std::atomic<bool> silent = false;
     std::FILE* file = nullptr;
     std::FILE* before = nullptr;
   };

@@ -164,7 +164,7 @@ double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
   std::vector<std::unique_ptr<Plan>> singles;  // executors want plans to stay
   double sum = 0;
   for (const Task& task : plan.tasks) {
-    const std::string op = op_name(task.op);
+    const std::string op = work_name(task);
     const bool primitive = task.flops > 0 || task.kind == TaskKind::update || op.starts_with("pool") ||
                            op.starts_with("cmrnorm");
     if (!primitive) continue;

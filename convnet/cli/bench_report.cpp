@@ -59,7 +59,7 @@ json operation_table(const Plan& plan, const BenchMeasurement& m) {
   std::map<std::string, Work> kinds;
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
-    Work& w = kinds[op_name(task.op)];
+    Work& w = kinds[work_name(task)];
     w.seconds += m.tasks[t];
     w.flops += task.flops;
     w.bytes += static_cast<double>(task.bytes);

@@ -17,7 +17,7 @@ const std::vector<OptionSpec>& bench_command_options();
 const std::vector<OptionSpec>& show_command_options();
 const std::vector<OptionSpec>& make_data_command_options();
 
-void train_command(const std::vector<std::string>& args, const StandardStreams& streams);
+void train_command(const std::vector<std::string>& args, StandardStreams& streams);
 void plan_command(const std::vector<std::string>& args);
 void bench_command(const std::vector<std::string>& args);
 void show_command(const std::vector<std::string>& args);

@@ -1,15 +1,55 @@
+#include <fmt/format.h>
+
+#include "convnet/base/error.h"
+#include "convnet/base/standard_streams.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/train/trainer.h"
 
 namespace convnet {
+namespace {
+
+/// Ends a run of several processes in which this one has failed. If all know why, the first process reports
+/// it; else this one does, and ends the others, which wait for it.
+[[noreturn]] void end_together(const std::exception& error, Processes& processes, StandardStreams& streams) {
+  constexpr double kWaitForOthers = 10;  // seconds
+  processes.fail(error, kWaitForOthers);
+  const bool silent = processes.rank() > 0 || !processes.all_know();
+  const std::string text = silent ? "" : error.what();
+  if (!processes.all_know()) {
+    streams.unsilence_errors();
+    fmt::print(stderr, "{}: {}\n", processes.name(processes.rank()), error.what());
+    std::fflush(stderr);
+    processes.transport().abort(1);
+  }
+  if (dynamic_cast<const InputError*>(&error) != nullptr) throw InputError(text);
+  if (dynamic_cast<const DeviceError*>(&error) != nullptr) throw DeviceError(text);
+  throw RunError(text);
+}
+
+void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes) {
+  OptionTexts texts;
+  together(processes, [&] { texts = parse_command_line(train_command_options(), args); });
+  Trainer(texts, stop, processes).run();
+}
+
+}  // namespace
 
 const std::vector<OptionSpec>& train_command_options() { return train_options().specs(); }
 
-void train_command(const std::vector<std::string>& args, const StandardStreams& streams) {
-  const OptionTexts texts = parse_command_line(train_command_options(), args);
+void train_command(const std::vector<std::string>& args, StandardStreams& streams) {
   StopSignal stop(streams);  // before any thread starts
-  Trainer(texts, stop).run();
+  std::unique_ptr<Transport> transport = make_transport();
+  if (!transport) return train(args, stop, nullptr);
+  if (transport->rank() > 0) streams.silence();
+  Processes processes(std::move(transport));
+  processes.set_asked_to_stop([&] { return stop.arrived(); });
+  try {
+    train(args, stop, &processes);
+    processes.exchange("");  // nobody leaves before all are done
+  } catch (const std::exception& e) {
+    end_together(e, processes, streams);
+  }
 }
 
 }  // namespace convnet

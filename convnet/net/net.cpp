@@ -1,8 +1,6 @@
 #include "convnet/net/net.h"
 
 #include <fmt/format.h>
-#include <omp.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +8,6 @@
 #include <numbers>
 
 #include "convnet/base/error.h"
-#include "convnet/base/host_threads.h"
 #include "convnet/base/philox.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/convert.h"
@@ -65,90 +62,6 @@ NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics)
   return files;
 }
 
-namespace {
-
-/// Returns the number of cores that this process may use.
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-}  // namespace
-
-int thread_count(int threads) { return threads > 0 ? threads : usable_cores(); }
-
-std::string too_many_threads(int threads) {
-  const int cores = usable_cores();
-  if (threads <= cores) return "";
-  return fmt::format(
-      "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
-      "slower than --threads {}",
-      threads, cores, cores);
-}
-
-DeviceOptions with_devices(DeviceOptions options) {
-  if (options.gpu != "all") return options;
-  std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  const int devices = gpus > 0 ? gpus : thread_count(options.threads);
-  options.gpu = "0";
-  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
-  return options;
-}
-
-namespace {
-
-Precision cpu_precision(const DeviceOptions& options) {
-  const Precision precision = options.precision_or(Precision::fp32);
-  if (precision == Precision::tf32)
-    throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
-  return precision;
-}
-
-/// Cores of each of `devices` CPU devices.
-int threads_of_each(const DeviceOptions& options, int devices) {
-  return std::min(std::max(1, thread_count(options.threads) / devices), omp_get_thread_limit());
-}
-
-}  // namespace
-
-std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices) {
-  std::string reason;
-  const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
-  if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
-  return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
-}
-
-std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices) {
-  std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  if (options.device == "cuda" && gpus == 0)
-    throw DeviceError("--device cuda: " + reason + "; use --device cpu");
-  if (gpus == 0) {
-    const Precision precision = cpu_precision(options);
-    const int each = threads_of_each(options, devices);
-    // The devices have threads, this thread has a team, and one more loads data.
-    check_threads(devices * each + omp_get_max_threads() + 1);
-    return make_cpu_backend(each, precision);
-  }
-  for (const int id : options.gpus()) {
-    if (id >= gpus)
-      throw DeviceError("--gpu lists GPU " + std::to_string(id) + ", but this machine has " +
-                        std::to_string(gpus) +
-                        (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
-  }
-  return make_cuda_backend(options.precision_or(Precision::tf32));
-}
-
-std::string slow_precision(const Backend& backend) {
-  if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16())
-    return "";
-  return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
-         "(avx512_bf16); imitating them is slower than fp32";
-}
-
 ImageOptions image_options(const DataOptions& options) {
   ImageOptions images;
   images.inner_size = options.inner_size;
@@ -192,16 +105,17 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Graph
 }
 
 Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
-         std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend)
+         std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend, Processes* processes)
     : graph_(std::move(graph)),
       provider_(provider),
       gpus_(devices.gpus()),
       seed_(step.seed),
       mean_(provider.step_subtracts_mean() ? std::move(mean) : std::vector<float>()),
-      backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count())),
+      backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count(), processes)),
       plans_(graph_, provider.matrices(), backend_->target(),
-             {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini}),
-      executor_(plans_, *backend_, gpus_, devices.stall_timeout) {}
+             {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini,
+              devices.topology()}),
+      executor_(plans_, *backend_, gpus_, devices.stall_timeout, processes) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
   const Plan& plan = plans_.plan(phase, images);
@@ -217,7 +131,7 @@ Net::~Net() {
 
 void Net::upload_mean() {
   if (std::exchange(mean_uploaded_, true)) return;
-  for (const BufferId buffer : plans_.mean_buffers()) executor_.write(buffer, mean_);
+  executor_.write_everywhere(plans_.mean_buffers(), mean_);
 }
 
 namespace {
@@ -525,11 +439,11 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
   PlanSet plans(plain, provider_.matrices(), backend_->target(),
-                {seed_, !mean_.empty(), true, false, provider_.views(), images});
+                {seed_, !mean_.empty(), true, false, provider_.views(), images, plans_.topology()});
   const Plan& plan = plans.plan(phase, images);
-  Executor executor(plans, *backend_, gpus_);
+  Executor executor(plans, *backend_, gpus_, 300, executor_.processes());
   executor.reserve(plan);
-  for (const BufferId buffer : plans.mean_buffers()) executor.write(buffer, mean_);
+  executor.write_everywhere(plans.mean_buffers(), mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)
     executor.write_weights(plans.weights()[i], executor_.read_weights(plans_.weights()[i]));
   std::mutex mutex;  // devices work at the same time
@@ -546,6 +460,12 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
       if (!first_task.exists() || t < first_task) first_task = t;
     }
   });
+  if (executor_.processes() != nullptr) {
+    for (const std::string& task : executor_.processes()->exchange(std::to_string(first_task.value()))) {
+      const TaskId other(std::stoi(task));
+      if (other.exists() && (!first_task.exists() || other < first_task)) first_task = other;
+    }
+  }
   if (first_task.exists())
     return "the first layer with such an output is '" + plain.nodes[plan.tasks[first_task].node].name + "'";
   for (const CostSlot& c : plan.costs) {

@@ -11,6 +11,7 @@
 #include "convnet/checkpoint/safetensors.h"
 #include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
+#include "convnet/net/devices.h"
 #include "convnet/net/gradient_judge.h"
 #include "convnet/net/options.h"
 #include "convnet/plan/plan_set.h"
@@ -28,25 +29,6 @@ struct NetFiles {
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Reads the parameter file alone.
 IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
-
-/// Returns the number of cores that --threads asks for; 0 means all that this process may use.
-int thread_count(int threads);
-/// Returns a warning if --threads asks for more cores than this process may use, else "".
-std::string too_many_threads(int threads);
-
-/// Returns the options with --gpu all replaced by the list of this machine's devices: its GPUs, or a CPU
-/// device for each core.
-DeviceOptions with_devices(DeviceOptions options);
-/// Makes the backend that --device names; CPU cores are shared out over `devices`. Throws DeviceError if it,
-/// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
-/// it cannot do --precision.
-std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int devices);
-/// Makes the target that --device names, for plans: a plan for GPUs needs none. auto means GPUs where
-/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError if the devices
-/// cannot do --precision.
-std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices);
-/// Returns a warning if the devices of `backend` only imitate its precision, else "".
-std::string slow_precision(const Backend& backend);
 
 /// Returns how the images of the data set are prepared.
 ImageOptions image_options(const DataOptions& options);
@@ -68,9 +50,11 @@ class Net {
  public:
   /// `mean` is the mean image of the data, empty for none; a step subtracts it where the provider says so.
   /// `learns` says whether the net will be trained. `backend` has the devices to use; null means those that
-  /// the options name.
+  /// the options name. Of several processes (`processes`, else null) each has its own devices, and all make
+  /// the same calls: reading weights, too, is done together.
   Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
-      std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr);
+      std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr,
+      Processes* processes = nullptr);
   Net(const Net&) = delete;
   Net& operator=(const Net&) = delete;
   ~Net();

@@ -1,6 +1,7 @@
 #include "convnet/net/options.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "convnet/base/error.h"
 
@@ -33,13 +34,14 @@ std::string parse_ids(const std::string& text, std::vector<int>& ids) {
     if (std::string why = parse_value(item, rules, id); !why.empty()) return why;
     ids.push_back(id);
   }
-  return ids.empty() ? "expects a comma list of device numbers, like 0,1, or all" : "";
+  return ids.empty() ? "expects a comma list of device numbers, like 0,1, or all or local" : "";
 }
 
 std::string parse_gpu(const std::string& text, const ParamSpec&, std::string& out) {
   out = text;
   std::vector<int> ids;
-  return text == "all" ? "" : parse_ids(text, ids);  // how many there are is not known here
+  // How many there are is not known here.
+  return text == "all" || text == "local" ? "" : parse_ids(text, ids);
 }
 
 }  // namespace
@@ -137,7 +139,12 @@ const OptionTable<DeviceOptions>& device_options() {
   static const OptionTable<DeviceOptions> table({
       parsed_option(
           "gpu", &DeviceOptions::gpu, parse_gpu,
-          {.fallback = "0", .doc = "physical devices; index i of a gpu= line is the i-th of this list"}),
+          {.fallback = "0",
+           .doc =
+               "physical devices; index i of a gpu= line is the i-th of this list; all: those of the "
+               "machine; "
+               "of several processes each says its own, and the lists follow one another by rank; local: the "
+               "device with the number that the process has on its host"}),
       choice_option(
           "device", &DeviceOptions::device, {{"auto", "auto"}, {"cpu", "cpu"}, {"cuda", "cuda"}},
           {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
@@ -216,5 +223,15 @@ std::vector<int> DeviceOptions::gpus() const {
   if (const std::string why = parse_ids(gpu, ids); !why.empty()) throw InputError("--gpu " + why);
   return ids;
 }
+
+std::vector<int> DeviceOptions::gpus_of(int rank) const {
+  const std::vector<int> all = gpus();
+  if (devices_of_processes.empty()) return all;
+  const auto count = devices_of_processes.begin() + rank;
+  const auto begin = all.begin() + std::accumulate(devices_of_processes.begin(), count, 0);
+  return {begin, begin + *count};
+}
+
+Topology DeviceOptions::topology() const { return {{}, devices_of_processes}; }
 
 }  // namespace convnet

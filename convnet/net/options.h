@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convnet/config/options.h"
+#include "convnet/plan/topology.h"
 #include "kernels/backend.h"
 #include "providers/provider.h"
 
@@ -39,6 +40,8 @@ struct DeviceOptions {
   int threads = 0;
   bool data_parallel = false;
   double stall_timeout = 300;
+  /// The devices of each process, in the order of --gpu; empty for one process. Set by with_devices().
+  std::vector<int> devices_of_processes;
   bool operator==(const DeviceOptions&) const = default;
 
   /// Returns --precision, or `fallback` where it is not given.
@@ -46,6 +49,9 @@ struct DeviceOptions {
   /// Returns physical device numbers in the order of --gpu; one may be there several times; "all" is resolved
   /// by with_devices(). Throws InputError.
   std::vector<int> gpus() const;
+  /// Returns those of the process `rank`.
+  std::vector<int> gpus_of(int rank) const;
+  Topology topology() const;
 };
 const OptionTable<DeviceOptions>& device_options();
 

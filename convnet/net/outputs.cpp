@@ -1,6 +1,8 @@
 #include "convnet/net/outputs.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 
@@ -76,7 +78,7 @@ Place find_output(const Plan& plan, const Graph& graph, NodeId id, int microbatc
     const Task& task = plan.tasks[t];
     if (task.node != id || task.microbatch != microbatch) continue;
     // These bring its inputs to where it runs.
-    if (std::holds_alternative<Reorder>(task.op)) continue;
+    if (std::holds_alternative<Reorder>(task.op) || is_message(task.kind)) continue;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[use.buffer];
       if (use.access == Access::read || b.kind != BufferKind::activation) continue;
@@ -154,6 +156,26 @@ std::function<void(TaskId)> OutputReader::reading(const Plan& plan) {
     const auto [begin, end] = pieces.equal_range(task);
     for (auto piece = begin; piece != end; ++piece) read(plan, piece->second);
   };
+}
+
+/// Every process has its own pieces, and zeros elsewhere.
+void OutputReader::collect() {
+  Processes* processes = net_.executor().processes();
+  if (processes == nullptr) return;
+  for (Wanted& layer : layers_) {
+    const std::size_t bytes = layer.values.size() * sizeof(float);
+    const std::vector<std::string> all =
+        processes->exchange({reinterpret_cast<const char*>(layer.values.data()), bytes});
+    for (std::size_t i = 0; i < layer.values.size(); ++i) {
+      std::uint32_t bits = 0;
+      for (const std::string& part : all) {
+        std::uint32_t word = 0;
+        std::memcpy(&word, part.data() + i * sizeof word, sizeof word);
+        bits |= word;
+      }
+      layer.values[i] = std::bit_cast<float>(bits);
+    }
+  }
 }
 
 /// Pieces do not overlap, so several devices may read theirs at once.

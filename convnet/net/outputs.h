@@ -30,6 +30,9 @@ class OutputReader {
 
   /// Returns the shape of the i-th layer's output for one image.
   const FeatureShape& shape(std::size_t i) const { return layers_[i].shape; }
+  /// Collects, after the run, what the other processes have read. All processes call it together; one alone
+  /// need not.
+  void collect();
   /// Returns, after the run, the output (images, features) of the i-th layer as its users see it, after its
   /// neuron; features are (C,H,W). All views of an image follow one another.
   const std::vector<float>& values(std::size_t i) const { return layers_[i].values; }

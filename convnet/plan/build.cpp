@@ -7,6 +7,7 @@
 
 #include "convnet/base/philox.h"
 #include "convnet/plan/order.h"
+#include "convnet/plan/split.h"
 
 namespace convnet {
 namespace {
@@ -68,6 +69,7 @@ Plan PlanBuilder::build() {
     }
     updates_.flush(place());
   }
+  split_between_processes(plan_);
   find_dependencies(plan_);
   for (Task& task : plan_.tasks) {
     for (const BufferUse& use : task.uses) task.bytes += bytes_of(plan_, use);

@@ -115,6 +115,7 @@ std::uint64_t plan_hash(const Plan& plan) {
       hash.add(use);
     }
     hash.add(task.after);
+    if (is_message(task.kind)) hash.add(task.partner);
   }
   for (const BufferId input : plan.inputs) hash.add(input.exists() ? ids[input] : BufferId());
   hash.add(plan.costs);

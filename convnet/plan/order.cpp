@@ -28,7 +28,7 @@ class Dependencies {
       note(task, t);
       // Later tasks imply more.
       std::sort(conflicts.rbegin(), conflicts.rend());
-      task.after = order_.append(task.device, task.stream, conflicts);
+      task.after = order_.append(task, conflicts);
     }
   }
 
@@ -81,7 +81,10 @@ TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan)) {
         throw std::logic_error("plan is wrong: task " + std::to_string(t.value()) +
                                " waits for a task that does not come before it");
     }
-    append(task.device, task.stream, task.after);
+    if (task.kind == TaskKind::receive && (!task.partner.exists() || task.partner >= t))
+      throw std::logic_error("plan is wrong: task " + std::to_string(t.value()) +
+                             " receives what no task before it sends");
+    append(task, task.after);
   }
 }
 
@@ -136,30 +139,38 @@ std::size_t TaskOrder::share(const Merged& merged, DeviceId device) {
   return shared_.size() - 1;
 }
 
-std::vector<TaskId> TaskOrder::append(DeviceId device, Stream stream, const std::vector<TaskId>& earlier) {
+std::vector<TaskId> TaskOrder::append(const Task& task, const std::vector<TaskId>& earlier) {
+  const DeviceId device = task.device;
+  const auto stream = static_cast<std::size_t>(task.stream);
   Place place{device, static_cast<int>(stream), 0};
   Clock clock;
   const TaskId previous = std::exchange(last_.at(place.column()), places_.next_id());
   if (previous.exists()) {
     clock = clocks_[previous];
     place.index = places_[previous].index + 1;
-    clock.own[static_cast<std::size_t>(stream)] = place.index;
+    clock.own[stream] = place.index;
   }
   const auto later = [](int a, int b) { return std::max(a, b); };
-  std::vector<TaskId> waits;
-  for (const TaskId e : earlier) {
-    const Place& other = places_[e];
-    if (waits.empty() ? has(clock, device, other) : merged_.counts[other.column()] > other.index) continue;
-    if (waits.empty()) {
+  bool merged = false;
+  const auto learn_from = [&](TaskId other) {
+    if (!std::exchange(merged, true)) {
       merged_.counts.assign(last_.size(), 0);
       merged_.shared.clear();
       merge(merged_, clock, device, later);
     }
-    merge(merged_, clocks_[e], other.device, later);
+    merge(merged_, clocks_[other], places_[other].device, later);
+  };
+  // A message arrives once it is being sent; its sender may be done with it later.
+  if (task.kind == TaskKind::receive) learn_from(task.partner);
+  std::vector<TaskId> waits;
+  for (const TaskId e : earlier) {
+    const Place& other = places_[e];
+    if (merged ? merged_.counts[other.column()] > other.index : has(clock, device, other)) continue;
+    learn_from(e);
     merged_.counts[other.column()] = std::max(merged_.counts[other.column()], other.index + 1);
     waits.push_back(e);
   }
-  if (!waits.empty()) {
+  if (merged) {
     clock.shared = share(merged_, device);
     std::copy_n(&merged_.counts[first_column(device)], kStreams, clock.own.begin());
   }

@@ -23,9 +23,10 @@ class TaskOrder {
   /// Throws std::logic_error if a task waits for one that does not come before it in the list.
   explicit TaskOrder(const Plan& plan);
 
-  /// Adds the next task of the list, which must wait for the tasks `earlier`. Returns those of them, in their
-  /// order, that follow neither from the task's stream nor from the ones before them in `earlier`.
-  std::vector<TaskId> append(DeviceId device, Stream stream, const std::vector<TaskId>& earlier);
+  /// Adds the next task of the list, which must wait for the tasks `earlier` and, if it receives a message,
+  /// for the beginning of the task that sends it. Returns those of `earlier`, in their order, that follow
+  /// neither from the task's stream nor from its message nor from the ones before them in `earlier`.
+  std::vector<TaskId> append(const Task& task, const std::vector<TaskId>& earlier);
 
   bool is_before(TaskId a, TaskId b) const { return has(clocks_[b], places_[b].device, places_[a]); }
 

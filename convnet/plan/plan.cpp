@@ -17,9 +17,10 @@ const char* to_string(BufferKind kind) {
     case BufferKind::activation: return "activations";
     case BufferKind::gradient: return "gradients";
     case BufferKind::weights_gradient: return "weight gradients";
-    case BufferKind::workspace: break;
+    case BufferKind::workspace: return "workspace";
+    case BufferKind::landing: break;
   }
-  return "workspace";
+  return "landing";
 }
 
 const char* to_string(TaskKind kind) {
@@ -34,18 +35,22 @@ const char* to_string(TaskKind kind) {
     case TaskKind::copy: return "copy";
     case TaskKind::reduce: return "reduce";
     case TaskKind::reduce_update: return "reduce+update";
-    case TaskKind::publish: break;
+    case TaskKind::publish: return "publish";
+    case TaskKind::send: return "send";
+    case TaskKind::receive: break;
   }
-  return "publish";
+  return "receive";
 }
 
 const char* to_string(Stream stream) {
   switch (stream) {
     case Stream::compute: return "compute";
     case Stream::copy: return "copy";
-    case Stream::update: break;
+    case Stream::update: return "update";
+    case Stream::send: return "send";
+    case Stream::receive: break;
   }
-  return "update";
+  return "receive";
 }
 
 int update_window(const Graph& graph, const Node& owner, Phase phase) {
@@ -79,6 +84,11 @@ std::int64_t bytes_of(const Plan& plan, const BufferUse& use) {
 
 std::map<DeviceId, std::int64_t> bytes_fetched(const Plan& plan, const Task& task) {
   std::map<DeviceId, std::int64_t> fetched;
+  if (task.kind == TaskKind::receive) {
+    std::int64_t& bytes = fetched[plan.tasks[task.partner].device];
+    for (const BufferUse& use : task.uses) bytes += bytes_of(plan, use);
+    return fetched;
+  }
   for (const BufferUse& use : task.uses) {
     const Buffer& b = plan.buffers[use.buffer];
     const DeviceId from = b.kind == BufferKind::input ? DeviceId() : b.device;
@@ -97,7 +107,8 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
       shares.back().node = b.node;
     }
     shares.back().bytes += bytes_of(plan, use);
-    if (b.kind != BufferKind::input && b.device != task.device) shares.back().fetched += bytes_of(plan, use);
+    const bool comes = task.kind == TaskKind::receive || b.device != task.device;
+    if (b.kind != BufferKind::input && comes) shares.back().fetched += bytes_of(plan, use);
   }
   const auto bytes = static_cast<double>(task.bytes);
   for (LayerShare& share : shares)
@@ -105,9 +116,13 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
   return shares;
 }
 
+std::string work_name(const Task& task) {
+  return is_message(task.kind) ? to_string(task.kind) : op_name(task.op);
+}
+
 std::string describe(const Task& task, const Graph& graph) {
   const std::string layer = task.node.exists() ? graph.nodes[task.node].name + " " : "";
-  return layer + to_string(task.kind) + ": " + op_name(task.op) + ", device " +
+  return layer + to_string(task.kind) + (is_message(task.kind) ? "" : ": " + op_name(task.op)) + ", device " +
          std::to_string(task.device.value());
 }
 

@@ -28,7 +28,8 @@ enum class BufferKind {
   activation,
   gradient,
   weights_gradient,
-  workspace
+  workspace,
+  landing  ///< what a message from another process brings
 };
 const char* to_string(BufferKind kind);
 
@@ -61,19 +62,24 @@ enum class TaskKind {
   copy,           ///< activations and gradients that a layer on another device made; gathers
   reduce,         ///< sums over devices: gradients, statistics, the flags of broken costs
   reduce_update,  ///< sums a range of the weights' gradients over the replicas and updates that range
-  publish         ///< fetches a range of the weights that another replica has updated
+  publish,        ///< fetches a range of the weights that another replica has updated
+  // The two ends of a message between processes. They have no operation.
+  send,
+  receive
 };
 const char* to_string(TaskKind kind);
 inline bool communicates(TaskKind kind) { return kind >= TaskKind::copy; }
+inline bool is_message(TaskKind kind) { return kind >= TaskKind::send; }
 
 /// Tasks of one stream of a device run in the order of Plan::tasks; streams wait for each other by
-/// Task::after only. A GPU has one stream each; a CPU device runs whichever of the three has a task that can
-/// start.
-enum class Stream { compute, copy, update };
-constexpr int kStreams = 3;
+/// Task::after only. A GPU has a stream each for work; a CPU device runs whichever of the three has a task
+/// that can start. Messages run beside them: for each device, one is sent and one received at a time.
+enum class Stream { compute, copy, update, send, receive };
+constexpr int kStreams = 5;
+constexpr int kWorkStreams = 3;  ///< the first ones, without messages
 /// The order in which a CPU device asks its streams: others wait for copies, and updates find their gradients
 /// in the cache.
-constexpr std::array<Stream, kStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
+constexpr std::array<Stream, kWorkStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
 const char* to_string(Stream stream);
 
 struct BufferUse {
@@ -90,13 +96,15 @@ struct Task {
   int pass = 0;
   DeviceId device{0};
   Stream stream = Stream::compute;
-  OpDesc op;
+  OpDesc op;                    ///< means nothing for messages
   OpForm form;                  ///< how the operation reads and writes memory
   std::vector<BufferUse> uses;  ///< one per argument of the operation
   BufferId workspace;           ///< none where the operation needs no workspace
   /// Tasks that must be done before, without those that follow from the others and from the order of a
   /// stream.
   std::vector<TaskId> after;
+  /// The other end of a message. A receive task also waits until the send task has begun.
+  TaskId partner;
   double flops = 0;
   std::int64_t bytes = 0;  ///< read and written
 };
@@ -180,6 +188,9 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 
 /// Places transient buffers by liveness and fills Plan::memory.
 void place_buffers(Plan& plan, int devices);
+
+/// Returns what the task does, for output: its operation's name, or "send" or "receive".
+std::string work_name(const Task& task);
 
 /// "conv1 forward (conv.forward, device 0)": for errors and profiles.
 std::string describe(const Task& task, const Graph& graph);

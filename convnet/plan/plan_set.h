@@ -24,6 +24,7 @@ class PlanSet {
 
   const Graph& graph() const { return graph_; }
   const Target& target() const { return target_; }
+  const Topology& topology() const { return options_.topology; }
   const std::vector<WeightBuffers>& weights() const { return net_buffers_.weights; }
   const Table<BufferId, Buffer>& persistent() const { return net_buffers_.buffers; }
   int devices() const { return graph_.gpu_count(); }

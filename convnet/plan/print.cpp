@@ -51,7 +51,7 @@ json memory_json(const Plan& plan, DeviceId device) {
           {"activations", of({BufferKind::activation})},
           {"gradients", of({BufferKind::gradient, BufferKind::weights_gradient})},
           {"workspace", of({BufferKind::workspace})},
-          // Mean image, step block, costs, and what placing the buffers leaves free between them.
+          // Mean image, step block, costs, messages, and what placing the buffers leaves free between them.
           {"other", needs.persistent + needs.transient - named},
           {"total", needs.persistent + needs.transient}};
 }
@@ -69,7 +69,7 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
   }
   return {{"layer", task.node.exists() ? graph.nodes[task.node].name : ""},
           {"kind", to_string(task.kind)},
-          {"op", op_name(task.op)},
+          {"op", work_name(task)},
           {"algorithm", task.form.algorithm},
           {"device", task.device.value()},
           {"stream", to_string(task.stream)},

@@ -53,6 +53,13 @@ void check(const Plan& plan, const Table<TaskId, double>& seconds) {
   }
 }
 
+/// Returns the tasks that a task waits for; a receive task waits for what is sent to it, too.
+std::vector<TaskId> causes(const Task& task) {
+  std::vector<TaskId> tasks = task.after;
+  if (task.kind == TaskKind::receive) tasks.push_back(task.partner);
+  return tasks;
+}
+
 /// Runs one task at a time: a stream, or a device whose streams take turns.
 struct Unit {
   std::vector<std::vector<TaskId>> queues;  ///< the most urgent queue first
@@ -68,8 +75,9 @@ class EventSimulation {
     missing_.resize(plan.tasks.size());
     users_.resize(plan.tasks.size());
     for (const TaskId t : plan.tasks.ids()) {
-      missing_[t] = plan.tasks[t].after.size();
-      for (const TaskId after : plan.tasks[t].after) users_[after].push_back(t);
+      const std::vector<TaskId> waits_for = causes(plan.tasks[t]);
+      missing_[t] = waits_for.size();
+      for (const TaskId earlier : waits_for) users_[earlier].push_back(t);
     }
   }
 
@@ -90,20 +98,20 @@ class EventSimulation {
 
  private:
   void make_units(bool concurrent_streams) {
-    const std::size_t per_device = concurrent_streams ? kStreams : 1;
-    units_.resize(static_cast<std::size_t>(device_count(plan_)) * per_device);
+    units_.resize(static_cast<std::size_t>(device_count(plan_)) * kStreams);
     unit_of_.resize(plan_.tasks.size());
     for (Unit& unit : units_) {
-      unit.queues.resize(kStreams / per_device);
+      unit.queues.resize(kWorkStreams);
       unit.next.resize(unit.queues.size(), 0);
     }
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
       const auto rank = static_cast<std::size_t>(
           std::find(kStreamOrder.begin(), kStreamOrder.end(), task.stream) - kStreamOrder.begin());
-      const std::size_t first = task.device.index() * per_device;
-      unit_of_[t] = concurrent_streams ? first + rank : first;
-      units_[unit_of_[t]].queues[concurrent_streams ? 0 : rank].push_back(t);
+      const bool takes_turns = !concurrent_streams && !is_message(task.kind);
+      const std::size_t own = is_message(task.kind) ? static_cast<std::size_t>(task.stream) : rank;
+      unit_of_[t] = task.device.index() * kStreams + (takes_turns ? 0 : own);
+      units_[unit_of_[t]].queues[takes_turns ? rank : 0].push_back(t);
     }
   }
 
@@ -184,7 +192,8 @@ Table<TaskId, TaskId> previous_tasks(const Plan& plan, const TaskTimes& times, b
   std::map<std::pair<DeviceId, Stream>, TaskId> last;
   for (const TaskId t : order) {
     const Task& task = plan.tasks[t];
-    TaskId& row = last[{task.device, concurrent_streams ? task.stream : Stream::compute}];
+    TaskId& row =
+        last[{task.device, concurrent_streams || is_message(task.kind) ? task.stream : Stream::compute}];
     previous[t] = std::exchange(row, t);
   }
   return previous;
@@ -203,7 +212,7 @@ std::vector<PathStep> critical_path(const Plan& plan, const TaskTimes& times, bo
   // Measured times may contradict each other: no path is longer than the plan.
   while (task.exists() && path.size() < times.size()) {
     TaskId cause = previous[task];
-    for (const TaskId after : plan.tasks[task].after) {
+    for (const TaskId after : causes(plan.tasks[task])) {
       if (!cause.exists() || end(after) > end(cause)) cause = after;
     }
     path.push_back({task, std::max(0.0, times[task].begin - (cause.exists() ? end(cause) : 0))});

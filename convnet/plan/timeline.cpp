@@ -30,7 +30,7 @@ json event(const char* phase, DeviceId device, Stream stream, double seconds) {
 }
 
 std::string event_name(const Task& task, const Graph& graph) {
-  const std::string op = op_name(task.op);
+  const std::string op = work_name(task);
   return task.node.exists() ? graph.nodes[task.node].name + " " + op : op;
 }
 
@@ -89,7 +89,9 @@ void ChromeTrace::add_step(const Plan& plan, const Graph& graph, const TaskTimes
     rows_.insert({task.device, task.stream});
     add_event(text_of(task_event(task, graph, start + time.begin, start + time.end)));
     end_ = std::max(end_, start + time.end);
-    for (const TaskId after : task.after) {
+    std::vector<TaskId> waits_for = task.after;
+    if (task.kind == TaskKind::receive) waits_for.push_back(task.partner);
+    for (const TaskId after : waits_for) {
       const Task& earlier = plan.tasks[after];
       const TaskTime& earlier_time = times[after];
       if (earlier.device == task.device) continue;

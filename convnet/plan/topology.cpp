@@ -34,10 +34,16 @@ Topology::Topology(const std::vector<int>& devices_of_hosts, const std::vector<i
   }
 }
 
-int Topology::index_on_host(DeviceId device) const {
-  if (host_.empty()) return device.value();
-  const auto first = std::lower_bound(host_.begin(), host_.end(), host_.at(device));
-  return device.value() - static_cast<int>(first - host_.begin());
+int Topology::index_in(const Table<DeviceId, int>& groups, DeviceId device) {
+  if (groups.empty()) return device.value();
+  const auto first = std::lower_bound(groups.begin(), groups.end(), groups.at(device));
+  return device.value() - static_cast<int>(first - groups.begin());
+}
+
+int Topology::most_devices_in_process() const {
+  int most = 0;
+  for (const DeviceId device : process_.ids()) most = std::max(most, index_in_process(device) + 1);
+  return most;
 }
 
 HostGroups::HostGroups(const Topology& topology, const std::vector<DeviceId>& devices)

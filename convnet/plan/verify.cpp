@@ -21,6 +21,7 @@ class Verifier {
     for (const TaskId t : plan_.tasks.ids()) check_task(t);
     for (const BufferId b : plan_.buffers.ids()) check_buffer(b);
     for (const TaskId t : plan_.tasks.ids()) check_copy(t);
+    check_messages();
     check_memory();
     check_results();
   }
@@ -109,6 +110,8 @@ class Verifier {
     // Communication reads elsewhere; nothing writes there.
     if (b.device != task.device && !host && (!communicates(task.kind) || use.access != Access::read))
       fail(task_name(t) + " touches '" + b.name + "' of another device");
+    if (!host && !plan_.topology.same_process(b.device, task.device))
+      fail(task_name(t) + " touches '" + b.name + "' of another process");
     if (use.begin < 0 || use.begin + bytes_of(plan_, use) > b.bytes)
       fail(task_name(t) + " reaches beyond '" + b.name + "'");
     if (b.kind == BufferKind::step || b.kind == BufferKind::costs || arg.dims == Dims{0}) return;
@@ -165,6 +168,45 @@ class Verifier {
                "' that is older than its update");
       });
     });
+  }
+
+  /// Checks that every message is sent and received once, between two processes, and that messages from one
+  /// device to another are received in the order in which they are sent: the order tells them apart. Tasks
+  /// wait for earlier tasks of the list only, so nobody waits for ever.
+  void check_messages() const {
+    std::map<std::pair<DeviceId, DeviceId>, std::vector<TaskId>> sent, received;  // by the devices
+    for (const TaskId t : plan_.tasks.ids()) {
+      const Task& task = plan_.tasks[t];
+      if ((task.stream >= Stream::send) != is_message(task.kind))
+        fail(task_name(t) + " is on a wrong stream");
+      if (!is_message(task.kind)) continue;
+      const bool sends = task.kind == TaskKind::send;
+      const TaskKind other_kind = sends ? TaskKind::receive : TaskKind::send;
+      if (!plan_.tasks.has(task.partner) || plan_.tasks[task.partner].kind != other_kind ||
+          plan_.tasks[task.partner].partner != t)
+        fail(task_name(t) + " is a message without its other end");
+      const Task& partner = plan_.tasks[task.partner];
+      if (plan_.topology.same_process(task.device, partner.device))
+        fail(task_name(t) + " is a message within a process");
+      check_pieces(t, task.partner);
+      if (sends)
+        sent[{task.device, partner.device}].push_back(t);
+      else
+        received[{partner.device, task.device}].push_back(task.partner);
+    }
+    if (sent != received) fail("messages are received in another order than they are sent");
+  }
+
+  void check_pieces(TaskId t, TaskId partner) const {
+    const Task& task = plan_.tasks[t];
+    const Access access = task.kind == TaskKind::send ? Access::read : Access::write;
+    if (task.uses.empty() || task.uses.size() != plan_.tasks[partner].uses.size())
+      fail(task_name(t) + " has other pieces than its other end");
+    for (std::size_t k = 0; k < task.uses.size(); ++k) {
+      const BufferUse& use = task.uses[k];
+      if (use.access != access || bytes_of(plan_, use) != bytes_of(plan_, plan_.tasks[partner].uses[k]))
+        fail(task_name(t) + " has other pieces than its other end");
+    }
   }
 
   /// Checks what the graph asks for and no other task reads: every cost is computed, and every matrix that

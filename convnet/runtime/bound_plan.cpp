@@ -4,7 +4,7 @@
 
 namespace convnet {
 
-BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend)
+BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend, int process)
     : plan_(plan),
       graph_(graph),
       queues_(plan.memory.size()),
@@ -12,7 +12,8 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
       waited_for_(plan.tasks.size(), false) {
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
-    ops_.push_back(backend.bind(task.op, task.form));
+    const bool runs_here = plan.topology.process(task.device) == process && !is_message(task.kind);
+    ops_.push_back(runs_here ? backend.bind(task.op, task.form) : nullptr);
     queues_.at(task.device).at(static_cast<std::size_t>(task.stream)).push_back(t);
     for (const TaskId after : task.after) {
       const Task& earlier = plan.tasks[after];
@@ -27,7 +28,7 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
 void BoundPlan::add_algorithms(std::map<std::string, std::string>& chosen) const {
   for (const TaskId t : plan_.tasks.ids()) {
     const Task& task = plan_.tasks[t];
-    if (task.flops > 0)
+    if (task.flops > 0 && ops_[t] != nullptr)
       chosen[graph_.nodes[task.node].name + " " + op_name(task.op) + " " + std::to_string(plan_.images)] =
           ops_[t]->algorithm();
   }

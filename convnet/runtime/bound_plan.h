@@ -16,11 +16,13 @@ namespace convnet {
 /// Immutable. The plan and graph must live as long as it is used for more than its operations.
 class BoundPlan {
  public:
-  /// Prepares every operation in the form that the plan gives it. Throws as Backend::bind() does.
-  BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend);
+  /// Prepares every operation of the devices of `process` in the form that the plan gives it. Throws as
+  /// Backend::bind() does.
+  BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend, int process = 0);
 
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }
+  /// The operation of a task that is of this process and no message.
   const PreparedOp& op(TaskId task) const { return *ops_[task]; }
   /// The tasks of a device's stream, in order.
   const std::vector<TaskId>& queue(DeviceId device, std::size_t stream) const {

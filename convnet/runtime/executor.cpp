@@ -9,8 +9,11 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <stdexcept>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "convnet/base/error.h"
 
@@ -22,6 +25,23 @@ namespace {
 std::string seconds_text(double seconds) {
   const long tenths = std::lround(seconds * 10);
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
+}
+
+/// Returns the channel of messages from one device to another.
+int message_channel(const Topology& topology, DeviceId from, DeviceId to) {
+  // Exchanges have the first one.
+  return 1 + topology.index_in_process(from) * topology.most_devices_in_process() +
+         topology.index_in_process(to);
+}
+
+std::string_view bytes_of_values(const std::vector<float>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const std::string& part : parts) all += part;
+  return all;
 }
 
 /// Throws std::logic_error if a matrix that the plan reads is missing.
@@ -36,17 +56,20 @@ void check_matrices(const Plan& plan, const std::vector<const std::byte*>& matri
 
 /// One execution of a plan, shared by the workers. A worker that never comes back keeps it alive.
 struct Executor::Run {
-  /// How far a device is. Only its worker writes.
+  /// How far a device is. Only its worker writes, and the transport where a message has ended.
   struct Device {
     std::array<std::atomic<std::size_t>, kStreams> next = {};
-    std::atomic<TaskId> running = TaskId();  ///< none while it waits
-    std::atomic<std::uint32_t> news = 0;     ///< counts the ends of tasks that it waits for
+    std::array<std::atomic<bool>, kStreams> under_way = {};  ///< the next message has begun
+    std::atomic<TaskId> running = TaskId();                  ///< none while it waits
+    std::atomic<std::uint32_t> news = 0;                     ///< counts the ends of tasks that it waits for
   };
 
   /// Keeps the operations alive where one never ends.
   std::shared_ptr<const BoundPlan> bound;
   const Plan* plan = nullptr;
   Table<BufferId, std::byte*> addresses;
+  Transport* transport = nullptr;  ///< for plans of several processes
+  int process = 0;
   TaskTimes times;
   std::function<void(TaskId)> after_task;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
@@ -54,6 +77,8 @@ struct Executor::Run {
   Table<TaskId, std::atomic<bool>> done;
   std::atomic<std::size_t> ended = 0;  ///< tasks
   std::atomic<bool> failed = false;    ///< a task threw, or the step stalled: nobody starts another
+
+  std::weak_ptr<Run> self;
 
   explicit Run(std::shared_ptr<const BoundPlan> b)
       : bound(std::move(b)),
@@ -68,10 +93,13 @@ struct Executor::Run {
 
   bool is_done(TaskId task) const { return done[task].load(std::memory_order_acquire); }
 
-  /// The first task that this one still waits for, or none.
+  bool is_here(TaskId task) const { return plan->topology.process(plan->tasks[task].device) == process; }
+
+  /// The first task that this one still waits for, or none. Tasks of other processes are waited for by the
+  /// messages that these send.
   TaskId blocker(TaskId task) const {
     for (const TaskId after : plan->tasks[task].after) {
-      if (!is_done(after)) return after;
+      if (!is_done(after) && is_here(after)) return after;
     }
     return {};
   }
@@ -108,7 +136,9 @@ struct Executor::Run {
     bool left = true;
     while (!failed) {
       const std::uint32_t news = device.news;
+      const bool messages_left = transport != nullptr && begin_messages(index);
       const TaskId next = choose(index, left);
+      left = left || messages_left;
       if (next.exists()) {
         run(device, next);
       } else if (left) {
@@ -117,6 +147,58 @@ struct Executor::Run {
         return;
       }
     }
+  }
+
+  /// Begins the messages of a device that can begin. Returns whether any has not ended.
+  bool begin_messages(DeviceId index) {
+    Device& device = devices[index];
+    bool left = false;
+    for (const Stream stream : {Stream::send, Stream::receive}) {
+      const auto s = static_cast<std::size_t>(stream);
+      const std::vector<TaskId>& tasks = bound->queue(index, s);
+      if (device.under_way[s]) {
+        left = true;
+        continue;
+      }
+      const std::size_t next = device.next[s];
+      if (next == tasks.size()) continue;
+      left = true;
+      if (!blocker(tasks[next]).exists()) begin_message(index, tasks[next]);
+    }
+    return left;
+  }
+
+  void begin_message(DeviceId index, TaskId t) {
+    const Task& task = plan->tasks[t];
+    const DeviceId other = plan->tasks[task.partner].device;
+    std::vector<Transport::Piece> pieces;
+    for (const BufferUse& use : task.uses)
+      pieces.push_back({addresses[use.buffer] + use.begin, bytes_of(*plan, use)});
+    devices[index].under_way[static_cast<std::size_t>(task.stream)] = true;
+    const auto when_ended = [run = self.lock(), index, t, begin = seconds()] {
+      run->end_message(index, t, begin);
+    };
+    const bool sends = task.kind == TaskKind::send;
+    const int channel = message_channel(plan->topology, sends ? index : other, sends ? other : index);
+    const int process_there = plan->topology.process(other);
+    if (sends)
+      transport->send(process_there, channel, std::move(pieces), when_ended);
+    else
+      transport->receive(process_there, channel, std::move(pieces), when_ended);
+  }
+
+  /// Called by the transport.
+  void end_message(DeviceId index, TaskId t, double begin) {
+    if (failed) return;  // the plan may be gone
+    Device& device = devices[index];
+    const auto s = static_cast<std::size_t>(plan->tasks[t].stream);
+    times[t] = {begin, seconds()};
+    done[t].store(true, std::memory_order_release);
+    ++ended;
+    ++device.next[s];
+    device.under_way[s] = false;
+    wake(device);
+    for (const DeviceId other : bound->waiting_devices(t)) wake(devices[other]);
   }
 
   void run(Device& device, TaskId t) {
@@ -140,14 +222,19 @@ struct Executor::Run {
   }
 
   /// Who waits for whom, and what was done last.
-  std::string report(const Table<DeviceId, int>& physical, double stalled) const {
+  std::string report(const Table<DeviceId, int>& physical, double stalled, const std::string& why,
+                     const Processes* processes) const {
     const auto name = [&](TaskId task) {
       return "task " + std::to_string(task.value()) + " (" + describe(plan->tasks[task], bound->graph()) +
              ")";
     };
-    std::string text = "the step has stalled: no task has ended for " + seconds_text(stalled) + " s; " +
-                       std::to_string(ended) + " of " + std::to_string(done.size()) + " tasks are done";
+    std::string text = why;
+    if (why.empty()) text = "the step has stalled: no task has ended for " + seconds_text(stalled) + " s";
+    std::size_t tasks_here = 0;
+    for (const TaskId t : plan->tasks.ids()) tasks_here += is_here(t) ? 1U : 0U;
+    text += "; " + std::to_string(ended) + " of " + std::to_string(tasks_here) + " tasks are done";
     for (const DeviceId d : devices.ids()) {
+      if (plan->topology.process(d) != process) continue;
       const Device& device = devices[d];
       text += "\ndevice " + std::to_string(d.value()) + " (physical " + std::to_string(physical[d]) + ") ";
       if (const TaskId running = device.running; running.exists()) text += "runs " + name(running);
@@ -158,6 +245,12 @@ struct Executor::Run {
         if (next == tasks.size()) continue;
         const TaskId task = tasks[next];
         const TaskId blocker_task = blocker(task);
+        if (device.under_way[s]) {
+          const DeviceId other = plan->tasks[plan->tasks[task].partner].device;
+          waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for device " +
+                   std::to_string(other.value()) + " of " + processes->name(plan->topology.process(other));
+          continue;
+        }
         if (task == device.running.load() || !blocker_task.exists()) continue;
         waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for " + name(blocker_task);
       }
@@ -258,19 +351,30 @@ class Executor::Worker {
 };
 
 Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
-                   double stall_seconds)
-    : plans_(plans), backend_(backend), physical_(std::move(physical)), stall_seconds_(stall_seconds) {
+                   double stall_seconds, Processes* processes)
+    : plans_(plans),
+      backend_(backend),
+      processes_(processes),
+      process_(processes == nullptr ? 0 : processes->rank()),
+      physical_(std::move(physical)),
+      stall_seconds_(stall_seconds) {
   if (static_cast<int>(physical_.size()) < plans_.devices())
     throw std::logic_error("executor: fewer devices than the plan has");
   const auto devices = static_cast<std::size_t>(plans_.devices());
   persistent_.resize(devices);
   transient_.resize(devices);
-  if (backend_.make_queue(physical_[DeviceId(0)]) != nullptr) {
+  if (plans_.topology().processes() != (processes == nullptr ? 1 : processes->count()))
+    throw std::logic_error("executor: the plans are for another number of processes");
+  for (const DeviceId device : plans_.device_ids()) {
+    if (is_here(device)) here_.push_back(device);
+  }
+  const DeviceId any = here_.empty() ? DeviceId(0) : here_[0];
+  if (backend_.make_queue(physical_[any]) != nullptr) {
     queues_ = std::make_unique<QueueRunner>(
         plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_);
     return;
   }
-  for (const DeviceId device : persistent_.ids())
+  for (const DeviceId device : here_)
     workers_.push_back(std::make_unique<Worker>(backend_, device, physical_[device]));
 }
 
@@ -298,14 +402,14 @@ void Executor::reserve(const Plan& plan) {
            transient_[device]->bytes() >= plan.memory[device].transient;
   };
   bool enough = true;
-  for (const DeviceId device : persistent_.ids()) enough = enough && has_all(device);
+  for (const DeviceId device : here_) enough = enough && has_all(device);
   if (!enough) check_fits(plan);
   bound(plan);  // where libraries are timed, they need memory
   if (enough) return;
   if (in_flight() > 0) throw std::logic_error("executor: steps in flight use the memory that is to grow");
   check_fits(plan);  // libraries may keep some of what was free
   if (queues_) queues_->forget();
-  for (const DeviceId device : persistent_.ids()) {
+  for (const DeviceId device : here_) {
     const DeviceMemoryNeeds& needs = plan.memory[device];
     if (!persistent_[device]) persistent_[device] = backend_.allocate(physical_[device], needs.persistent);
     if (transient_[device] && transient_[device]->bytes() >= needs.transient) continue;
@@ -320,7 +424,7 @@ void Executor::check_fits(const Plan& plan) const {
   std::string table;
   bool fits = true;
   std::map<int, std::int64_t> taken_of;
-  for (const DeviceId device : persistent_.ids()) {
+  for (const DeviceId device : here_) {
     std::int64_t& taken = taken_of[backend_.shares_memory() ? 0 : physical_[device]];
     const DeviceMemoryNeeds& needs = plan.memory[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
@@ -344,7 +448,7 @@ const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
   const auto found = std::find_if(bound_.begin(), bound_.end(),
                                   [&](const auto& bound_plan) { return &bound_plan->plan() == &plan; });
   if (found != bound_.end()) return *found;
-  return bound_.emplace_back(std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_));
+  return bound_.emplace_back(std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_, process_));
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {
@@ -393,11 +497,22 @@ StepResult Executor::wait() {
     waiting_.pop_front();
     costs = run_by_workers(step);
   }
+  costs = costs_of_all(costs);
   StepResult result;
   const std::size_t values = costs.size() / static_cast<std::size_t>(plans_.devices());
   result.costs.resize(values, 0);
   for (std::size_t i = 0; i < costs.size(); ++i) result.costs[i % values] += costs[i];
   return result;
+}
+
+/// Adds to the costs of this process's devices those of the other processes' devices, in the devices' order.
+std::vector<double> Executor::costs_of_all(const std::vector<double>& costs) const {
+  if (processes_ == nullptr) return costs;
+  const std::string_view mine(reinterpret_cast<const char*>(costs.data()), costs.size() * sizeof(double));
+  const std::string bytes = joined(processes_->exchange(mine));
+  std::vector<double> all(bytes.size() / sizeof(double));
+  std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
 }
 
 StepResult Executor::run(const Plan& plan, const StepInputs& inputs, TaskTimes* times,
@@ -417,15 +532,18 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
   const Plan& plan = *step.plan;
   const auto run = std::make_shared<Run>(bound(plan));
   run->after_task = step.watch.after_task;
+  run->self = run;
+  run->process = process_;
+  if (processes_ != nullptr) run->transport = &processes_->transport();
   for (const Buffer& b : plan.buffers)
-    run->addresses.push_back(b.kind == BufferKind::input ? nullptr : address(b));
+    run->addresses.push_back(b.kind == BufferKind::input || !is_here(b.device) ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     // Load tasks only read it.
     if (plan.inputs[m].exists())
       run->addresses[plan.inputs[m]] = const_cast<std::byte*>(step.inputs.matrices[m]);
   }
   const std::vector<std::byte> block = step_block(step.inputs.iteration, step.inputs.rates);
-  for (const DeviceId device : plans_.device_ids())
+  for (const DeviceId device : here_)
     std::copy(block.begin(), block.end(), address(plan.buffers[plans_.step_buffer(device)]));
   run->start = std::chrono::steady_clock::now();
   for (auto& worker : workers_) worker->start(run);
@@ -436,6 +554,8 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
       const auto now = std::chrono::steady_clock::now();
       if (std::exchange(ended, run->ended.load()) != run->ended) progress = now;
       if (std::chrono::duration<double>(now - progress).count() > stall_seconds_) give_up(run);
+      if (processes_ == nullptr) continue;
+      if (const std::string why = processes_->transport().failure(); !why.empty()) give_up(run, why);
     }
   }
   for (auto& worker : workers_) {
@@ -443,7 +563,7 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
   }
   if (step.watch.times != nullptr) *step.watch.times = std::move(run->times);
   std::vector<double> costs;
-  for (const DeviceId device : plans_.device_ids()) {
+  for (const DeviceId device : here_) {
     const Buffer& b = plan.buffers[plans_.costs_buffer(device)];
     const auto* values = reinterpret_cast<const double*>(address(b));
     costs.insert(costs.end(), values, values + b.desc.dims[0]);
@@ -452,8 +572,8 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
 }
 
 /// Workers that only wait come back; one that is in a task that never ends is left behind, with its memory.
-void Executor::give_up(const std::shared_ptr<Run>& run) {
-  const std::string report = run->report(physical_, stall_seconds_);
+void Executor::give_up(const std::shared_ptr<Run>& run, const std::string& why) {
+  const std::string report = run->report(physical_, stall_seconds_, why, processes_);
   run->fail();
   bool lost = false;
   for (auto& worker : workers_) lost = !worker->wait_for(std::chrono::milliseconds(1000)) || lost;
@@ -461,9 +581,14 @@ void Executor::give_up(const std::shared_ptr<Run>& run) {
   throw RunError(report);
 }
 
+void Executor::check_here(const Buffer& b) const {
+  if (!is_here(b.device)) throw std::logic_error("executor: '" + b.name + "' is in another process");
+}
+
 std::vector<float> Executor::read(const Plan* plan, BufferId buffer) const {
   settle();
   const Buffer& b = (plan != nullptr ? plan->buffers : plans_.persistent())[buffer];
+  check_here(b);
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   backend_.copy(stored.data(), address(b), b.desc.bytes());
   std::vector<float> values(static_cast<std::size_t>(element_count(b.desc.dims)));
@@ -476,6 +601,7 @@ void Executor::write(BufferId persistent_buffer, std::span<const float> values) 
   const Buffer& b = plans_.persistent()[persistent_buffer];
   if (static_cast<std::int64_t>(values.size()) != element_count(b.desc.dims))
     throw std::logic_error("executor: '" + b.name + "' is written with another number of values");
+  check_here(b);
   settle();
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
   backend_.relay({b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
@@ -489,22 +615,59 @@ void Executor::settle() const {
 }
 
 std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
-  return read(nullptr, w.weights[0]);
+  const auto is_mine = [&](BufferId buffer) { return is_here(plans_.persistent()[buffer].device); };
+  const auto mine = std::find_if(w.weights.begin(), w.weights.end(), is_mine);
+  std::vector<float> values;
+  if (mine != w.weights.end()) values = read(nullptr, *mine);
+  std::set<int> holders;
+  for (const BufferId buffer : w.weights)
+    holders.insert(plans_.topology().process(plans_.persistent()[buffer].device));
+  if (static_cast<int>(holders.size()) == plans_.topology().processes()) return values;
+  // The first process that has a replica brings it.
+  const bool brings = *holders.begin() == process_;
+  const std::string all = joined(processes_->exchange(brings ? bytes_of_values(values) : std::string_view()));
+  values.resize(all.size() / sizeof(float));
+  std::memcpy(values.data(), all.data(), all.size());
+  return values;
 }
 
 void Executor::write_weights(const WeightBuffers& w, std::span<const float> values) {
-  for (const BufferId buffer : w.weights) write(buffer, values);
+  write_everywhere(w.weights, values);
+}
+
+void Executor::write_everywhere(const std::vector<BufferId>& persistent_buffers,
+                                std::span<const float> values) {
+  for (const BufferId buffer : persistent_buffers) {
+    if (is_here(plans_.persistent()[buffer].device)) write(buffer, values);
+  }
 }
 
 std::vector<float> Executor::read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const {
   settle();
   const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
-  for (const UpdateShard& shard : w.shards) {
-    if (!(shard.*buffer).exists()) continue;
-    const Buffer& b = plans_.persistent()[shard.*buffer];
-    backend_.copy(reinterpret_cast<std::byte*>(stored.data() + shard.begin), address(b),
-                  shard.count * size_of(DataType::f32));
+  const auto for_shards = [&](int process, const auto& visit) {
+    for (const UpdateShard& shard : w.shards) {
+      if (!(shard.*buffer).exists()) continue;
+      const Buffer& b = plans_.persistent()[shard.*buffer];
+      if (plans_.topology().process(b.device) == process)
+        visit(b, reinterpret_cast<std::byte*>(stored.data() + shard.begin),
+              shard.count * size_of(DataType::f32));
+    }
+  };
+  std::string mine;
+  for_shards(process_, [&](const Buffer& b, std::byte* place, std::int64_t bytes) {
+    backend_.copy(place, address(b), bytes);
+    mine.append(reinterpret_cast<const char*>(place), static_cast<std::size_t>(bytes));
+  });
+  if (processes_ != nullptr) {
+    const std::vector<std::string> all = processes_->exchange(mine);
+    for (int process = 0; process < processes_->count(); ++process) {
+      const char* from = all[static_cast<std::size_t>(process)].data();
+      for_shards(process, [&](const Buffer&, std::byte* place, std::int64_t bytes) {
+        std::memcpy(place, std::exchange(from, from + bytes), static_cast<std::size_t>(bytes));
+      });
+    }
   }
   std::vector<float> values(static_cast<std::size_t>(element_count(layout.dims)));
   backend_.relay(layout, reinterpret_cast<const std::byte*>(stored.data()),
@@ -523,6 +686,7 @@ void Executor::write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffe
   for (const UpdateShard& shard : w.shards) {
     if (!(shard.*buffer).exists()) continue;
     const Buffer& b = plans_.persistent()[shard.*buffer];
+    if (!is_here(b.device)) continue;
     backend_.copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + shard.begin),
                   shard.count * size_of(DataType::f32));
   }

@@ -1,6 +1,7 @@
 // Runs plans. Where operations block (CPU devices), one worker thread per device follows that device's tasks,
 // in the order of each of its streams, and waits for tasks of other devices; where devices have queues
-// (GPUs), the calling thread fills them (queue_runner.h).
+// (GPUs), the calling thread fills them (queue_runner.h). In a run of several processes each executes the
+// tasks of its own devices, and all make the same calls.
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include "convnet/plan/plan_set.h"
 #include "convnet/plan/timeline.h"
 #include "convnet/runtime/bound_plan.h"
+#include "convnet/runtime/processes.h"
 #include "convnet/runtime/queue_runner.h"
 
 namespace convnet {
@@ -37,9 +39,9 @@ class Executor {
  public:
   /// `physical`: the device behind each index of the plan, as --gpu lists them. A step in which no task ends
   /// for `stall_seconds` is given up. Keeps references to `plans` and `backend`, which the
-  /// target of the plans must belong to.
+  /// target of the plans must belong to, and to `processes`, which is null where there is one process.
   Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
-           double stall_seconds = 300);
+           double stall_seconds = 300, Processes* processes = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();
@@ -90,13 +92,22 @@ class Executor {
   /// Whether steps copy their matrices to the devices; else devices read them where they lie.
   bool copies_inputs() const { return queues_ != nullptr; }
 
+  /// Whether this process has the device.
+  bool is_here(DeviceId device) const { return plans_.topology().process(device) == process_; }
+  /// The processes of the run; null where there is one.
+  Processes* processes() const { return processes_; }
+
   /// Copies a buffer of f32 (or, from, of bf16) numbers to or from its canonical (dense) form. Transient
   /// buffers: only between a task that writes them and the next one that uses their memory, that is from
-  /// `after_task`.
+  /// `after_task`. Throw std::logic_error for a buffer of another process.
   std::vector<float> read(const Plan* plan, BufferId buffer) const;
   void write(BufferId persistent_buffer, std::span<const float> values);
 
-  /// A learned matrix in canonical form. write() reaches all replicas.
+  /// Writes the same values to those of these buffers that are on devices of this process.
+  void write_everywhere(const std::vector<BufferId>& persistent_buffers, std::span<const float> values);
+
+  /// A learned matrix in canonical form: all processes read it together and get it whole; each writes it to
+  /// its own replicas.
   std::vector<float> read_weights(const WeightBuffers& w) const;
   void write_weights(const WeightBuffers& w, std::span<const float> values);
   /// Its increments, or the sums of gradients of an update that is not yet due: all zeros where there are
@@ -115,23 +126,28 @@ class Executor {
   };
 
   std::byte* address(const Buffer& b) const;
+  std::vector<double> costs_of_all(const std::vector<double>& costs) const;
   std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const;
   std::vector<double> run_by_workers(const Waiting& step);
   void check_fits(const Plan& plan) const;
   const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);
   void settle() const;
   void leave_memory();
-  [[noreturn]] void give_up(const std::shared_ptr<Run>& run);
+  [[noreturn]] void give_up(const std::shared_ptr<Run>& run, const std::string& why = "");
+  void check_here(const Buffer& b) const;
 
   const PlanSet& plans_;
   const Backend& backend_;
+  Processes* processes_;
+  int process_;                 ///< this process's number
+  std::vector<DeviceId> here_;  ///< its devices
   Table<DeviceId, int> physical_;
   double stall_seconds_;
   Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
   std::deque<std::shared_ptr<const BoundPlan>> bound_;  ///< in the order in which they were bound
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::deque<Waiting> waiting_;          ///< for the workers, the oldest first
-  std::unique_ptr<QueueRunner> queues_;  ///< instead of workers
+  std::vector<std::unique_ptr<Worker>> workers_;        ///< one for each device of this process
+  std::deque<Waiting> waiting_;                         ///< for the workers, the oldest first
+  std::unique_ptr<QueueRunner> queues_;                 ///< instead of workers
 };
 
 }  // namespace convnet

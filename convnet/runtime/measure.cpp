@@ -98,6 +98,7 @@ Operations distinct_operations(const Plan& plan, const Backend& backend) {
   Operations ops;
   std::map<std::string, std::size_t> known;
   for (const Task& task : plan.tasks) {
+    if (is_message(task.kind)) throw std::logic_error("measure: the plan is for several processes");
     Operation op = operation_of(plan, task);
     const auto found = known.try_emplace(signature(task, op), ops.all.size());
     if (found.second) {

@@ -20,7 +20,7 @@ QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Tab
       address_(std::move(address)),
       stall_seconds_(stall_seconds) {
   for (const DeviceId device : plans_.device_ids()) {
-    for (int stream = 0; stream < kStreams; ++stream)
+    for (int stream = 0; stream < kWorkStreams; ++stream)
       queues_.push_back(backend_.make_queue(physical_[device]));
     input_queues_.push_back(backend_.make_queue(physical_[device]));
   }
@@ -84,7 +84,7 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
   }
   for (std::size_t q = 0; q < queues_.size(); ++q) {
     ready->fetched.push_back(
-        fetched[q] == 0 ? nullptr : backend_.allocate(physical_[DeviceId(q / kStreams)], fetched[q]));
+        fetched[q] == 0 ? nullptr : backend_.allocate(physical_[DeviceId(q / kWorkStreams)], fetched[q]));
     // Copies between devices that do not reach each other go through the host, which cannot be recorded.
     if (fetched[q] > 0) ready->recordable = false;
   }
@@ -146,17 +146,17 @@ void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const I
                           Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task) {
   const Plan& plan = bound.plan();
   const auto on_device = [&](BufferId buffer) { return address_(plan.buffers[buffer]); };
-  const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kStreams]; };
+  const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kWorkStreams]; };
   const auto begin = queues_[0]->mark();
   for (std::size_t q = 1; q < queues_.size(); ++q) {
-    if (q % kStreams == 0) queues_[q]->wait(*begin);
+    if (q % kWorkStreams == 0) queues_[q]->wait(*begin);
   }
   for (const DeviceId device : plans_.device_ids()) {
     Queue& queue = first_queue(device);
     queue.copy(on_device(plans_.step_buffer(device)), inputs.block->data(), inputs.block->bytes());
     const auto has_block = queue.mark();
-    for (std::size_t stream = 1; stream < kStreams; ++stream)
-      queues_[device.index() * kStreams + stream]->wait(*has_block);
+    for (std::size_t stream = 1; stream < kWorkStreams; ++stream)
+      queues_[device.index() * kWorkStreams + stream]->wait(*has_block);
   }
   Table<TaskId, std::shared_ptr<const Mark>> ends(plan.tasks.size());
   for (const TaskId t : plan.tasks.ids()) {
@@ -178,8 +178,8 @@ void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const I
   std::int64_t place = 0;
   for (const DeviceId device : plans_.device_ids()) {
     Queue& queue = first_queue(device);
-    for (std::size_t stream = 1; stream < kStreams; ++stream)
-      queue.wait(*queues_[device.index() * kStreams + stream]->mark());
+    for (std::size_t stream = 1; stream < kWorkStreams; ++stream)
+      queue.wait(*queues_[device.index() * kWorkStreams + stream]->mark());
     const Buffer& costs = plan.buffers[plans_.costs_buffer(device)];
     queue.copy(inputs.costs->data() + place, address_(costs), costs.bytes);
     place += costs.bytes;

@@ -109,7 +109,7 @@ class QueueRunner {
   };
 
   std::size_t queue_of(const Task& task) const {
-    return task.device.index() * kStreams + static_cast<std::size_t>(task.stream);
+    return task.device.index() * kWorkStreams + static_cast<std::size_t>(task.stream);
   }
   std::int64_t costs_bytes(const Plan& plan) const;
   Prepared& prepared(const BoundPlan& bound);

@@ -42,6 +42,16 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
   return std::nullopt;
 }
 
+/// The same in several processes, where the first one's files decide.
+std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* processes) {
+  if (processes == nullptr) return checkpoint_of(given);
+  std::optional<Checkpoint> checkpoint;
+  if (processes->rank() == 0) checkpoint = checkpoint_of(given);
+  const std::string file = processes->exchange(checkpoint ? checkpoint->file : "")[0];
+  if (processes->rank() > 0 && !file.empty()) checkpoint = read_checkpoint(file);
+  return checkpoint;
+}
+
 void require_train_options(const OptionTexts& texts, const TrainOptions& given) {
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
   if (!given.tests.only_tests()) required.emplace_back("train-range");
@@ -97,7 +107,7 @@ void load_data(LoadedRun& run) {
 
 }  // namespace
 
-LoadedRun load_run(const OptionTexts& given, const StopSignal& stop) {
+LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
   LoadedRun run;
   // A signal ends the program with `claiming` locked, so no folder is claimed while others are left.
   std::mutex claiming;
@@ -110,19 +120,23 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop) {
   });
   const TrainOptions first = parse_train_options(given);
   // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
-  if (!first.tests.only_tests() && !first.check_grads) {
+  const bool is_first = processes == nullptr || processes->rank() == 0;
+  if (processes != nullptr) processes->set_stall_seconds(first.devices.stall_timeout);
+  if (processes != nullptr && first.check_grads)
+    throw InputError("--check-grads works in one process; the gradients of several are the same");
+  if (!first.tests.only_tests() && !first.check_grads && is_first) {
     const std::lock_guard guard(claiming);
     run.folder = claim_run_folder(first.checkpoints);
     claimed = run.folder.get();
   }
-  run.checkpoint = checkpoint_of(first);
+  run.checkpoint = checkpoint_of(first, processes);
   OptionTexts texts;
   if (run.checkpoint) texts = run.checkpoint->options;
   for (const auto& [key, text] : given) texts[key] = text;
   if (run.folder && run.checkpoint) drop_inherited_board(texts, given, *run.folder, *run.checkpoint);
   require_train_options(texts, first);
   run.options = parse_train_options(texts);
-  run.options.devices = with_devices(run.options.devices);
+  run.options.devices = with_devices(run.options.devices, processes);
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   run.saved_options = saved_of(texts);
   if (run.folder && !run.options.tensorboard.empty()) {

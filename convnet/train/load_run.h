@@ -27,7 +27,9 @@ struct LoadedRun {
 
 /// Reads a run's checkpoint, files and data set, and claims its folders. `given` are the options of this
 /// invocation; with --load-file, or a --save-file that exists, they override the checkpoint's. Throws
-/// InputError with everything that is wrong. A stop signal ends the program meanwhile.
-LoadedRun load_run(const OptionTexts& given, const StopSignal& stop);
+/// InputError with everything that is wrong. A stop signal ends the program meanwhile. Several processes
+/// (else `processes` is null) load a run together: the first one claims the folders and chooses the
+/// checkpoint, which all read.
+LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* processes = nullptr);
 
 }  // namespace convnet

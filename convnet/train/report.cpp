@@ -31,15 +31,35 @@ std::string TimeUse::text(double wall) const {
       percent * data, percent * std::max(0.0, wall - steps - data));
 }
 
+namespace {
+
+/// Returns "2 on host a, 2 on host b".
+std::string hosts_text(const Processes& processes) {
+  std::vector<std::string> hosts;
+  for (int r = 0; r < processes.count();) {
+    int end = r;
+    while (end < processes.count() && processes.host(end) == processes.host(r)) ++end;
+    hosts.push_back(fmt::format("{} on host {}", end - r, processes.host(r)));
+    r = end;
+  }
+  return join(hosts, ", ");
+}
+
+}  // namespace
+
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch) {
   const Graph& graph = net.graph();
   const int devices = net.plans().devices();
   std::vector<std::string> physical;
   for (const DeviceId d : net.plans().device_ids())
     physical.push_back(std::to_string(options.gpus()[d.index()]));
+  const Processes* processes = net.executor().processes();
+  const int own = used_here(options.topology(), devices, processes == nullptr ? 0 : processes->rank());
   std::string text = fmt::format("Devices: {}:{}, {} thread(s)", net.plans().target().name(),
-                                 join(physical, ","), std::max(1, thread_count(options.threads) / devices));
+                                 join(physical, ","), std::max(1, thread_count(options.threads) / own));
   if (devices > 1) text += " each";
+  if (processes != nullptr)
+    text += fmt::format(", in {} processes ({})", processes->count(), hosts_text(*processes));
   text += fmt::format("; minibatches of {} images", minibatch);
   if (graph.microbatches > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(minibatch, 0),

@@ -1,5 +1,5 @@
-// Requests to end a run (SIGINT, SIGTERM, SIGHUP, nobody who reads its output) as a question that the
-// training loop asks between minibatches.
+// Requests to end a run (SIGINT, SIGTERM, SIGHUP, SIGUSR1, nobody who reads its output) as a question that
+// the training loop asks between minibatches.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@
 namespace convnet {
 
 /// Blocks the signals in the thread that makes it and in all threads started later. Make it before any
-/// thread. SIGHUP is left alone where it is ignored, as nohup wants it. Keeps a reference to `streams`.
+/// thread. SIGUSR1 is the one that mpirun passes on to all processes, and that Slurm can send. SIGHUP is left
+/// alone where it is ignored, as nohup wants it. Keeps a reference to `streams`.
 class StopSignal {
  public:
   explicit StopSignal(const StandardStreams& streams);

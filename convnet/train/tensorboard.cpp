@@ -46,39 +46,45 @@ std::vector<const WeightBuffers*> first_filters(const Net& net) {
 
 }  // namespace
 
-TensorBoard::TensorBoard(BoardFolder& folder, const Net& net, const NetFiles& files, std::uint64_t done)
-    : net_(net), filters_(first_filters(net)), events_(folder.path(), static_cast<std::int64_t>(done) + 1) {
-  folder.keep();
+TensorBoard::TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& files, std::uint64_t done)
+    : net_(net), filters_(first_filters(net)) {
+  if (folder == nullptr) return;
+  events_.emplace(folder->path(), static_cast<std::int64_t>(done) + 1);
+  folder->keep();
   // The text belongs to the step to come: a run that goes on from the same checkpoint drops it, too.
   const auto next = static_cast<std::int64_t>(done) + 1;
   for (const IniFile* file : {&files.definition, &files.parameters}) {
     const char* name = file == &files.definition ? "layer definition" : "layer parameters";
-    events_.text(name, next, verbatim(file->text));
+    events_->text(name, next, verbatim(file->text));
   }
-  events_.flush();
+  events_->flush();
 }
 
 void TensorBoard::trained(std::uint64_t done, const CostSums& costs, double progress) {
+  if (!events_) return;
   const auto step = static_cast<std::int64_t>(done);
   add_costs(step, costs, "train");
   const std::vector<Rates> rates = net_.rates(progress);
   for (const WeightBuffers& w : net_.plans().weights()) {
     const WeightSpec& spec = net_.graph().weight({w.node, w.index});
     if (spec.learned() && spec.first_output == 0)
-      events_.scalar("learning rate/" + w.name, step,
-                     static_cast<double>(rates[static_cast<std::size_t>(w.rate_index)].epsilon));
+      events_->scalar("learning rate/" + w.name, step,
+                      static_cast<double>(rates[static_cast<std::size_t>(w.rate_index)].epsilon));
   }
-  events_.flush();
+  events_->flush();
 }
 
 void TensorBoard::tested(std::uint64_t done, const CostSums& costs) {
   const auto step = static_cast<std::int64_t>(done);
+  std::vector<Picture> pictures;
+  for (const WeightBuffers* w : filters_) pictures.push_back(picture_of(*w, net_).picture);
+  if (!events_) return;
   add_costs(step, costs, "test");
-  for (const WeightBuffers* w : filters_) {
-    const Picture picture = picture_of(*w, net_).picture;
-    events_.image("filters/" + w->name, step, picture.width(), picture.height(), picture.png());
+  for (std::size_t i = 0; i < filters_.size(); ++i) {
+    const Picture& picture = pictures[i];
+    events_->image("filters/" + filters_[i]->name, step, picture.width(), picture.height(), picture.png());
   }
-  events_.flush();
+  events_->flush();
 }
 
 void TensorBoard::add_costs(std::int64_t step, const CostSums& costs, const std::string& kind) {
@@ -88,7 +94,7 @@ void TensorBoard::add_costs(std::int64_t step, const CostSums& costs, const std:
       // With topk=1 the top-k error is the top-1 error once more.
       const auto same = names.begin() + static_cast<std::ptrdiff_t>(v);
       if (std::find(names.begin(), same, names.at(v)) != same) continue;
-      events_.scalar(fmt::format("{}/{} ({})", report.node->name, names[v], kind), step, report.values[v]);
+      events_->scalar(fmt::format("{}/{} ({})", report.node->name, names[v], kind), step, report.values[v]);
     }
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ class TensorBoard {
  public:
   /// Begins an event file in `folder`, which is kept from then on, with both files' text. `done` is the
   /// number of minibatches trained so far. Layers whose filters make no picture are named on stderr. Throws
-  /// RunError. Keeps a reference to `net`.
-  TensorBoard(BoardFolder& folder, const Net& net, const NetFiles& files, std::uint64_t done);
+  /// RunError. Keeps a reference to `net`. Several processes make the same calls, because weights are read
+  /// together; `folder` is null in all but the first, and these write nothing.
+  TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& files, std::uint64_t done);
 
   /// Adds costs and learning rates of a trained batch, at `progress` of the run in [0,1].
   void trained(std::uint64_t done, const CostSums& costs, double progress);
@@ -30,7 +32,7 @@ class TensorBoard {
 
   const Net& net_;
   std::vector<const WeightBuffers*> filters_;  ///< matrices of the first layers
-  EventFile events_;
+  std::optional<EventFile> events_;            ///< of the first process
 };
 
 }  // namespace convnet

@@ -49,13 +49,16 @@ void close(std::optional<NpyWriter>& file) {
 
 }  // namespace
 
-TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options)
+TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
+                         bool writes)
     : options_(options),
+      writes_(writes),
       graph_(net.graph()),
       classifier_(choose_classifier(graph_, matrices, options)),
       labels_(choose_labels(matrices, classifier_)),
       reader_(net, layers_to_read(options, classifier_)) {
   if (classifier_) confusion_.emplace(classifier_->class_names);
+  if (!writes_) return;
   if (!options.write_features.empty())
     check_folder_writable(options.feature_path, "features are to be written to");
   if (!options.test_out.empty())
@@ -79,6 +82,7 @@ void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::
 }
 
 void TestOutputs::begin_batch(int number, std::int64_t images) {
+  if (!writes_) return;
   std::size_t layer = 0;
   if (!options_.write_features.empty())
     open(features_, options_.feature_path, "data_batch", layer++, number, images);
@@ -136,7 +140,7 @@ std::string TestOutputs::missing(const BatchRange& batches) const {
 
 std::string TestOutputs::finish() {
   constexpr std::size_t kMostClasses = 20;
-  if (!options_.confusion.empty()) {
+  if (!options_.confusion.empty() && writes_) {
     make_folders(fs::path(options_.confusion).parent_path().string());
     write_whole_file(options_.confusion, confusion_->csv());
   }

@@ -19,13 +19,17 @@ namespace convnet {
 class TestOutputs {
  public:
   /// Throws InputError where an option asks for what the net does not have, or a file's folder cannot be
-  /// written. References are kept.
-  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options);
+  /// written. References are kept. `writes`: whether this process writes the files; of several, the first
+  /// does.
+  TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
+              bool writes = true);
 
   /// Begins batch `number`, of `images` images, whose steps follow.
   void begin_batch(int number, std::int64_t images);
   /// Returns what the executor shall do after each task of the batch's next step, by `plan`.
   std::function<void(TaskId task)> reading(const Plan& plan) { return reader_.reading(plan); }
+  /// Collects what other processes have read in the step, before add_step(). All of them call it.
+  void collect() { reader_.collect(); }
   /// Adds a step that is done. `inputs` are its matrices as in StepInputs, all views of the images.
   void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
   /// Gives the batch's files their names. Throws RunError.
@@ -48,6 +52,7 @@ class TestOutputs {
             int number, std::int64_t images);
 
   const TestOptions& options_;
+  bool writes_;
   const Graph& graph_;
   std::optional<Classifier> classifier_;
   std::optional<Confusion> confusion_;

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -13,12 +14,30 @@
 #include "convnet/base/progress_line.h"
 #include "convnet/net/input_data.h"
 #include "convnet/train/history.h"
+#include "convnet/train/same_run.h"
 
 namespace convnet {
+namespace {
 
-Trainer::Trainer(const OptionTexts& given, StopSignal& stop) : Trainer(load_run(given, stop), stop) {}
+constexpr int kLastTraced = 5;  ///< step of training in --profile
 
-Trainer::Trainer(LoadedRun loaded, StopSignal& stop)
+LoadedRun load_together(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
+  LoadedRun run;
+  RunFacts facts;
+  together(processes, [&] {
+    run = load_run(given, stop, processes);
+    if (processes != nullptr) facts = facts_of(run);
+  });
+  if (processes != nullptr) check_same(*processes, facts);
+  return run;
+}
+
+}  // namespace
+
+Trainer::Trainer(const OptionTexts& given, StopSignal& stop, Processes* processes)
+    : Trainer(load_together(given, stop, processes), stop, processes) {}
+
+Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     : options_(std::move(loaded.options)),
       saved_options_(std::move(loaded.saved_options)),
       files_(std::move(loaded.files)),
@@ -27,11 +46,12 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop)
       test_range_(options_.data.test_range),
       statistics_(std::move(loaded.statistics)),
       stop_(stop),
+      processes_(processes),
       run_folder_(std::move(loaded.folder)),
       folder_(run_folder_ ? run_folder_->path() : ""),
       board_folder_(std::move(loaded.board)),
       net_(std::move(loaded.graph), *provider_, options_.devices, options_.step, statistics_.mean,
-           !options_.tests.only_tests()),
+           !options_.tests.only_tests(), nullptr, processes),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
                   pieces_ahead(*provider_, options_.step.mini)) {
   // The largest plans first, so that a run that cannot fit is refused now.
@@ -41,9 +61,14 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop)
       images = std::max(images, provider_->images_in(b) * views);
     return std::min(minibatch, images);
   };
-  if (!options_.tests.only_tests()) net_.prepare(Phase::train, largest(train_range_, options_.step.mini, 1));
+  std::vector<std::pair<std::string, const Plan*>> plans;
+  if (!options_.tests.only_tests())
+    plans.emplace_back("the plan of training",
+                       &net_.prepare(Phase::train, largest(train_range_, options_.step.mini, 1)));
   const Plan& test_plan =
       net_.prepare(Phase::test, largest(test_range_, test_minibatch(), provider_->views()));
+  plans.emplace_back("the plan of tests", &test_plan);
+  if (processes_ != nullptr) check_same(*processes_, facts_of(plans));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
     state_ = std::move(loaded.checkpoint->state);
@@ -63,7 +88,11 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop)
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
   // A file that cannot be written is an error now, not after the first steps.
-  if (!options_.report.profile.empty()) trace_.write(options_.report.profile);
+  if (!options_.report.profile.empty() && is_first()) trace_.write(options_.report.profile);
+  if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
+    if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
+      fmt::print(stderr, "{}\n", warning);
+  }
   fmt::print("{}\n", devices_text(net_, options_.devices, options_.step.mini));
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
@@ -109,7 +138,8 @@ LoadRequest Trainer::test_request(std::int64_t cursor) const {
 
 std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
   const auto start = Clock::now();
-  std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
+  std::shared_ptr<const DataBatch> data;
+  together(processes_, [&] { data = prefetcher_.take(wanted); });
   time_use_.data += seconds_since(start);
   return data;
 }
@@ -140,8 +170,8 @@ void Trainer::run_all() {
   if (options_.tests.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
-  if (work_left && board_folder_)
-    use_board([&] { board_.emplace(*board_folder_, net_, files_, state_.iteration); });
+  if (work_left && !options_.tensorboard.empty())
+    use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
   bool saved = true;
   if (state_.test_due) {
@@ -157,7 +187,7 @@ void Trainer::run_all() {
       if (!test()) return save();
       saved = save_tested();
     }
-    if (!going_on || stop_.arrived()) return save();
+    if (!going_on || stopped()) return save();
   }
   if (!trained)
     fmt::print("Nothing to train: {} of {} epochs are done\n",
@@ -166,7 +196,10 @@ void Trainer::run_all() {
 }
 
 void Trainer::leave_later_checkpoints() {
-  const Abandoned left = move_later_checkpoints(folder_, state_.position);
+  Abandoned left;
+  together(processes_, [&] {
+    if (is_first()) left = move_later_checkpoints(folder_, state_.position);
+  });
   if (left.folder.empty()) return;
   fmt::print(stderr, "The run goes on from {}: {} later checkpoint(s) were moved to {}\n", last_checkpoint_,
              left.checkpoints, left.folder);
@@ -201,7 +234,7 @@ bool Trainer::train_batch(const Position& work) {
         data = take(wanted);
       }
       // A whole minibatch is done, or none of this batch: what is saved then is a place to resume from.
-      if (stop_.arrived() && net_.in_flight() == 0) {
+      if (stopped() && net_.in_flight() == 0) {
         state_.partial_seconds += seconds_since(start);
         return false;
       }
@@ -258,7 +291,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
     net_.submit(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
   if (next) {
     // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
-    const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stop_.arrived();
+    const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stopped();
     next->iteration = inputs.iteration + 1;
     // All minibatches of a batch but the last have equally many images, and the same rates.
     if (certain)
@@ -284,22 +317,36 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
         last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
   }
   sound_ = true;
-  if (phase == Phase::train && !options_.report.profile.empty()) profile(plan, times);
-  if (outputs != nullptr) outputs->add_step(plan, inputs.matrices);
+  if (phase == Phase::train && !options_.report.profile.empty()) profile(plan, times_of_all(plan, times));
+  if (outputs != nullptr) {
+    outputs->collect();
+    together(processes_, [&] { outputs->add_step(plan, inputs.matrices); });
+  }
   add_costs(sums, plan, net_.graph(), result.costs, images);
   return result;
 }
 
+/// Returns the times with those of the other processes' tasks, counted from the start of the step there.
+TaskTimes Trainer::times_of_all(const Plan& plan, TaskTimes times) const {
+  if (processes_ == nullptr || traced_ > kLastTraced) return times;
+  const std::vector<std::string> all =
+      processes_->exchange({reinterpret_cast<const char*>(times.data()), times.size() * sizeof(TaskTime)});
+  for (const TaskId t : plan.tasks.ids()) {
+    const auto process = static_cast<std::size_t>(plan.topology.process(plan.tasks[t].device));
+    std::memcpy(&times[t], all[process].data() + t.index() * sizeof(TaskTime), sizeof(TaskTime));
+  }
+  return times;
+}
+
 void Trainer::profile(const Plan& plan, const TaskTimes& times) {
   // The first step touches memory for the first time.
-  constexpr int kFirst = 1, kLast = 5;
-  if (++traced_ <= kFirst || traced_ > kLast) return;
+  if (++traced_ <= 1 || traced_ > kLastTraced || !is_first()) return;
   trace_.add_step(plan, net_.graph(), times);
   try {
     trace_.write(options_.report.profile);
   } catch (const RunError& e) {
     fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());
-    traced_ = kLast;
+    traced_ = kLastTraced;
   }
 }
 
@@ -308,7 +355,7 @@ bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs
   for (std::int64_t done = 0;; piece.first += piece.count) {
     const std::shared_ptr<const DataBatch> data = take(piece);
     for (std::int64_t first = 0; first < data->images;) {
-      if (stop_.arrived()) return false;
+      if (stopped()) return false;
       const std::int64_t images = std::min(test_minibatch(), data->images - first);
       step(Phase::test, piece, *data, first, images, 0, sums, outputs);
       first += images;
@@ -349,23 +396,27 @@ bool Trainer::test() {
 }
 
 void Trainer::test_only() {
-  TestOutputs outputs(net_, provider_->matrices(), options_.tests);
+  std::optional<TestOutputs> opened;
+  together(processes_, [&] { opened.emplace(net_, provider_->matrices(), options_.tests, is_first()); });
+  TestOutputs& outputs = *opened;
   fmt::print("======================Test output======================\n");
   CostSums pooled;
   for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
     CostSums sums;
     prefetcher_.start(request(batch, 0));
     if (batch < test_range_.last) prefetcher_.start(request(batch + 1, 0));
-    outputs.begin_batch(batch, provider_->images_in(batch));
+    together(processes_, [&] { outputs.begin_batch(batch, provider_->images_in(batch)); });
     if (!test_batch(request(batch, 0), sums, &outputs))
       throw RunError(fmt::format("stopped in test batch {} of {}; missing are {}", batch, test_range_.str(),
                                  outputs.missing({batch, test_range_.last})));
-    outputs.end_batch();
+    together(processes_, [&] { outputs.end_batch(); });
     fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
     pool(pooled, sums);
   }
-  fmt::print("{}", outputs.finish());
+  std::string classes;
+  together(processes_, [&] { classes = outputs.finish(); });
+  fmt::print("{}", classes);
   fmt::print("----------------------Averages-------------------------\n{}\n",
              cost_text(pooled, net_.graph()));
 }
@@ -376,7 +427,7 @@ void Trainer::check_gradients() {
   const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
   const std::int64_t images = std::min<std::int64_t>(options_.step.mini, data->images);
   const std::vector<GradientReport> reports =
-      net_.check_gradients(images, inputs_of(*data, 0, 0), [&] { return stop_.arrived(); });
+      net_.check_gradients(images, inputs_of(*data, 0, 0), [&] { return stopped(); });
   constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
   std::array<int, 3> count = {};
   for (const GradientReport& r : reports) {
@@ -407,16 +458,23 @@ bool Trainer::save_tested() {
 }
 
 void Trainer::use_board(const std::function<void()>& use) {
+  std::string why;
   try {
     use();
   } catch (const RunError& e) {
-    fmt::print(stderr, "warning: {}; training goes on without --tensorboard\n", e.what());
-    board_.reset();
+    if (processes_ != nullptr && processes_->all_know()) throw;
+    why = e.what();
   }
+  if (processes_ != nullptr) why = processes_->exchange(why)[0];  // the first one has the files
+  if (why.empty()) return;
+  fmt::print(stderr, "warning: {}; training goes on without --tensorboard\n", why);
+  board_.reset();
 }
 
 std::string Trainer::save_after_error() {
   if (!sound_ || state_.iteration == saved_iteration_) return "";
+  // Saving takes all processes.
+  if (processes_ != nullptr && !processes_->all_know()) return "";
   try {
     save();
   } catch (const std::exception& e) {
@@ -441,7 +499,9 @@ void Trainer::save() {
   c.parameters_text = files_.parameters.text;
   c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
-  write_checkpoint(folder_, c, options_.checkpoints.keep);
+  together(processes_, [&] {
+    if (is_first()) write_checkpoint(folder_, c, options_.checkpoints.keep);
+  });
   sound_ = true;
   last_checkpoint_ = c.file;
   saved_iteration_ = state_.iteration;

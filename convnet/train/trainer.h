@@ -23,7 +23,8 @@ class Trainer {
  public:
   /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they
   /// override the checkpoint's. Throws InputError, with everything that is wrong, before a device is used.
-  Trainer(const OptionTexts& given, StopSignal& stop);
+  /// Several processes (else `processes` is null) make the same calls; the first one writes the files.
+  Trainer(const OptionTexts& given, StopSignal& stop, Processes* processes = nullptr);
 
   /// Trains (or tests, with --test-only) to the end or until the stop signal; prints the original's lines on
   /// stdout. Throws RunError when a cost is not finite, and whatever reading data and writing files throws:
@@ -31,7 +32,7 @@ class Trainer {
   void run();
 
  private:
-  explicit Trainer(LoadedRun loaded, StopSignal& stop);
+  Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes);
 
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
@@ -47,6 +48,11 @@ class Trainer {
   LoadRequest test_request(std::int64_t cursor) const;
   /// Takes data from the prefetcher; the time is counted as waiting for data.
   std::shared_ptr<const DataBatch> take(const LoadRequest& wanted);
+
+  /// Whether this process writes the run's files.
+  bool is_first() const { return processes_ == nullptr || processes_->rank() == 0; }
+  /// Whether a stop signal has arrived. Several processes say the same, since their last exchange.
+  bool stopped() { return processes_ == nullptr ? stop_.arrived() : processes_->stop(); }
 
   void run_all();
   void test_only();
@@ -70,6 +76,7 @@ class Trainer {
   void check_gradients();
   /// Adds one of the first steps to the trace of --profile.
   void profile(const Plan& plan, const TaskTimes& times);
+  TaskTimes times_of_all(const Plan& plan, TaskTimes times) const;
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
   /// Runs images [first, first + images) of `data`, the data that `piece` asked for, unless that step is in
   /// flight, and submits the step after it if that is certain to follow.
@@ -83,16 +90,18 @@ class Trainer {
   BatchRange train_range_, test_range_;
   PixelStatistics statistics_;
   StopSignal& stop_;
-  bool sound_ = true;  ///< the weights are those after the last step, all finite
+  Processes* processes_;  ///< of the run; null where there is one
+  bool sound_ = true;     ///< the weights are those after the last step, all finite
   TrainingState state_;
-  TimeUse time_use_;                       ///< of the current batch
-  ChromeTrace trace_;                      ///< --profile: the first steps of training
-  int traced_ = 0;                         ///< steps in it
-  double test_error_ = 0;                  ///< of the last test, as --max-test-err means it
-  std::unique_ptr<RunFolder> run_folder_;  ///< null for tests and gradient checks
-  std::string folder_;                     ///< its path
-  std::string last_checkpoint_;            ///< file; "" if none was read or written
-  std::uint64_t saved_iteration_ = 0;      ///< of the last checkpoint
+  TimeUse time_use_;       ///< of the current batch
+  ChromeTrace trace_;      ///< --profile: the first steps of training
+  int traced_ = 0;         ///< steps in it
+  double test_error_ = 0;  ///< of the last test, as --max-test-err means it
+  std::unique_ptr<RunFolder>
+      run_folder_;               ///< null for tests and gradient checks, and in all processes but the first
+  std::string folder_;           ///< its path
+  std::string last_checkpoint_;  ///< file; "" if none was read or written
+  std::uint64_t saved_iteration_ = 0;  ///< of the last checkpoint
   /// --tensorboard; null for none. Destroyed before run_folder_, which may hold it.
   std::unique_ptr<BoardFolder> board_folder_;
   Net net_;

@@ -162,11 +162,11 @@ void check_waits(const Plan& plan, const Log& log) {
     for (const TaskId after : task.after) CHECK(is_done(work.before, tasks[after]));
     for (const Work& copy : earlier) {
       // The step block of each device comes in its first queue; queues of inputs are the last of a device.
-      const bool block = copy.queue % (kStreams + 1) == 0;
-      if (!block || copy.queue / (kStreams + 1) == task.device.value()) CHECK(is_done(work.before, copy));
+      const bool block = copy.queue % (kWorkStreams + 1) == 0;
+      if (!block || copy.queue / (kWorkStreams + 1) == task.device.value()) CHECK(is_done(work.before, copy));
     }
     if (!work.copies) {
-      CHECK(work.queue == task.device.value() * (kStreams + 1) + static_cast<int>(task.stream));
+      CHECK(work.queue == task.device.value() * (kWorkStreams + 1) + static_cast<int>(task.stream));
       tasks.push_back(work);
     }
   }

@@ -101,13 +101,14 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   devices.device = "auto";  // GPUs where the test program has them
   devices.precision = options.precision;
   devices.threads = options.threads;
+  devices.devices_of_processes = options.devices_of_processes;
   StepOptions step;
   step.seed = options.seed;
   step.conserve_mem = options.conserve_memory;
-  std::unique_ptr<Backend> backend = make_backend(devices, graph.gpu_count());
+  std::unique_ptr<Backend> backend = make_backend(devices, graph.gpu_count(), options.processes);
   if (options.wrap) backend = options.wrap(std::move(backend));
   net_ = std::make_unique<Net>(std::move(graph), provider_, devices, step, std::vector<float>{}, true,
-                               std::move(backend));
+                               std::move(backend), options.processes);
 }
 
 const Plan& SmallNet::prepare(Phase phase, std::int64_t images) {
@@ -145,6 +146,7 @@ std::map<std::string, std::vector<float>> SmallNet::read_outputs(const Minibatch
   OutputReader reader(*net_, layers);
   net_->run(plan, inputs_of(batch, 0), nullptr, reader.reading(plan));
   std::map<std::string, std::vector<float>> outputs;
+  reader.collect();
   for (std::size_t i = 0; i < layers.size(); ++i) outputs[layers[i]] = reader.values(i);
   return outputs;
 }

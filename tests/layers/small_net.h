@@ -86,6 +86,10 @@ struct NetOptions {
   std::vector<ExtraMatrix> extra = {};
   /// Puts something between the net and its devices.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap = {};
+  /// The processes of the run, of which each has its own SmallNet; null where there is one. `gpu` lists the
+  /// devices of all.
+  Processes* processes = nullptr;
+  std::vector<int> devices_of_processes = {};
   std::string read = {};  ///< a layer whose output will be read whatever could be fused with it
 };
 

@@ -41,7 +41,7 @@ Plan random_plan(std::mt19937& random) {
   const int devices = 1 + below(6);
   std::vector<TaskSpec> specs;
   while (specs.size() < 120) {
-    const auto stream = static_cast<Stream>(below(kStreams));
+    const auto stream = static_cast<Stream>(below(kWorkStreams));
     const auto known = static_cast<int>(specs.size());
     if (below(4) == 0 && known > devices) {
       for (int device = 0; device < devices; ++device) {
@@ -97,7 +97,7 @@ TEST_CASE("dependencies that follow from others are left out") {
       Task& task = plan.tasks[t];
       std::sort(task.after.rbegin(), task.after.rend());
       const std::vector<TaskId> all = task.after;
-      task.after = order.append(task.device, task.stream, all);
+      task.after = order.append(task, all);
       // None of them is before another, or on the task's stream.
       for (const TaskId e : task.after) {
         const Task& other = plan.tasks[e];

@@ -42,7 +42,7 @@ struct PlannedNet {
   /// `data_parallel`: that many devices with every layer on all of them; 0: as the file says.
   explicit PlannedNet(const std::string& config, bool learns = true, bool conserve = false,
                       int data_parallel = 0, Precision precision = Precision::fp32,
-                      const std::string& device = "cpu")
+                      const std::string& device = "cpu", const Topology& topology = {})
       : target(device == "cuda" ? make_cuda_target(precision) : make_cpu_target(1, precision)) {
     const ConfigData& data = config_data().at(config);
     matrices = {{"data", data.image, DataType::u8, 0}, {"labels", {1}, DataType::s32, data.classes}};
@@ -53,7 +53,9 @@ struct PlannedNet {
     graph = build_graph(definition, parameters, matrices, {true, true, data_parallel, data_parallel > 0},
                         diagnostics);
     diagnostics.throw_if_errors();
-    plans = std::make_unique<PlanSet>(graph, matrices, *target, PlanOptions{1, true, learns, conserve});
+    PlanOptions options{1, true, learns, conserve};
+    options.topology = topology;
+    plans = std::make_unique<PlanSet>(graph, matrices, *target, options);
   }
 
   const Plan& plan(Phase phase, std::int64_t images) { return plans->plan(phase, images); }

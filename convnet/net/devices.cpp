@@ -1,0 +1,186 @@
+#include "convnet/net/devices.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+
+#include "convnet/base/error.h"
+#include "convnet/base/host_threads.h"
+
+namespace convnet {
+
+namespace {
+
+/// Returns the cores that this process may use: a character each, '1' for those.
+std::string own_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) == 0) return "1";
+  std::string cores(CPU_SETSIZE, '0');
+  for (std::size_t core = 0; core < cores.size(); ++core) {
+    if (CPU_ISSET(core, &set)) cores[core] = '1';
+  }
+  return cores;
+}
+
+int usable_cores() {
+  const std::string cores = own_cores();
+  return static_cast<int>(std::count(cores.begin(), cores.end(), '1'));
+}
+
+/// Returns the cores of each process: those that it may use, shared with the others of its host that may use
+/// them, too.
+std::vector<int> cores_of_processes(Processes& processes) {
+  const std::vector<std::string> all = processes.exchange(own_cores());
+  std::vector<int> shares;
+  for (int r = 0; r < processes.count(); ++r) {
+    double share = 0;
+    const std::string& cores = all[static_cast<std::size_t>(r)];
+    for (std::size_t core = 0; core < cores.size(); ++core) {
+      int users = 0;
+      for (int other = 0; other < processes.count(); ++other) {
+        const std::string& theirs = all[static_cast<std::size_t>(other)];
+        if (processes.host(other) == processes.host(r) && core < theirs.size() && theirs[core] == '1')
+          ++users;
+      }
+      if (cores[core] == '1') share += 1.0 / users;
+    }
+    shares.push_back(std::max(1, static_cast<int>(share + 1e-6)));
+  }
+  return shares;
+}
+
+}  // namespace
+
+int thread_count(int threads) { return threads > 0 ? threads : usable_cores(); }
+
+std::string too_many_threads(int threads) {
+  const int cores = usable_cores();
+  if (threads <= cores) return "";
+  return fmt::format(
+      "warning: --threads {}: this process may use {} core(s); more threads take turns, which is "
+      "slower than --threads {}",
+      threads, cores, cores);
+}
+
+std::string too_few_cores(const DeviceOptions& options, Processes& processes) {
+  const std::vector<int> cores = cores_of_processes(processes);
+  for (int r = 0; r < processes.count(); ++r) {
+    const int devices = options.devices_of_processes.at(static_cast<std::size_t>(r));
+    const int own = cores[static_cast<std::size_t>(r)];
+    if (own < devices)
+      return fmt::format(
+          "warning: {} has {} core(s) for {} CPU devices, which take turns; mpirun --bind-to none lets the "
+          "processes of a host use all its cores",
+          processes.name(r), own, devices);
+  }
+  return "";
+}
+
+namespace {
+
+/// Returns the place of a process among those of its host. Throws InputError if these have no neighbouring
+/// ranks: gpu= lines count the devices host by host.
+int rank_on_host(const Processes& processes) {
+  int on_host = 0;
+  for (int r = 1; r < processes.count(); ++r) {
+    for (int other = 0; other + 1 < r; ++other) {
+      if (processes.host(r) == processes.host(other) && processes.host(r) != processes.host(r - 1))
+        throw InputError(
+            fmt::format("ranks {} and {} are on host {}, but rank {} between them is not; start the "
+                        "processes host by host (mpirun --map-by slot)",
+                        other, r, processes.host(r), r - 1));
+    }
+  }
+  for (int r = 0; r < processes.rank(); ++r)
+    on_host += processes.host(r) == processes.host(processes.rank()) ? 1 : 0;
+  return on_host;
+}
+
+DeviceOptions with_own_devices(DeviceOptions options, int local) {
+  if (options.gpu == "local") options.gpu = std::to_string(local);
+  if (options.gpu != "all") return options;
+  std::string reason;
+  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  const int devices = gpus > 0 ? gpus : thread_count(options.threads);
+  options.gpu = "0";
+  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
+  return options;
+}
+
+}  // namespace
+
+DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
+  if (processes == nullptr) return with_own_devices(std::move(options), 0);
+  options = with_own_devices(std::move(options), rank_on_host(*processes));
+  const std::vector<std::string> lists = processes->exchange(options.gpu);
+  options.gpu = join(lists, ",");
+  for (const std::string& list : lists)
+    options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
+  const int cores = cores_of_processes(*processes)[static_cast<std::size_t>(processes->rank())];
+  if (options.threads == 0) options.threads = cores;
+  return options;
+}
+
+namespace {
+
+Precision cpu_precision(const DeviceOptions& options) {
+  const Precision precision = options.precision_or(Precision::fp32);
+  if (precision == Precision::tf32)
+    throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
+  return precision;
+}
+
+/// Cores of each of `devices` CPU devices.
+int threads_of_each(const DeviceOptions& options, int devices) {
+  return std::min(std::max(1, thread_count(options.threads) / devices), omp_get_thread_limit());
+}
+
+}  // namespace
+
+int used_here(const Topology& topology, int used, int rank) {
+  int here = 0;
+  for (const DeviceId device : IdRange<DeviceId>(used)) here += topology.process(device) == rank ? 1 : 0;
+  return std::max(1, here);
+}
+
+std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices) {
+  std::string reason;
+  const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
+  if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
+  return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
+}
+
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, const Processes* processes) {
+  const int rank = processes == nullptr ? 0 : processes->rank();
+  const int devices = used_here(options.topology(), used, rank);
+  std::string reason;
+  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  if (options.device == "cuda" && gpus == 0)
+    throw DeviceError("--device cuda: " + reason + "; use --device cpu");
+  if (gpus == 0) {
+    const Precision precision = cpu_precision(options);
+    const int each = threads_of_each(options, devices);
+    // The devices have threads, this thread has a team, and one more loads data.
+    check_threads(devices * each + omp_get_max_threads() + 1);
+    return make_cpu_backend(each, precision);
+  }
+  for (const int id : options.gpus_of(rank)) {
+    if (id >= gpus)
+      throw DeviceError("--gpu lists GPU " + std::to_string(id) + ", but this machine has " +
+                        std::to_string(gpus) +
+                        (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
+  }
+  return make_cuda_backend(options.precision_or(Precision::tf32));
+}
+
+std::string slow_precision(const Backend& backend) {
+  if (backend.target().name() != "cpu" || backend.target().precision() != "bf16" || cpu_multiplies_bf16())
+    return "";
+  return "warning: --precision bf16: this processor has no instructions for products of bf16 numbers "
+         "(avx512_bf16); imitating them is slower than fp32";
+}
+
+}  // namespace convnet

@@ -1,0 +1,42 @@
+// The devices of a run: those that --gpu lists, the cores they use, and their backend.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "convnet/net/options.h"
+#include "convnet/plan/topology.h"
+#include "convnet/runtime/processes.h"
+#include "kernels/backend.h"
+
+namespace convnet {
+
+/// Returns the number of cores that --threads asks for; 0 means all that this process may use.
+int thread_count(int threads);
+/// Returns a warning if --threads asks for more cores than this process may use, else "".
+std::string too_many_threads(int threads);
+
+/// Returns a warning if a process has fewer cores than CPU devices, else "". All processes call it together.
+std::string too_few_cores(const DeviceOptions& options, Processes& processes);
+
+/// Returns the options with --gpu all replaced by the list of this machine's devices (its GPUs, or a CPU
+/// device for each core), and --gpu local by the device of this process. In a run of several processes
+/// (else `processes` is null) all call it together, and it lists the devices of all of them. Throws
+/// InputError if the processes of a host do not have neighbouring ranks.
+DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
+/// Returns how many of the first `used` devices the process `rank` has; at least 1.
+int used_here(const Topology& topology, int used, int rank);
+/// Makes the backend that --device names for those of the first `used` devices that this process has (all,
+/// where `processes` is null); CPU cores are shared out over them. Throws DeviceError if it,
+/// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
+/// it cannot do --precision.
+std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used,
+                                      const Processes* processes = nullptr);
+/// Makes the target that --device names, for plans: a plan for GPUs needs none. auto means GPUs where
+/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError if the devices
+/// cannot do --precision.
+std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices);
+/// Returns a warning if the devices of `backend` only imitate its precision, else "".
+std::string slow_precision(const Backend& backend);
+
+}  // namespace convnet

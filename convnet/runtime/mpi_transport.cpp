@@ -1,0 +1,311 @@
+// Messages by MPI. One thread makes all calls of MPI (MPI_THREAD_FUNNELED): it takes orders from a queue and
+// looks after the messages that are under way.
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "convnet/base/clock.h"
+#include "convnet/base/error.h"
+#include "convnet/runtime/transport.h"
+
+namespace convnet {
+namespace {
+
+/// MPI counts bytes as int: longer messages are sent as several.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+
+std::string error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return text.data();
+}
+
+/// Cuts pieces into lists of at most kMostBytes together.
+std::vector<std::vector<Transport::Piece>> in_parts(const std::vector<Transport::Piece>& pieces) {
+  std::vector<std::vector<Transport::Piece>> parts(1);
+  std::int64_t room = kMostBytes;
+  for (Transport::Piece piece : pieces) {
+    while (piece.bytes > 0) {
+      const std::int64_t taken = std::min(piece.bytes, room);
+      parts.back().push_back({piece.data, taken});
+      piece.data += taken;
+      piece.bytes -= taken;
+      room -= taken;
+      if (room > 0) continue;
+      parts.emplace_back();
+      room = kMostBytes;
+    }
+  }
+  if (parts.back().empty() && parts.size() > 1) parts.pop_back();
+  return parts;
+}
+
+/// A description of scattered memory for MPI, with one owner.
+class PiecesType {
+ public:
+  explicit PiecesType(const std::vector<Transport::Piece>& pieces) {
+    std::vector<int> lengths;
+    std::vector<MPI_Aint> places;
+    for (const Transport::Piece& piece : pieces) {
+      lengths.push_back(static_cast<int>(piece.bytes));
+      MPI_Aint place = 0;
+      MPI_Get_address(piece.data, &place);
+      places.push_back(place);
+    }
+    MPI_Type_create_hindexed(static_cast<int>(pieces.size()), lengths.data(), places.data(), MPI_BYTE,
+                             &type_);
+    MPI_Type_commit(&type_);
+  }
+  PiecesType(const PiecesType&) = delete;
+  PiecesType& operator=(const PiecesType&) = delete;
+  ~PiecesType() { MPI_Type_free(&type_); }
+  MPI_Datatype get() const { return type_; }
+
+ private:
+  MPI_Datatype type_ = MPI_DATATYPE_NULL;
+};
+
+class MpiTransport : public Transport {
+ public:
+  MpiTransport() : thread_([this] { serve(); }) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return ready_; });
+    if (failure_.empty()) return;
+    lock.unlock();
+    thread_.join();
+    throw DeviceError(failure_);
+  }
+  MpiTransport(const MpiTransport&) = delete;
+  MpiTransport& operator=(const MpiTransport&) = delete;
+  ~MpiTransport() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    order({true, to, channel, std::move(pieces), std::move(ended)});
+  }
+  void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    order({false, from, channel, std::move(pieces), std::move(ended)});
+  }
+
+  std::string failure() const override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+  [[noreturn]] void abort(int exit_code) override {
+    {
+      const std::lock_guard lock(mutex_);
+      abort_code_ = exit_code;
+    }
+    changed_.notify_all();
+    // The thread may hang in a call of MPI; the launcher ends the other processes then.
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    _exit(exit_code);
+  }
+
+ private:
+  struct Order {
+    bool sends = false;
+    int peer = 0, channel = 0;
+    std::vector<Piece> pieces;
+    std::function<void()> ended;
+  };
+  /// A message under way: requests of MPI of which `left` have not ended.
+  struct Message {
+    std::size_t left = 0;
+    std::function<void()> ended;
+  };
+
+  void order(Order order) {
+    if (order.channel > last_channel_)
+      throw DeviceError(
+          fmt::format("MPI has no more than {} channels between two processes; use fewer devices "
+                      "in each process",
+                      last_channel_ + 1));
+    {
+      const std::lock_guard lock(mutex_);
+      orders_.push_back(std::move(order));
+    }
+    changed_.notify_all();
+  }
+
+  void serve() {
+    begin();
+    if (failure_.empty()) {
+      work();
+      end();
+    }
+  }
+
+  void begin() {
+    int provided = 0;
+    std::string why;
+    if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+      why = "MPI does not start";
+    else if (provided < MPI_THREAD_FUNNELED)
+      why = "this MPI was built without threads (MPI_THREAD_FUNNELED)";
+    if (why.empty()) {
+      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+      MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+      MPI_Comm_size(MPI_COMM_WORLD, &size_);
+      int* most = nullptr;
+      int known = 0;
+      MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&most), &known);
+      last_channel_ = known != 0 ? *most : 32767;  // the standard's least
+    }
+    const std::lock_guard lock(mutex_);
+    failure_ = why;
+    ready_ = true;
+    changed_.notify_all();
+  }
+
+  void work() {
+    auto last_news = Clock::now();
+    while (true) {
+      std::deque<Order> orders;
+      {
+        std::unique_lock lock(mutex_);
+        if (orders_.empty() && requests_.empty())
+          changed_.wait(lock, [this] { return ends_ || abort_code_ >= 0 || !orders_.empty(); });
+        if (abort_code_ >= 0) MPI_Abort(MPI_COMM_WORLD, abort_code_);
+        if (ends_ && orders_.empty()) return;
+        orders.swap(orders_);
+      }
+      for (Order& order : orders) begin_message(std::move(order));
+      if (end_messages() || !orders.empty())
+        last_news = Clock::now();
+      else
+        rest(seconds_since(last_news));
+    }
+  }
+
+  /// Lets other threads have the core. What takes long already may be noticed a little later.
+  static void rest(double seconds) {
+    constexpr double kYieldSeconds = 20e-6;
+    if (seconds < kYieldSeconds) {
+      std::this_thread::yield();
+      return;
+    }
+    const double share = std::clamp(seconds / 8, 10e-6, 1e-3);
+    std::this_thread::sleep_for(std::chrono::duration<double>(share));
+  }
+
+  void begin_message(Order order) {
+    const std::vector<std::vector<Piece>> parts = in_parts(order.pieces);
+    const auto message = std::make_shared<Message>(Message{parts.size(), std::move(order.ended)});
+    for (const std::vector<Piece>& part : parts) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      const auto begin = [&](void* data, int count, MPI_Datatype type) {
+        return order.sends
+                   ? MPI_Isend(data, count, type, order.peer, order.channel, MPI_COMM_WORLD, &request)
+                   : MPI_Irecv(data, count, type, order.peer, order.channel, MPI_COMM_WORLD, &request);
+      };
+      int code = MPI_SUCCESS;
+      if (part.size() <= 1) {
+        const Piece piece = part.empty() ? Piece{} : part[0];
+        code = begin(piece.data, static_cast<int>(piece.bytes), MPI_BYTE);
+      } else {
+        const PiecesType type(part);
+        code = begin(MPI_BOTTOM, 1, type.get());
+      }
+      if (code != MPI_SUCCESS) {
+        fail(code);
+        return;
+      }
+      requests_.push_back(request);
+      messages_.push_back(message);
+    }
+  }
+
+  /// Returns whether any message has ended.
+  bool end_messages() {
+    if (requests_.empty()) return false;
+    std::vector<int> ended(requests_.size());
+    int count = 0;
+    const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, ended.data(),
+                                  MPI_STATUSES_IGNORE);
+    if (code != MPI_SUCCESS) {
+      fail(code);
+      requests_.clear();
+      messages_.clear();
+      return false;
+    }
+    if (count <= 0) return false;
+    for (int i = 0; i < count; ++i) {
+      Message& message = *messages_[static_cast<std::size_t>(ended[static_cast<std::size_t>(i)])];
+      if (--message.left == 0) message.ended();
+    }
+    std::size_t kept = 0;
+    for (std::size_t r = 0; r < requests_.size(); ++r) {
+      if (requests_[r] == MPI_REQUEST_NULL) continue;
+      requests_[kept] = requests_[r];
+      messages_[kept] = std::move(messages_[r]);
+      ++kept;
+    }
+    requests_.resize(kept);
+    messages_.resize(kept);
+    return true;
+  }
+
+  void fail(int code) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = "MPI: " + error_text(code);
+  }
+
+  /// With messages under way, or none that arrive, the others would wait for ever.
+  void end() {
+    if (!requests_.empty() || !failure().empty()) MPI_Abort(MPI_COMM_WORLD, 1);
+    MPI_Finalize();
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Order> orders_;
+  std::string failure_;
+  bool ready_ = false, ends_ = false;
+  int abort_code_ = -1;
+  int rank_ = 0, size_ = 1, last_channel_ = 32767;
+  std::vector<MPI_Request> requests_;               ///< of the thread alone, like the next
+  std::vector<std::shared_ptr<Message>> messages_;  ///< that each request belongs to
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_transport() {
+  if (!started_by_launcher()) return nullptr;
+  auto transport = std::make_unique<MpiTransport>();
+  if (transport->size() == 1) return nullptr;
+  return transport;
+}
+
+std::string transport_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);  // allowed before MPI_Init
+  std::string name = text.data();
+  return name.substr(0, name.find_first_of(",\n"));
+}
+
+}  // namespace convnet

@@ -1,0 +1,63 @@
+// The processes of a run: what they tell each other outside of steps.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "convnet/runtime/transport.h"
+
+namespace convnet {
+
+/// The processes of a run. All of them make the same calls in the same order, each from one thread.
+class Processes {
+ public:
+  /// Takes a transport between at least two processes. An exchange in which nothing arrives for
+  /// `stall_seconds` is given up.
+  explicit Processes(std::unique_ptr<Transport> transport, double stall_seconds = 300);
+
+  int rank() const { return transport_->rank(); }
+  int count() const { return transport_->size(); }
+  Transport& transport() { return *transport_; }
+  void set_stall_seconds(double seconds) { stall_seconds_ = seconds; }
+  /// `asked` says whether this process was asked to stop.
+  void set_asked_to_stop(std::function<bool()> asked) { asked_to_stop_ = std::move(asked); }
+  const std::string& host(int rank) const { return hosts_.at(static_cast<std::size_t>(rank)); }
+  /// Returns "rank 3 on host b".
+  std::string name(int rank) const;
+
+  /// Gives every process what each brings, by rank. Throws on all of them the error that fail() was called
+  /// with on any, and RunError if the others do not answer.
+  std::vector<std::string> exchange(std::string_view mine);
+  /// Does `work` and lets the others know how it ended: throws on all processes what it throws on one.
+  void together(const std::function<void()>& work);
+  /// Answers the others' next exchange with an error, so that all end as this process does. Waits for them no
+  /// longer than `seconds`, and does nothing if an exchange has told them already.
+  void fail(const std::exception& error, double seconds) noexcept;
+  /// Whether all processes know the error that ended an exchange: then it is enough if the first reports it.
+  bool all_know() const { return errors_told_ > 0; }
+
+  /// Whether any process had been asked to stop at the last exchange: the same on all.
+  bool stop() const { return stop_; }
+
+ private:
+  std::vector<std::string> answer(char kind, std::string_view text, double seconds);
+  std::vector<std::string> all_gather(std::string mine, double seconds);
+  std::string swap(int to, const std::string& message, int from, double seconds);
+
+  std::unique_ptr<Transport> transport_;
+  std::function<bool()> asked_to_stop_;
+  double stall_seconds_;
+  std::vector<std::string> hosts_;  ///< by rank
+  int errors_told_ = 0;
+  bool stop_ = false;
+};
+
+/// Does `work` as Processes::together() does; alone if `processes` is null.
+void together(Processes* processes, const std::function<void()>& work);
+
+}  // namespace convnet

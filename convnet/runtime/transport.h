@@ -1,0 +1,56 @@
+// Messages between the processes of a run. MPI implements it (mpi_transport.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace convnet {
+
+/// Sends and receives messages while the threads that asked for them go on. All functions may be called from
+/// any thread.
+class Transport {
+ public:
+  struct Piece {
+    std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+  };
+
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  /// Waits until all processes are here, unless a message is still under way: then all of them are ended.
+  virtual ~Transport() = default;
+
+  /// Returns this process's number and how many there are.
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// Begin to send or receive a message. Its pieces must stay as they are until `ended` was called, by a
+  /// thread of the transport, which must not be kept waiting. Messages of one channel from one process to
+  /// another arrive in the order in which they were sent, and the two ends must have pieces of the same
+  /// sizes. Throw DeviceError for a channel beyond those that the transport has.
+  virtual void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
+  virtual void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
+
+  /// Returns why messages no longer arrive, or "" while nothing is wrong.
+  virtual std::string failure() const = 0;
+
+  /// Ends all processes of the run.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+};
+
+/// Returns whether a launcher (mpirun, srun) has started this process: each leaves a mark in the environment.
+bool started_by_launcher();
+
+/// Returns the transport between the processes that a launcher has started, or null if this process is alone.
+/// Throws DeviceError if there are several processes and the program was built without MPI.
+std::unique_ptr<Transport> make_transport();
+
+/// Returns the name and version of the MPI that the program was built with, or "none".
+std::string transport_library();
+
+}  // namespace convnet

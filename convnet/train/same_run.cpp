@@ -1,0 +1,100 @@
+#include "convnet/train/same_run.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/plan/hash.h"
+
+namespace convnet {
+namespace {
+
+const std::string kOption = "the option --";
+
+class Sum {
+ public:
+  void add(const void* bytes, std::size_t count) {
+    if (count > 0) crc_ = crc32_z(crc_, static_cast<const Bytef*>(bytes), count);
+  }
+  std::string text() const { return fmt::format("{:08x}", crc_); }
+
+ private:
+  uLong crc_ = crc32_z(0, nullptr, 0);
+};
+
+std::string sum_of(const std::string& text) {
+  Sum sum;
+  sum.add(text.data(), text.size());
+  return sum.text();
+}
+
+std::string sum_of(const Checkpoint& checkpoint) {
+  Sum sum;
+  for (const auto& [name, tensor] : checkpoint.tensors.tensors) {
+    sum.add(name.data(), name.size());
+    sum.add(tensor.values.data(), tensor.values.size() * sizeof(float));
+  }
+  return sum.text();
+}
+
+std::string sum_of_images(const LoadedRun& run, const BatchRange& range) {
+  Sum sum;
+  for (int batch = range.first; batch <= range.last; ++batch) {
+    const std::int64_t images = run.provider->images_in(batch);
+    sum.add(&images, sizeof images);
+    if (batch != range.first && batch != range.last) continue;
+    const std::int64_t first = batch == range.first ? 0 : std::max<std::int64_t>(0, images - 1);
+    for (const auto& matrix : run.provider->read({batch, 0, first, 1}, run.statistics).matrices)
+      sum.add(matrix.data(), matrix.size());
+  }
+  return sum.text();
+}
+
+}  // namespace
+
+RunFacts facts_of(const LoadedRun& run) {
+  RunFacts facts = {{"the program", sum_of(read_whole_file("/proc/self/exe"))}};
+  for (const auto& [key, value] : run.saved_options) facts.emplace_back(kOption + key, value);
+  facts.emplace_back("the layer definition " + run.files.definition.path, sum_of(run.files.definition.text));
+  facts.emplace_back("the parameter file " + run.files.parameters.path, sum_of(run.files.parameters.text));
+  if (run.checkpoint) facts.emplace_back("the checkpoint " + run.checkpoint->file, sum_of(*run.checkpoint));
+  const DataOptions& data = run.options.data;
+  if (!run.options.tests.only_tests())
+    facts.emplace_back("the data set's batches " + data.train_range.str(),
+                       sum_of_images(run, data.train_range));
+  facts.emplace_back("the data set's batches " + data.test_range.str(), sum_of_images(run, data.test_range));
+  return facts;
+}
+
+RunFacts facts_of(const std::vector<std::pair<std::string, const Plan*>>& plans) {
+  RunFacts facts;
+  for (const auto& [name, plan] : plans) facts.emplace_back(name, hash_text(plan_hash(*plan)));
+  return facts;
+}
+
+void check_same(Processes& processes, const RunFacts& facts) {
+  using nlohmann::json;
+  const json mine(facts);
+  const std::vector<std::string> all =
+      processes.exchange(mine.dump(-1, ' ', true, json::error_handler_t::replace));
+  processes.together([&] {
+    const auto first = json::parse(all[0]).get<RunFacts>();
+    for (int r = 1; r < processes.count(); ++r) {
+      const auto other = json::parse(all[static_cast<std::size_t>(r)]).get<RunFacts>();
+      const auto [here, there] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+      if (here == first.end() && there == other.end()) continue;
+      const auto& [name, value] = here == first.end() ? *there : *here;
+      std::string difference = name + " differs";
+      if (name.starts_with(kOption) && here != first.end() && there != other.end() && there->first == name)
+        difference = fmt::format("{} is '{}' instead of '{}'", name, there->second, value);
+      throw InputError(fmt::format("{} would not do the same as {}: {}", processes.name(r), processes.name(0),
+                                   difference));
+    }
+  });
+}
+
+}  // namespace convnet

@@ -1,0 +1,25 @@
+// Whether all processes of a run are about to do the same.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convnet/net/net.h"
+#include "convnet/train/load_run.h"
+
+namespace convnet {
+
+/// Names and values that must be equal in all processes of a run.
+using RunFacts = std::vector<std::pair<std::string, std::string>>;
+
+/// Returns the facts of a run before it has a net: the program, options, files, checkpoint and data set. Of
+/// the data set these are the numbers of images, and the first and last images of both ranges.
+RunFacts facts_of(const LoadedRun& run);
+/// Returns the hash of each plan, under its name.
+RunFacts facts_of(const std::vector<std::pair<std::string, const Plan*>>& plans);
+
+/// Throws InputError, in all processes, naming the first one with a fact that differs from rank 0's.
+void check_same(Processes& processes, const RunFacts& facts);
+
+}  // namespace convnet

@@ -1,0 +1,160 @@
+// Several processes give the bits of one process with the same devices: costs, weights, increments, outputs.
+#include <functional>
+#include <stdexcept>
+
+#include "convnet/base/error.h"
+#include "tests/parallel/placed_nets.h"
+#include "tests/parallel/thread_transport.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// Returns ways to share out the devices over processes.
+std::vector<std::vector<int>> ways(int devices) {
+  std::vector<std::vector<int>> all = {std::vector<int>(static_cast<std::size_t>(devices), 1)};
+  if (devices > 2) all.push_back({devices - devices / 2, devices / 2});
+  if (devices > 2) all.push_back({1, devices - 1});
+  return all;
+}
+
+void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t>& sizes) {
+  const int devices = static_cast<int>(split_list(net.options.gpu).size());
+  if (devices < 2) return;
+  INFO(net.name << ", " << sizes[0] << " images a minibatch");
+  SmallNet alone(net.placed, kImage, kClasses, net.options);
+  const Trained expected = train(alone, sizes, net.options.extra);
+  const Minibatch batch = random_minibatch(kImage, sizes[0], kClasses, 7, net.options.extra);
+  const std::map<std::string, std::vector<float>> outputs = alone.read_outputs(batch);
+  for (const std::vector<int>& way : ways(devices)) {
+    std::vector<Trained> trained(way.size());
+    std::vector<std::map<std::string, std::vector<float>>> read(way.size());
+    run_processes(static_cast<int>(way.size()), [&](Processes& processes) {
+      NetOptions options = net.options;
+      options.processes = &processes;
+      options.devices_of_processes = way;
+      SmallNet own(net.placed, kImage, kClasses, options);
+      const auto r = static_cast<std::size_t>(processes.rank());
+      trained[r] = train(own, sizes, net.options.extra);
+      read[r] = own.read_outputs(batch);
+    });
+    for (std::size_t r = 0; r < way.size(); ++r) {
+      INFO("rank " << r << " of " << way.size());
+      check_same_bits(trained[r], expected);
+      CHECK(read[r] == outputs);
+    }
+  }
+}
+
+void check_like_one_process(const std::vector<PlacedNet>& nets) {
+  for (const PlacedNet& net : nets) {
+    check_like_one_process(net, {24, 13, 24});
+    check_like_one_process(net, {2, 1, 3});
+  }
+}
+
+// Catch2 counts checks in the main thread only.
+void expect(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error("expected: " + what);
+}
+
+template <class Error>
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  throw std::logic_error("expected an error");
+}
+
+}  // namespace
+
+TEST_CASE("several processes with replicas of a net give the bits of one") {
+  check_like_one_process(data_parallel_nets());
+}
+TEST_CASE("several processes with a layer each give the bits of one") {
+  check_like_one_process(one_layer_per_device_nets());
+}
+TEST_CASE("several processes with a column each give the bits of one") {
+  check_like_one_process(column_per_device_nets());
+}
+TEST_CASE("several processes with two towers give the bits of one") {
+  check_like_one_process(two_tower_nets());
+}
+TEST_CASE("several processes with more replicas below than above give the bits of one") {
+  check_like_one_process(replicated_trunk_nets());
+}
+TEST_CASE("several processes with more replicas above than below give the bits of one") {
+  check_like_one_process(replicated_head_nets());
+}
+TEST_CASE("several processes with layers by lot give the bits of one") {
+  for (std::uint32_t seed = 0; seed < 16; ++seed)
+    check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
+}
+
+TEST_CASE("what each process brings comes to all") {
+  for (const int count : {2, 3, 4, 5, 8}) {
+    run_processes(count, [&](Processes& processes) {
+      for (int round = 0; round < 3; ++round) {
+        const auto block = [&](int r) { return std::string(static_cast<std::size_t>(r * round), 'x') + "!"; };
+        std::vector<std::string> expected;
+        for (int r = 0; r < count; ++r) expected.push_back(block(r));
+        expect(processes.exchange(block(processes.rank())) == expected, "all blocks, by rank");
+      }
+    });
+  }
+}
+
+TEST_CASE("an error of one process is thrown by all") {
+  run_processes(3, [&](Processes& processes) {
+    const std::string error = error_of<InputError>([&] {
+      processes.together([&] {
+        if (processes.rank() == 1) throw InputError("no such file");
+      });
+    });
+    expect(error.starts_with("rank 1 on host ") && error.ends_with(": no such file"), error);
+    expect(processes.all_know(), "all know");
+  });
+}
+
+TEST_CASE("an error that all processes find is told without ranks") {
+  run_processes(3, [&](Processes& processes) {
+    const std::string error =
+        error_of<RunError>([&] { processes.together([] { throw RunError("the disk is full"); }); });
+    expect(error == "the disk is full", error);
+    expect(processes.all_know(), "all know");
+  });
+}
+
+TEST_CASE("a process that fails elsewhere answers the others' next exchange") {
+  run_processes(2, [&](Processes& processes) {
+    if (processes.rank() == 1)
+      processes.fail(DeviceError("out of memory"), 30);
+    else
+      expect(error_of<DeviceError>([&] { processes.exchange("costs"); }).ends_with(": out of memory"),
+             "the other's error");
+    expect(processes.all_know(), "all know");
+  });
+}
+
+TEST_CASE("a process that does not answer is given up") {
+  const auto process = [](Processes& processes) {
+    if (processes.rank() == 0) processes.exchange("hello");
+  };
+  const std::string error = error_of<RunError>([&] { run_processes(2, process, 0.3); });
+  CHECK(error.starts_with("rank 1 on host "));
+  CHECK(error.find("has not answered") != std::string::npos);
+}
+
+TEST_CASE("when one process is asked to stop, all stop") {
+  run_processes(3, [&](Processes& processes) {
+    const bool asked = processes.rank() == 2;
+    processes.exchange("");
+    expect(!processes.stop(), "nobody was asked");
+    processes.set_asked_to_stop([asked] { return asked; });
+    processes.exchange("");
+    expect(processes.stop(), "one was asked");
+  });
+}
