@@ -69,7 +69,7 @@ TEST_CASE("updates over several minibatches on two hosts are those of one device
   check_same_answer(train(net.placed, net.options, sizes), train(net.plain, {}, sizes));
 }
 
-TEST_CASE("every missing dependency between hosts is found, also of bnorm's statistics") {
+TEST_CASE("every missing dependency of a net with bnorm on two hosts is found") {
   PlacedNet net = data_parallel(column_net(Normalised::trunk), 4);
   net.options.devices_of_hosts = {2, 2};
   SmallNet placed(net.placed, kImage, kClasses, net.options);
@@ -78,8 +78,6 @@ TEST_CASE("every missing dependency between hosts is found, also of bnorm's stat
   int dropped = 0;
   for (const TaskId t : good.tasks.ids()) {
     for (std::size_t k = 0; k < good.tasks[t].after.size(); ++k) {
-      if (!communicates(good.tasks[t].kind) && !communicates(good.tasks[good.tasks[t].after[k]].kind))
-        continue;
       bad.tasks[t].after.erase(bad.tasks[t].after.begin() + static_cast<std::ptrdiff_t>(k));
       INFO(describe(good.tasks[t], placed.graph())
            << " no longer waits for " << describe(good.tasks[good.tasks[t].after[k]], placed.graph()));
@@ -88,5 +86,5 @@ TEST_CASE("every missing dependency between hosts is found, also of bnorm's stat
       ++dropped;
     }
   }
-  CHECK(dropped > 100);
+  CHECK(dropped > 50);
 }
