@@ -27,8 +27,8 @@ void erase_line() {
 
 }  // namespace
 
-ProgressLine::ProgressLine(std::string title)
-    : title_(std::move(title)), terminal_(isatty(STDOUT_FILENO) == 1) {}
+ProgressLine::ProgressLine(std::string title, bool wanted)
+    : title_(std::move(title)), terminal_(wanted && isatty(STDOUT_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() {
   clear();

@@ -12,7 +12,8 @@ namespace convnet {
 /// erases it.
 class ProgressLine {
  public:
-  explicit ProgressLine(std::string title);
+  /// Shows nothing unless it is `wanted`.
+  explicit ProgressLine(std::string title, bool wanted = true);
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();

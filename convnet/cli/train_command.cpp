@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "convnet/base/error.h"
 #include "convnet/base/standard_streams.h"
 #include "convnet/cli/command_line.h"
@@ -13,7 +15,7 @@ namespace {
 /// it; else this one does, and ends the others, which wait for it.
 [[noreturn]] void end_together(const std::exception& error, Processes& processes, StandardStreams& streams) {
   constexpr double kWaitForOthers = 10;  // seconds
-  processes.fail(error, kWaitForOthers);
+  processes.fail(error, std::min(kWaitForOthers, processes.stall_seconds()));
   const bool silent = processes.rank() > 0 || !processes.all_know();
   const std::string text = silent ? "" : error.what();
   if (!processes.all_know()) {

@@ -23,6 +23,7 @@ class Processes {
   int rank() const { return transport_->rank(); }
   int count() const { return transport_->size(); }
   Transport& transport() { return *transport_; }
+  double stall_seconds() const { return stall_seconds_; }
   void set_stall_seconds(double seconds) { stall_seconds_ = seconds; }
   /// `asked` says whether this process was asked to stop.
   void set_asked_to_stop(std::function<bool()> asked) { asked_to_stop_ = std::move(asked); }

@@ -226,7 +226,7 @@ bool Trainer::train_batch(const Position& work) {
   std::int64_t first = std::min(work.images, data->first + data->images);
   const std::int64_t resumed_at = first;
   {
-    ProgressLine line(title);
+    ProgressLine line(title, shows_progress());
     while (true) {
       if (first == data->first + data->images) {
         if (data->last) break;
@@ -351,7 +351,7 @@ void Trainer::profile(const Plan& plan, const TaskTimes& times) {
 }
 
 bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs) {
-  ProgressLine line(fmt::format("test {}...", piece.batch));
+  ProgressLine line(fmt::format("test {}...", piece.batch), shows_progress());
   for (std::int64_t done = 0;; piece.first += piece.count) {
     const std::shared_ptr<const DataBatch> data = take(piece);
     for (std::int64_t first = 0; first < data->images;) {

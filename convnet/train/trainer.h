@@ -51,6 +51,8 @@ class Trainer {
 
   /// Whether this process writes the run's files.
   bool is_first() const { return processes_ == nullptr || processes_->rank() == 0; }
+  /// Whether lines of progress are worth printing: a launcher makes every output look like a terminal.
+  bool shows_progress() const { return processes_ == nullptr; }
   /// Whether a stop signal has arrived. Several processes say the same, since their last exchange.
   bool stopped() { return processes_ == nullptr ? stop_.arrived() : processes_->stop(); }
 

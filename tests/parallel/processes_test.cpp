@@ -1,4 +1,5 @@
 // Several processes give the bits of one process with the same devices: costs, weights, increments, outputs.
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 
@@ -39,6 +40,8 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
       options.devices_of_processes = way;
       SmallNet own(net.placed, kImage, kClasses, options);
       const auto r = static_cast<std::size_t>(processes.rank());
+      // Each device has as many cores as in one process: sums of several threads depend on their number.
+      options.threads = std::max(1, net.options.threads / devices) * way[r];
       trained[r] = train(own, sizes, net.options.extra);
       read[r] = own.read_outputs(batch);
     });

@@ -1,0 +1,256 @@
+// Several processes under mpirun as a user meets them: what is printed, files, endings of every kind.
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "convnet/base/file.h"
+#include "convnet/checkpoint/safetensors.h"
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+
+namespace convnet {
+namespace {
+
+/// What Open MPI needs in order to start processes for root, and more of them than there are cores.
+void prepare_launcher() {
+  for (const auto& [name, value] :
+       std::map<std::string, std::string>{{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                          {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                                          {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+                                          {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+                                          {"OMPI_MCA_orte_abort_print_stack", "0"}})
+    setenv(name.c_str(), value.c_str(), 1);
+}
+
+/// Arguments of mpirun that start a process with each of these arguments of the program.
+Args launched(const std::vector<Args>& processes) {
+  prepare_launcher();
+  Args args;
+  for (const Args& process : processes) {
+    if (!args.empty()) args.emplace_back(":");
+    args = args + Args{"-np", "1", CONVNET_PROGRAM} + process;
+  }
+  return args;
+}
+Args launched(int processes, const Args& args) {
+  prepare_launcher();
+  return Args{"-np", std::to_string(processes), CONVNET_PROGRAM} + args;
+}
+
+Outcome mpirun(const Args& args) { return Program(args, CONVNET_MPIRUN).finish(); }
+
+Outcome mpirun_well(const Args& args) {
+  Outcome run = mpirun(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  return run;
+}
+
+Args training(const Workshop& shop, const std::string& folder, const std::string& gpus, int epochs = 2) {
+  return shop.dummy() + Args{"--save-file",  folder, "--epochs",        std::to_string(epochs),
+                             "--test-freq",  "1",    "--mini",          "50",
+                             "--test-range", "3",    "--gpu",           gpus,
+                             "--device",     "cpu",  "--stall-timeout", "60"};
+}
+
+void check_same_tensors(const std::string& a, const std::string& b) {
+  const TensorFile first = read_safetensors(a), second = read_safetensors(b);
+  REQUIRE(first.tensors.size() == second.tensors.size());
+  for (const auto& [name, tensor] : second.tensors) {
+    INFO(name);
+    REQUIRE(first.tensors.contains(name));
+    CHECK(first.tensors.at(name).values == tensor.values);
+  }
+}
+
+/// The lines of a run without times and devices.
+std::string costs_in(const std::string& out) {
+  std::string lines;
+  std::istringstream text(out);
+  for (std::string line; std::getline(text, line);) {
+    if (line.find("logprob") != std::string::npos) lines += line.substr(0, line.find(" (")) + "\n";
+  }
+  return lines;
+}
+
+std::string with_gpus(const std::string& conv, const std::string& fc = "") {
+  return replaced(replaced(kDefinition, "filters=2\n", "filters=2\n" + conv + "\n"), "outputs=10\n",
+                  "outputs=10\n" + fc + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("processes save the bits of one process and print what it prints") {
+  const Workshop shop;
+  struct Case {
+    std::string name, definition;
+    int processes;
+    std::string own, all;  ///< --gpu of each process and of one process with all devices
+  };
+  const std::string hybrid = with_gpus("gpu=0,1,2,3", "parallel=model\ngpu=0,1,2,3");
+  for (const Case& c :
+       std::vector<Case>{{"data2", with_gpus("gpu=0,1"), 2, "0", "0,1"},
+                         {"data3", with_gpus("gpu=0,1,2"), 3, "0", "0,1,2"},
+                         {"model2", with_gpus("gpu=0", "parallel=model\ngpu=0,1"), 2, "0", "0,1"},
+                         {"hybrid4", hybrid, 4, "0", "0,1,2,3"},
+                         {"hybrid2x2", hybrid, 2, "0,1", "0,1,2,3"}}) {
+    INFO(c.name);
+    shop.write(c.definition, kParameters);
+    const Outcome one = run_well(training(shop, shop / c.name + "-one", c.all));
+    const Outcome several = mpirun_well(launched(c.processes, training(shop, shop / c.name, c.own)));
+    CHECK(costs_in(several.out) == costs_in(one.out));
+    CHECK(count(several.out, "Saved checkpoint") == count(one.out, "Saved checkpoint"));
+    CHECK(several.out.find("in " + std::to_string(c.processes) + " processes") != std::string::npos);
+    CHECK(files_in(shop / c.name) == files_in(shop / c.name + "-one"));
+    check_same_tensors(shop / c.name + "/2.2.safetensors", shop / c.name + "-one/2.2.safetensors");
+  }
+}
+
+TEST_CASE("a run goes on with another number of processes") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  run_well(training(shop, shop / "straight", "0,1", 3));
+  mpirun_well(launched(2, training(shop, shop / "moved", "0", 1)));
+  run_well(training(shop, shop / "moved", "0,1", 2));
+  mpirun_well(launched(2, training(shop, shop / "moved", "local", 3)));
+  check_same_tensors(shop / "moved/3.2.safetensors", shop / "straight/3.2.safetensors");
+}
+
+TEST_CASE("features and probabilities of several processes are those of one") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1", "parallel=model\ngpu=0,1"), kParameters);
+  run_well(training(shop, shop / "net", "0,1", 1));
+  const auto tested = [&](const std::string& to, const std::string& gpus) {
+    return Args{"--load-file",      shop / "net", "--gpu",          gpus,
+                "--write-features", "fc10",       "--feature-path", shop / to,
+                "--test-out",       shop / to,    "--confusion",    shop / (to + ".csv")};
+  };
+  const Outcome one = run_well(tested("one", "0,1"));
+  const Outcome several = mpirun_well(launched(2, tested("several", "0")));
+  CHECK(files_in(shop / "one") == files_in(shop / "several"));
+  for (const std::string& file : files_in(shop / "one")) {
+    INFO(file);
+    CHECK(read_whole_file(shop / "one/" + file) == read_whole_file(shop / "several/" + file));
+  }
+  CHECK(read_whole_file(shop / "one.csv") == read_whole_file(shop / "several.csv"));
+  CHECK(costs_in(several.out) == costs_in(one.out));
+}
+
+TEST_CASE("an error that all processes find is printed once, with the exit code of one process") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Outcome run = mpirun(launched(2, training(shop, shop / "out", "0") + Args{"--mini", "0"}));
+  CHECK(run.code == 2);
+  CHECK(count(run.err, "--mini expects an integer") == 1);
+  CHECK(run.err.find("rank") == std::string::npos);
+  const Outcome devices = mpirun(launched(3, training(shop, shop / "out", "0")));
+  CHECK(devices.code == 0);
+  CHECK(count(devices.err, "--gpu lists 3 devices, but the layers use 2") == 1);
+}
+
+TEST_CASE("processes that would not do the same are told so") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Args args = training(shop, shop / "out", "0");
+  const Outcome option = mpirun(launched({args, args + Args{"--mini", "64"}}));
+  CHECK(option.code == 2);
+  CHECK(count(option.err, "rank 1 on host ") == 1);
+  CHECK(option.err.find("the option --mini is '64' instead of '50'") != std::string::npos);
+
+  write_file(shop / "other.cfg", replaced(kParameters, "epsW=0.01", "epsW=0.02"));
+  const Outcome file = mpirun(launched({args, args + Args{"--layer-params", shop / "other.cfg"}}));
+  CHECK(file.code == 2);
+  CHECK(file.err.find("would not do the same as rank 0") != std::string::npos);
+  CHECK(files_in(shop.path()).size() == 3);  // nothing was made
+}
+
+TEST_CASE("a process that cannot read the data names itself and the folder") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Args args = {"--layer-def",     shop / "net.cfg",
+                     "--layer-params",  shop / "params.cfg",
+                     "--data-provider", "mnist",
+                     "--train-range",   "1",
+                     "--test-range",    "2",
+                     "--save-file",     shop / "out",
+                     "--gpu",           "0",
+                     "--device",        "cpu"};
+  const std::string data = shop.write_data();
+  const Outcome run =
+      mpirun(launched({args + Args{"--data-path", data}, args + Args{"--data-path", shop / "nowhere"}}));
+  CHECK(run.code == 2);
+  CHECK(count(run.err, "rank 1 on host ") == 1);
+  CHECK(run.err.find(shop / "nowhere") != std::string::npos);
+}
+
+TEST_CASE("a checkpoint that cannot be written ends all processes with one message") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const std::string folder = shop / "out";
+  Program run(launched(2, training(shop, folder, "0", 1000000)), CONVNET_MPIRUN);
+  REQUIRE(run.printed("Saved checkpoint", 1));
+  std::filesystem::rename(folder, shop / "moved");
+  write_file(folder, "no folder");
+  const Outcome ended = run.finish();
+  INFO(ended.err);
+  CHECK(ended.code == 1);
+  CHECK(count(ended.err, folder) == 1);
+  CHECK(ended.err.find("rank") == std::string::npos);
+  run_well({"--load-file", shop / "moved", "--test-only", "1", "--gpu", "0,1"});
+}
+
+TEST_CASE("a request to stop reaches all processes, whichever gets it") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  for (const bool launcher : {true, false}) {
+    const std::string folder = shop / (launcher ? "launcher" : "process");
+    Program run(launched(2, training(shop, folder, "0", 1000000)), CONVNET_MPIRUN);
+    REQUIRE(run.printed("Saved checkpoint", 1));
+    if (launcher)
+      run.send(SIGUSR1);  // mpirun passes it on
+    else
+      REQUIRE(std::system(("pkill -TERM -n -f '^" CONVNET_PROGRAM ".*" + folder + "'").c_str()) == 0);
+    const Outcome ended = run.finish();
+    INFO(ended.err);
+    CHECK(ended.code == 0);
+    // What was saved last goes on in one process.
+    run_well({"--load-file", folder, "--test-only", "1", "--gpu", "0,1"});
+  }
+}
+
+TEST_CASE("when a process dies the others end, and the newest checkpoint is whole") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const std::string folder = shop / "out";
+  Program run(launched(2, training(shop, folder, "0", 1000000)), CONVNET_MPIRUN);
+  REQUIRE(run.printed("Saved checkpoint", 2));
+  REQUIRE(std::system(("pkill -KILL -n -f '^" CONVNET_PROGRAM ".*" + folder + "'").c_str()) == 0);
+  CHECK(run.finish().code != 0);
+  run_well({"--load-file", folder, "--test-only", "1", "--gpu", "0,1"});
+}
+
+TEST_CASE("when a process hangs the others say what they wait for, and end") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const std::string folder = shop / "out";
+  Program run(launched(2, training(shop, folder, "0", 1000000) + Args{"--stall-timeout", "2"}),
+              CONVNET_MPIRUN);
+  REQUIRE(run.printed("Saved checkpoint", 2));
+  REQUIRE(std::system(("pkill -STOP -n -f '^" CONVNET_PROGRAM ".*" + folder + "'").c_str()) == 0);
+  const Outcome ended = run.finish();
+  INFO(ended.err);
+  CHECK(ended.code == 1);
+  const bool in_step = ended.err.find("the step has stalled") != std::string::npos &&
+                       ended.err.find("of rank ") != std::string::npos;
+  CHECK((in_step || ended.err.find("has not answered for 2 s") != std::string::npos));
+}
+
+TEST_CASE("--check-grads is for one process") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Outcome run = mpirun(launched(2, training(shop, shop / "out", "0") + Args{"--check-grads", "1"}));
+  CHECK(run.code == 2);
+  CHECK(count(run.err, "--check-grads works in one process") == 1);
+}
+
+}  // namespace convnet
