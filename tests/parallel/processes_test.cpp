@@ -103,7 +103,7 @@ TEST_CASE("several processes with layers by lot give the bits of one") {
 TEST_CASE("several processes on two hosts give the bits of one process with these hosts") {
   for (PlacedNet net : data_parallel_nets()) {
     const std::size_t devices = split_list(net.options.gpu).size();
-    if (devices % 2 != 0 || net.options.threads > 1) continue;
+    if (devices % 2 != 0) continue;
     net.options.devices_of_hosts.assign(2, static_cast<int>(devices / 2));
     const std::vector<int> each(devices, 1);
     check_like_one_process(net, {24, 13, 24}, {each, net.options.devices_of_hosts});
