@@ -36,12 +36,12 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
     std::vector<std::map<std::string, std::vector<float>>> read(way.size());
     run_processes(static_cast<int>(way.size()), [&](Processes& processes) {
       NetOptions options = net.options;
-      options.processes = &processes;
-      options.devices_of_processes = way;
-      SmallNet own(net.placed, kImage, kClasses, options);
       const auto r = static_cast<std::size_t>(processes.rank());
       // Each device has as many cores as in one process: sums of several threads depend on their number.
       options.threads = std::max(1, net.options.threads / devices) * way[r];
+      options.processes = &processes;
+      options.devices_of_processes = way;
+      SmallNet own(net.placed, kImage, kClasses, options);
       trained[r] = train(own, sizes, net.options.extra);
       read[r] = own.read_outputs(batch);
     });
