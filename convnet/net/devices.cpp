@@ -99,26 +99,75 @@ int rank_on_host(const Processes& processes) {
   return on_host;
 }
 
+/// "0,1,2" of 3.
+std::string list_to(int devices) {
+  std::string list = "0";
+  for (int id = 1; id < devices; ++id) list += "," + std::to_string(id);
+  return list;
+}
+
 DeviceOptions with_own_devices(DeviceOptions options, int local) {
   if (options.gpu == "local") options.gpu = std::to_string(local);
   if (options.gpu != "all") return options;
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
-  options.gpu = "0";
-  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
+  options.gpu = list_to(devices);
   return options;
+}
+
+/// Returns "--hosts 8x4 needs 32 devices, host by host, but --gpu lists 3".
+std::string wrong_list(const DeviceOptions& options) {
+  const std::size_t hosts = options.devices_of_hosts.size();
+  const int devices = options.devices_of_hosts[0];
+  return fmt::format("--hosts {}x{} needs {} devices, host by host, but --gpu lists {}", hosts, devices,
+                     static_cast<int>(hosts) * devices, options.gpus().size());
+}
+
+/// Lists the devices of every host where --gpu lists those of one; its default stands for the first devices.
+DeviceOptions with_hosts(DeviceOptions options) {
+  if (options.devices_of_hosts.empty()) return options;
+  const auto hosts = options.devices_of_hosts.size();
+  const int devices = options.devices_of_hosts[0];
+  if (options.gpu == "0") options.gpu = list_to(devices);
+  const std::size_t listed = options.gpus().size();
+  if (listed == hosts * static_cast<std::size_t>(devices)) return options;
+  if (listed != static_cast<std::size_t>(devices))
+    throw InputError(fmt::format("{}; type --gpu {} for a host's devices, which then stand for those of each",
+                                 wrong_list(options), list_to(devices)));
+  options.gpu = join(std::vector<std::string>(hosts, options.gpu), ",");
+  return options;
+}
+
+/// Checks that --hosts counts the devices of all processes, and that each process is on one host.
+void check_hosts(const DeviceOptions& options) {
+  if (options.devices_of_hosts.empty()) return;
+  const int devices = options.devices_of_hosts[0];
+  int begin = 0;
+  for (std::size_t r = 0; r < options.devices_of_processes.size(); ++r) {
+    const int end = begin + options.devices_of_processes[r];
+    if (begin / devices != (end - 1) / devices)
+      throw InputError(
+          fmt::format("rank {} has devices {} to {}, but by --hosts {}x{} these are on several hosts; start "
+                      "the processes "
+                      "so that each host has {} devices",
+                      r, begin, end - 1, options.devices_of_hosts.size(), devices, devices));
+    begin = end;
+  }
+  if (begin != static_cast<int>(options.devices_of_hosts.size()) * devices)
+    throw InputError(wrong_list(options) + " over all processes");
 }
 
 }  // namespace
 
 DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
-  if (processes == nullptr) return with_own_devices(std::move(options), 0);
+  if (processes == nullptr) return with_hosts(with_own_devices(std::move(options), 0));
   options = with_own_devices(std::move(options), rank_on_host(*processes));
   const std::vector<std::string> lists = processes->exchange(options.gpu);
   options.gpu = join(lists, ",");
   for (const std::string& list : lists)
     options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
+  check_hosts(options);
   const int cores = cores_of_processes(*processes)[static_cast<std::size_t>(processes->rank())];
   if (options.threads == 0) options.threads = cores;
   return options;

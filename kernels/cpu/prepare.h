@@ -79,6 +79,7 @@ Prepared prepare(const Constrain& op, const LayoutHints& hints);
 Prepared prepare(const AnyBroken& op, const LayoutHints& hints);
 Prepared prepare(const BatchNormMerge& op, const LayoutHints& hints);
 Prepared prepare(const CopyRuns& op, const LayoutHints& hints);
+Prepared prepare(const SumRuns& op, const LayoutHints& hints);
 
 /// An own kernel: a function over the arguments' memory, with its argument layouts.
 class KernelOp : public PreparedOp {
