@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
@@ -142,20 +143,33 @@ DeviceOptions with_hosts(DeviceOptions options) {
 /// Checks that --hosts counts the devices of all processes, and that each process is on one host.
 void check_hosts(const DeviceOptions& options) {
   if (options.devices_of_hosts.empty()) return;
-  const int devices = options.devices_of_hosts[0];
-  int begin = 0;
-  for (std::size_t r = 0; r < options.devices_of_processes.size(); ++r) {
-    const int end = begin + options.devices_of_processes[r];
-    if (begin / devices != (end - 1) / devices)
-      throw InputError(
-          fmt::format("rank {} has devices {} to {}, but by --hosts {}x{} these are on several hosts; start "
-                      "the processes "
-                      "so that each host has {} devices",
-                      r, begin, end - 1, options.devices_of_hosts.size(), devices, devices));
-    begin = end;
-  }
-  if (begin != static_cast<int>(options.devices_of_hosts.size()) * devices)
+  const auto sum = [](const std::vector<int>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), 0);
+  };
+  if (sum(options.devices_of_hosts) != sum(options.devices_of_processes))
     throw InputError(wrong_list(options) + " over all processes");
+  auto host = options.devices_of_hosts.begin();
+  int room = *host;
+  for (std::size_t r = 0; r < options.devices_of_processes.size(); ++r) {
+    if (room == 0) room = *++host;
+    room -= options.devices_of_processes[r];
+    if (room < 0)
+      throw InputError(
+          fmt::format("rank {} has {} devices, but by --hosts {}x{} they are on several hosts; start "
+                      "the processes so that each host has {} devices",
+                      r, options.devices_of_processes[r], options.devices_of_hosts.size(), *host, *host));
+  }
+}
+
+/// Counts the devices of the hosts that the processes are on; empty for a single host.
+std::vector<int> devices_of_hosts(const Processes& processes, const DeviceOptions& options) {
+  std::vector<int> counts;
+  for (int r = 0; r < processes.count(); ++r) {
+    if (r == 0 || processes.host(r) != processes.host(r - 1)) counts.push_back(0);
+    counts.back() += options.devices_of_processes[static_cast<std::size_t>(r)];
+  }
+  if (counts.size() == 1) counts.clear();
+  return counts;
 }
 
 }  // namespace
@@ -167,6 +181,7 @@ DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
   options.gpu = join(lists, ",");
   for (const std::string& list : lists)
     options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
+  if (options.devices_of_hosts.empty()) options.devices_of_hosts = devices_of_hosts(*processes, options);
   check_hosts(options);
   const int cores = cores_of_processes(*processes)[static_cast<std::size_t>(processes->rank())];
   if (options.threads == 0) options.threads = cores;

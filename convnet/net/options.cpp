@@ -165,7 +165,8 @@ const OptionTable<DeviceOptions>& device_options() {
           {.fallback = "",
            .doc = "hosts x devices of each, like 8x4: gradients are summed on each host before they go to "
                   "others, so this decides the last bits; --gpu lists all devices, host by host, or those of "
-                  "one host, which then stand for those of each; the default is one host"}),
+                  "one host, which then stand for those of each; without it one host, or the hosts that the "
+                  "processes of the run are on"}),
       choice_option(
           "device", &DeviceOptions::device, {{"auto", "auto"}, {"cpu", "cpu"}, {"cuda", "cuda"}},
           {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
