@@ -175,7 +175,7 @@ const OptionTable<DeviceOptions>& device_options() {
               .min = 0,
               .max = 4096,
               .unit = "cores",
-              .doc = "cores over all CPU devices together; 0: all"}),
+              .doc = "cores over all CPU devices of a process together; 0: all that it may use"}),
       choice_option(
           "precision", &DeviceOptions::precision, {{"fp32", "fp32"}, {"tf32", "tf32"}, {"bf16", "bf16"}},
           {.fallback = "",
