@@ -307,8 +307,11 @@ std::string transport_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);  // allowed before MPI_Init
+  // "Open MPI v4.1.4, package: …", or lines, the first of them "MPICH Version:<tab>4.0.2".
   std::string name = text.data();
-  return name.substr(0, name.find_first_of(",\n"));
+  name.erase(std::min(name.find_first_of(",\n"), name.size()));
+  if (const std::size_t at = name.find(" Version:\t"); at != std::string::npos) name.replace(at, 10, " ");
+  return name;
 }
 
 }  // namespace convnet

@@ -87,6 +87,7 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
     std::string name, definition;
     int processes;
     std::string own, all;  ///< --gpu of each process and of one process with all devices
+    Args more = {};
   };
   const std::string hybrid = with_gpus("gpu=0,1,2,3", "parallel=model\ngpu=0,1,2,3");
   for (const Case& c :
@@ -94,11 +95,13 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
                          {"data3", with_gpus("gpu=0,1,2"), 3, "0", "0,1,2"},
                          {"model2", with_gpus("gpu=0", "parallel=model\ngpu=0,1"), 2, "0", "0,1"},
                          {"hybrid4", hybrid, 4, "0", "0,1,2,3"},
-                         {"hybrid2x2", hybrid, 2, "0,1", "0,1,2,3"}}) {
+                         {"hybrid2x2", hybrid, 2, "0,1", "0,1,2,3"},
+                         {"hosts2x2", hybrid, 2, "0,1", "0,1,2,3", {"--hosts", "2x2"}},
+                         {"hosts2x2 of 4", hybrid, 4, "0", "0,1,2,3", {"--hosts", "2x2"}}}) {
     INFO(c.name);
     shop.write(c.definition, kParameters);
-    const Outcome one = run_well(training(shop, shop / c.name + "-one", c.all));
-    const Outcome several = mpirun_well(launched(c.processes, training(shop, shop / c.name, c.own)));
+    const Outcome one = run_well(training(shop, shop / c.name + "-one", c.all) + c.more);
+    const Outcome several = mpirun_well(launched(c.processes, training(shop, shop / c.name, c.own) + c.more));
     CHECK(costs_in(several.out) == costs_in(one.out));
     CHECK(count(several.out, "Saved checkpoint") == count(one.out, "Saved checkpoint"));
     CHECK(several.out.find("in " + std::to_string(c.processes) + " processes") != std::string::npos);
