@@ -168,8 +168,6 @@ std::vector<TaskId> TaskOrder::append(const Task& task, const std::vector<TaskId
     }
     merge(merged_, clocks_[other], places_[other].device, later);
   };
-  // A message arrives once it is being sent; its sender may be done with it later.
-  if (task.kind == TaskKind::receive) learn_from(task.partner);
   std::vector<TaskId> waits;
   for (const TaskId e : earlier) {
     const Place& other = places_[e];

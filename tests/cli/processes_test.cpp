@@ -299,7 +299,7 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   CHECK(bad.err.find("what was learned until then is saved in") != std::string::npos);
 }
 
-TEST_CASE("--check-grads is for one process") {
+TEST_CASE("option --check-grads is for one process") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
   const Outcome run = mpirun(launched(2, training(shop, shop / "out", "0") + Args{"--check-grads", "1"}));

@@ -123,10 +123,9 @@ TEST_CASE("processes must have the devices that --hosts counts, each on one host
     });
     return message;
   };
-  CHECK(
-      refusal("0,1,2", {2, 2, 2}) ==
-      "rank 0 has devices 0 to 2, but by --hosts 3x2 these are on several hosts; start the processes so that "
-      "each host has 2 devices");
+  CHECK(refusal("0,1,2", {2, 2, 2}) ==
+        "rank 0 has 3 devices, but by --hosts 3x2 they are on several hosts; start the processes so that "
+        "each host has 2 devices");
   CHECK(refusal("0,1", {4, 4}) ==
         "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 4 over all processes");
 }
