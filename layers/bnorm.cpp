@@ -43,12 +43,7 @@ class BnormLayer : public Layer {
     const bool tracks = l.microbatch().random && l.microbatch().first_replica;
     Value mean = batch(l, "own mean"), variance = batch(l, "own variance");
     if (l.images_of_replicas().size() > 1 && (sync || tracks)) {
-      if (merges_here(l)) {
-        merge(l, batch(l, "mean"), batch(l, "variance"));
-      } else {
-        take_from_first(l, "mean");
-        take_from_first(l, "variance");
-      }
+      merge_moments(l);
       mean = batch(l, "mean");
       variance = batch(l, "variance");
     }
@@ -76,8 +71,8 @@ class BnormLayer : public Layer {
     if (!l.wants_input_gradient(0)) return;
     Value diff_scale = batch(l, "own d scale"), diff_shift = batch(l, "own d shift");
     if (merged(l)) {
-      diff_scale = sum_of_all(l, "d scale");
-      diff_shift = sum_of_all(l, "d shift");
+      diff_scale = sum_of_replicas(l, "d scale");
+      diff_shift = sum_of_replicas(l, "d shift");
     }
     const Value diff_dst = l.output_gradient();
     l.run(BatchNormBackwardData{shape.dims(l.microbatch().images), merged(l) ? values_of_all(l) : values(l),
@@ -92,41 +87,29 @@ class BnormLayer : public Layer {
   std::string used(const Lowering& l, const std::string& name) const {
     return merged(l) ? name : "own " + name;
   }
-  /// Whether this replica merges the statistics of all. Few replicas do so each for itself, which saves a
-  /// copy; of many the first does, because each of N reading from N others would be N * N messages.
-  bool merges_here(const Lowering& l) const {
-    constexpr std::size_t kFew = 16;
-    return l.microbatch().first_replica || l.images_of_replicas().size() <= kFew;
+  void merge_moments(Lowering& l) const {
+    const auto merge = [&](const std::vector<Replicas::Statistics>& parts, const std::vector<Value>& merged) {
+      BatchNormMerge op{shape.c, {}};
+      std::vector<Value> args;
+      for (const Replicas::Statistics& part : parts) {
+        op.values.push_back(part.images * shape.h * shape.w);
+        args.insert(args.end(), part.values.begin(), part.values.end());
+      }
+      args.insert(args.end(), merged.begin(), merged.end());
+      l.run_across(op, args);
+    };
+    l.merge_replicas({"own mean", "own variance"}, {"mean", "variance"}, {shape.c}, merge);
   }
-  static void take_from_first(Lowering& l, const std::string& name) {
-    l.keep(name, l.kept_by_first_replica(name));
-  }
-  void merge(Lowering& l, Value mean, Value variance) const {
-    BatchNormMerge op{shape.c, {}};
-    std::vector<Value> args;
-    const std::vector<std::int64_t> images = l.images_of_replicas();
-    const std::vector<Value> means = l.kept_by_replicas("own mean");
-    const std::vector<Value> variances = l.kept_by_replicas("own variance");
-    for (std::size_t r = 0; r < means.size(); ++r) {
-      op.values.push_back(images[r] * shape.h * shape.w);
-      args.push_back(means[r]);
-      args.push_back(variances[r]);
-    }
-    args.push_back(mean);
-    args.push_back(variance);
-    l.run_across(op, args);
-  }
-  Value sum_of_all(Lowering& l, const std::string& name) const {
-    if (!merges_here(l)) {
-      take_from_first(l, name);
-      return batch(l, name);
-    }
-    std::vector<Value> args = l.kept_by_replicas("own " + name);
-    const Value sum = batch(l, name);
-    const EltwiseSum op{{shape.c}, std::vector<float>(args.size(), 1.0F)};
-    args.push_back(sum);
-    l.run_across(op, args);
-    return sum;
+  Value sum_of_replicas(Lowering& l, const std::string& name) const {
+    const auto sum = [&](const std::vector<Replicas::Statistics>& parts, const std::vector<Value>& merged) {
+      std::vector<Value> args;
+      for (const Replicas::Statistics& part : parts) args.push_back(part.values[0]);
+      const EltwiseSum op{{shape.c}, std::vector<float>(args.size(), 1.0F)};
+      args.push_back(merged[0]);
+      l.run_across(op, args);
+    };
+    l.merge_replicas({"own " + name}, {name}, {shape.c}, sum);
+    return batch(l, name);
   }
   void normalise(Lowering& l) const {
     normalise(l, batch(l, used(l, "mean")), batch(l, used(l, "variance")));

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -68,12 +69,20 @@ class Replicas {
   Replicas& operator=(const Replicas&) = delete;
   virtual ~Replicas() = default;
 
-  /// Gives an existing tensor of this replica a name for kept_by_replicas().
+  /// Gives an existing tensor of this replica a name under which it is kept.
   virtual void keep(const std::string& name, Value value) = 0;
-  /// Returns the tensors that the replicas keep under `name`.
-  virtual std::vector<Value> kept_by_replicas(const std::string& name) = 0;
-  /// Returns the one of the first of them.
-  virtual Value kept_by_first_replica(const std::string& name) = 0;
+  /// Tensors that say something about so many images.
+  struct Statistics {
+    std::int64_t images = 0;
+    std::vector<Value> values;
+  };
+  /// Writes down the operation that merges the statistics of several parts of the images into those of all.
+  using Merge = std::function<void(const std::vector<Statistics>& parts, const std::vector<Value>& merged)>;
+  /// Merges the tensors of `dims` that the replicas keep under the names `from`. This replica keeps the
+  /// result under the names `into`. What is merged may have been merged before: replicas that are near each
+  /// other come first. Some replicas merge, others take the results of theirs.
+  virtual void merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
+                              const Dims& dims, const Merge& merge) = 0;
   /// Returns how many images each has.
   virtual std::vector<std::int64_t> images_of_replicas() const = 0;
 };

@@ -112,11 +112,16 @@ class ImageProvider final : public Provider {
       piece.matrices.emplace_back(
           static_cast<std::size_t>(piece.images * element_count(info.dims) * size_of(info.type)));
     workers_->run(extent.images, [&](std::int64_t i) {
-      const Found found = find(request.batch, request.first + i);
       const Place place{request.epoch, request.batch, request.first + i};
-      if (matrices_[0].type == DataType::f32)
+      // Which image takes the place of a bad one is found out by decoding only.
+      const bool wanted =
+          request.share == nullptr || options_.skip_bad_images || request.share->wants(i, extent.images);
+      if (!wanted && request.epoch > 0) return;
+      const Found found = wanted ? find(request.batch, request.first + i)
+                                 : Found{{}, source_->read(request.batch, request.first + i).labels};
+      if (wanted && matrices_[0].type == DataType::f32)
         write_views(found.image, place, statistics, row<float>(piece, 0, i * copies));
-      else
+      else if (wanted)
         write_views(found.image, place, statistics, row<std::uint8_t>(piece, 0, i * copies));
       for (std::int64_t copy = i * copies; copy < (i + 1) * copies; ++copy) {
         *row<std::int32_t>(piece, 1, copy) = choose_label(found.labels, place);

@@ -51,12 +51,27 @@ struct BatchRange {
 /// "1-5, 7" of sorted batch numbers.
 std::string batches_text(const std::vector<int>& batches);
 
+/// The part of every minibatch that a process computes. A minibatch is cut into `parts` of equally many
+/// images; the last ones may have fewer, or none.
+struct ImageShare {
+  int parts = 1;
+  std::vector<bool> wanted;  ///< by part
+
+  /// Whether the process computes image `image` of a minibatch of `images`.
+  bool wants(std::int64_t image, std::int64_t images) const {
+    return wanted[static_cast<std::size_t>(image / ((images + parts - 1) / parts))];
+  }
+};
+
 /// Names a piece of a batch to be read.
 struct LoadRequest {
   static constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   int batch = 0;
   int epoch = 0;  ///< of training, 1 and up: decides a shuffled order and random crops; 0: a test
   std::int64_t first = 0, count = all;  ///< the piece [first, first + count), as far as there are images
+  /// The images of the piece, a minibatch, that are needed; null: all. A provider to which they mean work may
+  /// leave out the others, as zeros, in tests not their labels.
+  const ImageShare* share = nullptr;
   bool operator==(const LoadRequest&) const = default;
 };
 

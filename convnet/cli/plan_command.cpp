@@ -44,7 +44,7 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
                               .doc = "file for the predicted timeline (Chrome trace, for ui.perfetto.dev)"}),
           })
           .add(&PlanCommandOptions::devices,
-               device_options().only({"gpu", "device", "threads", "precision", "parallel"}))
+               device_options().only({"gpu", "hosts", "device", "threads", "precision", "parallel"}))
           .add(&PlanCommandOptions::report, report_options().only({"verbose", "json"}));
   return table;
 }
@@ -88,11 +88,12 @@ double seconds_alone(const NetFiles& files, const Provider& provider, const Plan
   DeviceOptions one = options.devices;
   one.threads = std::max(1, thread_count(one.threads) / devices);
   one.gpu = "0";
+  one.devices_of_hosts.clear();
   one.data_parallel = true;
   Diagnostics reported;
   const Graph graph = checked_graph(files, provider, graph_options(options.files, one), reported);
   const auto target = make_target(one, 1);
-  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, provider));
+  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, one, provider));
   return predictor.predict(one, plans.plan(Phase::train, options.step.mini), 1).step;
 }
 
@@ -126,7 +127,7 @@ void plan_command(const std::vector<std::string>& args) {
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   const auto target = make_target(options.devices, graph.gpu_count());
-  PlanSet plans(graph, provider->matrices(), *target, plan_options(options.step, *provider));
+  PlanSet plans(graph, provider->matrices(), *target, plan_options(options.step, options.devices, *provider));
   const Plan& train = plans.plan(Phase::train, options.step.mini);
   const Plan& test = plans.plan(Phase::test, options.step.mini);
   verify(train, graph);

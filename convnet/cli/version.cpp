@@ -3,6 +3,7 @@
 #include "convnet/base/error.h"
 #include "convnet/cli/build_info.h"
 #include "convnet/cli/commands.h"
+#include "convnet/runtime/transport.h"
 #include "kernels/cpu/instruction_set.h"
 
 namespace convnet {
@@ -19,9 +20,10 @@ std::string computes_with() {
 }  // namespace
 
 std::string version_text() {
-  return fmt::format("convnet {} (commit {})\nbuilt with: {}, oneDNN {}, OpenMP; {}, without MPI\n{}\n",
+  const std::string mpi = transport_library();
+  return fmt::format("convnet {} (commit {})\nbuilt with: {}, oneDNN {}, OpenMP; {}, {}\n{}\n",
                      build_info::version, build_info::commit, build_info::compiler, build_info::onednn,
-                     build_info::cuda, computes_with());
+                     build_info::cuda, mpi.empty() ? "without MPI" : mpi, computes_with());
 }
 
 }  // namespace convnet

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
@@ -99,26 +100,89 @@ int rank_on_host(const Processes& processes) {
   return on_host;
 }
 
+/// "0,1,2" of 3.
+std::string list_to(int devices) {
+  std::string list = "0";
+  for (int id = 1; id < devices; ++id) list += "," + std::to_string(id);
+  return list;
+}
+
 DeviceOptions with_own_devices(DeviceOptions options, int local) {
   if (options.gpu == "local") options.gpu = std::to_string(local);
   if (options.gpu != "all") return options;
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
-  options.gpu = "0";
-  for (int id = 1; id < devices; ++id) options.gpu += "," + std::to_string(id);
+  options.gpu = list_to(devices);
   return options;
+}
+
+/// Returns "--hosts 8x4 needs 32 devices, host by host, but --gpu lists 3".
+std::string wrong_list(const DeviceOptions& options) {
+  const std::size_t hosts = options.devices_of_hosts.size();
+  const int devices = options.devices_of_hosts[0];
+  return fmt::format("--hosts {}x{} needs {} devices, host by host, but --gpu lists {}", hosts, devices,
+                     static_cast<int>(hosts) * devices, options.gpus().size());
+}
+
+/// Lists the devices of every host where --gpu lists those of one; its default stands for the first devices.
+DeviceOptions with_hosts(DeviceOptions options) {
+  if (options.devices_of_hosts.empty()) return options;
+  const auto hosts = options.devices_of_hosts.size();
+  const int devices = options.devices_of_hosts[0];
+  if (options.gpu == "0") options.gpu = list_to(devices);
+  const std::size_t listed = options.gpus().size();
+  if (listed == hosts * static_cast<std::size_t>(devices)) return options;
+  if (listed != static_cast<std::size_t>(devices))
+    throw InputError(fmt::format("{}; type --gpu {} for a host's devices, which then stand for those of each",
+                                 wrong_list(options), list_to(devices)));
+  options.gpu = join(std::vector<std::string>(hosts, options.gpu), ",");
+  return options;
+}
+
+/// Checks that --hosts counts the devices of all processes, and that each process is on one host.
+void check_hosts(const DeviceOptions& options) {
+  if (options.devices_of_hosts.empty()) return;
+  const auto sum = [](const std::vector<int>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), 0);
+  };
+  if (sum(options.devices_of_hosts) != sum(options.devices_of_processes))
+    throw InputError(wrong_list(options) + " over all processes");
+  auto host = options.devices_of_hosts.begin();
+  int room = *host;
+  for (std::size_t r = 0; r < options.devices_of_processes.size(); ++r) {
+    if (room == 0) room = *++host;
+    room -= options.devices_of_processes[r];
+    if (room < 0)
+      throw InputError(
+          fmt::format("rank {} has {} devices, but by --hosts {}x{} they are on several hosts; start "
+                      "the processes so that each host has {} devices",
+                      r, options.devices_of_processes[r], options.devices_of_hosts.size(), *host, *host));
+  }
+}
+
+/// Counts the devices of the hosts that the processes are on; empty for a single host.
+std::vector<int> devices_of_hosts(const Processes& processes, const DeviceOptions& options) {
+  std::vector<int> counts;
+  for (int r = 0; r < processes.count(); ++r) {
+    if (r == 0 || processes.host(r) != processes.host(r - 1)) counts.push_back(0);
+    counts.back() += options.devices_of_processes[static_cast<std::size_t>(r)];
+  }
+  if (counts.size() == 1) counts.clear();
+  return counts;
 }
 
 }  // namespace
 
 DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
-  if (processes == nullptr) return with_own_devices(std::move(options), 0);
+  if (processes == nullptr) return with_hosts(with_own_devices(std::move(options), 0));
   options = with_own_devices(std::move(options), rank_on_host(*processes));
   const std::vector<std::string> lists = processes->exchange(options.gpu);
   options.gpu = join(lists, ",");
   for (const std::string& list : lists)
     options.devices_of_processes.push_back(static_cast<int>(split_list(list).size()));
+  if (options.devices_of_hosts.empty()) options.devices_of_hosts = devices_of_hosts(*processes, options);
+  check_hosts(options);
   const int cores = cores_of_processes(*processes)[static_cast<std::size_t>(processes->rank())];
   if (options.threads == 0) options.threads = cores;
   return options;

@@ -82,8 +82,9 @@ std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_
   return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
 }
 
-PlanOptions plan_options(const StepOptions& options, const Provider& provider) {
-  return {options.seed, provider.step_subtracts_mean(), true, options.conserve_mem, 1, options.mini};
+PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider) {
+  return {options.seed,      provider.step_subtracts_mean(), true, options.conserve_mem, 1, options.mini,
+          devices.topology()};
 }
 
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {

@@ -36,7 +36,7 @@ ImageOptions image_options(const DataOptions& options);
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
 /// Returns the options for plans of a net that learns.
-PlanOptions plan_options(const StepOptions& options, const Provider& provider);
+PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider);
 /// Returns the options for a graph on these devices.
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
 /// Returns a warning if --gpu lists more devices than the layers use, else "".

@@ -44,6 +44,21 @@ std::string parse_gpu(const std::string& text, const ParamSpec&, std::string& ou
   return text == "all" || text == "local" ? "" : parse_ids(text, ids);
 }
 
+/// "8x4": hosts, and devices of each.
+std::string parse_hosts(const std::string& text, const ParamSpec&, std::vector<int>& devices_of_hosts) {
+  constexpr int kMostDevices = 1024;
+  const std::size_t x = text.find('x');
+  if (x != std::string::npos) {
+    const auto hosts = to_number<int>(text.substr(0, x)), devices = to_number<int>(text.substr(x + 1));
+    if (hosts && devices && *hosts >= 1 && *devices >= 1 && *hosts <= kMostDevices / *devices) {
+      devices_of_hosts.assign(static_cast<std::size_t>(*hosts), *devices);
+      return "";
+    }
+  }
+  return "expects the numbers of hosts and of devices on each, at most " + std::to_string(kMostDevices) +
+         " devices together, like 8x4, not '" + text + "'";
+}
+
 }  // namespace
 
 const OptionTable<NetFileOptions>& net_file_options() {
@@ -145,6 +160,13 @@ const OptionTable<DeviceOptions>& device_options() {
                "machine; "
                "of several processes each says its own, and the lists follow one another by rank; local: the "
                "device with the number that the process has on its host"}),
+      parsed_option(
+          "hosts", &DeviceOptions::devices_of_hosts, parse_hosts,
+          {.fallback = "",
+           .doc = "hosts x devices of each, like 8x4: gradients are summed on each host before they go to "
+                  "others, so this decides the last bits; --gpu lists all devices, host by host, or those of "
+                  "one host, which then stand for those of each; without it one host, or the hosts that the "
+                  "processes of the run are on"}),
       choice_option(
           "device", &DeviceOptions::device, {{"auto", "auto"}, {"cpu", "cpu"}, {"cuda", "cuda"}},
           {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
@@ -153,7 +175,7 @@ const OptionTable<DeviceOptions>& device_options() {
               .min = 0,
               .max = 4096,
               .unit = "cores",
-              .doc = "cores over all CPU devices together; 0: all"}),
+              .doc = "cores over all CPU devices of a process together; 0: all that it may use"}),
       choice_option(
           "precision", &DeviceOptions::precision, {{"fp32", "fp32"}, {"tf32", "tf32"}, {"bf16", "bf16"}},
           {.fallback = "",
@@ -232,6 +254,6 @@ std::vector<int> DeviceOptions::gpus_of(int rank) const {
   return {begin, begin + *count};
 }
 
-Topology DeviceOptions::topology() const { return {{}, devices_of_processes}; }
+Topology DeviceOptions::topology() const { return {devices_of_hosts, devices_of_processes}; }
 
 }  // namespace convnet

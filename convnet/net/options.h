@@ -40,6 +40,8 @@ struct DeviceOptions {
   int threads = 0;
   bool data_parallel = false;
   double stall_timeout = 300;
+  /// The devices of each host, in the order of --gpu; empty for one host.
+  std::vector<int> devices_of_hosts;
   /// The devices of each process, in the order of --gpu; empty for one process. Set by with_devices().
   std::vector<int> devices_of_processes;
   bool operator==(const DeviceOptions&) const = default;

@@ -176,16 +176,76 @@ std::vector<int> PlanBuilder::microbatches_of_this_run() const {
   return microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas());
 }
 
-std::vector<Value> PlanBuilder::kept_by_replicas(const std::string& name) {
+/// Few replicas merge each for itself, which saves a copy; of many the first does, because each of N reading
+/// from N others would be N * N messages. Between hosts, the first of each host merges the hosts' results.
+void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
+                                 const Dims& dims, const Merge& merge) {
+  constexpr std::size_t kFew = 16;
+  const std::vector<int> microbatches = microbatches_of_this_run();
+  std::vector<DeviceId> devices;
+  for (const int m : microbatches) devices.push_back(at_.node->device(m));
+  const HostGroups hosts(plan_.topology, devices);
+  const auto on_host = [&](int host) {
+    std::vector<int> there;
+    for (const int member : hosts.members(host))
+      there.push_back(microbatches[static_cast<std::size_t>(member)]);
+    return there;
+  };
+  const auto own = std::find(microbatches.begin(), microbatches.end(), at_.microbatch) - microbatches.begin();
+  const int first = on_host(hosts.host_of(static_cast<int>(own)))[0];
+  const bool few = hosts.hosts() == 1 && microbatches.size() <= kFew;
+  if (at_.microbatch != first && !few) {
+    for (const std::string& name : into) keep(name, kept_by(first, name));
+  } else if (hosts.hosts() == 1) {
+    merge_kept(microbatches, from, into, dims, merge);
+  } else {
+    std::vector<Statistics> parts;
+    for (int host = 0; host < hosts.hosts(); ++host)
+      parts.push_back(merged_on_host(on_host(host), from, dims, merge));
+    merge(parts, kept_as(into, dims));
+  }
+}
+
+/// Merges what the replicas of these microbatches keep; the one that operations are written for keeps the
+/// result.
+void PlanBuilder::merge_kept(const std::vector<int>& microbatches, const std::vector<std::string>& from,
+                             const std::vector<std::string>& into, const Dims& dims, const Merge& merge) {
+  std::vector<Statistics> parts;
+  for (const int m : microbatches) {
+    parts.push_back({images_[static_cast<std::size_t>(m)], {}});
+    for (const std::string& name : from) parts.back().values.push_back(kept_by(m, name));
+  }
+  merge(parts, kept_as(into, dims));
+}
+
+/// Returns what the replicas of a host, by their microbatches, keep together. The first of them merges it
+/// when it is first asked for.
+PlanBuilder::Statistics PlanBuilder::merged_on_host(const std::vector<int>& microbatches,
+                                                    const std::vector<std::string>& from, const Dims& dims,
+                                                    const Merge& merge) {
+  std::vector<std::string> names = from;
+  if (microbatches.size() > 1) {
+    for (std::string& name : names) name = "host's " + name;
+    const At asking = at_;
+    at_.microbatch = microbatches[0];
+    at_.device = at_.node->device(at_.microbatch);
+    if (!state(at_.node->id).kept.contains(names[0])) merge_kept(microbatches, from, names, dims, merge);
+    at_ = asking;
+  }
+  Statistics statistics;
+  for (const int m : microbatches) statistics.images += images_[static_cast<std::size_t>(m)];
+  for (const std::string& name : names) statistics.values.push_back(kept_by(microbatches[0], name));
+  return statistics;
+}
+
+std::vector<Value> PlanBuilder::kept_as(const std::vector<std::string>& names, const Dims& dims) {
   std::vector<Value> values;
-  for (int m : microbatches_of_this_run())
-    values.push_back(states_[at_.node->id][static_cast<std::size_t>(m)].kept.at(name));
+  for (const std::string& name : names) values.push_back(kept(name, dims, DataType::f32));
   return values;
 }
 
-Value PlanBuilder::kept_by_first_replica(const std::string& name) {
-  const int first = at_.microbatch / at_.node->replicas() * at_.node->replicas();
-  return states_[at_.node->id][static_cast<std::size_t>(first)].kept.at(name);
+Value PlanBuilder::kept_by(int microbatch, const std::string& name) const {
+  return states_[at_.node->id][static_cast<std::size_t>(microbatch)].kept.at(name);
 }
 
 std::vector<std::int64_t> PlanBuilder::images_of_replicas() const {

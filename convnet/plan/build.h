@@ -30,8 +30,8 @@ class PlanBuilder : public Lowering {
   Value weights_gradient(std::size_t i) override;
   Value kept(const std::string& name, const Dims& dims, DataType type) override;
   void keep(const std::string& name, Value value) override;
-  std::vector<Value> kept_by_replicas(const std::string& name) override;
-  Value kept_by_first_replica(const std::string& name) override;
+  void merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
+                      const Dims& dims, const Merge& merge) override;
   std::vector<std::int64_t> images_of_replicas() const override;
   Value source(std::size_t matrix) override;
   Dims whole_image(std::size_t matrix) const override { return matrices_[matrix].whole; }
@@ -75,6 +75,13 @@ class PlanBuilder : public Lowering {
   /// Returns the microbatches of the replicas that run together, if they have images.
   std::vector<int> microbatches_of_run(const Node& node, int run) const;
   std::vector<int> microbatches_of_this_run() const;
+  void merge_kept(const std::vector<int>& microbatches, const std::vector<std::string>& from,
+                  const std::vector<std::string>& into, const Dims& dims, const Merge& merge);
+  Statistics merged_on_host(const std::vector<int>& microbatches, const std::vector<std::string>& from,
+                            const Dims& dims, const Merge& merge);
+  /// Returns the tensors that this replica keeps under these names, new ones where there are none.
+  std::vector<Value> kept_as(const std::vector<std::string>& names, const Dims& dims);
+  Value kept_by(int microbatch, const std::string& name) const;
   bool inputs_stay();
   NodeState& state(NodeId node);
   DeviceId home(NodeId node) const { return graph_.nodes[node].device(at_.microbatch); }

@@ -35,7 +35,7 @@ constexpr const char* kShare = "a number above 0, up to 1";
 constexpr const char* kSeconds = "a number of seconds between 0 and 10";
 constexpr double kLeastShare = 1e-6;
 
-constexpr std::array<NumberKey, 10> kNumbers = {{
+constexpr std::array<NumberKey, 11> kNumbers = {{
     {"flops", &DeviceModel::flops, true, kRate, kLeastRate, kMostRate},
     {"efficiency", &DeviceModel::efficiency, false, kShare, kLeastShare, 1},
     {"memory_bandwidth", &DeviceModel::memory_bandwidth, true, kRate, kLeastRate, kMostRate},
@@ -46,6 +46,7 @@ constexpr std::array<NumberKey, 10> kNumbers = {{
     {"host_bandwidth", &DeviceModel::host_bandwidth, true, kRate, kLeastRate, kMostRate},
     {"task_overhead", &DeviceModel::task_overhead, false, kSeconds, 0, kMostSeconds},
     {"uplink_bandwidth", &DeviceModel::uplink_bandwidth, false, kRate, kLeastRate, kMostRate},
+    {"uplink_latency", &DeviceModel::uplink_latency, false, kSeconds, 0, kMostSeconds},
 }};
 
 struct FlagKey {
@@ -173,6 +174,10 @@ class ModelReader {
   void topology() {
     const bool switches = object_.contains("switch_devices"), uplinks = object_.contains("uplink_bandwidth");
     if (switches && !uplinks) error("switch_devices", "needs uplink_bandwidth, the speed between switches");
+    if (!object_.contains("uplink_latency"))
+      model_.uplink_latency = model_.link_latency;
+    else if (!switches)
+      error("uplink_latency", "needs switch_devices, the devices of a switch");
     if (uplinks && !switches) error("uplink_bandwidth", "needs switch_devices, the devices of a switch");
     if (model_.shared_bus && switches)
       error("shared_bus", "and 'switch_devices' exclude each other: devices share one bus or have switches");
@@ -217,9 +222,6 @@ std::string reason(const json::exception& wrong) {
 
 double DeviceModel::transfer_seconds(const Table<DeviceId, double>& bytes_from, DeviceId to) const {
   const auto devices = static_cast<int>(bytes_from.size());
-  const auto switch_of = [&](DeviceId device) {
-    return switch_devices > 0 ? device.value() / switch_devices : 0;
-  };
   double all = 0;
   double beyond_switch = 0;
   for (const DeviceId from : bytes_from.ids()) {
@@ -231,6 +233,15 @@ double DeviceModel::transfer_seconds(const Table<DeviceId, double>& bytes_from, 
   if (beyond_switch == 0) return link / link_efficiency;
   const int sharers = std::min(switch_devices, devices - switch_of(to) * switch_devices);
   return std::max(link, beyond_switch * sharers / uplink_bandwidth) / link_efficiency;
+}
+
+double DeviceModel::latency(const Table<DeviceId, double>& bytes_from, DeviceId to) const {
+  double slowest = 0;
+  for (const DeviceId from : bytes_from.ids()) {
+    if (from == to || bytes_from[from] == 0) continue;
+    slowest = std::max(slowest, switch_of(from) == switch_of(to) ? link_latency : uplink_latency);
+  }
+  return slowest;
 }
 
 DeviceModel read_device_model(const std::string& file) {

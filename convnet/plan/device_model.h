@@ -25,11 +25,17 @@ struct DeviceModel {
   bool concurrent_streams = true;  ///< the streams of a device run at the same time, as on GPUs
   bool shared_bus = false;         ///< link_bandwidth is all that the devices have together
   int switch_devices = 0;          ///< as many devices, by index, share a switch; 0: all of them
+  double uplink_latency = 0;       ///< seconds before the first byte from another switch arrives
   double uplink_bandwidth = 0;     ///< bytes/s that all devices of a switch read from other switches together
 
   /// Seconds until device `to` has read bytes_from[d] bytes of every other device d, without the latency. As
   /// if all devices read as much at the same time, which is what data-parallel nets do.
   double transfer_seconds(const Table<DeviceId, double>& bytes_from, DeviceId to) const;
+  /// Seconds until the first byte of such a transfer arrives: the latency of the slowest link.
+  double latency(const Table<DeviceId, double>& bytes_from, DeviceId to) const;
+
+ private:
+  int switch_of(DeviceId device) const { return switch_devices > 0 ? device.value() / switch_devices : 0; }
 };
 
 /// Reads a model: a JSON object with the names above as keys. Throws InputError with everything that is

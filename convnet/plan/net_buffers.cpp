@@ -85,9 +85,10 @@ class NetBuffersBuilder {
     int first = 0;
     if (!cut) first = static_cast<int>(w.rate_index);
     if (cut && shards < node.replicas()) first = std::exchange(next_owner_, next_owner_ + shards);
+    const std::vector<int> owners = shard_owners(node, first, shards);
     for (int s = 0; s < shards; ++s) {
       UpdateShard shard;
-      shard.replica = (first + s) % node.replicas();
+      shard.replica = owners[static_cast<std::size_t>(s)];
       shard.begin = shard_begin(layout, s, shards);
       shard.count = shard_begin(layout, s + 1, shards) - shard.begin;
       const DeviceId device = node.device(shard.replica);
@@ -98,6 +99,21 @@ class NetBuffersBuilder {
       w.shards.push_back(shard);
     }
     return w;
+  }
+
+  /// Returns the replicas that own the shards, in the order of the shards, from the `first` in turn. Between
+  /// hosts, shards whose owners have the same place are neighbours, because one device of each host sums
+  /// them.
+  std::vector<int> shard_owners(const Node& node, int first, int shards) const {
+    const HostGroups hosts(options_.topology, node.gpus);
+    const std::vector<int> turns = hosts.in_turns();
+    std::vector<int> owners;
+    for (int s = 0; s < shards; ++s)
+      owners.push_back(turns[static_cast<std::size_t>(first + s) % turns.size()]);
+    if (hosts.hosts() > 1)
+      std::stable_sort(owners.begin(), owners.end(),
+                       [&](int a, int b) { return hosts.place_of(a) < hosts.place_of(b); });
+    return owners;
   }
 
   /// The first float of shard `s` of `shards`; shards begin at cache lines.

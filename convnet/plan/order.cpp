@@ -18,7 +18,7 @@ struct History {
 class Dependencies {
  public:
   explicit Dependencies(Plan& plan)
-      : plan_(plan), order_(device_count(plan)), histories_(plan.buffers.size()) {}
+      : plan_(plan), order_(device_count(plan), used_streams(plan)), histories_(plan.buffers.size()) {}
 
   void find() {
     for (const TaskId t : plan_.tasks.ids()) {
@@ -70,10 +70,18 @@ class Dependencies {
 
 }  // namespace
 
-TaskOrder::TaskOrder(int devices)
-    : shared_(1, Counts(first_column(DeviceId(devices)), 0)), last_(first_column(DeviceId(devices))) {}
+int used_streams(const Plan& plan) {
+  const bool messages = std::any_of(plan.tasks.begin(), plan.tasks.end(),
+                                    [](const Task& task) { return is_message(task.kind); });
+  return messages ? kStreams : kWorkStreams;
+}
 
-TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan)) {
+TaskOrder::TaskOrder(int devices, int streams)
+    : streams_(streams),
+      shared_(1, Counts(first_column(DeviceId(devices)), 0)),
+      last_(first_column(DeviceId(devices))) {}
+
+TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan), used_streams(plan)) {
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     for (const TaskId after : task.after) {
@@ -96,17 +104,17 @@ void TaskOrder::merge(Merged& into, const Clock& clock, DeviceId device, Choose 
     for (std::size_t c = begin; c < end; ++c) into.counts[c] = choose(into.counts[c], counts[c - begin]);
   };
   const std::size_t begin = first_column(device);
-  const std::size_t end = begin + kStreams;
+  const std::size_t end = begin + static_cast<std::size_t>(streams_);
   const Counts& shared = shared_[clock.shared];
   const auto known = std::find_if(into.shared.rbegin(), into.shared.rend(),
                                   [&](const auto& entry) { return entry.first == clock.shared; });
   if (known == into.shared.rend()) {
     take(shared.data(), 0, begin);
-    take(&shared[begin] + kStreams, end, shared.size());
+    take(&shared[begin] + streams_, end, shared.size());
     into.shared.emplace_back(clock.shared, device);
   } else if (known->second.exists() && known->second != device) {
     const std::size_t missing = first_column(known->second);
-    take(&shared[missing], missing, missing + kStreams);
+    take(&shared[missing], missing, missing + static_cast<std::size_t>(streams_));
     known->second = DeviceId();
   }
   take(clock.own.data(), begin, end);
@@ -116,7 +124,7 @@ void TaskOrder::merge(Merged& into, const Clock& clock, DeviceId device, Choose 
 /// the newest, or new ones.
 std::size_t TaskOrder::share(const Merged& merged, DeviceId device) {
   const std::size_t begin = first_column(device);
-  const std::size_t end = begin + kStreams;
+  const std::size_t end = begin + static_cast<std::size_t>(streams_);
   const auto try_to_share = [&](std::size_t shared) {
     Counts& counts = shared_[shared];
     const auto same = [](int known, int wanted) { return known == wanted || known < 0; };
@@ -144,7 +152,7 @@ std::vector<TaskId> TaskOrder::append(const Task& task, const std::vector<TaskId
   const auto stream = static_cast<std::size_t>(task.stream);
   Place place{device, static_cast<int>(stream), 0};
   Clock clock;
-  const TaskId previous = std::exchange(last_.at(place.column()), places_.next_id());
+  const TaskId previous = std::exchange(last_.at(column(place)), places_.next_id());
   if (previous.exists()) {
     clock = clocks_[previous];
     place.index = places_[previous].index + 1;
@@ -160,19 +168,17 @@ std::vector<TaskId> TaskOrder::append(const Task& task, const std::vector<TaskId
     }
     merge(merged_, clocks_[other], places_[other].device, later);
   };
-  // A message arrives once it is being sent; its sender may be done with it later.
-  if (task.kind == TaskKind::receive) learn_from(task.partner);
   std::vector<TaskId> waits;
   for (const TaskId e : earlier) {
     const Place& other = places_[e];
-    if (merged ? merged_.counts[other.column()] > other.index : has(clock, device, other)) continue;
+    if (merged ? merged_.counts[column(other)] > other.index : has(clock, device, other)) continue;
     learn_from(e);
-    merged_.counts[other.column()] = std::max(merged_.counts[other.column()], other.index + 1);
+    merged_.counts[column(other)] = std::max(merged_.counts[column(other)], other.index + 1);
     waits.push_back(e);
   }
   if (merged) {
     clock.shared = share(merged_, device);
-    std::copy_n(&merged_.counts[first_column(device)], kStreams, clock.own.begin());
+    std::copy_n(&merged_.counts[first_column(device)], streams_, clock.own.begin());
   }
   places_.push_back(place);
   clocks_.push_back(clock);
@@ -180,13 +186,14 @@ std::vector<TaskId> TaskOrder::append(const Task& task, const std::vector<TaskId
 }
 
 TaskOrder::Group TaskOrder::group(std::vector<TaskId> tasks) const {
-  const auto column = [&](TaskId task) { return places_[task].column(); };
+  const auto column_of = [&](TaskId task) { return column(places_[task]); };
   std::sort(tasks.begin(), tasks.end(),
-            [&](TaskId a, TaskId b) { return std::pair(column(a), a) < std::pair(column(b), b); });
+            [&](TaskId a, TaskId b) { return std::pair(column_of(a), a) < std::pair(column_of(b), b); });
   Group group;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
-    if (i == 0 || column(tasks[i]) != column(tasks[i - 1])) group.first.push_back(tasks[i]);
-    if (i + 1 == tasks.size() || column(tasks[i]) != column(tasks[i + 1])) group.last.push_back(tasks[i]);
+    if (i == 0 || column_of(tasks[i]) != column_of(tasks[i - 1])) group.first.push_back(tasks[i]);
+    if (i + 1 == tasks.size() || column_of(tasks[i]) != column_of(tasks[i + 1]))
+      group.last.push_back(tasks[i]);
   }
   constexpr std::size_t kFew = 8;
   if (group.first.size() <= kFew) return group;
@@ -199,7 +206,7 @@ TaskOrder::Group TaskOrder::group(std::vector<TaskId> tasks) const {
 
 bool TaskOrder::all_before(const Group& a, const Group& b) const {
   return std::all_of(a.last.begin(), a.last.end(), [&](TaskId last) {
-    if (!b.before_first.empty()) return b.before_first[places_[last].column()] > places_[last].index;
+    if (!b.before_first.empty()) return b.before_first[column(places_[last])] > places_[last].index;
     return std::all_of(b.first.begin(), b.first.end(), [&](TaskId first) { return is_before(last, first); });
   });
 }

@@ -19,7 +19,8 @@ namespace convnet {
 class TaskOrder {
  public:
   /// Makes an order of no tasks.
-  explicit TaskOrder(int devices);
+  /// `streams` of each device are used.
+  explicit TaskOrder(int devices, int streams = kStreams);
   /// Throws std::logic_error if a task waits for one that does not come before it in the list.
   explicit TaskOrder(const Plan& plan);
 
@@ -48,7 +49,6 @@ class TaskOrder {
     DeviceId device{0};
     int stream = 0;
     int index = 0;  ///< the tasks before it on its stream
-    std::size_t column() const { return first_column(device) + static_cast<std::size_t>(stream); }
   };
   struct Clock {
     std::array<int, kStreams> own{};  ///< counts of the streams of the task's device
@@ -61,19 +61,23 @@ class TaskOrder {
     std::vector<std::pair<std::size_t, DeviceId>> shared;
   };
 
-  static std::size_t first_column(DeviceId device) {
-    return device.index() * static_cast<std::size_t>(kStreams);
+  std::size_t first_column(DeviceId device) const {
+    return device.index() * static_cast<std::size_t>(streams_);
+  }
+  std::size_t column(const Place& place) const {
+    return first_column(place.device) + static_cast<std::size_t>(place.stream);
   }
   /// Whether the clock of a task on `device` says that the task at `place` is done.
   bool has(const Clock& clock, DeviceId device, const Place& place) const {
     const int done = device == place.device ? clock.own[static_cast<std::size_t>(place.stream)]
-                                            : shared_[clock.shared][place.column()];
+                                            : shared_[clock.shared][column(place)];
     return done > place.index;
   }
   template <class Choose>
   void merge(Merged& into, const Clock& clock, DeviceId device, Choose choose) const;
   std::size_t share(const Merged& merged, DeviceId device);
 
+  int streams_;
   Table<TaskId, Place> places_;
   Table<TaskId, Clock> clocks_;
   std::vector<Counts>
@@ -81,6 +85,9 @@ class TaskOrder {
   std::vector<TaskId> last_;  ///< by device and stream: its last task so far, or none
   Merged merged_;             ///< memory that append() uses again
 };
+
+/// Returns how many streams of each device the plan uses: messages have streams of their own.
+int used_streams(const Plan& plan);
 
 /// Finds the versions of all uses, and from them the dependencies: tasks.after is made anew.
 void find_dependencies(Plan& plan);

@@ -101,8 +101,8 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
   std::vector<LayerShare> shares = {{task.node}};
   for (const BufferUse& use : task.uses) {
     const Buffer& b = plan.buffers[use.buffer];
-    // A matrix's increments and gradients follow it in the list of arguments.
-    if (!task.node.exists() && b.kind == BufferKind::weights && b.node != shares.back().node) {
+    // A matrix's increments and gradients follow it, or its sum, in the list of arguments.
+    if (!task.node.exists() && b.node.exists() && b.node != shares.back().node) {
       if (shares.back().bytes > 0) shares.emplace_back();
       shares.back().node = b.node;
     }

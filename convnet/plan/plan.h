@@ -40,7 +40,8 @@ struct Buffer {
   DeviceId device{0};
   TensorDesc desc;
   std::int64_t bytes = 0;
-  NodeId node;            ///< the layer that owns the matrix, for `weights`; else none
+  NodeId
+      node;  ///< the layer that owns the matrix, for `weights` and the sums of a host's gradients; else none
   std::size_t index = 0;  ///< which matrix of Layer::weights
   /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's.
   std::int64_t offset = -1;

@@ -166,6 +166,10 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
                {"rewrites", rewrites},
                {"tasks", train.tasks.size()},
                {"hash", {{"train", hash_text(plan_hash(train))}, {"test", hash_text(plan_hash(test))}}}};
+  if (train.topology.hosts() > 1) {
+    plan["hosts"] = json::array();
+    for (const DeviceId device : train.memory.ids()) plan["hosts"].push_back(train.topology.host(device));
+  }
   if (tasks) {
     for (const auto& [key, p] : {std::pair{"train_tasks", &train}, std::pair{"test_tasks", &test}}) {
       plan[key] = json::array();
@@ -177,6 +181,18 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
 
 namespace {
 
+/// Returns "2 hosts, of devices 0 to 3, 4 to 7", from the host of each device.
+std::string hosts_text(const json& hosts) {
+  std::vector<std::string> ranges;
+  for (std::size_t begin = 0; begin < hosts.size();) {
+    std::size_t end = begin;
+    while (end < hosts.size() && hosts[end] == hosts[begin]) ++end;
+    ranges.push_back(end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1));
+    begin = end;
+  }
+  return fmt::format("{} hosts, of devices {}\n", ranges.size(), fmt::join(ranges, "; "));
+}
+
 /// Returns lines that say which images of a minibatch each device gets and what moves between devices; "" on
 /// one device.
 std::string parallel_text(const json& plan) {
@@ -186,6 +202,7 @@ std::string parallel_text(const json& plan) {
   std::string text =
       fmt::format("\n{} microbatch{} of {} images; {} pass{} a minibatch\n", sizes.size(),
                   sizes.size() == 1 ? "" : "es", fmt::join(sizes, ", "), passes, passes == 1 ? "" : "es");
+  if (plan.contains("hosts")) text += hosts_text(plan["hosts"]);
   for (const json& d : plan["devices"])
     text +=
         fmt::format("device {}: {} FLOP a step\n", d["device"].get<int>(), scaled(d["flops"].get<double>()));

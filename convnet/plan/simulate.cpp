@@ -31,7 +31,9 @@ double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model
       bytes_from.at(from) = bytes;
     }
   }
-  const double link = remote > 0 ? model.transfer_seconds(bytes_from, task.device) + model.link_latency : 0;
+  const double link =
+      remote > 0 ? model.transfer_seconds(bytes_from, task.device) + model.latency(bytes_from, task.device)
+                 : 0;
   const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote);
   const double memory = own_bytes / (model.memory_bandwidth * model.memory_efficiency);
   const double compute = task.flops / (model.flops * model.efficiency);

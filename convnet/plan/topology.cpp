@@ -1,6 +1,8 @@
 #include "convnet/plan/topology.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <stdexcept>
 
 namespace convnet {
@@ -42,6 +44,41 @@ int Topology::most_devices_in_process() const {
   int most = 0;
   for (const DeviceId device : process_.ids()) most = std::max(most, index_in_process(device) + 1);
   return most;
+}
+
+HostGroups::HostGroups(const Topology& topology, const std::vector<DeviceId>& devices)
+    : places_(devices.size()) {
+  std::map<int, std::vector<int>> by_host;
+  for (std::size_t m = 0; m < devices.size(); ++m)
+    by_host[topology.host(devices[m])].push_back(static_cast<int>(m));
+  if (by_host.size() == devices.size()) {
+    members_.emplace_back(devices.size());
+    std::iota(members_[0].begin(), members_[0].end(), 0);
+  } else {
+    for (auto& [host, members] : by_host) members_.push_back(std::move(members));
+  }
+  for (int h = 0; h < hosts(); ++h) {
+    int place = 0;
+    for (const int member : members(h)) places_[static_cast<std::size_t>(member)] = {h, place++};
+  }
+}
+
+int HostGroups::counterpart(int host, int member) const {
+  if (host_of(member) == host) return member;
+  const std::vector<int>& there = members(host);
+  return there[static_cast<std::size_t>(place_of(member)) % there.size()];
+}
+
+std::vector<int> HostGroups::in_turns() const {
+  std::vector<int> turns;
+  for (std::size_t round = 0; turns.size() < places_.size(); ++round) {
+    std::size_t shift = 0;
+    for (const std::vector<int>& there : members_) {
+      if (round < there.size()) turns.push_back(there[(round + shift) % there.size()]);
+      ++shift;
+    }
+  }
+  return turns;
 }
 
 }  // namespace convnet

@@ -37,4 +37,32 @@ class Topology {
   Table<DeviceId, int> host_, process_;  ///< empty: all 0
 };
 
+/// The members of a group, like the replicas of a layer, by host: who speaks for whom where they communicate
+/// in two steps, within hosts and between them. Members are counted as their devices are listed.
+class HostGroups {
+ public:
+  /// All members count as one host where two steps would save nothing: where they are on one host, or each is
+  /// on a host of its own.
+  HostGroups(const Topology& topology, const std::vector<DeviceId>& devices);
+
+  int hosts() const { return static_cast<int>(members_.size()); }
+  /// Returns the members on a host, in order. Hosts without members are not counted.
+  const std::vector<int>& members(int host) const { return members_.at(static_cast<std::size_t>(host)); }
+  int host_of(int member) const { return places_.at(static_cast<std::size_t>(member)).host; }
+  /// Returns the place of a member among those of its host, from 0.
+  int place_of(int member) const { return places_.at(static_cast<std::size_t>(member)).place; }
+  /// Returns the member that speaks for `member` on a host: itself on its own host, elsewhere the one with
+  /// its place, counted on from the first where the host has fewer members.
+  int counterpart(int host, int member) const;
+  /// Returns all members in an order in which hosts take turns, and so do the places on them.
+  std::vector<int> in_turns() const;
+
+ private:
+  struct Place {
+    int host, place;
+  };
+  std::vector<std::vector<int>> members_;  ///< by host
+  std::vector<Place> places_;              ///< by member
+};
+
 }  // namespace convnet

@@ -57,32 +57,35 @@ void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace p
 /// Notes the steps that `w` has to make: what the replicas found is summed and applied to each shard where it
 /// is owned, then everybody fetches the shards of the others.
 void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace place) {
-  std::vector<BufferId> gradients;
+  std::vector<BufferId> gradients;  // by replica; none of those that had no images
+  bool any = false;
   const TensorDesc layout = emitter_.buffer(w.weights[0]).desc;
   for (const BufferId id : w.weights) {
+    gradients.emplace_back();
     const auto found = gradients_.find(id);
     if (found == gradients_.end()) continue;
     PlannedTensor& gradient = emitter_.tensor(found->second);
     place.device = gradient.device;
-    gradients.push_back(emitter_.version(gradient, layout, place));
+    gradients.back() = emitter_.version(gradient, layout, place);
     gradients_.erase(found);
+    any = true;
   }
-  if (gradients.empty()) return;
+  if (!any) return;
   const Node& owner = graph_.nodes[w.node];
-  for (const UpdateShard& shard : w.shards) {
+  const std::vector<std::vector<BufferUse>> added = summands(w, gradients);
+  for (std::size_t s = 0; s < w.shards.size(); ++s) {
+    const UpdateShard& shard = w.shards[s];
     if (shard.count == 0) continue;
     Step step;
     step.node = w.node;
     step.device = owner.device(shard.replica);
     step.sums = w.weights.size() > 1;
     const bool accumulates = shard.accumulator.exists();
-    step.part = {shard.count, images, w.rate_index, static_cast<int>(gradients.size()), accumulates};
-    const auto range = [&](BufferId id, Access access) {
-      return range_of(id, access, shard.begin, shard.count);
-    };
-    step.uses = {range(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write),
+    step.part = {shard.count, images, w.rate_index, static_cast<int>(added[s].size()), accumulates};
+    step.uses = {range_of(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write, shard.begin,
+                          shard.count),
                  {shard.increment, Access::read_write}};
-    for (const BufferId gradient : gradients) step.uses.push_back(range(gradient, Access::read));
+    step.uses.insert(step.uses.end(), added[s].begin(), added[s].end());
     if (accumulates) step.uses.push_back({shard.accumulator, Access::read_write});
     steps_.push_back(std::move(step));
   }
@@ -91,27 +94,93 @@ void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace p
   if (due_bytes_ >= emitter_.target().joined_update_bytes()) flush(place);
 }
 
+/// Returns what the step of each shard adds up: the gradients of the replicas, or between hosts, each host's
+/// sum of them.
+std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& w,
+                                                           const std::vector<BufferId>& gradients) {
+  const HostGroups hosts = hosts_of(w);
+  std::vector<std::vector<BufferUse>> of_shards(w.shards.size());
+  for (int host = 0; host < hosts.hosts(); ++host) {
+    std::vector<BufferId> found;
+    for (const int replica : hosts.members(host)) {
+      const BufferId gradient = gradients[static_cast<std::size_t>(replica)];
+      if (gradient.exists()) found.push_back(gradient);
+    }
+    if (hosts.hosts() > 1 && found.size() > 1) {
+      sum_on_host(w, found, host, hosts, of_shards);
+      continue;
+    }
+    for (std::size_t s = 0; s < w.shards.size(); ++s) {
+      for (const BufferId gradient : found)
+        of_shards[s].push_back(range_of(gradient, Access::read, w.shards[s].begin, w.shards[s].count));
+    }
+  }
+  return of_shards;
+}
+
+/// Notes the sums of a host's gradients and adds them to what the steps of the shards add up. The replica
+/// that speaks for the owner of a shard makes its sum.
+void UpdateWriter::sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
+                               const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards) {
+  std::map<int, std::vector<std::size_t>> shards_of;  // by the replica that sums
+  for (std::size_t s = 0; s < w.shards.size(); ++s) {
+    if (w.shards[s].count > 0) shards_of[hosts.counterpart(host, w.shards[s].replica)].push_back(s);
+  }
+  for (const auto& [replica, shards] : shards_of) {
+    std::int64_t floats = 0;
+    for (const std::size_t s : shards) floats += w.shards[s].count;
+    const DeviceId device = graph_.nodes[w.node].device(replica);
+    const BufferId sum = emitter_.add_buffer("host d " + w.name, BufferKind::weights_gradient, device,
+                                             {{floats}, DataType::f32, nullptr});
+    emitter_.buffer(sum).node = w.node;
+    emitter_.buffer(sum).index = w.index;
+    HostSums& sums = host_sums_[device];
+    sums.nodes.insert(w.node);
+    std::int64_t at = 0;  // of the next shard in `sum`
+    for (auto shard = shards.begin(); shard != shards.end();) {
+      // Neighbouring shards are one run.
+      const std::int64_t begin = w.shards[*shard].begin;
+      std::int64_t end = begin;
+      const std::int64_t first = at;
+      for (; shard != shards.end() && w.shards[*shard].begin == end; ++shard) {
+        const std::int64_t count = w.shards[*shard].count;
+        of_shards[*shard].push_back(range_of(sum, Access::read, at, count));
+        end += count;
+        at += count;
+      }
+      sums.op.runs.push_back({end - begin, static_cast<int>(gradients.size())});
+      sums.uses.push_back(range_of(sum, Access::write, first, end - begin));
+      for (const BufferId gradient : gradients)
+        sums.uses.push_back(range_of(gradient, Access::read, begin, end - begin));
+    }
+  }
+}
+
 void UpdateWriter::flush(TaskPlace place) {
+  make_host_sums(place);
   for (const DeviceId device : devices()) {
     place.device = device;
     for (const bool sums : {false, true}) make_steps(place, sums);
   }
   steps_.clear();
   due_bytes_ = 0;
-  std::vector<FetchedRange> fetched;
+  Fetches fetches;
   for (const WeightBuffers* w : std::exchange(due_, {})) {
     constrain(*w, place);
-    for (std::size_t r = 0; r < w->weights.size(); ++r) {
-      for (const UpdateShard& shard : w->shards) {
-        if (shard.replica == static_cast<int>(r) || shard.count == 0) continue;
-        const BufferId from = w->weights[static_cast<std::size_t>(shard.replica)];
-        fetched.push_back({w->node, from, w->weights[r], shard.begin, shard.count});
-      }
-    }
+    add_fetches(*w, w->shards, fetches);
     // Copies in other layouts or types are those of the old weights.
     for (const BufferId id : w->weights) emitter_.drop_copies(TaskEmitter::value_of(id));
   }
-  publish(fetched, place);
+  publish(fetches, place);
+}
+
+/// Sums the gradients of each host, in one task for each device that does.
+void UpdateWriter::make_host_sums(TaskPlace place) {
+  for (auto& [device, sums] : std::exchange(host_sums_, {})) {
+    place.device = device;
+    place.node = the_only(sums.nodes);
+    emitter_.emit_flat(place, TaskKind::reduce, Stream::update, sums.op, std::move(sums.uses));
+  }
 }
 
 /// The steps of place.device, of shared matrices or of those that it has alone, in one task.
@@ -160,9 +229,37 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   if (w.weights.size() > 1 || emitter_.target().runs_streams_together()) task.stream = Stream::update;
 }
 
-/// Ranges of matrices go from the replicas that made them to the others: one task for each device that
-/// fetches.
-void UpdateWriter::publish(const std::vector<FetchedRange>& ranges, TaskPlace place) {
+/// Adds what the replicas of `w` fetch of `shards`: on each host the one that speaks for the owner from the
+/// owner, the others from it.
+void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards,
+                               Fetches& fetches) const {
+  const HostGroups hosts = hosts_of(w);
+  for (int replica = 0; replica < graph_.nodes[w.node].replicas(); ++replica) {
+    for (const UpdateShard& shard : shards) {
+      if (shard.replica == replica || shard.count == 0) continue;
+      const int speaker = hosts.counterpart(hosts.host_of(replica), shard.replica);
+      const bool between = speaker == replica;
+      const BufferId from = w.weights[static_cast<std::size_t>(between ? shard.replica : speaker)];
+      const BufferId to = w.weights[static_cast<std::size_t>(replica)];
+      std::vector<FetchedRange>& ranges = between ? fetches.between_hosts : fetches.within_hosts;
+      const bool goes_on = !ranges.empty() && ranges.back().from == from && ranges.back().to == to &&
+                           ranges.back().begin + ranges.back().count == shard.begin;
+      if (goes_on)
+        ranges.back().count += shard.count;
+      else
+        ranges.push_back({w.node, from, to, shard.begin, shard.count});
+    }
+  }
+}
+
+/// Ranges of matrices go from the replicas that made them to the others.
+void UpdateWriter::publish(const Fetches& fetches, TaskPlace place) {
+  publish_ranges(fetches.between_hosts, place);
+  publish_ranges(fetches.within_hosts, place);
+}
+
+/// Writes down one task for each device that fetches.
+void UpdateWriter::publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place) {
   struct Fetch {
     CopyRuns op;
     std::vector<BufferUse> reads, writes;
@@ -186,38 +283,57 @@ void UpdateWriter::publish(const std::vector<FetchedRange>& ranges, TaskPlace pl
 }
 
 void UpdateWriter::publish_state(const Node& node, TaskPlace place) {
-  std::vector<FetchedRange> ranges;
+  Fetches fetches;
   for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
     if (!node.layer->weights[i].state) continue;
-    const std::vector<BufferId>& replicas = weights(node, i).weights;
-    const std::int64_t floats = emitter_.buffer(replicas[0]).bytes / size_of(DataType::f32);
-    for (std::size_t r = 1; r < replicas.size(); ++r)
-      ranges.push_back({node.id, replicas[0], replicas[r], 0, floats});
+    const WeightBuffers& w = weights(node, i);
+    UpdateShard whole;
+    whole.count = emitter_.buffer(w.weights[0]).bytes / size_of(DataType::f32);
+    add_fetches(w, {whole}, fetches);
   }
-  publish(ranges, place);
+  publish(fetches, place);
 }
 
 /// The buffer that says on a device whether a cost was broken up to this pass, on any device.
 BufferId UpdateWriter::broken(DeviceId device, TaskPlace place) {
-  const int count = static_cast<int>(net_buffers_.costs.size());
-  if (count == 1) return costs(device);
-  if (broken_.empty()) {
-    for (const DeviceId d : devices()) {
-      PlannedTensor t;
-      t.name = "broken";
-      t.kind = BufferKind::workspace;
-      t.device = d;
-      t.dims = {1};
-      t.type = DataType::f64;
-      const Value flag = emitter_.add(std::move(t));
-      std::vector<Value> values;
-      for (const BufferId other : net_buffers_.costs) values.push_back(TaskEmitter::value_of(other));
-      values.push_back(flag);
-      emitter_.emit_across({NodeId(), 0, place.pass, d}, TaskKind::reduce, AnyBroken{count}, values);
-      broken_.push_back(emitter_.tensor(flag).buffer);
-    }
-  }
+  if (net_buffers_.costs.size() == 1) return costs(device);
+  if (broken_.empty()) look_for_broken(place);
   return broken_[device];
+}
+
+/// Every device looks at the costs of all. Between hosts, the first device of each looks at those of its
+/// host, then at what the others have found, and its neighbours look at what it has found then.
+void UpdateWriter::look_for_broken(TaskPlace place) {
+  const std::vector<DeviceId> all(devices().begin(), devices().end());
+  const HostGroups hosts(plan_.topology, all);
+  const auto device = [&](int member) { return all[static_cast<std::size_t>(member)]; };
+  std::vector<BufferId> flags;  // of devices, or between hosts, of hosts
+  for (int host = 0; host < hosts.hosts(); ++host) {
+    std::vector<BufferId> of_host;
+    for (const int member : hosts.members(host)) of_host.push_back(costs(device(member)));
+    if (hosts.hosts() > 1 && of_host.size() > 1)
+      of_host = {any_broken(of_host, device(hosts.members(host)[0]), place)};
+    flags.insert(flags.end(), of_host.begin(), of_host.end());
+  }
+  broken_.assign(all.size(), BufferId());
+  for (int member = 0; member < static_cast<int>(all.size()); ++member) {
+    const int first = hosts.members(hosts.host_of(member))[0];
+    const bool takes = hosts.hosts() > 1 && member != first;
+    broken_[device(member)] =
+        any_broken(takes ? std::vector<BufferId>{broken_[device(first)]} : flags, device(member), place);
+  }
+}
+
+/// Returns a new buffer on `device` that says whether any of the flags is set.
+BufferId UpdateWriter::any_broken(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place) {
+  std::vector<BufferUse> uses;
+  for (const BufferId flag : flags) uses.push_back({flag, Access::read});
+  uses.push_back({emitter_.add_buffer("broken", BufferKind::workspace, device, {{1}, DataType::f64, nullptr}),
+                  Access::write});
+  const BufferId result = uses.back().buffer;
+  emitter_.emit_flat({NodeId(), 0, place.pass, device}, TaskKind::reduce, Stream::copy,
+                     AnyBroken{std::ssize(flags)}, std::move(uses));
+  return result;
 }
 
 }  // namespace convnet

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "convnet/plan/emitter.h"
@@ -40,18 +41,41 @@ class UpdateWriter {
     Update::Part part;
     std::vector<BufferUse> uses;  ///< the part's arguments
   };
+  /// Sums of gradients that a device makes for the replicas of its host.
+  struct HostSums {
+    SumRuns op;
+    std::vector<BufferUse> uses;  ///< the arguments of `op`
+    std::set<NodeId> nodes;       ///< the owners of the matrices
+  };
   /// A range of a matrix that a replica fetches from another.
   struct FetchedRange {
     NodeId node;
     BufferId from, to;
     std::int64_t begin = 0, count = 0;
   };
+  /// Ranges that one replica of each other host fetches, and then those that its neighbours fetch from it.
+  struct Fetches {
+    std::vector<FetchedRange> between_hosts, within_hosts;
+  };
 
+  /// The replicas of a matrix, by host.
+  HostGroups hosts_of(const WeightBuffers& w) const {
+    return HostGroups(plan_.topology, graph_.nodes[w.node].gpus);
+  }
   void note(const WeightBuffers& w, std::int64_t images, TaskPlace place);
+  std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w,
+                                               const std::vector<BufferId>& gradients);
+  void sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
+                   const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards);
+  void make_host_sums(TaskPlace place);
   void make_steps(TaskPlace place, bool sums);
   void constrain(const WeightBuffers& w, TaskPlace place);
-  void publish(const std::vector<FetchedRange>& ranges, TaskPlace place);
+  void add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards, Fetches& fetches) const;
+  void publish(const Fetches& fetches, TaskPlace place);
+  void publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place);
   BufferId broken(DeviceId device, TaskPlace place);
+  void look_for_broken(TaskPlace place);
+  BufferId any_broken(const std::vector<BufferId>& flags, DeviceId device, TaskPlace place);
   IdRange<DeviceId> devices() const { return net_buffers_.costs.ids(); }
   BufferId costs(DeviceId device) const { return net_buffers_.costs[device]; }
   BufferId step(DeviceId device) const { return net_buffers_.step[device]; }
@@ -65,6 +89,7 @@ class UpdateWriter {
   std::vector<int> updated_;                   ///< by matrix: microbatches whose gradients are in it
   std::map<BufferId, Value> gradients_;        ///< by the weights' buffer, of the open window
   std::vector<Step> steps_;                    ///< noted, not yet written down
+  std::map<DeviceId, HostSums> host_sums_;     ///< what these steps need, by the device that sums
   std::vector<const WeightBuffers*> due_;      ///< the matrices of these steps
   std::int64_t due_bytes_ = 0;                 ///< of these matrices
   Table<DeviceId, BufferId> broken_;           ///< this pass's buffer, see broken()

@@ -22,6 +22,7 @@ class Verifier {
     for (const BufferId b : plan_.buffers.ids()) check_buffer(b);
     for (const TaskId t : plan_.tasks.ids()) check_copy(t);
     check_messages();
+    check_fetches();
     check_memory();
     check_results();
   }
@@ -207,6 +208,60 @@ class Verifier {
       if (use.access != access || bytes_of(plan_, use) != bytes_of(plan_, plan_.tasks[partner].uses[k]))
         fail(task_name(t) + " has other pieces than its other end");
     }
+  }
+
+  /// Checks that whoever fetches a range of weights from another replica gets one update more than it has:
+  /// the ranges were written as often, and now once more there. A fetch before the source's own fetch would
+  /// not be.
+  void check_fetches() const {
+    struct Write {
+      TaskId task;
+      std::int64_t begin, end;
+    };
+    std::map<BufferId, RangeList<Write>>
+        writes;  // by the replicas of each matrix; a constraint changes a write
+    for (const auto& [matrix, replicas] : replicas_) {
+      for (const BufferId b : replicas) {
+        std::vector<RangeList<Write>::Range> ranges;
+        for_uses(b, [&](const Use& use) {
+          if (use.writes && !std::holds_alternative<Constrain>(plan_.tasks[use.task].op))
+            ranges.push_back({use.begin, use.end, {use.task, use.begin, use.end}});
+        });
+        writes[b].add(ranges, plan_.buffers[b].bytes);
+      }
+    }
+    const auto bytes_written = [&](const BufferUse& use, TaskId before) {
+      const std::int64_t begin = use.begin, end = use.begin + bytes_of(plan_, use);
+      std::int64_t bytes = 0;
+      writes.at(use.buffer).visit_overlapping(begin, end, [&](const Write& write) {
+        if (write.task != before && is_before(write.task, before))
+          bytes += std::min(end, write.end) - std::max(begin, write.begin);
+      });
+      return bytes;
+    };
+    for (const TaskId t : plan_.tasks.ids()) {
+      const Task& task = plan_.tasks[t];
+      if (!std::holds_alternative<CopyRuns>(task.op) || is_message(task.kind)) continue;
+      for (std::size_t i = 0; 2 * i < task.uses.size(); ++i) {
+        const BufferUse& to = task.uses[task.uses.size() / 2 + i];
+        const auto [from, at] = origin(t, task.uses[i]);
+        if (!writes.contains(to.buffer) || !writes.contains(from.buffer))
+          fail(task_name(t) + " fetches weights from no replica");
+        if (bytes_written(from, at) != bytes_written(to, t) + bytes_of(plan_, to))
+          fail(task_name(t) + " does not fetch the next version of '" + plan_.buffers[to.buffer].name + "'");
+      }
+    }
+  }
+
+  /// Returns what a task reads and when: where it reads a message, what was sent.
+  std::pair<BufferUse, TaskId> origin(TaskId t, const BufferUse& use) const {
+    if (plan_.buffers[use.buffer].kind != BufferKind::landing) return {use, t};
+    for (const UseOf other : uses_[use.buffer]) {
+      const Task& task = plan_.tasks[other.task];
+      if (task.kind == TaskKind::receive)
+        return {plan_.tasks[task.partner].uses[static_cast<std::size_t>(other.argument)], task.partner};
+    }
+    fail(task_name(t) + " reads a message that nobody receives");
   }
 
   /// Checks what the graph asks for and no other task reads: every cost is computed, and every matrix that

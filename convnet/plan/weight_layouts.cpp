@@ -44,8 +44,8 @@ class WeightReader : public Lowering {
   Value weights_gradient(std::size_t) override { return other_; }
   Value kept(const std::string&, const Dims&, DataType) override { return other_; }
   void keep(const std::string&, Value) override {}
-  std::vector<Value> kept_by_replicas(const std::string&) override { return {other_}; }
-  Value kept_by_first_replica(const std::string&) override { return other_; }
+  void merge_replicas(const std::vector<std::string>&, const std::vector<std::string>&, const Dims&,
+                      const Merge&) override {}
   std::vector<std::int64_t> images_of_replicas() const override { return {facts_.images}; }
   Value source(std::size_t) override { return other_; }
   Dims whole_image(std::size_t) const override { return {}; }

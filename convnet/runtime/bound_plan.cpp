@@ -25,6 +25,11 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
   }
 }
 
+int message_channel(const Topology& topology, DeviceId from, DeviceId to) {
+  return 1 + topology.index_in_process(from) * topology.most_devices_in_process() +
+         topology.index_in_process(to);
+}
+
 void BoundPlan::add_algorithms(std::map<std::string, std::string>& chosen) const {
   for (const TaskId t : plan_.tasks.ids()) {
     const Task& task = plan_.tasks[t];

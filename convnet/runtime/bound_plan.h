@@ -45,4 +45,7 @@ class BoundPlan {
   Table<TaskId, bool> waited_for_;
 };
 
+/// Returns the channel of messages from one device to another of another process. Exchanges have channel 0.
+int message_channel(const Topology& topology, DeviceId from, DeviceId to);
+
 }  // namespace convnet

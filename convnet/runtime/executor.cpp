@@ -27,13 +27,6 @@ std::string seconds_text(double seconds) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
 }
 
-/// Returns the channel of messages from one device to another.
-int message_channel(const Topology& topology, DeviceId from, DeviceId to) {
-  // Exchanges have the first one.
-  return 1 + topology.index_in_process(from) * topology.most_devices_in_process() +
-         topology.index_in_process(to);
-}
-
 std::string_view bytes_of_values(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
@@ -368,10 +361,10 @@ Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int
   for (const DeviceId device : plans_.device_ids()) {
     if (is_here(device)) here_.push_back(device);
   }
-  const DeviceId any = here_.empty() ? DeviceId(0) : here_[0];
-  if (backend_.make_queue(physical_[any]) != nullptr) {
+  if (!here_.empty() && backend_.make_queue(physical_[here_[0]]) != nullptr) {
     queues_ = std::make_unique<QueueRunner>(
-        plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_);
+        plans_, backend_, physical_, [this](const Buffer& b) { return address(b); }, stall_seconds_,
+        processes_);
     return;
   }
   for (const DeviceId device : here_)

@@ -24,6 +24,8 @@ namespace {
 
 /// MPI counts bytes as int: longer messages are sent as several.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+/// Pieces of so many bytes are messages of their own, because MPI copies scattered memory in small steps.
+constexpr std::int64_t kLargePiece = 32768;
 
 std::string error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -32,23 +34,24 @@ std::string error_text(int code) {
   return text.data();
 }
 
-/// Cuts pieces into lists of at most kMostBytes together.
+/// Shares pieces out over messages of MPI: each large one gets its own, or several, and the small ones go
+/// together. Both ends of a message do it alike.
 std::vector<std::vector<Transport::Piece>> in_parts(const std::vector<Transport::Piece>& pieces) {
-  std::vector<std::vector<Transport::Piece>> parts(1);
-  std::int64_t room = kMostBytes;
+  std::vector<std::vector<Transport::Piece>> parts;
+  std::vector<Transport::Piece> small;
   for (Transport::Piece piece : pieces) {
+    if (piece.bytes < kLargePiece) {
+      if (piece.bytes > 0) small.push_back(piece);
+      continue;
+    }
     while (piece.bytes > 0) {
-      const std::int64_t taken = std::min(piece.bytes, room);
-      parts.back().push_back({piece.data, taken});
+      const std::int64_t taken = std::min(piece.bytes, kMostBytes);
+      parts.push_back({{piece.data, taken}});
       piece.data += taken;
       piece.bytes -= taken;
-      room -= taken;
-      if (room > 0) continue;
-      parts.emplace_back();
-      room = kMostBytes;
     }
   }
-  if (parts.back().empty() && parts.size() > 1) parts.pop_back();
+  if (!small.empty() || parts.empty()) parts.push_back(std::move(small));
   return parts;
 }
 
@@ -207,7 +210,7 @@ class MpiTransport : public Transport {
       std::this_thread::yield();
       return;
     }
-    const double share = std::clamp(seconds / 8, 10e-6, 1e-3);
+    const double share = std::clamp(seconds / 8, 10e-6, 250e-6);
     std::this_thread::sleep_for(std::chrono::duration<double>(share));
   }
 
@@ -304,8 +307,11 @@ std::string transport_library() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
   int length = 0;
   MPI_Get_library_version(text.data(), &length);  // allowed before MPI_Init
+  // "Open MPI v4.1.4, package: …", or lines, the first of them "MPICH Version:<tab>4.0.2".
   std::string name = text.data();
-  return name.substr(0, name.find_first_of(",\n"));
+  name.erase(std::min(name.find_first_of(",\n"), name.size()));
+  if (const std::size_t at = name.find(" Version:\t"); at != std::string::npos) name.replace(at, 10, " ");
+  return name;
 }
 
 }  // namespace convnet

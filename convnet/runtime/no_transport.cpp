@@ -21,6 +21,6 @@ std::unique_ptr<Transport> make_transport() {
   return nullptr;
 }
 
-std::string transport_library() { return "none"; }
+std::string transport_library() { return ""; }
 
 }  // namespace convnet

@@ -11,23 +11,45 @@
 #include "convnet/base/error.h"
 
 namespace convnet {
+namespace {
+
+/// Returns the pieces of a message that lies at `place`, one after the other.
+std::vector<Transport::Piece> pieces_of(const Plan& plan, const Task& task, std::byte* place) {
+  std::vector<Transport::Piece> pieces;
+  for (const BufferUse& use : task.uses) {
+    pieces.push_back({place, bytes_of(plan, use)});
+    place += bytes_of(plan, use);
+  }
+  return pieces;
+}
+
+}  // namespace
 
 QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Table<DeviceId, int>& physical,
-                         Address address, double stall_seconds)
+                         Address address, double stall_seconds, Processes* processes)
     : plans_(plans),
       backend_(backend),
       physical_(physical),
       address_(std::move(address)),
-      stall_seconds_(stall_seconds) {
+      stall_seconds_(stall_seconds),
+      processes_(processes),
+      process_(processes == nullptr ? 0 : processes->rank()) {
   for (const DeviceId device : plans_.device_ids()) {
-    for (int stream = 0; stream < kWorkStreams; ++stream)
-      queues_.push_back(backend_.make_queue(physical_[device]));
-    input_queues_.push_back(backend_.make_queue(physical_[device]));
+    const bool here = is_here(device);
+    if (here) here_.push_back(device);
+    const auto make = [&](bool needed) {
+      return here && needed ? backend_.make_queue(physical_[device]) : nullptr;
+    };
+    for (int stream = 0; stream < kWorkStreams; ++stream) queues_.push_back(make(true));
+    input_queues_.push_back(make(true));
+    send_queues_.push_back(make(processes != nullptr));
+    receive_queues_.push_back(make(processes != nullptr));
   }
   for (const DeviceId device : plans_.device_ids()) {
     reaches_.emplace_back();
     for (const DeviceId other : plans_.device_ids())
-      reaches_.back().push_back(other == device || backend_.reaches(physical_[device], physical_[other]));
+      reaches_.back().push_back(other == device || !is_here(device) || !is_here(other) ||
+                                backend_.reaches(physical_[device], physical_[other]));
   }
 }
 
@@ -48,7 +70,7 @@ std::int64_t QueueRunner::unreachable_bytes(const Plan& plan, const Task& task) 
 
 std::int64_t QueueRunner::costs_bytes(const Plan& plan) const {
   std::int64_t bytes = 0;
-  for (const DeviceId device : plans_.device_ids()) bytes += plan.buffers[plans_.costs_buffer(device)].bytes;
+  for (const DeviceId device : here_) bytes += plan.buffers[plans_.costs_buffer(device)].bytes;
   return bytes;
 }
 
@@ -66,7 +88,16 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
     inputs.host.resize(plan.inputs.size());
   }
   std::vector<std::int64_t> fetched(queues_.size(), 0);
-  for (const Task& task : plan.tasks) {
+  for (const TaskId t : plan.tasks.ids()) {
+    const Task& task = plan.tasks[t];
+    if (!is_here(task.device)) continue;
+    if (is_message(task.kind)) {
+      std::int64_t bytes = 0;
+      for (const BufferUse& use : task.uses) bytes += bytes_of(plan, use);
+      ready->messages[t].staging = backend_.allocate_staging(bytes);
+      ready->recordable = false;  // the host takes part
+      continue;
+    }
     std::int64_t& most = fetched[queue_of(task)];
     most = std::max(most, unreachable_bytes(plan, task));
     for (const BufferUse& use : task.uses) {
@@ -107,7 +138,7 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads, const M
   for (const Load& load : loads)
     input_queues_[load.device]->copy(inputs.device[load.device][load.matrix]->data() + load.begin,
                                      inputs.host[load.matrix]->data() + load.begin, load.bytes);
-  for (const DeviceId device : input_queues_.ids()) inputs.copied[device] = input_queues_[device]->mark();
+  for (const DeviceId device : here_) inputs.copied[device] = input_queues_[device]->mark();
   inputs.holds = matrices;
 }
 
@@ -140,34 +171,124 @@ void QueueRunner::enqueue_task(const BoundPlan& bound, TaskId t, const Prepared&
   bound.op(t).run(pointers, workspace, &queue);
 }
 
+Queue& QueueRunner::queue_for(const Task& task) const {
+  if (task.kind == TaskKind::send) return *send_queues_[task.device];
+  if (task.kind == TaskKind::receive) return *receive_queues_[task.device];
+  return *queues_[queue_of(task)];
+}
+
+/// Lets the transport receive all messages of a step into the host's memory, which the step before has left.
+void QueueRunner::begin_receiving(const Plan& plan, Prepared& ready) {
+  for (auto& [t, message] : ready.messages) {
+    const Task& task = plan.tasks[t];
+    if (task.kind != TaskKind::receive) continue;
+    if (message.copied) wait_for(*message.copied, [] { return std::string("in copies of messages"); });
+    const DeviceId from = plan.tasks[task.partner].device;
+    *message.ended = false;
+    processes_->transport().receive(
+        plan.topology.process(from), message_channel(plan.topology, from, task.device),
+        pieces_of(plan, task, message.staging->data()), [ended = message.ended] { *ended = true; });
+  }
+}
+
+/// Puts the copies of a message between the device and the host into the device's queue.
+void QueueRunner::enqueue_message(const Plan& plan, TaskId t, Message& message) {
+  const Task& task = plan.tasks[t];
+  Queue& queue = queue_for(task);
+  std::byte* host = message.staging->data();
+  for (const BufferUse& use : task.uses) {
+    std::byte* device = address_(plan.buffers[use.buffer]) + use.begin;
+    const bool sends = task.kind == TaskKind::send;
+    queue.copy(sends ? host : device, sends ? device : host, bytes_of(plan, use));
+    host += bytes_of(plan, use);
+  }
+  message.copied = queue.mark();
+  if (task.kind == TaskKind::send) to_send_.push_back(t);
+}
+
+/// Gives the messages that the host has to the transport, in order. Returns whether it has sent all.
+bool QueueRunner::send_what_is_ready(const Plan& plan, Prepared& ready) {
+  while (!to_send_.empty()) {
+    const Task& task = plan.tasks[to_send_.front()];
+    Message& message = ready.messages.at(to_send_.front());
+    if (!message.copied->reached()) return false;
+    to_send_.pop_front();
+    const DeviceId to = plan.tasks[task.partner].device;
+    *message.ended = false;
+    processes_->transport().send(plan.topology.process(to), message_channel(plan.topology, task.device, to),
+                                 pieces_of(plan, task, message.staging->data()),
+                                 [ended = message.ended] { *ended = true; });
+  }
+  return true;
+}
+
+/// Waits until `done`, and sends messages meanwhile. Throws RunError if that takes longer than a stall.
+void QueueRunner::wait_for_messages(const Plan& plan, Prepared& ready, const std::function<bool()>& done,
+                                    const std::string& report) {
+  const auto start = Clock::now();
+  while (true) {
+    send_what_is_ready(plan, ready);
+    if (done()) return;
+    const double waited = seconds_since(start);
+    const std::string why = processes_->transport().failure();
+    if (!why.empty() || waited > stall_seconds_) {
+      stalled_ = true;
+      throw RunError((why.empty()
+                          ? fmt::format("the step has stalled: nothing has ended for {:.0f} s ", waited)
+                          : why + "; it waits ") +
+                     report);
+    }
+    if (waited > 0.001) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
 /// Puts everything of a step into the queues, from the copy of the step block to that of the costs. The first
 /// queue begins and ends it. `marks` (optional) receives the marks of every task.
-void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs,
+void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs& inputs,
                           Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task) {
   const Plan& plan = bound.plan();
   const auto on_device = [&](BufferId buffer) { return address_(plan.buffers[buffer]); };
   const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kWorkStreams]; };
-  const auto begin = queues_[0]->mark();
-  for (std::size_t q = 1; q < queues_.size(); ++q) {
-    if (q % kWorkStreams == 0) queues_[q]->wait(*begin);
+  if (processes_ != nullptr) begin_receiving(plan, ready);
+  Queue& first = first_queue(here_[0]);
+  const auto begin = first.mark();
+  for (const DeviceId device : here_) {
+    if (device != here_[0]) first_queue(device).wait(*begin);
   }
-  for (const DeviceId device : plans_.device_ids()) {
+  for (const DeviceId device : here_) {
     Queue& queue = first_queue(device);
     queue.copy(on_device(plans_.step_buffer(device)), inputs.block->data(), inputs.block->bytes());
     const auto has_block = queue.mark();
     for (std::size_t stream = 1; stream < kWorkStreams; ++stream)
       queues_[device.index() * kWorkStreams + stream]->wait(*has_block);
+    if (processes_ != nullptr) {
+      send_queues_[device]->wait(*has_block);
+      receive_queues_[device]->wait(*has_block);
+    }
   }
   Table<TaskId, std::shared_ptr<const Mark>> ends(plan.tasks.size());
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
-    Queue& queue = *queues_[queue_of(task)];
+    if (!is_here(task.device)) continue;
+    if (is_message(task.kind)) {
+      // What this host has to send first may be what the other end waits for.
+      const Message& message = ready.messages.at(t);
+      wait_for_messages(
+          plan, ready, [&] { return message.ended->load(); },
+          "in " + describe(task, plans_.graph()) + ", for device " +
+              std::to_string(plan.tasks[task.partner].device.value()) + " of " +
+              processes_->name(plan.topology.process(plan.tasks[task.partner].device)));
+    }
+    Queue& queue = queue_for(task);
     for (const TaskId after : task.after) {
       const auto& other = ends[after];
-      if (other && queue_of(plan.tasks[after]) != queue_of(task)) queue.wait(*other);
+      if (other && &queue_for(plan.tasks[after]) != &queue) queue.wait(*other);
     }
     if (marks != nullptr) (*marks)[t].begin = queue.mark();
-    enqueue_task(bound, t, ready, inputs);
+    if (is_message(task.kind))
+      enqueue_message(plan, t, ready.messages.at(t));
+    else
+      enqueue_task(bound, t, ready, inputs);
     if (marks != nullptr || bound.is_waited_for(t)) ends[t] = queue.mark();
     if (marks != nullptr) (*marks)[t].end = ends[t];
     if (after_task) {
@@ -175,15 +296,22 @@ void QueueRunner::enqueue(const BoundPlan& bound, const Prepared& ready, const I
       after_task(t);
     }
   }
+  if (processes_ != nullptr)
+    wait_for_messages(
+        plan, ready, [&] { return to_send_.empty(); }, "until all messages are on the host");
   std::int64_t place = 0;
-  for (const DeviceId device : plans_.device_ids()) {
+  for (const DeviceId device : here_) {
     Queue& queue = first_queue(device);
     for (std::size_t stream = 1; stream < kWorkStreams; ++stream)
       queue.wait(*queues_[device.index() * kWorkStreams + stream]->mark());
     const Buffer& costs = plan.buffers[plans_.costs_buffer(device)];
     queue.copy(inputs.costs->data() + place, address_(costs), costs.bytes);
     place += costs.bytes;
-    if (device != DeviceId(0)) queues_[0]->wait(*queue.mark());
+    if (processes_ != nullptr) {
+      first.wait(*send_queues_[device]->mark());
+      first.wait(*receive_queues_[device]->mark());
+    }
+    if (device != here_[0]) first.wait(*queue.mark());
   }
 }
 
@@ -222,8 +350,11 @@ void QueueRunner::begin(InFlight& step) {
   Inputs& inputs = *step.inputs;
   const bool plainly = !step.watch.any();
   try {
-    if (step.watch.times != nullptr) step.start = queues_[0]->mark();
-    for (const auto& copied : inputs.copied) queues_[0]->wait(*copied);
+    Queue& first = *queues_[here_[0].index() * kWorkStreams];
+    if (step.watch.times != nullptr) step.start = first.mark();
+    for (const auto& copied : inputs.copied) {
+      if (copied) first.wait(*copied);
+    }
     // The first run makes what libraries make at their first call, which cannot be recorded.
     if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
       std::vector<Queue*> all;
@@ -242,10 +373,10 @@ void QueueRunner::begin(InFlight& step) {
       }
     }
     if (plainly && inputs.recording)
-      inputs.recording->play(*queues_[0]);
+      inputs.recording->play(first);
     else
       enqueue(bound, ready, inputs, plainly ? nullptr : &step.marks, step.watch.after_task);
-    step.end = queues_[0]->mark();
+    step.end = first.mark();
   } catch (...) {
     step.error = std::current_exception();
   }
@@ -281,7 +412,7 @@ std::vector<double> QueueRunner::wait() {
     const Plan& plan = step.bound->plan();
     std::string report = "in a step of " + std::to_string(plan.tasks.size()) + " tasks";
     for (const TaskId t : step.marks.ids()) {
-      if (step.marks[t].end->reached()) continue;
+      if (!step.marks[t].end || step.marks[t].end->reached()) continue;
       report += "; the first that is not done is task " + std::to_string(t.value()) + " (" +
                 describe(plan.tasks[t], plans_.graph()) + ")";
       break;
@@ -298,9 +429,13 @@ TaskTimes QueueRunner::times_of(const InFlight& step) const {
   const Plan& plan = step.bound->plan();
   // Marks of one device can be compared: each device's times begin with its own first task.
   Table<DeviceId, std::shared_ptr<const Mark>> first(static_cast<std::size_t>(plans_.devices()));
-  first[DeviceId(0)] = step.start;
+  first[here_[0]] = step.start;
   TaskTimes times;
   for (const TaskId t : plan.tasks.ids()) {
+    if (!is_here(plan.tasks[t].device)) {
+      times.emplace_back();
+      continue;
+    }
     auto& begun = first[plan.tasks[t].device];
     if (!begun) begun = step.marks[t].begin;
     times.push_back({step.marks[t].begin->seconds_since(*begun), step.marks[t].end->seconds_since(*begun)});

@@ -1,9 +1,11 @@
 // Runs plans on a backend whose devices have queues: the host puts every task into the queue of its device
 // and stream and goes on. From its second run on a plan is a recording that is played, and a second step can
-// begin before the host has read the costs of the first: the devices never wait for the host.
+// begin before the host has read the costs of the first: the devices never wait for the host. In a run of
+// several processes the host brings messages, through its own memory, while it fills the queues.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -16,6 +18,7 @@
 #include "convnet/plan/plan_set.h"
 #include "convnet/plan/timeline.h"
 #include "convnet/runtime/bound_plan.h"
+#include "convnet/runtime/processes.h"
 
 namespace convnet {
 
@@ -32,9 +35,9 @@ class QueueRunner {
   using Address = std::function<std::byte*(const Buffer&)>;
 
   /// `physical` is the device behind each index of the plans; `address` tells where a buffer lies on its
-  /// device.
+  /// device. `processes` is null where there is one process.
   QueueRunner(const PlanSet& plans, const Backend& backend, const Table<DeviceId, int>& physical,
-              Address address, double stall_seconds);
+              Address address, double stall_seconds, Processes* processes = nullptr);
   QueueRunner(const QueueRunner&) = delete;
   QueueRunner& operator=(const QueueRunner&) = delete;
   ~QueueRunner();
@@ -45,8 +48,8 @@ class QueueRunner {
   void submit(const BoundPlan& bound, const Matrices& matrices, const std::vector<std::byte>& block,
               Watch watch);
   /// Waits for the end of the oldest step in flight, of which there must be one. Returns the costs buffers of
-  /// the devices, one after the other. Throws what the step threw, and RunError if no task ends for the
-  /// seconds of a stall.
+  /// the devices of this process, one after the other. Throws what the step threw, and RunError if no task
+  /// ends for the seconds of a stall.
   std::vector<double> wait();
   /// Brings the matrices of the plan's next step as Executor::expect() says. At most one step may be in
   /// flight.
@@ -80,6 +83,12 @@ class QueueRunner {
     std::size_t matrix = 0;
     std::int64_t begin = 0, bytes = 0;
   };
+  /// A message on its way between a device and the transport, in the host's memory.
+  struct Message {
+    std::unique_ptr<DeviceMemory> staging;  ///< its pieces, one after the other
+    std::shared_ptr<std::atomic<bool>> ended = std::make_shared<std::atomic<bool>>(true);
+    std::shared_ptr<const Mark> copied;  ///< the last copy from or to the device
+  };
   /// A plan as it is put into the queues: memory that the plan does not count.
   struct Prepared {
     std::array<Inputs, 2> inputs;         ///< one is filled while a step reads the other
@@ -87,6 +96,7 @@ class QueueRunner {
     std::optional<std::size_t> expected;  ///< that of the expected step, which holds its matrices
     std::vector<Load> loads;
     std::vector<std::unique_ptr<DeviceMemory>> fetched;  ///< by queue: copies of what operations cannot reach
+    std::map<TaskId, Message> messages;                  ///< those of this process
     bool recordable = true;
     int runs = 0;
   };
@@ -111,6 +121,8 @@ class QueueRunner {
   std::size_t queue_of(const Task& task) const {
     return task.device.index() * kWorkStreams + static_cast<std::size_t>(task.stream);
   }
+  bool is_here(DeviceId device) const { return plans_.topology().process(device) == process_; }
+  Queue& queue_for(const Task& task) const;
   std::int64_t costs_bytes(const Plan& plan) const;
   Prepared& prepared(const BoundPlan& bound);
   std::int64_t unreachable_bytes(const Plan& plan, const Task& task) const;
@@ -119,8 +131,13 @@ class QueueRunner {
   Inputs& filled(const Plan& plan, Prepared& ready, const Matrices& matrices);
   void begin(InFlight& step);
   void begin_oldest();
-  void enqueue(const BoundPlan& bound, const Prepared& ready, const Inputs& inputs,
-               Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task);
+  void begin_receiving(const Plan& plan, Prepared& ready);
+  void enqueue_message(const Plan& plan, TaskId t, Message& message);
+  bool send_what_is_ready(const Plan& plan, Prepared& ready);
+  void wait_for_messages(const Plan& plan, Prepared& ready, const std::function<bool()>& done,
+                         const std::string& report);
+  void enqueue(const BoundPlan& bound, Prepared& ready, const Inputs& inputs, Table<TaskId, Marks>* marks,
+               const std::function<void(TaskId)>& after_task);
   void enqueue_task(const BoundPlan& bound, TaskId t, const Prepared& ready, const Inputs& inputs);
   TaskTimes times_of(const InFlight& step) const;
   void wait_for(const Mark& mark, const std::function<std::string()>& report);
@@ -131,7 +148,12 @@ class QueueRunner {
   Address address_;
   double stall_seconds_;
   bool stalled_ = false;
-  std::vector<std::unique_ptr<Queue>> queues_;      ///< by device and stream
+  Processes* processes_;
+  int process_;
+  std::vector<DeviceId> here_;                  ///< the devices of this process
+  std::vector<std::unique_ptr<Queue>> queues_;  ///< by device and stream, of this process's devices
+  Table<DeviceId, std::unique_ptr<Queue>> send_queues_, receive_queues_;  ///< if there are processes
+  std::deque<TaskId> to_send_;  ///< messages that are being copied to the host, in the order of sending
   Table<DeviceId, Table<DeviceId, bool>> reaches_;  ///< by device and other device
   Table<DeviceId, std::unique_ptr<Queue>> input_queues_;
   std::map<const Plan*, std::unique_ptr<Prepared>> recorded_;

@@ -50,7 +50,7 @@ bool started_by_launcher();
 /// Throws DeviceError if there are several processes and the program was built without MPI.
 std::unique_ptr<Transport> make_transport();
 
-/// Returns the name and version of the MPI that the program was built with, or "none".
+/// Returns the name and version of the MPI that the program was built with, or "".
 std::string transport_library();
 
 }  // namespace convnet

@@ -21,6 +21,21 @@ namespace {
 
 constexpr int kLastTraced = 5;  ///< step of training in --profile
 
+/// Returns the part of minibatches that the devices of process `rank` load: that of the layers that read
+/// data.
+ImageShare share_of(const Graph& graph, const Topology& topology, int rank) {
+  ImageShare share{graph.microbatches, {}};
+  for (int m = 0; m < graph.microbatches; ++m) {
+    share.wanted.push_back(std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+      const bool reads = std::any_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
+        return graph.nodes[input].role == LayerRole::data;
+      });
+      return reads && topology.process(node.device(m)) == rank;
+    }));
+  }
+  return share;
+}
+
 LoadedRun load_together(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
   LoadedRun run;
   RunFacts facts;
@@ -68,6 +83,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
   const Plan& test_plan =
       net_.prepare(Phase::test, largest(test_range_, test_minibatch(), provider_->views()));
   plans.emplace_back("the plan of tests", &test_plan);
+  if (processes_ != nullptr) share_ = share_of(net_.graph(), net_.plans().topology(), processes_->rank());
   if (processes_ != nullptr) check_same(*processes_, facts_of(plans));
   if (loaded.checkpoint) {
     net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
@@ -129,7 +145,8 @@ bool Trainer::test_follows(const Position& work) const {
 }
 
 LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
-  return {batch, epoch, first, epoch > 0 ? options_.step.mini : test_minibatch() / provider_->views()};
+  return {batch, epoch, first, epoch > 0 ? options_.step.mini : test_minibatch() / provider_->views(),
+          share_ ? &*share_ : nullptr};
 }
 
 LoadRequest Trainer::test_request(std::int64_t cursor) const {
@@ -279,7 +296,8 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   if (first + 2 * images <= data.images) {
     next = inputs_of(data, first + images, progress);
   } else if (first + images == data.images && !data.last) {
-    following = prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count});
+    following =
+        prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count, piece.share});
     if (following && following->images >= images) next = inputs_of(*following, 0, progress);
   }
   const auto start = Clock::now();

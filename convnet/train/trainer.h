@@ -108,6 +108,7 @@ class Trainer {
   std::unique_ptr<BoardFolder> board_folder_;
   Net net_;
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
+  std::optional<ImageShare> share_;  ///< of this process, where there are several
   Prefetcher prefetcher_;
 };
 

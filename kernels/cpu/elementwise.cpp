@@ -97,6 +97,21 @@ Prepared prepare(const CopyRuns& op, const LayoutHints&) {
       });
 }
 
+Prepared prepare(const SumRuns& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [runs = op.runs](std::span<std::byte* const> args) {
+    for (const SumRuns::Run& run : runs) {
+      const auto sources = args.subspan(1, static_cast<std::size_t>(run.sources));
+      float* dst = as_floats(args[0]);
+      for_pieces(run.count, [=](std::int64_t begin, std::int64_t end) {
+        std::copy_n(as_floats(sources[0]) + begin, end - begin, dst + begin);
+        for (std::byte* const source : sources.subspan(1))
+          add_scaled(as_floats(source) + begin, 1, end - begin, dst + begin);
+      });
+      args = args.subspan(1 + sources.size());
+    }
+  });
+}
+
 Prepared prepare(const FillZero& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
       argument_tensors(op, op.what.layout), [bytes = op.what.bytes()](std::span<std::byte* const> args) {

@@ -1,8 +1,11 @@
 // Neurons, scaling, sums and copies: flat over the memory, whatever its layout.
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/ranges.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 namespace {
@@ -39,6 +42,38 @@ struct Runs {
   float* dst[Ranges::kMost];
   int count = 0;
 };
+
+/// The runs that one launch sums. Its parameters have room for so many sources.
+struct Sums {
+  struct Run {
+    float* dst;
+    bool adds;  ///< to what an earlier launch has summed
+    int first_source, end_source;
+  };
+
+  int room() const { return ranges.full() ? 0 : static_cast<int>(kMostGradients) - source_count; }
+  void add(float* dst, bool adds, std::span<std::byte* const> from, std::int64_t floats) {
+    runs[run_count++] = {dst, adds, source_count, source_count + static_cast<int>(from.size())};
+    for (std::byte* const source : from) sources[source_count++] = as_floats(source);
+    ranges.add(floats);
+  }
+  CONVNET_DEVICE void sum(std::int64_t element) const {
+    const Ranges::Place at = ranges.find(element);
+    const Run& run = runs[at.range];
+    int k = run.first_source;
+    float total = run.adds ? run.dst[at.index] : sources[k++][at.index];
+    for (; k < run.end_source; ++k) total += sources[k][at.index];
+    run.dst[at.index] = total;
+  }
+
+  Ranges ranges;
+  Run runs[Ranges::kMost];
+  const float* sources[kMostGradients];  ///< sources of all runs
+  int run_count = 0, source_count = 0;
+};
+void launch(Stream stream, const Sums& sums) {
+  for_each(stream, sums.ranges.total(), [sums] CONVNET_DEVICE(std::int64_t i) { sums.sum(i); });
+}
 
 /// Element by element from one layout, and type, to another.
 template <class From, class To>
@@ -123,6 +158,27 @@ Prepared prepare(const CopyRuns& op, const OpForm& form, const Context&) {
             runs.dst[at.range][at.index] = runs.src[at.range][at.index];
           });
         }
+      });
+}
+
+template <>
+Prepared prepare(const SumRuns& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(
+      form, [runs = op.runs](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        Sums sums;
+        for (const SumRuns::Run& run : runs) {
+          // A run of more sources than fit goes on in the next launch, where its sum so far comes first.
+          for (int summed = 0; summed < run.sources;) {
+            if (sums.room() == 0) launch(stream, std::exchange(sums, {}));
+            const int more = std::min(sums.room(), run.sources - summed);
+            sums.add(as_floats(args[0]), summed > 0,
+                     args.subspan(1 + static_cast<std::size_t>(summed), static_cast<std::size_t>(more)),
+                     run.count);
+            summed += more;
+          }
+          args = args.subspan(1 + static_cast<std::size_t>(run.sources));
+        }
+        launch(stream, sums);
       });
 }
 

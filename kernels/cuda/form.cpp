@@ -44,7 +44,7 @@ class Former {
 
   template <one_of<SoftmaxForward, SoftmaxBackward, LogregBackward, SoftmaxLogregBackward, CrossentBackward,
                    SoftmaxCrossentBackward, BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels,
-                   CopyRuns, GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken>
+                   CopyRuns, SumRuns, GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken>
                 Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op));

@@ -15,7 +15,7 @@ namespace convnet::cuda {
 // Pointers to what the replicas of a layer have are passed with the launch. More replicas take more launches,
 // which keep what they have merged or summed so far in the workspace.
 constexpr std::int64_t kMostMoments = 64;     ///< means and variances of a launch of BatchNormMerge
-constexpr std::int64_t kMostGradients = 192;  ///< gradients of a launch of Update
+constexpr std::int64_t kMostGradients = 192;  ///< gradients of a launch of Update, sources of one of SumRuns
 
 /// A launch of BatchNormMerge leaves the count, mean and squares of each channel to the next one.
 constexpr std::int64_t kMomentsBytes = 3 * sizeof(double);

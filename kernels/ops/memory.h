@@ -66,6 +66,24 @@ struct CopyRuns {
     return all;
   }
 };
+/// Sums runs of floats: each destination becomes the sum of its sources, added in order.
+struct SumRuns {
+  struct Run {
+    std::int64_t count = 0;  ///< floats
+    int sources = 1;
+  };
+  std::vector<Run> runs;
+
+  std::string name() const { return "sum"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all;
+    for (const Run& run : runs) {
+      all.push_back(args::write("dst", {run.count}));
+      for (int i = 0; i < run.sources; ++i) all.push_back(args::read("src", {run.count}));
+    }
+    return all;
+  }
+};
 /// dst += src, both in the layout of the first hint.
 struct Accumulate {
   Dims dims;

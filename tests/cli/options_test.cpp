@@ -57,6 +57,18 @@ TEST_CASE("a wrong option is named") {
       {{"--gpu", "x"}, "--gpu expects an integer between 0 and 1023, not 'x'"},
       {{"--gpu", "0,"}, "--gpu expects an integer between 0 and 1023, not ''"},
       {{"--gpu", "-1"}, "--gpu expects an integer between 0 and 1023, not '-1'"},
+      {{"--hosts", "8"},
+       "--hosts expects the numbers of hosts and of devices on each, at most 1024 devices together, like "
+       "8x4, "
+       "not '8'"},
+      {{"--hosts", "0x4"}, "--hosts expects the numbers of hosts and of devices on each"},
+      {{"--hosts", "2x"}, "like 8x4, not '2x'"},
+      {{"--hosts", "2x4x8"}, "like 8x4, not '2x4x8'"},
+      {{"--hosts", "1024x2"}, "at most 1024 devices together"},
+      {{"--hosts", "2x4", "--gpu", "0,1,2"},
+       "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 3; type --gpu 0,1,2,3 for a host's "
+       "devices, "
+       "which then stand for those of each"},
       {{"--data-provider", "minst"},
        "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, "
        "dummy-CxHxW-K"},
@@ -143,6 +155,45 @@ TEST_CASE("all devices of the machine can be asked for") {
   INFO(run.out << run.err);
   CHECK(run.code == 0);
   CHECK(run.out.find("Devices: cpu:0,1,2, 1 thread(s) each") != std::string::npos);
+}
+
+TEST_CASE("the devices of one host stand for those of all hosts") {
+  const Workshop shop;
+  const auto devices = [&](const std::string& hosts, const Args& gpu) {
+    const Outcome run = run_program(shop.dummy() +
+                                    Args{"--save-file", shop / "out", "--epochs", "1", "--device", "cpu",
+                                         "--threads", "4", "--parallel", "data", "--hosts", hosts} +
+                                    gpu);
+    INFO(run.out << run.err);
+    CHECK(run.code == 0);
+    std::filesystem::remove_all(shop / "out");
+    const std::size_t at = run.out.find("Devices: cpu:");
+    return at == std::string::npos ? "" : run.out.substr(at + 13, run.out.find(", ", at) - at - 13);
+  };
+  CHECK(devices("2x2", {}) == "0,1,0,1");
+  CHECK(devices("3x1", {}) == "0,0,0");
+  CHECK(devices("2x2", {"--gpu", "3,2"}) == "3,2,3,2");
+  CHECK(devices("2x2", {"--gpu", "3,2,1,0"}) == "3,2,1,0");
+}
+
+TEST_CASE("a run goes on with its hosts") {
+  const Workshop shop;
+  const Args args = shop.dummy() + Args{"--save-file", shop / "out", "--device", "cpu", "--threads", "4"};
+  run_well(args + Args{"--epochs", "1", "--parallel", "data", "--hosts", "2x2"});
+  const Outcome again = run_well(args + Args{"--epochs", "2"});
+  CHECK(again.out.find("Devices: cpu:0,1,0,1") != std::string::npos);
+}
+
+TEST_CASE("a plan says which devices are on which host") {
+  const Workshop shop;
+  const Args args = {"plan",           "--layer-def",          shop.definition_path(),
+                     "--layer-params", shop.parameters_path(), "--data-provider",
+                     "dummy-1x8x8-10", "--parallel",           "data"};
+  const Outcome hosts = run_program(args + Args{"--hosts", "2x3"});
+  INFO(hosts.out << hosts.err);
+  CHECK(hosts.code == 0);
+  CHECK(hosts.out.find("\n2 hosts, of devices 0 to 2; 3 to 5\n") != std::string::npos);
+  CHECK(run_program(args + Args{"--gpu", "0,1,2"}).out.find("hosts") == std::string::npos);
 }
 
 TEST_CASE("a place where no checkpoint can be written is refused before training") {

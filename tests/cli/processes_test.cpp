@@ -7,6 +7,7 @@
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
+#include "tests/providers/image_sets.h"
 
 namespace convnet {
 namespace {
@@ -86,6 +87,7 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
     std::string name, definition;
     int processes;
     std::string own, all;  ///< --gpu of each process and of one process with all devices
+    Args more = {};
   };
   const std::string hybrid = with_gpus("gpu=0,1,2,3", "parallel=model\ngpu=0,1,2,3");
   for (const Case& c :
@@ -93,11 +95,13 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
                          {"data3", with_gpus("gpu=0,1,2"), 3, "0", "0,1,2"},
                          {"model2", with_gpus("gpu=0", "parallel=model\ngpu=0,1"), 2, "0", "0,1"},
                          {"hybrid4", hybrid, 4, "0", "0,1,2,3"},
-                         {"hybrid2x2", hybrid, 2, "0,1", "0,1,2,3"}}) {
+                         {"hybrid2x2", hybrid, 2, "0,1", "0,1,2,3"},
+                         {"hosts2x2", hybrid, 2, "0,1", "0,1,2,3", {"--hosts", "2x2"}},
+                         {"hosts2x2 of 4", hybrid, 4, "0", "0,1,2,3", {"--hosts", "2x2"}}}) {
     INFO(c.name);
     shop.write(c.definition, kParameters);
-    const Outcome one = run_well(training(shop, shop / c.name + "-one", c.all));
-    const Outcome several = mpirun_well(launched(c.processes, training(shop, shop / c.name, c.own)));
+    const Outcome one = run_well(training(shop, shop / c.name + "-one", c.all) + c.more);
+    const Outcome several = mpirun_well(launched(c.processes, training(shop, shop / c.name, c.own) + c.more));
     CHECK(costs_in(several.out) == costs_in(one.out));
     CHECK(count(several.out, "Saved checkpoint") == count(one.out, "Saved checkpoint"));
     CHECK(several.out.find("in " + std::to_string(c.processes) + " processes") != std::string::npos);
@@ -245,7 +249,57 @@ TEST_CASE("when a process hangs the others say what they wait for, and end") {
   CHECK((in_step || ended.err.find("has not answered for 2 s") != std::string::npos));
 }
 
-TEST_CASE("--check-grads is for one process") {
+TEST_CASE("each process decodes its own images, and all end at a bad one") {
+  using namespace image_sets;
+  const TempFolder folder;
+  const std::string net =
+      "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+      "[fc4]\ntype=fc\ninputs=data\ngpu=0,1\noutputs=4\n"
+      "[probs]\ntype=softmax\ninputs=fc4\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n";
+  write_file(folder / "net.cfg", net);
+  write_file(folder / "params.cfg",
+             "[fc4]\nepsW=0.0001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  std::vector<Item> items = photographs(40, 4, 20);
+  std::filesystem::create_directory(folder / "set");
+  const auto write_set = [&] {
+    write_file(folder / "set/a-1.tar", tar_of({items.begin(), items.begin() + 27}));
+    write_file(folder / "set/a-2.tar", tar_of({items.begin() + 27, items.end()}));
+  };
+  write_set();
+  const auto args = [&](const std::string& into, const std::string& gpus) {
+    return Args{"--layer-def",     folder / "net.cfg",
+                "--layer-params",  folder / "params.cfg",
+                "--data-provider", "image",
+                "--data-path",     folder / "set",
+                "--train-range",   "1",
+                "--test-range",    "2",
+                "--inner-size",    "16",
+                "--image-size",    "20",
+                "--mini",          "8",
+                "--epochs",        "3",
+                "--test-freq",     "1",
+                "--threads",       gpus == "0" ? "1" : "2",
+                "--save-file",     folder / into,
+                "--gpu",           gpus,
+                "--device",        "cpu"};
+  };
+  const Outcome one = run_well(args("one", "0,1"));
+  const Outcome several = mpirun_well(launched(2, args("several", "0")));
+  CHECK(costs_in(several.out) == costs_in(one.out));
+  check_same_tensors(folder / "several/3.1.safetensors", folder / "one/3.1.safetensors");
+
+  // The seventh image of a minibatch is of the second process. The mean is known, so none is read before.
+  items[8 + 6].bytes.resize(items[8 + 6].bytes.size() / 2);
+  write_set();
+  const Outcome bad = mpirun(launched(2, args("several", "0") + Args{"--epochs", "4"}));
+  INFO(bad.err);
+  CHECK(bad.code == 2);
+  CHECK(count(bad.err, "rank 1 on host ") == 1);
+  CHECK(bad.err.find("set/a-1.tar") != std::string::npos);
+  CHECK(bad.err.find("what was learned until then is saved in") != std::string::npos);
+}
+
+TEST_CASE("option --check-grads is for one process") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
   const Outcome run = mpirun(launched(2, training(shop, shop / "out", "0") + Args{"--check-grads", "1"}));

@@ -201,3 +201,27 @@ TEST_CASE("runs of floats are copied", "[elementwise]") {
       CHECK(op.raw<float>(counts.size() + i, values[i].size()) == values[i]);
   }
 }
+
+TEST_CASE("runs of floats are summed in the order of their sources", "[elementwise]") {
+  const std::vector<SumRuns::Run> runs = {{1, 2}, {0, 3}, {40000, 3}, {17, 1}};
+  for (const int threads : {1, 2}) {
+    OpRun op(cpu::prepare(SumRuns{runs}, {}));
+    std::size_t argument = 0;
+    std::vector<std::vector<float>> expected;
+    for (const SumRuns::Run& run : runs) {
+      ++argument;
+      for (int source = 0; source < run.sources; ++source, ++argument) {
+        const std::vector<float> values = random_values(run.count, static_cast<unsigned>(argument));
+        op.set_raw(argument, values);
+        if (source == 0) expected.push_back(values);
+        for (std::size_t i = 0; source > 0 && i < values.size(); ++i) expected.back()[i] += values[i];
+      }
+    }
+    op.run(threads);
+    argument = 0;
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      CHECK(op.raw<float>(argument, expected[r].size()) == expected[r]);
+      argument += 1 + static_cast<std::size_t>(runs[r].sources);
+    }
+  }
+}

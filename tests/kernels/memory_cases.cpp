@@ -80,6 +80,12 @@ std::vector<OpCase> memory_cases() {
   CopyRuns runs;
   for (int i = 0; i < 70; ++i) runs.counts.push_back(i % 5 + 1);
   cases.push_back({runs, {}, {}, {}, 0});
+  cases.push_back({SumRuns{{{5, 1}, {1, 3}, {700, 2}}}, {}, {}, {}, 0});
+  // More runs, and more sources, than the CUDA backend sums in one launch.
+  SumRuns sums;
+  for (int i = 0; i < 70; ++i) sums.runs.push_back({i % 5 + 1, i % 4 + 1});
+  cases.push_back({sums, {}, {}, {}, 0});
+  cases.push_back({SumRuns{{{10, 3}, {7, 193}, {0, 2}, {20, 400}, {3, 2}}}, {}, {}, {}, 0});
   for (const Dims& dims : std::vector<Dims>{{3, 5, 4, 6}, {7, 13}, {1, 1}, {0, 3, 4, 4}})
     cases.push_back({Accumulate{dims}});
   cases.push_back({FillZero{{{3, 5, 4, 6}, DataType::f32, nullptr}}, {}, {}, {}, 0});

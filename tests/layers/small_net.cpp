@@ -102,6 +102,7 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   devices.precision = options.precision;
   devices.threads = options.threads;
   devices.devices_of_processes = options.devices_of_processes;
+  devices.devices_of_hosts = options.devices_of_hosts;
   StepOptions step;
   step.seed = options.seed;
   step.conserve_mem = options.conserve_memory;

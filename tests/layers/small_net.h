@@ -90,6 +90,7 @@ struct NetOptions {
   /// devices of all.
   Processes* processes = nullptr;
   std::vector<int> devices_of_processes = {};
+  std::vector<int> devices_of_hosts = {};  ///< empty for one host
   std::string read = {};  ///< a layer whose output will be read whatever could be fused with it
 };
 

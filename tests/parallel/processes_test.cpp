@@ -1,8 +1,10 @@
 // Several processes give the bits of one process with the same devices: costs, weights, increments, outputs.
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 
 #include "convnet/base/error.h"
+#include "convnet/net/devices.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/parallel/thread_transport.h"
 
@@ -19,7 +21,8 @@ std::vector<std::vector<int>> ways(int devices) {
   return all;
 }
 
-void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t>& sizes) {
+void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t>& sizes,
+                            std::vector<std::vector<int>> shares = {}) {
   const int devices = static_cast<int>(split_list(net.options.gpu).size());
   if (devices < 2) return;
   INFO(net.name << ", " << sizes[0] << " images a minibatch");
@@ -27,15 +30,18 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
   const Trained expected = train(alone, sizes, net.options.extra);
   const Minibatch batch = random_minibatch(kImage, sizes[0], kClasses, 7, net.options.extra);
   const std::map<std::string, std::vector<float>> outputs = alone.read_outputs(batch);
-  for (const std::vector<int>& way : ways(devices)) {
+  if (shares.empty()) shares = ways(devices);
+  for (const std::vector<int>& way : shares) {
     std::vector<Trained> trained(way.size());
     std::vector<std::map<std::string, std::vector<float>>> read(way.size());
     run_processes(static_cast<int>(way.size()), [&](Processes& processes) {
       NetOptions options = net.options;
+      const auto r = static_cast<std::size_t>(processes.rank());
+      // Each device has as many cores as in one process: sums of several threads depend on their number.
+      options.threads = std::max(1, net.options.threads / devices) * way[r];
       options.processes = &processes;
       options.devices_of_processes = way;
       SmallNet own(net.placed, kImage, kClasses, options);
-      const auto r = static_cast<std::size_t>(processes.rank());
       trained[r] = train(own, sizes, net.options.extra);
       read[r] = own.read_outputs(batch);
     });
@@ -92,6 +98,36 @@ TEST_CASE("several processes with more replicas above than below give the bits o
 TEST_CASE("several processes with layers by lot give the bits of one") {
   for (std::uint32_t seed = 0; seed < 16; ++seed)
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
+}
+
+TEST_CASE("several processes on two hosts give the bits of one process with these hosts") {
+  for (PlacedNet net : data_parallel_nets()) {
+    const std::size_t devices = split_list(net.options.gpu).size();
+    if (devices % 2 != 0) continue;
+    net.options.devices_of_hosts.assign(2, static_cast<int>(devices / 2));
+    const std::vector<int> each(devices, 1);
+    check_like_one_process(net, {24, 13, 24}, {each, net.options.devices_of_hosts});
+    check_like_one_process(net, {2, 1, 3}, {each});
+  }
+}
+
+TEST_CASE("processes must have the devices that --hosts counts, each on one host") {
+  const auto refusal = [](const std::string& gpu, const std::vector<int>& devices_of_hosts) {
+    std::string message;
+    run_processes(2, [&](Processes& processes) {
+      DeviceOptions options;
+      options.gpu = gpu;
+      options.devices_of_hosts = devices_of_hosts;
+      const std::string error = error_of<InputError>([&] { with_devices(options, &processes); });
+      if (processes.rank() == 0) message = error;
+    });
+    return message;
+  };
+  CHECK(refusal("0,1,2", {2, 2, 2}) ==
+        "rank 0 has 3 devices, but by --hosts 3x2 they are on several hosts; start the processes so that "
+        "each host has 2 devices");
+  CHECK(refusal("0,1", {4, 4}) ==
+        "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 4 over all processes");
 }
 
 TEST_CASE("what each process brings comes to all") {

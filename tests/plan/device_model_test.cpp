@@ -62,6 +62,7 @@ TEST_CASE("model file: every key arrives") {
   j["concurrent_streams"] = false;
   j["switch_devices"] = 4;
   j["uplink_bandwidth"] = 12345;
+  j["uplink_latency"] = 3e-6;
   const TempFolder folder;
   write_file(folder / "m.json", j.dump());
   const DeviceModel m = read_device_model(folder / "m.json");
@@ -80,6 +81,10 @@ TEST_CASE("model file: every key arrives") {
   CHECK_FALSE(m.shared_bus);
   CHECK(m.switch_devices == 4);
   CHECK(m.uplink_bandwidth == 12345);
+  CHECK(m.uplink_latency == 3e-6);
+  j.erase("uplink_latency");
+  write_file(folder / "m.json", j.dump());
+  CHECK(read_device_model(folder / "m.json").uplink_latency == 1e-6);
   // Short ones are GPUs without overheads.
   write_file(folder / "m.json", good_model().dump());
   CHECK(read_device_model(folder / "m.json").concurrent_streams);
@@ -101,6 +106,7 @@ TEST_CASE("model file: the models of bench/ can be read and say where their numb
   CHECK(seen.count("nvlink-8gpu") == 1);
   CHECK(seen.count("pcie-8gpu") == 1);
   CHECK(seen.count("k20-pcie-8gpu") == 1);
+  CHECK(seen.count("nvlink-512gpu") == 1);
 }
 
 TEST_CASE("model file: wrong numbers") {
@@ -159,6 +165,7 @@ TEST_CASE("model file: unknown, missing and repeated keys") {
 TEST_CASE("model file: switches need the speed between them, and a bus has none") {
   contains(error_with("switch_devices", 4), "key 'switch_devices' needs uplink_bandwidth");
   contains(error_with("uplink_bandwidth", 1e9), "key 'uplink_bandwidth' needs switch_devices");
+  contains(error_with("uplink_latency", 1e-6), "key 'uplink_latency' needs switch_devices");
   json model = good_model();
   model["switch_devices"] = 4;
   model["uplink_bandwidth"] = 1e9;

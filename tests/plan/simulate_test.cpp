@@ -332,6 +332,25 @@ TEST_CASE("model: communication takes the bytes of other devices over the link, 
   CHECK(model_seconds(plan, model) == Seconds{80.25, 20.25, 8});
 }
 
+TEST_CASE("model: what comes from another switch comes later") {
+  Plan plan;
+  const BufferId other_switch = add_buffer(plan, 2, 400), near = add_buffer(plan, 0, 400),
+                 to = add_buffer(plan, 1, 400);
+  add_task(plan, TaskKind::copy, 1, {{other_switch, Access::read}, {to, Access::write}});
+  add_task(plan, TaskKind::copy, 1, {{near, Access::read}, {to, Access::write}});
+  add_task(
+      plan, TaskKind::reduce, 1,
+      {{near, Access::read, 0, 100, 100}, {other_switch, Access::read, 0, 100, 100}, {to, Access::write}});
+  DeviceModel model = simple_model();
+  model.link_latency = 0.25;
+  model.switch_devices = 2;
+  model.uplink_bandwidth = 20;
+  model.uplink_latency = 0.5;
+  const Seconds seconds = model_seconds(plan, model);
+  CHECK(seconds[TaskId(0)] - seconds[TaskId(1)] == 0.25);
+  CHECK(seconds[TaskId(2)] == 20.5);
+}
+
 TEST_CASE("model: a link that is faster than memory does not hide the memory's time") {
   Plan plan;
   const BufferId far = add_buffer(plan, 1, 100), to = add_buffer(plan, 0, 900);

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "convnet/base/error.h"
+#include "convnet/plan/order.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
 
@@ -194,6 +195,27 @@ TEST_CASE("verify finds every missing dependency") {
     drop_each(net, 2);
   }
   CHECK(dropped > 400);
+}
+
+TEST_CASE("verify finds weights that are fetched before they are there") {
+  PlannedNet net("lenet", true, false, 4, Precision::fp32, "cpu", Topology({2, 2}, {}));
+  const Plan& good = net.plan(Phase::train, 8);
+  int moved = 0;
+  for (const TaskId t : good.tasks.ids()) {
+    for (const TaskId before : good.tasks[t].after) {
+      if (good.tasks[t].kind != TaskKind::publish || good.tasks[before].kind != TaskKind::publish) continue;
+      // A neighbour fetches before the device that it fetches from has done so. All else is made to agree.
+      Plan bad = good;
+      bad.tasks.erase(bad.tasks.begin() + t.value());
+      bad.tasks.insert(bad.tasks.begin() + before.value(), good.tasks[t]);
+      for (Task& task : bad.tasks) task.after.clear();
+      find_dependencies(bad);
+      INFO(name(good, net.graph, t) << " comes before " << name(good, net.graph, before));
+      CHECK_FALSE(passes(bad, net.graph));
+      ++moved;
+    }
+  }
+  CHECK(moved > 0);
 }
 
 TEST_CASE("verify finds a task that touches another device's memory") {
