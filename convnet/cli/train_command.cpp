@@ -36,7 +36,8 @@ void agree_on_instruction_set(Processes& processes) {
   std::string mine;
   processes.together([&] { mine = name_of(instruction_set()); });
   const std::vector<std::string> all = processes.exchange(mine);
-  const LeastInstructionSet least = least_instruction_set(all);
+  LeastInstructionSet least;
+  processes.together([&] { least = least_instruction_set(all); });
   limit_instruction_set(least.set);
   if (processes.rank() == 0 &&
       std::any_of(all.begin(), all.end(), [&](const auto& each) { return each != all[0]; }))

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "convnet/base/error.h"
 #include "convnet/cli/build_info.h"
 #include "convnet/cli/commands.h"
 #include "convnet/runtime/transport.h"
@@ -12,7 +11,7 @@ namespace {
 std::string computes_with() {
   try {
     return "computes with " + name_of(instruction_set()) + " on this processor";
-  } catch (const DeviceError& e) {
+  } catch (const std::exception& e) {
     return e.what();
   }
 }

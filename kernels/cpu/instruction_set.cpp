@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <dnnl.hpp>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -26,7 +26,7 @@ struct Level {
 /// The levels of x86-64, from the lowest. The first has the flags of x86-64-v3, the second those of
 /// x86-64-v4. (oneDNN may use some that AMX processors alone have, avx512_fp16 for example.)
 constexpr std::array kLevels = {
-    Level{InstructionSet::avx2, "AVX2", "avx avx2 fma f16c bmi1 bmi2 abm movbe", dnnl_cpu_isa_avx2},
+    Level{InstructionSet::avx2, "AVX2", "avx2 avx fma f16c bmi1 bmi2 abm movbe", dnnl_cpu_isa_avx2},
     Level{InstructionSet::avx512_core, "AVX512_CORE", "avx512f avx512bw avx512cd avx512dq avx512vl",
           dnnl_cpu_isa_avx512_core},
     Level{InstructionSet::avx512_core_vnni, "AVX512_CORE_VNNI", "avx512_vnni", dnnl_cpu_isa_avx512_core_vnni},
@@ -36,17 +36,9 @@ constexpr std::array kLevels = {
 };
 constexpr const char* kBaseName = "BASE";
 
-std::set<std::string> words(std::string_view text) {
+std::vector<std::string> words(std::string_view text) {
   std::istringstream stream{std::string(text)};
-  std::set<std::string> all;
-  for (std::string word; stream >> word;) all.insert(word);
-  return all;
-}
-
-const Level* level_named(std::string_view name) {
-  const auto* found =
-      std::find_if(kLevels.begin(), kLevels.end(), [&](const Level& l) { return l.name == name; });
-  return found == kLevels.end() ? nullptr : &*found;
+  return {std::istream_iterator<std::string>(stream), {}};
 }
 
 InstructionSet highest_of_this_processor() {
@@ -59,8 +51,7 @@ InstructionSet highest_of_this_processor() {
     throw DeviceError("cpu: /proc/cpuinfo does not list the processor's flags");
   const InstructionSet highest = instruction_set_with(std::string_view(line).substr(colon + 1));
   const char* variable = std::getenv("ONEDNN_MAX_CPU_ISA");
-  const Level* limit = variable == nullptr ? nullptr : level_named(variable);
-  return limit == nullptr ? highest : std::min(highest, limit->set);
+  return variable == nullptr ? highest : std::min(highest, instruction_set_named(variable));
 #else
   return InstructionSet::base;
 #endif
@@ -119,11 +110,11 @@ std::string name_of(InstructionSet set) {
 }
 
 InstructionSet instruction_set_with(std::string_view flags) {
-  const std::set<std::string> present = words(flags);
+  const std::vector<std::string> present = words(flags);
   std::optional<InstructionSet> highest;
   for (const Level& level : kLevels) {
     for (const std::string& flag : words(level.flags)) {
-      if (present.contains(flag)) continue;
+      if (std::find(present.begin(), present.end(), flag) != present.end()) continue;
       if (highest) return *highest;
       throw DeviceError(
           "cpu: this processor lacks " + flag +
@@ -135,6 +126,15 @@ InstructionSet instruction_set_with(std::string_view flags) {
   return *highest;
 }
 
+InstructionSet instruction_set_named(std::string_view name) {
+  std::string known;
+  for (const Level& level : kLevels) {
+    if (level.name == name) return level.set;
+    known += std::string(known.empty() ? "" : ", ") + level.name;
+  }
+  throw InputError("ONEDNN_MAX_CPU_ISA is '" + std::string(name) + "'; the program knows " + known);
+}
+
 InstructionSet instruction_set() { return choice().get(); }
 void limit_instruction_set(InstructionSet most) { choice().limit(most); }
 InstructionSet use_instruction_set() { return choice().use(); }
@@ -142,10 +142,9 @@ InstructionSet use_instruction_set() { return choice().use(); }
 LeastInstructionSet least_instruction_set(const std::vector<std::string>& names) {
   std::optional<LeastInstructionSet> least;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const Level* level = level_named(names[i]);
-    if (level == nullptr && names[i] != kBaseName)
-      throw std::logic_error("there is no instruction set '" + names[i] + "'");
-    const InstructionSet set = level == nullptr ? InstructionSet::base : level->set;
+    if ((names[i] == kBaseName) != (names[0] == kBaseName))
+      throw DeviceError("cpu: the processes run on processors of different architectures");
+    const InstructionSet set = names[i] == kBaseName ? InstructionSet::base : instruction_set_named(names[i]);
     if (!least || set < least->set) least = {set, i};
   }
   return least.value();

@@ -20,6 +20,9 @@ std::string name_of(InstructionSet set);
 /// /proc/cpuinfo names them. Throws DeviceError if the processor has not even AVX2.
 InstructionSet instruction_set_with(std::string_view flags);
 
+/// Returns the level that ONEDNN_MAX_CPU_ISA names. Throws InputError if there is none of this name.
+InstructionSet instruction_set_named(std::string_view name);
+
 /// Returns the level that this process computes with: the highest of its processor, unless it has been
 /// limited by limit_instruction_set() or by oneDNN's environment variable ONEDNN_MAX_CPU_ISA. Throws
 /// DeviceError if the program cannot compute on this processor.
@@ -33,10 +36,11 @@ InstructionSet use_instruction_set();
 
 /// The least of several processes' instruction sets, and the first process that has no more.
 struct LeastInstructionSet {
-  InstructionSet set;
-  std::size_t process;
+  InstructionSet set = InstructionSet::base;
+  std::size_t process = 0;
 };
-/// Takes the names of the processes' instruction sets, at least one.
+/// Takes the names of the processes' instruction sets, at least one. Throws DeviceError if their processors
+/// are not of one architecture.
 LeastInstructionSet least_instruction_set(const std::vector<std::string>& names);
 
 }  // namespace convnet

@@ -9,11 +9,11 @@ namespace {
 
 Prepared prepare_own(const OpDesc& op, const LayoutHints& hints) {
   return std::visit(
-      [&](const auto& desc) -> Prepared {
-        if constexpr (requires { own::prepare(desc, hints); })
-          return own::prepare(desc, hints);
-        else
+      [&]<class Op>(const Op& desc) -> Prepared {
+        if constexpr (OnednnOp<Op>)
           throw std::logic_error(op_name(op) + " has no kernel of our own");
+        else
+          return own::prepare(desc, hints);
       },
       op);
 }

@@ -19,10 +19,10 @@ const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base;
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
   return std::visit(
-      [&](const auto& desc) -> Prepared {
-        if constexpr (requires { onednn::prepare(desc, hints, type); })
+      [&]<class Op>(const Op& desc) -> Prepared {
+        if constexpr (OnednnProduct<Op>)
           return onednn::prepare(desc, hints, type);
-        else if constexpr (requires { onednn::prepare(desc, hints); })
+        else if constexpr (OnednnOp<Op>)
           return onednn::prepare(desc, hints);
         else
           return own_kernels(set).prepare(op, hints);

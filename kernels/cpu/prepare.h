@@ -25,6 +25,17 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints
 Prepared prepare(const Reorder& op, const LayoutHints& hints);
 }  // namespace onednn
 
+/// The products: operations of oneDNN that take a type.
+template <class Op>
+concept OnednnProduct = requires(const Op& op, const LayoutHints& hints, DataType type) {
+  onednn::prepare(op, hints, type);
+};
+/// All operations that oneDNN carries out. There are own kernels for the others.
+template <class Op>
+concept OnednnOp = OnednnProduct<Op> || requires(const Op& op, const LayoutHints& hints) {
+  onednn::prepare(op, hints);
+};
+
 /// An own kernel: a function over the arguments' memory, with its argument layouts.
 class KernelOp : public PreparedOp {
  public:

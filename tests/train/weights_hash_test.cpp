@@ -1,12 +1,13 @@
 // Hashes of the weights after some steps, recorded once: a change of the program's structure must not change
-// a bit. The libraries choose kernels by the processor's instructions and caches, so the recorded values
-// belong to one model of processor each.
+// a bit. Kernels are chosen by the processor's instructions and caches, so the recorded values belong to one
+// model of processor and one instruction set each.
 #include <cstdint>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
 
+#include "kernels/cpu/instruction_set.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
 #include "tests/source_dir.h"
@@ -24,7 +25,7 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-/// Vendor, family and model as /proc/cpuinfo gives them: "GenuineIntel 6 106".
+/// Vendor, family and model as /proc/cpuinfo gives them, and the instruction set: "GenuineIntel 6 106 AVX2".
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   std::map<std::string, std::string> first;
@@ -33,7 +34,8 @@ std::string processor() {
     if (colon == std::string::npos || colon + 2 > line.size()) continue;
     first[line.substr(0, line.find_last_not_of(" \t:", colon) + 1)] = line.substr(colon + 2);
   }
-  return first["vendor_id"] + " " + first["cpu family"] + " " + first["model"];
+  return first["vendor_id"] + " " + first["cpu family"] + " " + first["model"] + " " +
+         name_of(instruction_set());
 }
 
 struct HashedNet {
@@ -88,8 +90,10 @@ TEST_CASE("training twice gives the same weights, to the bit") {
 TEST_CASE("weights after some steps are those of earlier versions, to the bit") {
   using Hashes = std::map<std::string, std::string>;  // by net
   const std::map<std::string, Hashes> recorded = {
-      {"GenuineIntel 6 207",
+      {"GenuineIntel 6 207 AVX512_CORE_VNNI",
        {{"lenet", "dd37e822af5cc97b"}, {"hybrid", "becf719b55a7f3f4"}, {"bnorm", "1f2753e887a77f57"}}},
+      {"GenuineIntel 6 207 AVX2",
+       {{"lenet", "86167add11457e5b"}, {"hybrid", "7268aceb8d688b07"}, {"bnorm", "6e4e982c5ff2ba3c"}}},
   };
 #if defined(NDEBUG) && !defined(CONVNET_CHECKS)
   const auto known = recorded.find(processor());
