@@ -41,8 +41,8 @@ void agree_on_instruction_set(Processes& processes) {
   limit_instruction_set(least.set);
   if (processes.rank() == 0 &&
       std::any_of(all.begin(), all.end(), [&](const auto& each) { return each != all[0]; }))
-    fmt::print("Processors differ: all compute with {}, as {}\n", name_of(least.set),
-               processes.name(static_cast<int>(least.process)));
+    fmt::print("Processors differ: all processes compute with {}, the instruction set of {}\n",
+               name_of(least.set), processes.name(static_cast<int>(least.process)));
 }
 
 void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes) {

@@ -5,6 +5,7 @@
 
 #include "convnet/base/file.h"
 #include "convnet/checkpoint/safetensors.h"
+#include "kernels/cpu/instruction_set.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 #include "tests/providers/image_sets.h"
@@ -108,6 +109,32 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
     CHECK(files_in(shop / c.name) == files_in(shop / c.name + "-one"));
     check_same_tensors(shop / c.name + "/2.2.safetensors", shop / c.name + "-one/2.2.safetensors");
   }
+}
+
+TEST_CASE("processes on different processors compute with the least instruction set") {
+  if (instruction_set() == InstructionSet::avx2) return test::skip("this processor has no AVX-512");
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Args limit = {"ONEDNN_MAX_CPU_ISA=AVX2", CONVNET_PROGRAM};
+  const Outcome one = Program(limit + training(shop, shop / "one", "0,1"), "/usr/bin/env").finish();
+  REQUIRE(one.code == 0);
+  prepare_launcher();
+  const std::string line = "Processors differ: all processes compute with AVX2, the instruction set of rank ";
+  for (const int limited : {0, 1}) {
+    const std::string folder = shop / std::to_string(limited);
+    const Args free = Args{"-np", "1", CONVNET_PROGRAM} + training(shop, folder, "0");
+    const Args held = Args{"-np", "1", "/usr/bin/env"} + limit + training(shop, folder, "0");
+    const Outcome run = mpirun_well(limited == 0 ? held + Args{":"} + free : free + Args{":"} + held);
+    CHECK(count(run.out, line + std::to_string(limited) + " on host ") == 1);
+    CHECK(costs_in(run.out) == costs_in(one.out));
+    check_same_tensors(folder + "/2.2.safetensors", shop / "one/2.2.safetensors");
+  }
+
+  const Outcome alike = mpirun_well(launched(2, training(shop, shop / "alike", "0")));
+  CHECK(alike.out.find("Processors differ") == std::string::npos);
+  const TensorFile wide = read_safetensors(shop / "alike/2.2.safetensors");
+  const TensorFile narrow = read_safetensors(shop / "one/2.2.safetensors");
+  CHECK(wide.tensors.at("fc10.weights.pool1").values != narrow.tensors.at("fc10.weights.pool1").values);
 }
 
 TEST_CASE("a run goes on with another number of processes") {
