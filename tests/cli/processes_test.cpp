@@ -1,6 +1,7 @@
 // Several processes under mpirun as a user meets them: what is printed, files, endings of every kind.
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "convnet/base/file.h"
@@ -135,6 +136,30 @@ TEST_CASE("processes on different processors compute with the least instruction 
   const TensorFile wide = read_safetensors(shop / "alike/2.2.safetensors");
   const TensorFile narrow = read_safetensors(shop / "one/2.2.safetensors");
   CHECK(wide.tensors.at("fc10.weights.pool1").values != narrow.tensors.at("fc10.weights.pool1").values);
+}
+
+/// Returns what mpirun does with these arguments on two hosts with network cards of their own; nothing where
+/// scripts/several-hosts cannot make any, which it has said.
+std::optional<Outcome> on_two_hosts(const Args& args, const std::string& rate = "1gbit") {
+  Outcome run = Program(Args{"--rate", rate, "2", CONVNET_MPIRUN} + args,
+                        std::string(CONVNET_SOURCE_DIR) + "/scripts/several-hosts")
+                    .finish();
+  if (run.code == 77) return std::nullopt;
+  return run;
+}
+
+TEST_CASE("processes on two hosts sum by host and save the bits of one process with these hosts") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1,2,3", "parallel=model\ngpu=0,1,2,3"), kParameters);
+  const std::optional<Outcome> several =
+      on_two_hosts(Args{"--host", "host0:2,host1:2"} + launched(4, training(shop, shop / "several", "0")));
+  if (!several) return test::skip("scripts/several-hosts makes no hosts here");
+  INFO(several->out << several->err);
+  REQUIRE(several->code == 0);
+  CHECK(several->out.find("in 4 processes (2 on host host0, 2 on host host1)") != std::string::npos);
+  const Outcome one = run_well(training(shop, shop / "one", "0,1,2,3") + Args{"--hosts", "2x2"});
+  CHECK(costs_in(several->out) == costs_in(one.out));
+  check_same_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
 }
 
 TEST_CASE("a run goes on with another number of processes") {
