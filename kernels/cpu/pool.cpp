@@ -232,19 +232,17 @@ void forward_plain(const PoolForward& op, std::int64_t planes, const float* src,
     return std::tuple(Scratch<float>(in), Scratch<float>(out),
                       Scratch<Stored>(std::is_void_v<Position> ? 0 : out));
   };
-  for_groups(planes, make_scratch,
-             [&op, src, dst, positions, in, out](std::int64_t first, std::int64_t count, auto& scratch) {
-               auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
-               interleave(src + first * in, in, count, in, blocked_src.data());
-               if constexpr (std::is_void_v<Position>) {
-                 forward_plane<Kind, Size, kRows, void>(op, blocked_src.data(), blocked_dst.data(), nullptr);
-               } else {
-                 forward_plane<Kind, Size, kRows>(op, blocked_src.data(), blocked_dst.data(),
-                                                  blocked_positions.data());
-                 separate(blocked_positions.data(), count, out, positions + first * out);
-               }
-               separate(blocked_dst.data(), count, out, dst + first * out);
-             });
+  for_groups(planes, make_scratch, [=, &op](std::int64_t first, std::int64_t count, auto& scratch) {
+    auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
+    interleave(src + first * in, in, count, in, blocked_src.data());
+    if constexpr (std::is_void_v<Position>) {
+      forward_plane<Kind, Size, kRows, void>(op, blocked_src.data(), blocked_dst.data(), nullptr);
+    } else {
+      forward_plane<Kind, Size, kRows>(op, blocked_src.data(), blocked_dst.data(), blocked_positions.data());
+      separate(blocked_positions.data(), count, out, positions + first * out);
+    }
+    separate(blocked_dst.data(), count, out, dst + first * out);
+  });
 }
 
 template <PoolKind Kind, int Size, class Position>
