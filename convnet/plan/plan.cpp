@@ -48,9 +48,11 @@ const char* to_string(Stream stream) {
     case Stream::copy: return "copy";
     case Stream::update: return "update";
     case Stream::send: return "send";
-    case Stream::receive: break;
+    case Stream::receive: return "receive";
+    case Stream::send_update: return "send update";
+    case Stream::receive_update: break;
   }
-  return "receive";
+  return "receive update";
 }
 
 int update_window(const Graph& graph, const Node& owner, Phase phase) {

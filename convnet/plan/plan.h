@@ -73,9 +73,10 @@ inline bool is_message(TaskKind kind) { return kind >= TaskKind::send; }
 
 /// Tasks of one stream of a device run in the order of Plan::tasks; streams wait for each other by
 /// Task::after only. A GPU has a stream each for work; a CPU device runs whichever of the three has a task
-/// that can start. Messages run beside them: for each device, one is sent and one received at a time.
-enum class Stream { compute, copy, update, send, receive };
-constexpr int kStreams = 5;
+/// that can start. Messages run beside them: a device sends one and receives one at a time for its layers, and
+/// one of each for its updates, because layers must not wait behind gradients and weights.
+enum class Stream { compute, copy, update, send, receive, send_update, receive_update };
+constexpr int kStreams = 7;
 constexpr int kWorkStreams = 3;  ///< the first ones, without messages
 /// The order in which a CPU device asks its streams: others wait for copies, and updates find their gradients
 /// in the cache.

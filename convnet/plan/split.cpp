@@ -62,14 +62,15 @@ class Splitter {
   void add_message(DeviceId from, const Task& task, const std::vector<BufferUse>& uses) {
     Task send;
     send.kind = TaskKind::send;
-    send.stream = Stream::send;
+    const bool for_layers = task.stream == Stream::copy;
+    send.stream = for_layers ? Stream::send : Stream::send_update;
     send.device = from;
     send.node = task.node;
     send.microbatch = task.microbatch;
     send.pass = task.pass;
     Task receive = send;
     receive.kind = TaskKind::receive;
-    receive.stream = Stream::receive;
+    receive.stream = for_layers ? Stream::receive : Stream::receive_update;
     receive.device = task.device;
     for (const BufferUse& use : uses) {
       if (find(task, use)) continue;  // the task reads it twice

@@ -172,16 +172,20 @@ class Verifier {
   }
 
   /// Checks that every message is sent and received once, between two processes, and that messages from one
-  /// device to another are received in the order in which they are sent: the order tells them apart. Tasks
-  /// wait for earlier tasks of the list only, so nobody waits for ever.
+  /// device's stream to another's are received in the order in which they are sent: the order tells them
+  /// apart. Tasks wait for earlier tasks of the list only, so nobody waits for ever.
   void check_messages() const {
-    std::map<std::pair<DeviceId, DeviceId>, std::vector<TaskId>> sent, received;  // by the devices
+    // By the devices, and whether they are for updates.
+    std::map<std::tuple<DeviceId, DeviceId, bool>, std::vector<TaskId>> sent, received;
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
       if ((task.stream >= Stream::send) != is_message(task.kind))
         fail(task_name(t) + " is on a wrong stream");
       if (!is_message(task.kind)) continue;
       const bool sends = task.kind == TaskKind::send;
+      const bool for_updates = task.stream == (sends ? Stream::send_update : Stream::receive_update);
+      if (!for_updates && task.stream != (sends ? Stream::send : Stream::receive))
+        fail(task_name(t) + " is on a wrong stream");
       const TaskKind other_kind = sends ? TaskKind::receive : TaskKind::send;
       if (!plan_.tasks.has(task.partner) || plan_.tasks[task.partner].kind != other_kind ||
           plan_.tasks[task.partner].partner != t)
@@ -191,9 +195,9 @@ class Verifier {
         fail(task_name(t) + " is a message within a process");
       check_pieces(t, task.partner);
       if (sends)
-        sent[{task.device, partner.device}].push_back(t);
+        sent[{task.device, partner.device, for_updates}].push_back(t);
       else
-        received[{partner.device, task.device}].push_back(task.partner);
+        received[{partner.device, task.device, for_updates}].push_back(task.partner);
     }
     if (sent != received) fail("messages are received in another order than they are sent");
   }

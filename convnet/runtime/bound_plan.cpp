@@ -25,9 +25,14 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
   }
 }
 
-int message_channel(const Topology& topology, DeviceId from, DeviceId to) {
-  return 1 + topology.index_in_process(from) * topology.most_devices_in_process() +
-         topology.index_in_process(to);
+int message_channel(const Plan& plan, TaskId message) {
+  const Task& task = plan.tasks[message];
+  const bool sends = task.kind == TaskKind::send;
+  const DeviceId other = plan.tasks[task.partner].device;
+  const int from = plan.topology.index_in_process(sends ? task.device : other);
+  const int to = plan.topology.index_in_process(sends ? other : task.device);
+  const int for_updates = task.stream >= Stream::send_update ? 1 : 0;
+  return 1 + 2 * (from * plan.topology.most_devices_in_process() + to) + for_updates;
 }
 
 void BoundPlan::add_algorithms(std::map<std::string, std::string>& chosen) const {

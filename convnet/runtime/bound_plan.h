@@ -45,7 +45,8 @@ class BoundPlan {
   Table<TaskId, bool> waited_for_;
 };
 
-/// Returns the channel of messages from one device to another of another process. Exchanges have channel 0.
-int message_channel(const Topology& topology, DeviceId from, DeviceId to);
+/// Returns the channel of a message, which is that of all from one device's stream to another's, between two
+/// processes. Exchanges have channel 0.
+int message_channel(const Plan& plan, TaskId message);
 
 }  // namespace convnet

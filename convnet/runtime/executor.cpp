@@ -146,8 +146,7 @@ struct Executor::Run {
   bool begin_messages(DeviceId index) {
     Device& device = devices[index];
     bool left = false;
-    for (const Stream stream : {Stream::send, Stream::receive}) {
-      const auto s = static_cast<std::size_t>(stream);
+    for (std::size_t s = kWorkStreams; s < kStreams; ++s) {
       const std::vector<TaskId>& tasks = bound->queue(index, s);
       if (device.under_way[s]) {
         left = true;
@@ -172,7 +171,7 @@ struct Executor::Run {
       run->end_message(index, t, begin);
     };
     const bool sends = task.kind == TaskKind::send;
-    const int channel = message_channel(plan->topology, sends ? index : other, sends ? other : index);
+    const int channel = message_channel(*plan, t);
     const int process_there = plan->topology.process(other);
     if (sends)
       transport->send(process_there, channel, std::move(pieces), when_ended);

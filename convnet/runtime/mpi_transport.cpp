@@ -296,8 +296,24 @@ class MpiTransport : public Transport {
 
 }  // namespace
 
+namespace {
+
+/// Lets Open MPI send the first MiB of a message over TCP without asking. By default that is 64 KiB, and then
+/// the answer waits behind all that is on its way in the other direction: at 100 Mbit/s, 60 ms for a message.
+/// Whoever has set one of these parameters decides about all.
+void set_defaults_of_open_mpi() {
+  constexpr std::array names = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                                "OMPI_MCA_btl_tcp_max_send_size"};
+  if (std::any_of(names.begin(), names.end(), [](const char* name) { return std::getenv(name) != nullptr; }))
+    return;
+  for (const char* name : names) setenv(name, "1048576", 0);
+}
+
+}  // namespace
+
 std::unique_ptr<Transport> make_transport() {
   if (!started_by_launcher()) return nullptr;
+  set_defaults_of_open_mpi();
   auto transport = std::make_unique<MpiTransport>();
   if (transport->size() == 1) return nullptr;
   return transport;

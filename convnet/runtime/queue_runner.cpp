@@ -40,10 +40,9 @@ QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Tab
     const auto make = [&](bool needed) {
       return here && needed ? backend_.make_queue(physical_[device]) : nullptr;
     };
-    for (int stream = 0; stream < kWorkStreams; ++stream) queues_.push_back(make(true));
+    for (int stream = 0; stream < kStreams; ++stream)
+      queues_.push_back(make(stream < kWorkStreams || processes != nullptr));
     input_queues_.push_back(make(true));
-    send_queues_.push_back(make(processes != nullptr));
-    receive_queues_.push_back(make(processes != nullptr));
   }
   for (const DeviceId device : plans_.device_ids()) {
     reaches_.emplace_back();
@@ -115,7 +114,7 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
   }
   for (std::size_t q = 0; q < queues_.size(); ++q) {
     ready->fetched.push_back(
-        fetched[q] == 0 ? nullptr : backend_.allocate(physical_[DeviceId(q / kWorkStreams)], fetched[q]));
+        fetched[q] == 0 ? nullptr : backend_.allocate(physical_[DeviceId(q / kStreams)], fetched[q]));
     // Copies between devices that do not reach each other go through the host, which cannot be recorded.
     if (fetched[q] > 0) ready->recordable = false;
   }
@@ -171,11 +170,7 @@ void QueueRunner::enqueue_task(const BoundPlan& bound, TaskId t, const Prepared&
   bound.op(t).run(pointers, workspace, &queue);
 }
 
-Queue& QueueRunner::queue_for(const Task& task) const {
-  if (task.kind == TaskKind::send) return *send_queues_[task.device];
-  if (task.kind == TaskKind::receive) return *receive_queues_[task.device];
-  return *queues_[queue_of(task)];
-}
+Queue& QueueRunner::queue_for(const Task& task) const { return *queues_[queue_of(task)]; }
 
 /// Lets the transport receive all messages of a step into the host's memory, which the step before has left.
 void QueueRunner::begin_receiving(const Plan& plan, Prepared& ready) {
@@ -183,11 +178,10 @@ void QueueRunner::begin_receiving(const Plan& plan, Prepared& ready) {
     const Task& task = plan.tasks[t];
     if (task.kind != TaskKind::receive) continue;
     if (message.copied) wait_for(*message.copied, [] { return std::string("in copies of messages"); });
-    const DeviceId from = plan.tasks[task.partner].device;
     *message.ended = false;
-    processes_->transport().receive(
-        plan.topology.process(from), message_channel(plan.topology, from, task.device),
-        pieces_of(plan, task, message.staging->data()), [ended = message.ended] { *ended = true; });
+    processes_->transport().receive(plan.topology.process(plan.tasks[task.partner].device),
+                                    message_channel(plan, t), pieces_of(plan, task, message.staging->data()),
+                                    [ended = message.ended] { *ended = true; });
   }
 }
 
@@ -209,13 +203,14 @@ void QueueRunner::enqueue_message(const Plan& plan, TaskId t, Message& message) 
 /// Gives the messages that the host has to the transport, in order. Returns whether it has sent all.
 bool QueueRunner::send_what_is_ready(const Plan& plan, Prepared& ready) {
   while (!to_send_.empty()) {
-    const Task& task = plan.tasks[to_send_.front()];
-    Message& message = ready.messages.at(to_send_.front());
+    const TaskId t = to_send_.front();
+    const Task& task = plan.tasks[t];
+    Message& message = ready.messages.at(t);
     if (!message.copied->reached()) return false;
     to_send_.pop_front();
     const DeviceId to = plan.tasks[task.partner].device;
     *message.ended = false;
-    processes_->transport().send(plan.topology.process(to), message_channel(plan.topology, task.device, to),
+    processes_->transport().send(plan.topology.process(to), message_channel(plan, t),
                                  pieces_of(plan, task, message.staging->data()),
                                  [ended = message.ended] { *ended = true; });
   }
@@ -248,7 +243,8 @@ void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs&
                           Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task) {
   const Plan& plan = bound.plan();
   const auto on_device = [&](BufferId buffer) { return address_(plan.buffers[buffer]); };
-  const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kWorkStreams]; };
+  const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kStreams]; };
+  const std::size_t streams = processes_ != nullptr ? kStreams : kWorkStreams;
   if (processes_ != nullptr) begin_receiving(plan, ready);
   Queue& first = first_queue(here_[0]);
   const auto begin = first.mark();
@@ -259,12 +255,8 @@ void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs&
     Queue& queue = first_queue(device);
     queue.copy(on_device(plans_.step_buffer(device)), inputs.block->data(), inputs.block->bytes());
     const auto has_block = queue.mark();
-    for (std::size_t stream = 1; stream < kWorkStreams; ++stream)
-      queues_[device.index() * kWorkStreams + stream]->wait(*has_block);
-    if (processes_ != nullptr) {
-      send_queues_[device]->wait(*has_block);
-      receive_queues_[device]->wait(*has_block);
-    }
+    for (std::size_t stream = 1; stream < streams; ++stream)
+      queues_[device.index() * kStreams + stream]->wait(*has_block);
   }
   Table<TaskId, std::shared_ptr<const Mark>> ends(plan.tasks.size());
   for (const TaskId t : plan.tasks.ids()) {
@@ -302,15 +294,11 @@ void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs&
   std::int64_t place = 0;
   for (const DeviceId device : here_) {
     Queue& queue = first_queue(device);
-    for (std::size_t stream = 1; stream < kWorkStreams; ++stream)
-      queue.wait(*queues_[device.index() * kWorkStreams + stream]->mark());
+    for (std::size_t stream = 1; stream < streams; ++stream)
+      queue.wait(*queues_[device.index() * kStreams + stream]->mark());
     const Buffer& costs = plan.buffers[plans_.costs_buffer(device)];
     queue.copy(inputs.costs->data() + place, address_(costs), costs.bytes);
     place += costs.bytes;
-    if (processes_ != nullptr) {
-      first.wait(*send_queues_[device]->mark());
-      first.wait(*receive_queues_[device]->mark());
-    }
     if (device != here_[0]) first.wait(*queue.mark());
   }
 }
@@ -350,7 +338,7 @@ void QueueRunner::begin(InFlight& step) {
   Inputs& inputs = *step.inputs;
   const bool plainly = !step.watch.any();
   try {
-    Queue& first = *queues_[here_[0].index() * kWorkStreams];
+    Queue& first = *queues_[here_[0].index() * kStreams];
     if (step.watch.times != nullptr) step.start = first.mark();
     for (const auto& copied : inputs.copied) {
       if (copied) first.wait(*copied);

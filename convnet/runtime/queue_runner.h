@@ -119,7 +119,7 @@ class QueueRunner {
   };
 
   std::size_t queue_of(const Task& task) const {
-    return task.device.index() * kWorkStreams + static_cast<std::size_t>(task.stream);
+    return task.device.index() * kStreams + static_cast<std::size_t>(task.stream);
   }
   bool is_here(DeviceId device) const { return plans_.topology().process(device) == process_; }
   Queue& queue_for(const Task& task) const;
@@ -152,7 +152,6 @@ class QueueRunner {
   int process_;
   std::vector<DeviceId> here_;                  ///< the devices of this process
   std::vector<std::unique_ptr<Queue>> queues_;  ///< by device and stream, of this process's devices
-  Table<DeviceId, std::unique_ptr<Queue>> send_queues_, receive_queues_;  ///< if there are processes
   std::deque<TaskId> to_send_;  ///< messages that are being copied to the host, in the order of sending
   Table<DeviceId, Table<DeviceId, bool>> reaches_;  ///< by device and other device
   Table<DeviceId, std::unique_ptr<Queue>> input_queues_;

@@ -1,0 +1,37 @@
+"""Steps of training runs, for the scripts that measure several processes."""
+import os
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SHAPES = {"lenet": "dummy-1x28x28-10", "cifar-quick": "dummy-3x32x32-10", "wrn-16-4": "dummy-3x32x32-10"}
+BATCH = 1000  # images in a batch of the provider dummy
+
+
+def train(net, args, launcher, gpus, threads, more=()):
+    """Trains a net on random data with `launcher` before the command, and returns the milliseconds of a step of args.mini images: the median over
+    args.batches batches, without the first."""
+    folder = tempfile.mkdtemp()
+    mini = args.mini
+    command = [*launcher, args.program, "--layer-def", f"{ROOT}/configs/{net}.cfg", "--layer-params", f"{ROOT}/configs/{net}-params.cfg",
+               "--data-provider", SHAPES.get(net, "dummy-3x224x224-1000"), "--train-range", f"1-{args.batches + 1}", "--test-range", "1000",
+               "--epochs", "1", "--test-freq", "1000000", "--mini", str(mini), "--parallel", "data", "--device", "cpu", "--gpu", gpus,
+               "--threads", str(threads), "--save-file", folder + "/run", "--max-test-err", "0.0000001", *more]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    seconds = []
+    for line in process.stdout:
+        found = re.match(r"1\.(\d+) .*\((\d+\.\d+) sec\)", line)
+        if found:
+            seconds.append(float(found.group(2)))
+        if len(seconds) == args.batches + 1:
+            break
+    process.terminate()
+    process.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+    if len(seconds) < 2:
+        raise SystemExit("failed: " + shlex.join(command) + "\n" + process.stderr.read())
+    return 1000 * statistics.median(seconds[1:]) * mini / BATCH
