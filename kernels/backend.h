@@ -57,6 +57,32 @@ class Recording {
   virtual void play(Queue& queue) const = 0;
 };
 
+/// Messages between the devices of several processes, one device of each, that do not pass through the hosts.
+/// Used by one thread at a time.
+class Communicator {
+ public:
+  /// One end of a message.
+  struct Piece {
+    bool sends = false;
+    int peer = 0;  ///< the process at the other end
+    std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+  };
+
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  /// Puts the pieces into `queue`. They go on at the same time, and what is put in later waits for all of
+  /// them. Two processes must bring the pieces between them in the same order, and of the same sizes. The
+  /// first messages between two devices connect them, which waits for the other process and cannot be
+  /// recorded. Throws DeviceError.
+  virtual void exchange(Queue& queue, std::span<const Piece> pieces) = 0;
+  /// Returns why messages no longer arrive, or "" while nothing is wrong.
+  virtual std::string failure() const = 0;
+};
+
 /// An operation ready to run: layouts, algorithm and workspace are decided. Immutable; may be run from
 /// several threads at once as long as each call has its own workspace.
 class PreparedOp {
@@ -142,6 +168,17 @@ class Backend {
   /// starting it. The first queue is where a play begins and ends. Null: such work cannot be kept.
   virtual std::unique_ptr<Recording> record(std::span<Queue* const> /*queues*/,
                                             const std::function<void()>& /*submit*/) const {
+    return nullptr;
+  }
+  /// Returns what tells a device from all others, also of other hosts; "" where there are no communicators.
+  virtual std::string communicator_key(int /*device*/) const { return ""; }
+  /// Returns the name of a new communicator, which one process makes and all join.
+  virtual std::string new_communicator() const { return ""; }
+  /// Joins `device` to a communicator of `size` processes as that of process `rank`; waits for the others, no
+  /// longer than `seconds`. Throws DeviceError. Null where communicator_key() is "".
+  virtual std::unique_ptr<Communicator> join_communicator(int /*device*/, const std::string& /*name*/,
+                                                          int /*rank*/, int /*size*/,
+                                                          double /*seconds*/) const {
     return nullptr;
   }
   /// Host memory that copies from and to devices are fastest with.

@@ -33,6 +33,12 @@ class WrappedBackend : public Backend {
                                     const std::function<void()>& submit) const override {
     return inner_->record(queues, submit);
   }
+  std::string communicator_key(int device) const override { return inner_->communicator_key(device); }
+  std::string new_communicator() const override { return inner_->new_communicator(); }
+  std::unique_ptr<Communicator> join_communicator(int device, const std::string& name, int rank, int size,
+                                                  double seconds) const override {
+    return inner_->join_communicator(device, name, rank, size, seconds);
+  }
   std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
     return inner_->allocate_staging(bytes);
   }

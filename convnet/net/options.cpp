@@ -185,6 +185,12 @@ const OptionTable<DeviceOptions>& device_options() {
                     {.fallback = "cfg",
                      .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
       unsaved_option(
+          "nccl", &DeviceOptions::nccl,
+          {.fallback = "1",
+           .doc =
+               "GPUs of several processes exchange data by NCCL where each process has one GPU of its own; "
+               "0: through the hosts, by MPI"}),
+      unsaved_option(
           "stall-timeout", &DeviceOptions::stall_timeout,
           {.fallback = "300",
            .min = 0.1,

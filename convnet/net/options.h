@@ -38,7 +38,7 @@ const OptionTable<DataOptions>& data_options();
 struct DeviceOptions {
   std::string gpu = "0", device = "auto", precision;
   int threads = 0;
-  bool data_parallel = false;
+  bool data_parallel = false, nccl = true;
   double stall_timeout = 300;
   /// The devices of each host, in the order of --gpu; empty for one host.
   std::vector<int> devices_of_hosts;

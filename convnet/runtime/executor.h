@@ -87,6 +87,9 @@ class Executor {
   /// Whether a step on a GPU was given up: whatever waits for the device may wait for ever.
   bool stalled() const { return queues_ && queues_->stalled(); }
 
+  /// Whether messages to other processes do not pass through the hosts.
+  bool has_communicator() const { return queues_ && queues_->has_communicator(); }
+
   /// Whether steps are faster without `times`, which need every task to be marked.
   bool times_cost() const { return queues_ != nullptr; }
   /// Whether steps copy their matrices to the devices; else devices read them where they lie.

@@ -25,6 +25,9 @@ class Processes {
   Transport& transport() { return *transport_; }
   double stall_seconds() const { return stall_seconds_; }
   void set_stall_seconds(double seconds) { stall_seconds_ = seconds; }
+  /// Whether GPUs may exchange data without the hosts.
+  bool uses_nccl() const { return uses_nccl_; }
+  void set_uses_nccl(bool uses) { uses_nccl_ = uses; }
   /// `asked` says whether this process was asked to stop.
   void set_asked_to_stop(std::function<bool()> asked) { asked_to_stop_ = std::move(asked); }
   const std::string& host(int rank) const { return hosts_.at(static_cast<std::size_t>(rank)); }
@@ -53,6 +56,7 @@ class Processes {
   std::unique_ptr<Transport> transport_;
   std::function<bool()> asked_to_stop_;
   double stall_seconds_;
+  bool uses_nccl_ = true;
   std::vector<std::string> hosts_;  ///< by rank
   int errors_told_ = 0;
   bool stop_ = false;

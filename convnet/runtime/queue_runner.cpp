@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -23,6 +24,31 @@ std::vector<Transport::Piece> pieces_of(const Plan& plan, const Task& task, std:
   return pieces;
 }
 
+/// Joins this process's device to those of the others, if every process has one of its own and uses it for
+/// the plans: a process with several would need a thread for each, and steps could not be recorded.
+std::unique_ptr<Communicator> make_communicator(const PlanSet& plans, const Backend& backend,
+                                                const Table<DeviceId, int>& physical, Processes& processes) {
+  if (plans.devices() != processes.count()) return nullptr;
+  for (const DeviceId device : plans.device_ids()) {
+    if (plans.topology().process(device) != device.value()) return nullptr;
+  }
+  const int own = physical[DeviceId(processes.rank())];
+  std::string key;
+  processes.together([&] { key = processes.uses_nccl() ? backend.communicator_key(own) : ""; });
+  const std::vector<std::string> keys = processes.exchange(key);
+  const std::set<std::string> different(keys.begin(), keys.end());
+  if (different.size() < keys.size() || different.count("") > 0) return nullptr;
+  std::string name;
+  processes.together([&] { name = processes.rank() == 0 ? backend.new_communicator() : ""; });
+  name = processes.exchange(name)[0];
+  std::unique_ptr<Communicator> communicator;
+  processes.together([&] {
+    communicator =
+        backend.join_communicator(own, name, processes.rank(), processes.count(), processes.stall_seconds());
+  });
+  return communicator;
+}
+
 }  // namespace
 
 QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Table<DeviceId, int>& physical,
@@ -34,6 +60,7 @@ QueueRunner::QueueRunner(const PlanSet& plans, const Backend& backend, const Tab
       stall_seconds_(stall_seconds),
       processes_(processes),
       process_(processes == nullptr ? 0 : processes->rank()) {
+  if (processes != nullptr) communicator_ = make_communicator(plans, backend, physical, *processes);
   for (const DeviceId device : plans_.device_ids()) {
     const bool here = is_here(device);
     if (here) here_.push_back(device);
@@ -91,6 +118,7 @@ QueueRunner::Prepared& QueueRunner::prepared(const BoundPlan& bound) {
     const Task& task = plan.tasks[t];
     if (!is_here(task.device)) continue;
     if (is_message(task.kind)) {
+      if (communicator_) continue;
       std::int64_t bytes = 0;
       for (const BufferUse& use : task.uses) bytes += bytes_of(plan, use);
       ready->messages[t].staging = backend_.allocate_staging(bytes);
@@ -200,6 +228,19 @@ void QueueRunner::enqueue_message(const Plan& plan, TaskId t, Message& message) 
   if (task.kind == TaskKind::send) to_send_.push_back(t);
 }
 
+/// Puts messages that go on at the same time into the queue of messages.
+void QueueRunner::enqueue_group(const Plan& plan, const std::vector<TaskId>& group) {
+  std::vector<Communicator::Piece> pieces;
+  for (const TaskId t : group) {
+    const Task& task = plan.tasks[t];
+    const int peer = plan.topology.process(plan.tasks[task.partner].device);
+    for (const BufferUse& use : task.uses)
+      pieces.push_back({task.kind == TaskKind::send, peer, address_(plan.buffers[use.buffer]) + use.begin,
+                        bytes_of(plan, use)});
+  }
+  communicator_->exchange(queue_for(plan.tasks[group[0]]), pieces);
+}
+
 /// Gives the messages that the host has to the transport, in order. Returns whether it has sent all.
 bool QueueRunner::send_what_is_ready(const Plan& plan, Prepared& ready) {
   while (!to_send_.empty()) {
@@ -225,14 +266,8 @@ void QueueRunner::wait_for_messages(const Plan& plan, Prepared& ready, const std
     send_what_is_ready(plan, ready);
     if (done()) return;
     const double waited = seconds_since(start);
-    const std::string why = processes_->transport().failure();
-    if (!why.empty() || waited > stall_seconds_) {
-      stalled_ = true;
-      throw RunError((why.empty()
-                          ? fmt::format("the step has stalled: nothing has ended for {:.0f} s ", waited)
-                          : why + "; it waits ") +
-                     report);
-    }
+    const std::string why = failure();
+    if (!why.empty() || waited > stall_seconds_) give_up(why, waited, report);
     if (waited > 0.001) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
@@ -259,9 +294,53 @@ void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs&
       queues_[device.index() * kStreams + stream]->wait(*has_block);
   }
   Table<TaskId, std::shared_ptr<const Mark>> ends(plan.tasks.size());
+  // Puts tasks into the queue of the first: one, or messages that go on at the same time.
+  const auto add = [&](const std::vector<TaskId>& group) {
+    const Task& task = plan.tasks[group[0]];
+    Queue& queue = queue_for(task);
+    bool is_waited_for = marks != nullptr;
+    for (const TaskId t : group) {
+      is_waited_for = is_waited_for || bound.is_waited_for(t);
+      for (const TaskId after : plan.tasks[t].after) {
+        const auto& other = ends[after];
+        if (other && &queue_for(plan.tasks[after]) != &queue) queue.wait(*other);
+      }
+    }
+    const auto begins = marks != nullptr ? queue.mark() : nullptr;
+    if (!is_message(task.kind))
+      enqueue_task(bound, group[0], ready, inputs);
+    else if (communicator_)
+      enqueue_group(plan, group);
+    else
+      enqueue_message(plan, group[0], ready.messages.at(group[0]));
+    const auto ended = is_waited_for ? queue.mark() : nullptr;
+    for (const TaskId t : group) {
+      ends[t] = ended;
+      if (marks != nullptr) (*marks)[t] = {begins, ended};
+    }
+    if (!after_task) return;
+    wait_for(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
+    for (const TaskId t : group) after_task(t);
+  };
+  // Messages of this process that no other of its tasks lies between, and of which none waits for another.
+  // A group begins when the messages before it have ended, everywhere those of the plan before its first one;
+  // so the first message in the plan that has not ended can always go on.
+  std::vector<TaskId> messages;
+  const auto add_messages = [&] {
+    if (!messages.empty()) add(std::exchange(messages, {}));
+  };
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     if (!is_here(task.device)) continue;
+    if (communicator_ && is_message(task.kind)) {
+      const bool waits = std::any_of(task.after.begin(), task.after.end(), [&](TaskId after) {
+        return std::find(messages.begin(), messages.end(), after) != messages.end();
+      });
+      if (waits) add_messages();
+      messages.push_back(t);
+      continue;
+    }
+    add_messages();
     if (is_message(task.kind)) {
       // What this host has to send first may be what the other end waits for.
       const Message& message = ready.messages.at(t);
@@ -271,23 +350,9 @@ void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs&
               std::to_string(plan.tasks[task.partner].device.value()) + " of " +
               processes_->name(plan.topology.process(plan.tasks[task.partner].device)));
     }
-    Queue& queue = queue_for(task);
-    for (const TaskId after : task.after) {
-      const auto& other = ends[after];
-      if (other && &queue_for(plan.tasks[after]) != &queue) queue.wait(*other);
-    }
-    if (marks != nullptr) (*marks)[t].begin = queue.mark();
-    if (is_message(task.kind))
-      enqueue_message(plan, t, ready.messages.at(t));
-    else
-      enqueue_task(bound, t, ready, inputs);
-    if (marks != nullptr || bound.is_waited_for(t)) ends[t] = queue.mark();
-    if (marks != nullptr) (*marks)[t].end = ends[t];
-    if (after_task) {
-      wait_for(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
-      after_task(t);
-    }
+    add({t});
   }
+  add_messages();
   if (processes_ != nullptr)
     wait_for_messages(
         plan, ready, [&] { return to_send_.empty(); }, "until all messages are on the host");
@@ -307,14 +372,26 @@ void QueueRunner::wait_for(const Mark& mark, const std::function<std::string()>&
   const auto start = Clock::now();
   while (!mark.reached()) {
     const double waited = seconds_since(start);
-    if (waited > stall_seconds_) {
-      stalled_ = true;
-      throw RunError("the step has stalled: nothing has ended for " + std::to_string(std::lround(waited)) +
-                     " s " + report());
-    }
     // Steps of small nets take less than the system needs to wake a thread.
-    if (waited > 0.005) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (waited <= 0.005) continue;
+    const std::string why = failure();
+    if (!why.empty() || waited > stall_seconds_) give_up(why, waited, report());
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+}
+
+/// Returns why messages no longer arrive, or "".
+std::string QueueRunner::failure() const {
+  std::string why = processes_ == nullptr ? "" : processes_->transport().failure();
+  if (why.empty() && communicator_) why = communicator_->failure();
+  return why;
+}
+
+void QueueRunner::give_up(const std::string& why, double waited, const std::string& report) {
+  stalled_ = true;
+  throw RunError((why.empty() ? fmt::format("the step has stalled: nothing has ended for {:.0f} s ", waited)
+                              : why + "; it waits ") +
+                 report);
 }
 
 /// Returns the memory of the plan's next step, in which `matrices` are.

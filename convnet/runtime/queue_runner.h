@@ -1,7 +1,8 @@
 // Runs plans on a backend whose devices have queues: the host puts every task into the queue of its device
 // and stream and goes on. From its second run on a plan is a recording that is played, and a second step can
 // begin before the host has read the costs of the first: the devices never wait for the host. In a run of
-// several processes the host brings messages, through its own memory, while it fills the queues.
+// several processes messages go from device to device through a communicator, where there is one; else the
+// host brings them, through its own memory, while it fills the queues.
 #pragma once
 
 #include <array>
@@ -35,7 +36,8 @@ class QueueRunner {
   using Address = std::function<std::byte*(const Buffer&)>;
 
   /// `physical` is the device behind each index of the plans; `address` tells where a buffer lies on its
-  /// device. `processes` is null where there is one process.
+  /// device. `processes` is null where there is one process; else all of them do this together. Throws
+  /// DeviceError.
   QueueRunner(const PlanSet& plans, const Backend& backend, const Table<DeviceId, int>& physical,
               Address address, double stall_seconds, Processes* processes = nullptr);
   QueueRunner(const QueueRunner&) = delete;
@@ -63,6 +65,8 @@ class QueueRunner {
   /// Whether a run has been given up: the devices may go on for ever, and releasing their memory would wait
   /// for them.
   bool stalled() const { return stalled_; }
+  /// Whether messages to other processes do not pass through the hosts.
+  bool has_communicator() const { return communicator_ != nullptr; }
 
   /// Drops what was recorded, because addresses will change. No step may be in flight.
   void forget();
@@ -118,8 +122,10 @@ class QueueRunner {
     bool begun() const { return end != nullptr || error != nullptr; }
   };
 
+  /// Messages through a communicator are one sequence, the same for all processes: the plan's.
   std::size_t queue_of(const Task& task) const {
-    return task.device.index() * kStreams + static_cast<std::size_t>(task.stream);
+    const Stream stream = communicator_ && is_message(task.kind) ? Stream::send : task.stream;
+    return task.device.index() * kStreams + static_cast<std::size_t>(stream);
   }
   bool is_here(DeviceId device) const { return plans_.topology().process(device) == process_; }
   Queue& queue_for(const Task& task) const;
@@ -136,11 +142,14 @@ class QueueRunner {
   bool send_what_is_ready(const Plan& plan, Prepared& ready);
   void wait_for_messages(const Plan& plan, Prepared& ready, const std::function<bool()>& done,
                          const std::string& report);
+  void enqueue_group(const Plan& plan, const std::vector<TaskId>& group);
   void enqueue(const BoundPlan& bound, Prepared& ready, const Inputs& inputs, Table<TaskId, Marks>* marks,
                const std::function<void(TaskId)>& after_task);
   void enqueue_task(const BoundPlan& bound, TaskId t, const Prepared& ready, const Inputs& inputs);
   TaskTimes times_of(const InFlight& step) const;
   void wait_for(const Mark& mark, const std::function<std::string()>& report);
+  [[noreturn]] void give_up(const std::string& why, double waited, const std::string& report);
+  std::string failure() const;
 
   const PlanSet& plans_;
   const Backend& backend_;
@@ -151,6 +160,7 @@ class QueueRunner {
   Processes* processes_;
   int process_;
   std::vector<DeviceId> here_;                  ///< the devices of this process
+  std::unique_ptr<Communicator> communicator_;  ///< null: messages pass through the host
   std::vector<std::unique_ptr<Queue>> queues_;  ///< by device and stream, of this process's devices
   std::deque<TaskId> to_send_;  ///< messages that are being copied to the host, in the order of sending
   Table<DeviceId, Table<DeviceId, bool>> reaches_;  ///< by device and other device

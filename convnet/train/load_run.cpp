@@ -121,7 +121,10 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   const TrainOptions first = parse_train_options(given);
   // Claims the folder before anything is read, so that no other run trains from the same checkpoint.
   const bool is_first = processes == nullptr || processes->rank() == 0;
-  if (processes != nullptr) processes->set_stall_seconds(first.devices.stall_timeout);
+  if (processes != nullptr) {
+    processes->set_stall_seconds(first.devices.stall_timeout);
+    processes->set_uses_nccl(first.devices.nccl);
+  }
   if (processes != nullptr && first.check_grads)
     throw InputError("--check-grads works in one process; the gradients of several are the same");
   if (!first.tests.only_tests() && !first.check_grads && is_first) {

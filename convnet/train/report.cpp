@@ -59,7 +59,8 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
                                  join(physical, ","), std::max(1, thread_count(options.threads) / own));
   if (devices > 1) text += " each";
   if (processes != nullptr)
-    text += fmt::format(", in {} processes ({})", processes->count(), hosts_text(*processes));
+    text += fmt::format(", in {} processes ({}{})", processes->count(), hosts_text(*processes),
+                        net.executor().has_communicator() ? "; NCCL" : "");
   text += fmt::format("; minibatches of {} images", minibatch);
   if (graph.microbatches > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(minibatch, 0),

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "convnet/base/error.h"
+#include "kernels/cuda/communicator.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/tuning.h"
 
@@ -40,6 +41,12 @@ class CudaBackend : public Backend {
   std::unique_ptr<Recording> record(std::span<Queue* const> queues,
                                     const std::function<void()>& submit) const override {
     return cuda::record_graph(queues, submit);
+  }
+  std::string communicator_key(int device) const override { return cuda::communicator_key(device); }
+  std::string new_communicator() const override { return cuda::new_communicator(); }
+  std::unique_ptr<Communicator> join_communicator(int device, const std::string& name, int rank, int size,
+                                                  double seconds) const override {
+    return cuda::join_communicator(device, name, rank, size, seconds);
   }
   std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
     return cuda::allocate_pinned(bytes);

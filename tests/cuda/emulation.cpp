@@ -2,10 +2,18 @@
 // queue does its work at once, but a recording that is played only when somebody waits for it. Kernels,
 // layouts, planning for queues and recordings are the real ones.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <deque>
+#include <map>
+#include <mutex>
+#include <tuple>
 #include <vector>
 
+#include "convnet/base/error.h"
+#include "kernels/cuda/communicator.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/tuning.h"
@@ -17,16 +25,22 @@ constexpr int kDevices = 8;
 
 class Memory : public DeviceMemory {
  public:
+  /// Much of what plans ask for is never used: calloc() does not touch it.
   explicit Memory(std::int64_t bytes)
-      : lines_(static_cast<std::size_t>(aligned(bytes) / kMemoryAlignment)), bytes_(bytes) {}
-  std::byte* data() override { return lines_.empty() ? nullptr : lines_.data()->bytes; }
+      : memory_(std::calloc(static_cast<std::size_t>(bytes + kMemoryAlignment), 1), &std::free),
+        bytes_(bytes) {
+    if (memory_ == nullptr) throw DeviceError("emulated: no memory");
+    void* place = memory_.get();
+    std::size_t space = static_cast<std::size_t>(bytes + kMemoryAlignment);
+    data_ =
+        static_cast<std::byte*>(std::align(kMemoryAlignment, static_cast<std::size_t>(bytes), place, space));
+  }
+  std::byte* data() override { return bytes_ == 0 ? nullptr : data_; }
   std::int64_t bytes() const override { return bytes_; }
 
  private:
-  struct alignas(kMemoryAlignment) Line {
-    std::byte bytes[kMemoryAlignment] = {};
-  };
-  std::vector<Line> lines_;
+  std::unique_ptr<void, decltype(&std::free)> memory_;
+  std::byte* data_ = nullptr;
   std::int64_t bytes_;
 };
 
@@ -98,6 +112,82 @@ class Again : public Recording {
 
  private:
   std::function<void()> submit_;
+};
+
+/// Messages between processes that are threads of one program. As with NCCL, a message waits for its other
+/// end, and the messages of a group do not wait for one another.
+class Meeting {
+ public:
+  /// Returns the meeting of this name, which lives as long as any of its members.
+  static std::shared_ptr<Meeting> of(const std::string& name) {
+    static std::mutex mutex;
+    static std::map<std::string, std::weak_ptr<Meeting>> all;
+    const std::lock_guard lock(mutex);
+    std::shared_ptr<Meeting> meeting = all[name].lock();
+    if (!meeting) all[name] = meeting = std::make_shared<Meeting>();
+    return meeting;
+  }
+
+  void join(int size, double seconds) {
+    std::unique_lock lock(mutex_);
+    ++members_;
+    changed_.notify_all();
+    wait(lock, seconds, [&] { return members_ >= size; });
+  }
+
+  void exchange(int rank, std::span<const Communicator::Piece> pieces, double seconds) {
+    std::unique_lock lock(mutex_);
+    std::vector<std::shared_ptr<End>> ends;
+    for (const Communicator::Piece& piece : pieces) {
+      if (piece.bytes == 0) continue;
+      ends.push_back(std::make_shared<End>(End{piece, false}));
+      auto& [sends, receives] =
+          lines_[piece.sends ? std::pair(rank, piece.peer) : std::pair(piece.peer, rank)];
+      (piece.sends ? sends : receives).push_back(ends.back());
+      if (sends.empty() || receives.empty()) continue;
+      End &from = *sends.front(), &to = *receives.front();
+      if (from.piece.bytes != to.piece.bytes) throw std::logic_error("emulated: a message of another size");
+      std::copy_n(from.piece.data, from.piece.bytes, to.piece.data);
+      from.done = to.done = true;
+      sends.pop_front();
+      receives.pop_front();
+      changed_.notify_all();
+    }
+    wait(lock, seconds,
+         [&] { return std::all_of(ends.begin(), ends.end(), [](const auto& end) { return end->done; }); });
+  }
+
+ private:
+  struct End {
+    Communicator::Piece piece;
+    bool done = false;
+  };
+  using Line = std::deque<std::shared_ptr<End>>;
+
+  void wait(std::unique_lock<std::mutex>& lock, double seconds, const std::function<bool()>& done) {
+    if (!changed_.wait_for(lock, std::chrono::duration<double>(seconds), done))
+      throw DeviceError("emulated: the other processes do not come");
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int members_ = 0;
+  std::map<std::pair<int, int>, std::pair<Line, Line>> lines_;  ///< by sender and receiver: who has come
+};
+
+class Member : public Communicator {
+ public:
+  Member(std::shared_ptr<Meeting> meeting, int rank, double seconds)
+      : meeting_(std::move(meeting)), rank_(rank), seconds_(seconds) {}
+  void exchange(Queue&, std::span<const Piece> pieces) override {
+    meeting_->exchange(rank_, pieces, seconds_);
+  }
+  std::string failure() const override { return ""; }
+
+ private:
+  std::shared_ptr<Meeting> meeting_;
+  int rank_;
+  double seconds_;
 };
 
 class LoopGemm : public PreparedGemm {
@@ -174,6 +264,22 @@ void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes) { std
 void use_device(int) {}
 std::shared_ptr<const PreparedGemm> prepare_gemm(const Gemm& gemm, const Context&) {
   return std::make_shared<LoopGemm>(gemm);
+}
+/// Processes of a launcher do not meet in memory: their messages pass through the hosts.
+std::string communicator_key(int device) {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (std::getenv(variable) != nullptr) return "";
+  return std::to_string(device);
+}
+std::string new_communicator() {
+  static std::atomic<int> made = 0;
+  return std::to_string(made++);
+}
+std::unique_ptr<Communicator> join_communicator(int, const std::string& name, int rank, int size,
+                                                double seconds) {
+  auto meeting = Meeting::of(name);
+  meeting->join(size, seconds);
+  return std::make_unique<Member>(std::move(meeting), rank, seconds);
 }
 double measure_peak_flops(int, Precision) { return 1e9; }
 double measure_copy_bandwidth(int) { return 1e9; }

@@ -21,6 +21,11 @@ std::vector<std::vector<int>> ways(int devices) {
   return all;
 }
 
+bool has_gpus() {
+  std::string reason;
+  return cuda_devices(reason) > 0;
+}
+
 void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t>& sizes,
                             std::vector<std::vector<int>> shares = {}) {
   const int devices = static_cast<int>(split_list(net.options.gpu).size());
@@ -31,10 +36,19 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
   const Minibatch batch = random_minibatch(kImage, sizes[0], kClasses, 7, net.options.extra);
   const std::map<std::string, std::vector<float>> outputs = alone.read_outputs(batch);
   if (shares.empty()) shares = ways(devices);
+  // GPUs of processes with one GPU each may have a communicator; else messages pass through the hosts.
+  std::vector<std::pair<std::vector<int>, bool>> runs;
   for (const std::vector<int>& way : shares) {
+    if (has_gpus() && static_cast<int>(way.size()) == devices) runs.emplace_back(way, true);
+    runs.emplace_back(way, false);
+  }
+  for (const auto& [shared, nccl] : runs) {
+    const std::vector<int>& way = shared;
+    const bool uses_nccl = nccl;
     std::vector<Trained> trained(way.size());
     std::vector<std::map<std::string, std::vector<float>>> read(way.size());
     run_processes(static_cast<int>(way.size()), [&](Processes& processes) {
+      processes.set_uses_nccl(uses_nccl);
       NetOptions options = net.options;
       const auto r = static_cast<std::size_t>(processes.rank());
       // Each device has as many cores as in one process: sums of several threads depend on their number.
@@ -46,7 +60,7 @@ void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t
       read[r] = own.read_outputs(batch);
     });
     for (std::size_t r = 0; r < way.size(); ++r) {
-      INFO("rank " << r << " of " << way.size());
+      INFO("rank " << r << " of " << way.size() << (uses_nccl ? ", with a communicator" : ""));
       check_same_bits(trained[r], expected);
       CHECK(read[r] == outputs);
     }
@@ -109,6 +123,30 @@ TEST_CASE("several processes on two hosts give the bits of one process with thes
     check_like_one_process(net, {24, 13, 24}, {each, net.options.devices_of_hosts});
     check_like_one_process(net, {2, 1, 3}, {each});
   }
+}
+
+TEST_CASE("GPUs of processes with one GPU each have a communicator") {
+  const NetTexts texts = column_net(Normalised::nowhere);
+  const auto has_communicator = [&](const std::string& gpus, const std::vector<int>& way, bool uses_nccl) {
+    std::vector<char> has(way.size());
+    run_processes(static_cast<int>(way.size()), [&](Processes& processes) {
+      processes.set_uses_nccl(uses_nccl || processes.rank() > 0);
+      NetOptions options;
+      options.data_parallel = true;
+      options.gpu = gpus;
+      options.processes = &processes;
+      options.devices_of_processes = way;
+      SmallNet own(texts, kImage, kClasses, options);
+      has[static_cast<std::size_t>(processes.rank())] = own.net().executor().has_communicator() ? 1 : 0;
+    });
+    CHECK(std::count(has.begin(), has.end(), has[0]) == static_cast<int>(has.size()));
+    return has[0] == 1;
+  };
+  CHECK(has_communicator("0,1", {1, 1}, true) == has_gpus());
+  CHECK(has_communicator("2,1", {1, 1}, true) == has_gpus());
+  CHECK_FALSE(has_communicator("0,1", {1, 1}, false));  // one process does not want it
+  CHECK_FALSE(has_communicator("1,1", {1, 1}, true));   // they share a GPU
+  CHECK_FALSE(has_communicator("0,1,2", {2, 1}, true));
 }
 
 TEST_CASE("processes must have the devices that --hosts counts, each on one host") {
