@@ -26,6 +26,8 @@ constexpr const char* kUsage =
     "          --save-path D [options]           train; --load-file CHECKPOINT alone resumes\n"
     "  convnet plan --layer-def F --layer-params F --data-provider P [options]\n"
     "                                            shapes, memory and work of a net, without running it\n"
+    "  convnet place --layer-def F --layer-params F --data-provider P --model M --gpu 0,1,... [options]\n"
+    "                                            the fastest devices for each layer, written as .cfg files\n"
     "  convnet bench --layer-def F --layer-params F --data-provider dummy-CxHxW-K [options]\n"
     "                                            speed of a training step, by layer\n"
     "  convnet show CHECKPOINT [--show-cost NAME | --show-filters LAYER | --show-preds SOFTMAX | --html "
@@ -46,8 +48,8 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
     return 2;
   }
   const std::string command = args[0];
-  const bool named = command == "plan" || command == "bench" || command == "show" || command == "make-data" ||
-                     command == "layers" || command == "train";
+  const bool named = command == "plan" || command == "place" || command == "bench" || command == "show" ||
+                     command == "make-data" || command == "layers" || command == "train";
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
     for (const std::string& arg : args) {
@@ -61,6 +63,7 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   }
   if (asked("--help") || asked("-h")) {
     const std::vector<convnet::OptionSpec>& taken = command == "plan"    ? convnet::plan_command_options()
+                                                    : command == "place" ? convnet::place_command_options()
                                                     : command == "bench" ? convnet::bench_command_options()
                                                     : command == "show"  ? convnet::show_command_options()
                                                     : command == "make-data"
@@ -75,6 +78,8 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   }
   if (command == "plan") {
     convnet::plan_command(args);
+  } else if (command == "place") {
+    convnet::place_command(args);
   } else if (command == "bench") {
     convnet::bench_command(args);
   } else if (command == "show") {
@@ -87,7 +92,7 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
     convnet::train_command(args, streams);
   } else {
     throw convnet::InputError("unknown command '" + command +
-                              "'; there are train, plan, bench, show, make-data and layers");
+                              "'; there are train, plan, place, bench, show, make-data and layers");
   }
   return 0;
 }

@@ -23,6 +23,7 @@ class BnormLayer : public Layer {
   BnormLayer(const FeatureShape& maps, std::vector<WeightSpec> matrices, const BnormParams& p)
       : Layer(maps,
               {.fuses_relu = FusesRelu::forward,
+               .sees = p.sync ? SeesImages::of_pass : SeesImages::of_replica,
                .backward_reads = BackwardReads::inputs,
                .backward_in_place = true,
                .cheap = true},

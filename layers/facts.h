@@ -22,12 +22,18 @@ enum class FusesRelu {
   forward_and_gradient,  ///< the relu's backward passes the gradient on: this layer's masks it
 };
 
-/// How a layer is divided over devices (model parallelism). A layer that can be divided overrides
-/// Layer::part.
+/// How a layer can be divided over devices (model parallelism). A layer that can be overrides Layer::part.
 enum class Division {
   none,
-  outputs,    ///< parallel=model: each device of the gpu= line computes some of the outputs
+  outputs,    ///< with parallel=model each device of the gpu= line computes some of the outputs
   as_inputs,  ///< element-wise: each part lies above the same part of the inputs
+};
+
+/// The images whose values a training forward's output for an image depends on, besides that image.
+enum class SeesImages {
+  own,
+  of_pass,     ///< all of its replicas' images in a pass: what one device computes if a minibatch is one pass
+  of_replica,  ///< those of the same replica: what one device computes if there is one replica
 };
 
 /// The first input of a cost.
@@ -57,6 +63,7 @@ struct LayerFacts {
   LayerFunction function = LayerFunction::other;
   FusesRelu fuses_relu = FusesRelu::no;
   Division division = Division::none;
+  SeesImages sees = SeesImages::own;
   bool differentiable = true;  ///< false: backward does nothing, and no weights may lie below
 
   // Memory.

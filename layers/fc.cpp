@@ -6,7 +6,7 @@ namespace {
 
 struct FcParams : WeightParams {
   int outputs = 0, parts = 0;
-  bool model_parallel = false;
+  bool model_parallel = false;  ///< read by the graph, which divides the layer
 };
 
 class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,
@@ -56,7 +56,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   good = add_biases(weights, source, p, {output.c}) && good;
   if (!good) return nullptr;
   LayerFacts facts = weighted_sum_facts();
-  if (p.model_parallel) facts.division = Division::outputs;
+  if (p.parts == 0) facts.division = Division::outputs;
   return std::make_shared<FcLayer>(output, facts, std::move(weights), p.update_period, std::move(geometries),
                                    p.biases);
 }

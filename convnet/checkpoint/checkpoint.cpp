@@ -230,6 +230,7 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   meta["layer_def_path"] = checkpoint.definition_path;
   meta["layer_params"] = checkpoint.parameters_text;
   meta["layer_params_path"] = checkpoint.parameters_path;
+  if (!checkpoint.placement.empty()) meta["placement"] = checkpoint.placement;
   meta["options"] = json(checkpoint.options).dump();
   meta["state"] = to_json(checkpoint.state).dump();
   meta["algorithms"] = json(checkpoint.algorithms).dump();
@@ -311,6 +312,7 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
   c.definition_path = meta("layer_def_path");
   c.parameters_text = meta("layer_params");
   c.parameters_path = meta("layer_params_path");
+  if (c.tensors.metadata.contains("placement")) c.placement = meta("placement");
   const char* key = "options";
   try {
     c.options = json::parse(meta("options")).get<OptionTexts>();

@@ -68,6 +68,7 @@ struct Checkpoint {
   OptionTexts options;
   std::string definition_path, definition_text;  ///< path and text of the layer definition file
   std::string parameters_path, parameters_text;
+  std::string placement;  ///< where layers run, as text, if a search has placed them; else empty
   std::map<std::string, std::string> algorithms;  ///< the libraries' choices, by operation
   std::vector<MatrixInfo> matrices;  ///< description of the data set's matrices; empty in older checkpoints
 };

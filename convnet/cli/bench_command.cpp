@@ -9,7 +9,7 @@
 #include "convnet/cli/bench_report.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/net/net.h"
+#include "convnet/net/auto_placement.h"
 #include "convnet/plan/simulate.h"
 #include "convnet/train/report.h"
 
@@ -203,7 +203,18 @@ std::int64_t largest_memory(const PlanSet& plans) {
 /// Makes the net of the files, which `diagnostics` are about; prints warnings.
 std::unique_ptr<Net> make_net(const BenchOptions& options, const NetFiles& files, const Provider& provider,
                               Diagnostics& diagnostics) {
-  Graph graph = checked_graph(files, provider, graph_options(options.files, options.devices), diagnostics);
+  GraphOptions graph_of = graph_options(options.files, options.devices);
+  Placement placement;
+  if (options.devices.parallel == Parallel::automatic) {
+    diagnostics.throw_if_errors();
+    Predictor predictor(options.devices.model);
+    std::string found;
+    placement =
+        auto_placement(files, provider, options.files, options.devices, options.step, predictor, found);
+    graph_of.placement = &placement;
+    if (!options.report.json) fmt::print("{}\n", found);
+  }
+  Graph graph = checked_graph(files, provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   check_images_fit(provider, options.step.mini, 0);
   const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;

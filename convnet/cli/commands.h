@@ -13,12 +13,14 @@ class StandardStreams;
 /// The options that each command takes.
 const std::vector<OptionSpec>& train_command_options();
 const std::vector<OptionSpec>& plan_command_options();
+const std::vector<OptionSpec>& place_command_options();
 const std::vector<OptionSpec>& bench_command_options();
 const std::vector<OptionSpec>& show_command_options();
 const std::vector<OptionSpec>& make_data_command_options();
 
 void train_command(const std::vector<std::string>& args, StandardStreams& streams);
 void plan_command(const std::vector<std::string>& args);
+void place_command(const std::vector<std::string>& args);
 void bench_command(const std::vector<std::string>& args);
 void show_command(const std::vector<std::string>& args);
 void make_data_command(const std::vector<std::string>& args);

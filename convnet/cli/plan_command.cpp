@@ -7,10 +7,8 @@
 #include "convnet/base/error.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/net/net.h"
+#include "convnet/net/auto_placement.h"
 #include "convnet/plan/print.h"
-#include "convnet/plan/simulate.h"
-#include "convnet/runtime/measure.h"
 
 namespace convnet {
 namespace {
@@ -49,31 +47,6 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
   return table;
 }
 
-/// Predicts steps as --model says: from a file of a machine's numbers, or by timing the operations here.
-class Predictor {
- public:
-  explicit Predictor(const std::string& model) : name_(model) {
-    if (model != "measured") model_ = read_device_model(model);
-  }
-
-  /// Predicts a step on `devices` devices. A measured prediction is of those that the options name: CPU
-  /// devices share the machine, so all work at once; of GPUs the first is measured, and all are taken to be
-  /// alike.
-  Simulation predict(const DeviceOptions& options, const Plan& plan, int devices) const {
-    if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
-    const auto backend = make_backend(options, devices);
-    const bool alone = !backend->shares_memory();
-    return simulate(plan, measure_seconds(plan, *backend, alone ? 1 : devices), alone);
-  }
-  /// Whether the file describes GPUs: only their streams run at the same time.
-  bool describes_gpus() const { return model_ && model_->concurrent_streams; }
-  std::string name() const { return model_ ? model_->name : "this machine, measured"; }
-
- private:
-  std::string name_;
-  std::optional<DeviceModel> model_;
-};
-
 std::string prediction_text(const nlohmann::json& prediction) {
   std::string text = simulation_text(prediction);
   if (const auto alone = prediction.find("step_seconds_on_one_device"); alone != prediction.end())
@@ -84,12 +57,12 @@ std::string prediction_text(const nlohmann::json& prediction) {
 
 /// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
 double seconds_alone(const NetFiles& files, const Provider& provider, const PlanCommandOptions& options,
-                     int devices, const Predictor& predictor) {
+                     int devices, Predictor& predictor) {
   DeviceOptions one = options.devices;
   one.threads = std::max(1, thread_count(one.threads) / devices);
   one.gpu = "0";
   one.devices_of_hosts.clear();
-  one.data_parallel = true;
+  one.parallel = Parallel::data;
   Diagnostics reported;
   const Graph graph = checked_graph(files, provider, graph_options(options.files, one), reported);
   const auto target = make_target(one, 1);
@@ -120,8 +93,18 @@ void plan_command(const std::vector<std::string>& args) {
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options.files, diagnostics);
   const auto provider = open_provider(options.data, options.step.seed);
-  const Graph graph =
-      checked_graph(files, *provider, graph_options(options.files, options.devices), diagnostics);
+  GraphOptions graph_of = graph_options(options.files, options.devices);
+  Placement placement;
+  if (options.devices.parallel == Parallel::automatic) {
+    diagnostics.throw_if_errors();
+    if (!predictor) predictor.emplace("measured");
+    std::string found;
+    placement =
+        auto_placement(files, *provider, options.files, options.devices, options.step, *predictor, found);
+    graph_of.placement = &placement;
+    if (!options.report.json) fmt::print("{}\n\n", found);
+  }
+  const Graph graph = checked_graph(files, *provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})

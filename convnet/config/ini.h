@@ -46,6 +46,10 @@ IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics);
 IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
                  const std::optional<std::string>& text);
 
+/// The same file without the line of `key` that a section has or inherits from [DEFAULT], and without the
+/// lines that continue it; the file itself where there is none.
+IniFile without_key(const IniFile& file, const std::string& section, const std::string& key);
+
 /// Reads and parses a file, as UTF-8 if it is that, else as Latin-1 (IniFile::text is always UTF-8); a file
 /// that cannot be read is an error in `diagnostics`.
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics);

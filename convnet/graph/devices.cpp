@@ -19,6 +19,14 @@ void DeviceReader::error(const SourceLocation& where, const std::string& layer, 
 }
 
 bool DeviceReader::read_gpus(const IniSection& section, Node& node) {
+  if (options_.placement != nullptr) {
+    const LayerPlace& place = options_.placement->at(section.name);
+    node.gpus = place.gpus;
+    if (place.divided) node.gpus.resize(1, DeviceId(0));
+    node.placed = true;
+    node.gpu_where = section.where;
+    return true;
+  }
   const IniValue* value = section.find("gpu");
   node.placed = value != nullptr;
   node.gpu_where = node.placed ? value->where : section.where;
@@ -64,14 +72,17 @@ bool DeviceReader::read_parallel(const IniSection& section, Node& node) {
   const Division division = node.layer->facts.division;
   // On other layers the key would be ignored, and gpu= mean replicas.
   const IniValue* value = section.find("parallel");
-  const bool asked = value != nullptr && !value->from_default && value->text == "model";
-  if (asked && division != Division::outputs) {
+  const bool asked = value != nullptr && value->text == "model";
+  if (asked && !value->from_default && division != Division::outputs) {
     error(value->where, section.name,
           "parallel=model divides fc layers only, not one of type '" + node.type + "'");
     return false;
   }
   if (options_.data_parallel) return true;
-  if (division == Division::outputs) {
+  if (options_.placement != nullptr) {
+    const LayerPlace& place = options_.placement->at(section.name);
+    if (place.divided) node.part_gpus = division == Division::outputs ? place.gpus : parts_of_inputs(node);
+  } else if (division == Division::outputs && asked) {
     node.part_gpus = node.gpus;
     for (const NodeId input : node.inputs) {
       const Node& in = graph_.nodes[input];
@@ -98,7 +109,7 @@ std::vector<DeviceId> DeviceReader::parts_of_inputs(const Node& node) const {
 }
 
 void DeviceReader::check_count(const IniFile& definition) {
-  if (options_.devices == 0 || options_.data_parallel) return;
+  if (options_.devices == 0 || options_.moved()) return;
   int needed = 1;
   for (const auto& [section, last] : last_gpu_) needed = std::max(needed, last + 1);
   for (const auto& [section, last] : last_gpu_) {

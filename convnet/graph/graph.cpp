@@ -41,13 +41,13 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   if (diagnostics.has_errors()) return graph;
   const bool counts_passes = std::any_of(graph.nodes.begin(), graph.nodes.end(),
                                          [](const Node& n) { return n.layer->update_period > 0; });
-  if (options.data_parallel && counts_passes) {
+  if (options.moved() && counts_passes) {
     Diagnostics placement;
     Graph written = placed_graph(definition, parameters, matrices, GraphOptions(), placement);
     // Periods that do not fit the passes are errors, too, but then the passes are known.
     const bool lost = placement.has_errors() && written.passes == 1;
     if (lost) written = {};
-    keep_periods(graph, written, parameters, diagnostics);
+    keep_periods(graph, written, parameters, options, diagnostics);
     if (lost) warn_of_lost_passes(graph, placement, diagnostics);
   }
   expand_parts(graph);
@@ -57,6 +57,18 @@ Graph build_graph(const IniFile& definition, const IniFile& parameters,
   graph.in_place = options.rewrites;
   if (options.rewrites) apply_rewrites(graph);
   return graph;
+}
+
+Placement written_placement(const IniFile& definition, const IniFile& parameters,
+                            const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
+                            Diagnostics& diagnostics) {
+  Placement placement;
+  for (const Node& node : placed_graph(definition, parameters, matrices, options, diagnostics).nodes) {
+    if (node.implicit) continue;
+    const bool divided = !node.part_gpus.empty();
+    placement[node.section] = {divided ? node.part_gpus : node.gpus, divided};
+  }
+  return placement;
 }
 
 }  // namespace convnet

@@ -1,6 +1,7 @@
 // The layer graph: what a net computes, checked and with all shapes known, and on which devices.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,12 +89,28 @@ struct Graph {
   std::vector<NodeId> gradient_sources(const WeightOwner& matrix) const;
 };
 
+/// Where a layer runs: what its gpu= and parallel= lines say.
+struct LayerPlace {
+  std::vector<DeviceId> gpus;  ///< one per replica; of a divided layer, one per part
+  bool divided = false;        ///< parallel=model, or an element-wise layer that is divided as its inputs are
+  bool operator==(const LayerPlace&) const = default;
+};
+
+/// The place of every layer of a definition file, by its section's name.
+using Placement = std::map<std::string, LayerPlace>;
+
 struct GraphOptions {
   bool strict = false;  ///< unknown keys are errors
   bool rewrites =
       true;         ///< fuse layers and work in place; off only to look for the cause of a NaN, and in tests
   int devices = 0;  ///< in --gpu; 0: any number
   bool data_parallel = false;  ///< every layer on all devices, whatever the file says
+  /// The place of every layer, whatever the file says; null: as in the file. Weights are then updated once a
+  /// minibatch, or after as many minibatches as the file says. Must outlive the call.
+  const Placement* placement = nullptr;
+
+  /// Whether layers are elsewhere than the file says.
+  bool moved() const { return data_parallel || placement != nullptr; }
 };
 
 /// Builds the graph of two files. Everything wrong goes to `diagnostics`; the graph is complete only without
@@ -101,6 +118,12 @@ struct GraphOptions {
 Graph build_graph(const IniFile& definition, const IniFile& parameters,
                   const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                   Diagnostics& diagnostics);
+
+/// Returns where the layers of a file are by its own gpu= and parallel= lines. Everything wrong goes to
+/// `diagnostics`.
+Placement written_placement(const IniFile& definition, const IniFile& parameters,
+                            const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
+                            Diagnostics& diagnostics);
 
 /// Returns one line for each layer, with its keys in order, without those that only place it on devices or
 /// set initial weights. Two definition files with equal lines are the same logical net.

@@ -155,9 +155,9 @@ class Placer {
 
   void find_period(Node& node) {
     const int natural = natural_period(node), given = node.layer->update_period, passes = graph_.passes;
-    // The period counts the passes of the file's own placement under --parallel data: see keep_periods().
-    node.update_period = options_.data_parallel ? natural : std::max(given, natural);
-    if (given <= 1 || options_.data_parallel) return;
+    // Elsewhere than the file says, its period counts the passes that the file asks for: see keep_periods().
+    node.update_period = options_.moved() ? passes : std::max(given, natural);
+    if (given <= 1 || options_.moved()) return;
     if (node.update_period % natural != 0) {
       diagnostics_.error(period_where(node, parameters_), written_period(node) + " must be a multiple of " +
                                                               std::to_string(natural) + ": its gradients " +
@@ -183,7 +183,9 @@ void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions&
   if (!graph.nodes.empty()) Placer(graph, parameters, options, diagnostics).run();
 }
 
-void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, Diagnostics& diagnostics) {
+void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, const GraphOptions& options,
+                  Diagnostics& diagnostics) {
+  const std::string how = options.data_parallel ? "data" : "auto";
   for (Node& node : graph.nodes) {
     const int given = node.layer->update_period, passes = written.passes;
     if (given == 0) continue;  // as often as possible, wherever the layers are
@@ -197,10 +199,10 @@ void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters,
       diagnostics.warning(period_where(node, parameters),
                           written_period(node) + " asks for " + std::to_string(passes / period) +
                               " updates in the " + std::to_string(passes) +
-                              " passes of a minibatch that the gpu= lines ask for; with --parallel data a "
-                              "minibatch is one pass and makes one update");
+                              " passes of a minibatch that the gpu= lines ask for; with --parallel " + how +
+                              " a minibatch makes one update");
     } else {
-      node.update_period = period / passes;
+      node.update_period = period / passes * graph.passes;
     }
   }
 }

@@ -12,10 +12,11 @@ namespace convnet {
 void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
                     Diagnostics& diagnostics);
 
-/// For --parallel data: makes the updates of every layer span as many minibatches as in `written`, the same
-/// net where its gpu= lines place it. A minibatch is one pass here, so updates within one become a single
-/// update, with a warning. Needs find_placement() on both graphs.
-void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, Diagnostics& diagnostics);
+/// Where layers are elsewhere than their gpu= lines say: makes the updates of every layer span as many
+/// minibatches as in `written`, the same net where these lines place it. A minibatch makes at most one update
+/// here; a warning says where it makes several there. Needs find_placement() on both graphs.
+void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, const GraphOptions& options,
+                  Diagnostics& diagnostics);
 
 /// Fills in the passes of every node. A layer with K replicas runs forward every K/fewest-th pass, on K
 /// microbatches, and backward in the last of these passes. A layer below more replicas runs forward as early

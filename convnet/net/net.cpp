@@ -88,7 +88,7 @@ PlanOptions plan_options(const StepOptions& options, const DeviceOptions& device
 }
 
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
-  return {files.strict, true, static_cast<int>(devices.gpus().size()), devices.data_parallel};
+  return {files.strict, true, static_cast<int>(devices.gpus().size()), devices.parallel == Parallel::data};
 }
 
 std::string unused_devices(const Graph& graph, const DeviceOptions& options) {

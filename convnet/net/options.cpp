@@ -181,9 +181,18 @@ const OptionTable<DeviceOptions>& device_options() {
           {.fallback = "",
            .doc = "arithmetic of convolutions and matrix products; bf16 also keeps activations so; the "
                   "default is tf32 on GPUs, fp32 on CPUs"}),
-      choice_option("parallel", &DeviceOptions::data_parallel, {{"cfg", false}, {"data", true}},
-                    {.fallback = "cfg",
-                     .doc = "cfg: layers run where the file says; data: every layer on all devices"}),
+      choice_option(
+          "parallel", &DeviceOptions::parallel,
+          {{"cfg", Parallel::cfg}, {"data", Parallel::data}, {"auto", Parallel::automatic}},
+          {.fallback = "cfg",
+           .doc = "cfg: layers run where the file says; data: every layer on all devices; auto: where "
+                  "a step is predicted to be fastest (convnet place shows the candidates)"}),
+      unsaved_option(
+          "model", &DeviceOptions::model,
+          {.fallback = "measured",
+           .doc = "with --parallel auto the machine that steps are predicted for: 'measured' times each "
+                  "operation here, else a file of a machine's numbers, like "
+                  "bench/models/nvlink-8gpu.json"}),
       unsaved_option(
           "nccl", &DeviceOptions::nccl,
           {.fallback = "1",

@@ -34,11 +34,17 @@ struct DataOptions {
 };
 const OptionTable<DataOptions>& data_options();
 
+/// Where layers run: where the file says, each on all devices, or where a search finds that a step is
+/// fastest.
+enum class Parallel { cfg, data, automatic };
+
 /// The devices, and how they compute.
 struct DeviceOptions {
   std::string gpu = "0", device = "auto", precision;
   int threads = 0;
-  bool data_parallel = false, nccl = true;
+  Parallel parallel = Parallel::cfg;
+  std::string model = "measured";  ///< the machine that Parallel::automatic predicts steps for
+  bool nccl = true;
   double stall_timeout = 300;
   /// The devices of each host, in the order of --gpu; empty for one host.
   std::vector<int> devices_of_hosts;

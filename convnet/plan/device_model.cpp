@@ -33,9 +33,10 @@ struct NumberKey {
 constexpr const char* kRate = "a number of at least 1";
 constexpr const char* kShare = "a number above 0, up to 1";
 constexpr const char* kSeconds = "a number of seconds between 0 and 10";
-constexpr double kLeastShare = 1e-6;
+constexpr const char* kBytes = "a number of bytes, at least 1048576";
+constexpr double kLeastShare = 1e-6, kLeastBytes = 1 << 20, kMostBytes = 1e15;
 
-constexpr std::array<NumberKey, 11> kNumbers = {{
+constexpr std::array<NumberKey, 12> kNumbers = {{
     {"flops", &DeviceModel::flops, true, kRate, kLeastRate, kMostRate},
     {"efficiency", &DeviceModel::efficiency, false, kShare, kLeastShare, 1},
     {"memory_bandwidth", &DeviceModel::memory_bandwidth, true, kRate, kLeastRate, kMostRate},
@@ -44,6 +45,7 @@ constexpr std::array<NumberKey, 11> kNumbers = {{
     {"link_efficiency", &DeviceModel::link_efficiency, false, kShare, kLeastShare, 1},
     {"link_latency", &DeviceModel::link_latency, false, kSeconds, 0, kMostSeconds},
     {"host_bandwidth", &DeviceModel::host_bandwidth, true, kRate, kLeastRate, kMostRate},
+    {"memory", &DeviceModel::memory, false, kBytes, kLeastBytes, kMostBytes},
     {"task_overhead", &DeviceModel::task_overhead, false, kSeconds, 0, kMostSeconds},
     {"uplink_bandwidth", &DeviceModel::uplink_bandwidth, false, kRate, kLeastRate, kMostRate},
     {"uplink_latency", &DeviceModel::uplink_latency, false, kSeconds, 0, kMostSeconds},

@@ -21,6 +21,7 @@ struct DeviceModel {
   double link_efficiency = 1;
   double link_latency = 0;         ///< seconds before the first byte from another device arrives
   double host_bandwidth = 0;       ///< bytes/s that a device reads from the host's memory
+  double memory = 0;               ///< bytes of a device; 0: not known
   double task_overhead = 0;        ///< seconds that each task takes beside its work
   bool concurrent_streams = true;  ///< the streams of a device run at the same time, as on GPUs
   bool shared_bus = false;         ///< link_bandwidth is all that the devices have together

@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <thread>
 #include <tuple>
@@ -88,24 +89,25 @@ std::string signature(const Task& task, const Operation& op) {
   return text;
 }
 
-/// The distinct operations, and which one each task is.
+/// The distinct operations that are to be measured, and which one each task is.
 struct Operations {
   std::vector<Operation> all;
-  Table<TaskId, std::size_t> of_task;
+  std::vector<std::string> signatures;  ///< of `all`
+  Table<TaskId, std::string> of_task;   ///< the signature of its operation
 };
 
-Operations distinct_operations(const Plan& plan, const Backend& backend) {
+Operations distinct_operations(const Plan& plan, const Backend& backend, const MeasuredOperations& measured) {
   Operations ops;
-  std::map<std::string, std::size_t> known;
+  std::set<std::string> met;
   for (const Task& task : plan.tasks) {
     if (is_message(task.kind)) throw std::logic_error("measure: the plan is for several processes");
     Operation op = operation_of(plan, task);
-    const auto found = known.try_emplace(signature(task, op), ops.all.size());
-    if (found.second) {
-      op.prepared = backend.bind(task.op, task.form);
-      ops.all.push_back(std::move(op));
-    }
-    ops.of_task.push_back(found.first->second);
+    ops.of_task.push_back(signature(task, op));
+    const std::string& text = ops.of_task.back();
+    if (measured.contains(text) || !met.insert(text).second) continue;
+    op.prepared = backend.bind(task.op, task.form);
+    ops.all.push_back(std::move(op));
+    ops.signatures.push_back(text);
   }
   return ops;
 }
@@ -310,15 +312,18 @@ class Calibration {
 
 }  // namespace
 
-Table<TaskId, double> measure_seconds(const Plan& plan, const Backend& backend, int devices) {
+Table<TaskId, double> measure_seconds(const Plan& plan, const Backend& backend, int devices,
+                                      MeasuredOperations* known) {
   if (devices < 1) throw std::logic_error("measure: no devices");
-  Operations ops = distinct_operations(plan, backend);
-  const ScratchSize size = scratch_size(plan, ops.all, backend, devices);
-  Calibration(ops.all, backend, devices, size).run();
-  std::vector<double> medians;
-  for (Operation& op : ops.all) medians.push_back(median(std::move(op.seconds)));
+  MeasuredOperations own;
+  MeasuredOperations& measured = known == nullptr ? own : *known;
+  Operations ops = distinct_operations(plan, backend, measured);
+  if (!ops.all.empty())
+    Calibration(ops.all, backend, devices, scratch_size(plan, ops.all, backend, devices)).run();
+  for (std::size_t i = 0; i < ops.all.size(); ++i)
+    measured[ops.signatures[i]] = median(std::move(ops.all[i].seconds));
   Table<TaskId, double> seconds;
-  for (const std::size_t op : ops.of_task) seconds.push_back(medians[op]);
+  for (const std::string& op : ops.of_task) seconds.push_back(measured.at(op));
   return seconds;
 }
 

@@ -8,9 +8,11 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
+#include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
+#include "convnet/place/write.h"
 
 namespace convnet {
 namespace {
@@ -105,6 +107,34 @@ void load_data(LoadedRun& run) {
   if (learns) run.provider->check_labels(data.test_range);
 }
 
+/// The first line of a placement in checkpoints: what it was found for.
+std::string found_for(const TrainOptions& options) {
+  std::vector<std::string> hosts;
+  for (const int devices : options.devices.devices_of_hosts) hosts.push_back(std::to_string(devices));
+  return fmt::format("# {} devices, of hosts [{}], {} images\n", options.devices.gpus().size(),
+                     join(hosts, ","), options.step.mini);
+}
+
+/// Finds where layers run with --parallel auto: where they ran before on such devices, or by a search.
+Placement place_layers(LoadedRun& run, Processes* processes) {
+  const DeviceOptions& devices = run.options.devices;
+  Placement placement;
+  const std::string head = found_for(run.options);
+  if (run.checkpoint && run.checkpoint->placement.starts_with(head)) {
+    placement = read_placement(run.checkpoint->placement, run.files.definition,
+                               static_cast<int>(devices.gpus().size()), run.checkpoint->file);
+  } else {
+    std::unique_ptr<Predictor> predictor;
+    together(processes, [&] { predictor = std::make_unique<Predictor>(devices.model); });
+    std::string found;
+    placement = auto_placement(run.files, *run.provider, run.options.files, devices, run.options.step,
+                               *predictor, found, processes);
+    if (!found.empty()) fmt::print("{}\n", found);
+  }
+  run.placement = head + placement_text(placement);
+  return placement;
+}
+
 }  // namespace
 
 LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
@@ -155,8 +185,14 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   Diagnostics diagnostics;
   const std::optional<IniFile> unconverted = load_files(run, given.contains("layer-def"), diagnostics);
   load_data(run);
-  run.graph = checked_graph(run.files, *run.provider, graph_options(run.options.files, run.options.devices),
-                            diagnostics);
+  GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
+  Placement placement;
+  if (run.options.devices.parallel == Parallel::automatic) {
+    diagnostics.throw_if_errors();
+    placement = place_layers(run, processes);
+    graph_of.placement = &placement;
+  }
+  run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (const std::string& layer = run.options.tests.write_features; !layer.empty())
     keep_output(run.graph, layer);

@@ -21,6 +21,7 @@ struct LoadedRun {
   std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks
   std::unique_ptr<BoardFolder> board;  ///< --tensorboard; null for none
   Graph graph;
+  std::string placement;  ///< that a search has found, as text; empty where none was made
   PixelStatistics statistics;
   std::optional<Checkpoint> checkpoint;  ///< to resume from or to test
 };

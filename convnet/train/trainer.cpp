@@ -55,6 +55,7 @@ Trainer::Trainer(const OptionTexts& given, StopSignal& stop, Processes* processe
 Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     : options_(std::move(loaded.options)),
       saved_options_(std::move(loaded.saved_options)),
+      placement_(std::move(loaded.placement)),
       files_(std::move(loaded.files)),
       provider_(std::move(loaded.provider)),
       train_range_(options_.data.train_range),
@@ -515,6 +516,7 @@ void Trainer::save() {
   c.definition_text = files_.definition.text;
   c.parameters_path = files_.parameters.path;
   c.parameters_text = files_.parameters.text;
+  c.placement = placement_;
   c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
   together(processes_, [&] {

@@ -87,6 +87,7 @@ class Trainer {
 
   TrainOptions options_;
   OptionTexts saved_options_;
+  std::string placement_;  ///< that --parallel auto has found, for checkpoints
   NetFiles files_;
   std::shared_ptr<const Provider> provider_;
   BatchRange train_range_, test_range_;
@@ -108,7 +109,7 @@ class Trainer {
   std::unique_ptr<BoardFolder> board_folder_;
   Net net_;
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
-  std::optional<ImageShare> share_;  ///< of this process, where there are several
+  std::optional<ImageShare> share_;   ///< of this process, where there are several
   Prefetcher prefetcher_;
 };
 

@@ -14,6 +14,7 @@ MAY_INCLUDE = {
     "layers": GROUND + ["kernels"],
     "convnet/graph": GROUND + ["kernels", "layers", "providers"],
     "convnet/plan": GROUND + ["kernels", "layers", "providers", "convnet/graph"],
+    "convnet/place": GROUND + ["kernels", "layers", "providers", "convnet/graph", "convnet/plan"],
     "convnet/runtime": GROUND + ["kernels", "convnet/graph", "convnet/plan"],
     "convnet/checkpoint": GROUND + ["providers"],
     "convnet/data": GROUND + ["providers"],

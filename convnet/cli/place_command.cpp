@@ -1,0 +1,221 @@
+// `convnet place` finds the fastest placement of a net's layers and writes it as two files.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/net/auto_placement.h"
+#include "convnet/place/write.h"
+#include "convnet/plan/hash.h"
+
+namespace convnet {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+
+struct PlaceCommandOptions {
+  NetFileOptions files;
+  DataOptions data;
+  StepOptions step;
+  DeviceOptions devices;
+  ReportOptions report;
+  std::string model, out, out_params;
+  int top = 5;
+  double memory_limit = 0;  ///< MiB
+  bool exhaustive = false;
+};
+
+const OptionTable<PlaceCommandOptions>& options_of_place() {
+  static const auto table =
+      OptionTable<PlaceCommandOptions>()
+          .add(&PlaceCommandOptions::files, net_file_options())
+          .add(&PlaceCommandOptions::step, step_options())
+          .add(&PlaceCommandOptions::data,
+               data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
+          .add({
+              unsaved_option("model", &PlaceCommandOptions::model,
+                             {.fallback = "",
+                              .doc = "the machine: 'measured' times each operation here, else a file of a "
+                                     "machine's numbers, like bench/models/nvlink-8gpu.json; where that says "
+                                     "concurrent_streams, --device auto means cuda"}),
+              unsaved_option(
+                  "out", &PlaceCommandOptions::out,
+                  {.fallback = "", .doc = "file for the layers with the gpu= lines that were found"}),
+              unsaved_option(
+                  "out-params", &PlaceCommandOptions::out_params,
+                  {.fallback = "",
+                   .doc = "file for the learning parameters with the updatePeriod= lines that keep "
+                          "one update a minibatch"}),
+              unsaved_option("top", &PlaceCommandOptions::top,
+                             {.fallback = "5", .min = 1, .max = 1000, .doc = "candidates in the table"}),
+              unsaved_option("memory-limit", &PlaceCommandOptions::memory_limit,
+                             {.fallback = "0",
+                              .min = 0,
+                              .max = 1e9,
+                              .unit = "MiB",
+                              .doc = "memory of a device; 0: what the model says, or no limit"}),
+              unsaved_option(
+                  "exhaustive", &PlaceCommandOptions::exhaustive,
+                  {.fallback = "0",
+                   .doc = "simulate every candidate that the rules allow; where these are too many, "
+                          "layers that cannot be divided stay together"}),
+          })
+          .add(&PlaceCommandOptions::devices,
+               device_options().only({"gpu", "hosts", "device", "threads", "precision"}))
+          .add(&PlaceCommandOptions::report, report_options().only({"json"}));
+  return table;
+}
+
+void check_outputs(const PlaceCommandOptions& options) {
+  if (options.out.empty() != options.out_params.empty())
+    throw InputError("--out and --out-params belong together: a placement has lines in both files");
+  for (const std::string& out : {options.out, options.out_params}) {
+    for (const std::string& in : {options.files.layer_def, options.files.layer_params}) {
+      std::error_code none;
+      if (!out.empty() && std::filesystem::equivalent(out, in, none))
+        throw InputError(out + ": is a file of the net itself; name another file to write to");
+    }
+  }
+  for (const std::string& out : {options.out, options.out_params}) {
+    if (!out.empty()) check_file_writable(out, "the net is to be written to");
+  }
+  if (!options.out.empty() && options.out == options.out_params)
+    throw InputError("--out and --out-params name the same file");
+}
+
+/// Builds the plans of a training step and of a test, and proves them. Returns the hash of the first.
+std::uint64_t proven_plan(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
+                          const Placement* placement) {
+  Diagnostics diagnostics;
+  GraphOptions graph_of = graph_options(options.files, options.devices);
+  graph_of.placement = placement;
+  const Graph graph = checked_graph(files, provider, graph_of, diagnostics);
+  const auto target = make_target(options.devices, graph.gpu_count());
+  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
+  const Plan& train = plans.plan(Phase::train, options.step.mini);
+  const Plan& test = plans.plan(Phase::test, options.step.mini);
+  verify(train, graph);
+  verify(test, graph);
+  return plan_hash(train);
+}
+
+/// Makes the two files of a placement, and checks that they say the same.
+NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
+                  const PlacedCandidate& best) {
+  Diagnostics diagnostics;
+  GraphOptions graph_of = graph_options(options.files, options.devices);
+  graph_of.placement = &best.placement;
+  const Graph graph = checked_graph(files, provider, graph_of, diagnostics);
+  const PlacedFiles placed = placed_files(files.definition, files.parameters, graph, best.placement);
+  NetFiles written{placed.definition, placed.parameters};
+  if (proven_plan(written, provider, options, nullptr) !=
+      proven_plan(files, provider, options, &best.placement))
+    throw std::logic_error("place: the files that were written do not have the plan that was found");
+  return written;
+}
+
+nlohmann::json candidate_json(const PlacedCandidate& c, double alone) {
+  nlohmann::json layers = nlohmann::json::object();
+  for (const auto& [layer, place] : c.placement) {
+    layers[layer] = {{"gpu", numbers_of(place.gpus)}};
+    if (place.divided) layers[layer]["parallel"] = "model";
+  }
+  return {{"name", c.name},
+          {"description", c.description},
+          {"step_seconds", c.seconds},
+          {"speed_up", alone / c.seconds},
+          {"devices", c.devices},
+          {"memory_bytes", c.memory},
+          {"bytes_moved", c.moved},
+          {"limited_by", c.limited_by},
+          {"fits", c.fits},
+          {"layers", std::move(layers)}};
+}
+
+/// One device's seconds.
+double seconds_alone(const PlacementAnswer& answer) {
+  for (const PlacedCandidate& c : answer.candidates) {
+    if (c.name == "one device") return c.seconds;
+  }
+  throw std::logic_error("place: one device is always a candidate");
+}
+
+std::string table_of(const std::vector<const PlacedCandidate*>& rows, double alone) {
+  std::string text =
+      fmt::format("{:>10}  {:>8}  {:>7}  {:>10}  {:>9}  what runs where; what takes the time\n", "step ms",
+                  "speed-up", "devices", "memory MiB", "moved MiB");
+  for (const PlacedCandidate* c : rows) {
+    text +=
+        fmt::format("{:>10.3f}  {:>7.2f}x  {:>7}  {:>10.1f}  {:>9.1f}  {}{}{}\n{:>54}{}\n", 1e3 * c->seconds,
+                    alone / c->seconds, c->devices, static_cast<double>(c->memory) / kMebibyte,
+                    static_cast<double>(c->moved) / kMebibyte, c->name.empty() ? "" : c->name + ": ",
+                    c->description, c->fits ? "" : " (does not fit the memory)", "", c->limited_by);
+  }
+  return text;
+}
+
+/// The best ones, and those that have a name.
+std::vector<const PlacedCandidate*> rows_of(const PlacementAnswer& answer, int top) {
+  std::vector<const PlacedCandidate*> rows;
+  for (const PlacedCandidate& c : answer.candidates) {
+    if (top > 0 || !c.name.empty()) rows.push_back(&c);
+    --top;
+  }
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& place_command_options() { return options_of_place().specs(); }
+
+void place_command(const std::vector<std::string>& args) {
+  const OptionTexts texts = parse_command_line(place_command_options(), args);
+  require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
+  PlaceCommandOptions options = options_of_place().parse(texts);
+  check_outputs(options);
+  Predictor predictor(options.model);
+  if (options.devices.device == "auto" && predictor.describes_gpus()) options.devices.device = "cuda";
+  options.devices = with_devices(options.devices);
+  Diagnostics diagnostics;
+  const NetFiles files = read_net_files(options.files, diagnostics);
+  diagnostics.throw_if_errors();
+  const auto provider = open_provider(options.data, options.step.seed);
+  const auto limit = static_cast<std::int64_t>(options.memory_limit * kMebibyte);
+  const PlacementAnswer answer = find_placements(files, *provider, options.files, options.devices,
+                                                 options.step, predictor, {limit, options.exhaustive});
+  const PlacedCandidate& best = answer.candidates[0];
+  const NetFiles written = files_of(files, *provider, options, best);
+  if (!options.out.empty()) {
+    const std::string head =
+        fmt::format("# convnet place for {} devices, {} images a minibatch, {}:\n# {}\n",
+                    options.devices.gpus().size(), options.step.mini, predictor.name(), best.description);
+    write_whole_file(options.out, head + written.definition.text);
+    write_whole_file(options.out_params, written.parameters.text);
+  }
+  const double alone = seconds_alone(answer);
+  const std::vector<const PlacedCandidate*> rows = rows_of(answer, options.top);
+  if (options.report.json) {
+    nlohmann::json report = {{"model", predictor.name()},
+                             {"images", options.step.mini},
+                             {"devices", options.devices.gpus().size()},
+                             {"simulated", answer.simulated},
+                             {"possible", answer.possible},
+                             {"exhaustive", answer.exhaustive},
+                             {"layers_kept_together", answer.joined},
+                             {"candidates", nlohmann::json::array()}};
+    for (const PlacedCandidate* c : rows) report["candidates"].push_back(candidate_json(*c, alone));
+    return fmt::print("{}\n", report.dump(2));
+  }
+  fmt::print("{} candidates simulated{} for {}, {} images a minibatch\n\n{}", answer.simulated,
+             answer.exhaustive ? ", all that there are" : "", predictor.name(), options.step.mini,
+             table_of(rows, alone));
+  if (!options.out.empty())
+    fmt::print("\nThe first one is in {} and {}; train it with --layer-def {} --layer-params {}\n",
+               options.out, options.out_params, options.out, options.out_params);
+}
+
+}  // namespace convnet

@@ -1,0 +1,72 @@
+#include "convnet/net/auto_placement.h"
+
+#include <fmt/format.h>
+
+#include "convnet/base/error.h"
+#include "convnet/place/write.h"
+
+namespace convnet {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+
+/// Throws the InputError that says how candidates would fit.
+[[noreturn]] void refuse_memory(const PlacementAnswer& answer, std::int64_t limit, const StepOptions& step) {
+  const PlacedCandidate& least = *std::min_element(
+      answer.candidates.begin(), answer.candidates.end(),
+      [](const PlacedCandidate& a, const PlacedCandidate& b) { return a.memory < b.memory; });
+  std::string help = "use a smaller --mini";
+  if (!step.conserve_mem) help += " or --conserve-mem 1";
+  throw InputError(
+      fmt::format("no placement fits into {:.0f} MiB of each device: the least of {} candidates needs {:.0f} "
+                  "MiB ({}); {}",
+                  static_cast<double>(limit) / kMebibyte, answer.simulated,
+                  static_cast<double>(least.memory) / kMebibyte, least.description, help));
+}
+
+}  // namespace
+
+PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
+                                const NetFileOptions& file_options, const DeviceOptions& devices,
+                                const StepOptions& step, Predictor& predictor, const SearchLimits& limits) {
+  PlacementQuestion question{files.definition, files.parameters};
+  question.matrices = provider.matrices();
+  question.graph = graph_options(file_options, devices);
+  question.plan = plan_options(step, devices, provider);
+  question.images = step.mini;
+  question.target = [&](int used) { return std::shared_ptr<const Target>(make_target(devices, used)); };
+  question.predict = [&](const Plan& plan, int used) { return predictor.predict(devices, plan, used); };
+  question.links = predictor.links();
+  question.memory_limit =
+      limits.memory_limit > 0 ? limits.memory_limit : static_cast<std::int64_t>(question.links.memory);
+  question.exhaustive = limits.exhaustive;
+  // Measured operations must not disturb each other.
+  question.threads = predictor.measures() ? 1 : thread_count(0);
+  PlacementAnswer answer = search_placement(question);
+  if (!answer.candidates[0].fits) refuse_memory(answer, question.memory_limit, step);
+  return answer;
+}
+
+Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,
+                         const DeviceOptions& devices, const StepOptions& step, Predictor& predictor,
+                         std::string& found, Processes* processes) {
+  Placement placement;
+  const auto search = [&] {
+    const PlacementAnswer answer = find_placements(files, provider, file_options, devices, step, predictor);
+    const PlacedCandidate& best = answer.candidates[0];
+    placement = best.placement;
+    found = fmt::format("Placement: {} ({:.3f} ms a step predicted for {}, the best of {} candidates)",
+                        best.description, 1e3 * best.seconds, predictor.name(), answer.simulated);
+  };
+  if (processes == nullptr) {
+    search();
+    return placement;
+  }
+  processes->together([&] {
+    if (processes->rank() == 0) search();
+  });
+  const std::string text = processes->exchange(processes->rank() == 0 ? placement_text(placement) : "")[0];
+  return read_placement(text, files.definition, static_cast<int>(devices.gpus().size()), "rank 0");
+}
+
+}  // namespace convnet

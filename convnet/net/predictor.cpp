@@ -1,0 +1,29 @@
+#include "convnet/net/predictor.h"
+
+#include "convnet/net/devices.h"
+
+namespace convnet {
+
+Predictor::Predictor(const std::string& model) {
+  if (model != "measured") model_ = read_device_model(model);
+}
+
+Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, int devices) {
+  if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
+  Measured& measured = measured_[devices];
+  if (!measured.backend) measured.backend = make_backend(options, devices);
+  const bool alone = !measured.backend->shares_memory();
+  return simulate(plan, measure_seconds(plan, *measured.backend, alone ? 1 : devices, &measured.operations),
+                  alone);
+}
+
+DeviceModel Predictor::links() const {
+  if (model_) return *model_;
+  DeviceModel model;
+  model.link_bandwidth = 10e9;  // of a host's memory, roughly
+  model.shared_bus = true;
+  model.concurrent_streams = false;
+  return model;
+}
+
+}  // namespace convnet

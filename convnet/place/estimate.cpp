@@ -1,0 +1,129 @@
+#include "convnet/place/estimate.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace convnet {
+namespace {
+
+/// The share of the sums of gradients that does not hide behind the backward pass: a guess.
+constexpr double kSeenShare = 0.3;
+/// Beginnings that are continued.
+constexpr std::size_t kBeginnings = 300;
+
+}  // namespace
+
+PlacementEstimate::PlacementEstimate(const PlacementUnits& units, std::vector<UnitCosts> costs,
+                                     std::vector<double> bytes, const DeviceModel& links,
+                                     const Topology& topology, int devices)
+    : units_(units),
+      costs_(std::move(costs)),
+      bytes_(std::move(bytes)),
+      links_(links),
+      topology_(topology),
+      devices_(devices) {}
+
+double PlacementEstimate::unit_seconds(std::size_t unit, const Spread& spread, int most) const {
+  // A replica works on every count-th microbatch, a part on its share of all.
+  return costs_[unit].seconds.at(most) * most / spread.count;
+}
+
+double PlacementEstimate::update_seconds(std::size_t unit, const Spread& spread) const {
+  const double own = costs_[unit].update_seconds / spread.count;
+  if (spread.divided || spread.count == 1) return own;
+  // Gradients and then weights: a shard of each from every replica of the host, and from one of every other.
+  const std::vector<DeviceId> devices = spread.devices();
+  std::map<int, int> on_host;
+  for (const DeviceId d : devices) ++on_host[topology_.host(d)];
+  const DeviceId to = devices[0];
+  const double of_host = on_host[topology_.host(to)];
+  Table<DeviceId, double> from(static_cast<std::size_t>(devices_), 0);
+  std::set<int> met = {topology_.host(to)};
+  for (const DeviceId d : devices) {
+    if (topology_.same_host(d, to))
+      from[d] = 2 * costs_[unit].weight_bytes / of_host;
+    else if (met.insert(topology_.host(d)).second)
+      from[d] = 2 * costs_[unit].weight_bytes / spread.count;
+  }
+  return own + kSeenShare * links_.transfer_seconds(from, to);
+}
+
+double PlacementEstimate::edge_seconds(std::size_t edge, const Spread& from, const Spread& to) const {
+  if (from == to && !from.divided) return 0;
+  const std::vector<DeviceId> sources = from.devices();
+  // Each replica reads its share of the images, each part all of them; the gradient goes back.
+  const double needed = 2 * bytes_[edge] / (to.divided ? 1 : to.count);
+  double slowest = 0;
+  const std::vector<DeviceId> readers = to.devices();
+  for (const DeviceId reader : {readers.front(), readers.back()}) {
+    Table<DeviceId, double> bytes(static_cast<std::size_t>(devices_), 0);
+    for (const DeviceId source : sources)
+      if (source != reader) bytes[source] = needed / from.count;
+    slowest = std::max(slowest, links_.transfer_seconds(bytes, reader));
+  }
+  return slowest;
+}
+
+double PlacementEstimate::seconds(const Choice& choice) const {
+  const int most = most_replicas(choice);
+  double sum = 0;
+  for (std::size_t u = 0; u < choice.size(); ++u)
+    sum += unit_seconds(u, choice[u], most) + update_seconds(u, choice[u]);
+  for (std::size_t e = 0; e < units_.edges.size(); ++e)
+    sum += edge_seconds(e, choice[units_.edges[e].from], choice[units_.edges[e].to]);
+  return sum;
+}
+
+double PlacementEstimate::least_seconds(const Choice& choice) const {
+  const int most = most_replicas(choice);
+  Table<DeviceId, double> load(static_cast<std::size_t>(devices_), 0);
+  for (std::size_t u = 0; u < choice.size(); ++u) {
+    for (const DeviceId d : choice[u].devices()) load[d] += unit_seconds(u, choice[u], most);
+  }
+  return *std::max_element(load.begin(), load.end());
+}
+
+std::vector<Choice> PlacementEstimate::propose(const std::vector<std::vector<Spread>>& spreads, int most,
+                                               std::size_t best) const {
+  struct Beginning {
+    double seconds = 0;
+    Choice choice;
+  };
+  const auto less = [](const Beginning& a, const Beginning& b) {
+    return std::pair(a.seconds, a.choice) < std::pair(b.seconds, b.choice);
+  };
+  std::vector<Beginning> beginnings(1);
+  for (std::size_t u = 0; u < spreads.size(); ++u) {
+    std::vector<Beginning> longer;
+    for (const Beginning& b : beginnings) {
+      for (const Spread& spread : spreads[u]) {
+        const int replicas = spread.replicas();
+        if (most % replicas != 0 || (units_.units[u].sees_minibatch && replicas != most)) continue;
+        bool fits = true;
+        for (std::size_t other = 0; other < u && fits; ++other)
+          fits = units_.units[other].group != units_.units[u].group || b.choice[other].replicas() == replicas;
+        if (!fits) continue;
+        Beginning next{b.seconds + unit_seconds(u, spread, most) + update_seconds(u, spread), b.choice};
+        next.choice.push_back(spread);
+        for (std::size_t e = 0; e < units_.edges.size(); ++e) {
+          const PlacementEdge& edge = units_.edges[e];
+          if (std::max(edge.from, edge.to) == u)
+            next.seconds += edge_seconds(e, next.choice[edge.from], next.choice[edge.to]);
+        }
+        longer.push_back(std::move(next));
+      }
+    }
+    std::sort(longer.begin(), longer.end(), less);
+    if (longer.size() > kBeginnings) longer.resize(kBeginnings);
+    beginnings = std::move(longer);
+  }
+  std::vector<Choice> proposed;
+  for (Beginning& b : beginnings) {
+    if (proposed.size() == best) break;
+    if (most_replicas(b.choice) == most && allowed(units_, b.choice)) proposed.push_back(std::move(b.choice));
+  }
+  return proposed;
+}
+
+}  // namespace convnet

@@ -1,0 +1,416 @@
+#include "convnet/place/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "convnet/base/error.h"
+#include "convnet/place/estimate.h"
+#include "convnet/plan/plan_set.h"
+
+namespace convnet {
+namespace {
+
+/// Up to so many devices of all possible candidates together, all candidates are simulated.
+constexpr std::size_t kFew = 2400;
+/// An exhaustive search of more keeps layers together that cannot be divided.
+constexpr std::size_t kMany = 20000;
+/// More products of spreads are not counted.
+constexpr double kCountable = 5e5;
+/// Proposals that are simulated, for up to 64 devices; fewer for more, whose plans take longer.
+constexpr int kProposals = 50, kFewestProposals = 10, kUsualDevices = 64;
+/// Changes of the best candidate that are simulated before the search looks again, and how often it looks.
+constexpr std::size_t kChanges = 24;
+constexpr int kRounds = 20;
+/// Nothing is faster than least_seconds() but for rounding, and for operations that larger tensors make
+/// slower.
+constexpr double kSurelySlower = 0.95;
+/// What is estimated to take so many times as long as the best one is not simulated: the estimate knows
+/// nothing of overlap, but that does not hide so much.
+constexpr double kHopeless = 3;
+
+Graph graph_of(const PlacementQuestion& question, const Placement* placement, int data_devices,
+               Diagnostics& diagnostics) {
+  GraphOptions options = question.graph;
+  options.placement = placement;
+  options.data_parallel = data_devices > 0;
+  if (data_devices > 0) options.devices = data_devices;
+  return build_graph(question.definition, question.parameters, question.matrices, options, diagnostics);
+}
+
+class Search {
+ public:
+  explicit Search(const PlacementQuestion& question) : question_(question) {
+    Diagnostics diagnostics;
+    PlacementQuestion plain = question;
+    plain.graph.rewrites = false;
+    graph_ = graph_of(plain, nullptr, 1, diagnostics);
+    diagnostics.throw_if_errors();
+    for (const Node& node : graph_.nodes) {
+      if (node.layer->facts.sees == SeesImages::of_replica && question.graph.devices > 1)
+        diagnostics.error(node.where, "layer '" + node.section +
+                                          "': with sync=0 each replica has statistics of its own, so the "
+                                          "number of devices changes what is learnt; take the key out to "
+                                          "search placements");
+    }
+    diagnostics.throw_if_errors();
+    units_ = find_units(graph_);
+    for (const PlacementUnit& unit : units_.units)
+      spreads_.push_back(spreads_of(unit, question.graph.devices, several_hosts()));
+  }
+
+  PlacementAnswer run() {
+    PlacementAnswer answer;
+    answer.possible = count_possible();
+    if (question_.exhaustive && (answer.possible == 0 || answer.possible > kMany)) {
+      answer.joined = true;
+      join_trunk();
+      answer.possible = count_possible();
+      if (answer.possible == 0)
+        throw InputError("--exhaustive: the net has too many placements to simulate all; search without it");
+    }
+    answer.exhaustive =
+        question_.exhaustive ||
+        (answer.possible > 0 && answer.possible * static_cast<std::size_t>(devices()) <= kFew);
+    if (!answer.exhaustive) make_estimate();
+    add_known();
+    if (answer.exhaustive) {
+      simulate(all_choices());
+    } else {
+      propose();
+      improve();
+    }
+    answer.simulated = known_.size();
+    for (auto& [choice, candidate] : known_) answer.candidates.push_back(std::move(candidate));
+    if (file_) answer.candidates.push_back(std::move(*file_));
+    std::stable_sort(answer.candidates.begin(), answer.candidates.end(), faster);
+    return answer;
+  }
+
+ private:
+  int devices() const { return question_.graph.devices; }
+  bool several_hosts() const {
+    return question_.plan.topology.hosts() > 1 ||
+           (question_.links.switch_devices > 0 && devices() > question_.links.switch_devices);
+  }
+
+  static bool faster(const PlacedCandidate& a, const PlacedCandidate& b) {
+    // Of equal times the placement that uses fewer devices and less memory.
+    return std::tuple(!a.fits, a.seconds, a.devices, a.memory) <
+           std::tuple(!b.fits, b.seconds, b.devices, b.memory);
+  }
+
+  // Which candidates there are.
+
+  /// Adds those that people would try: one device, data parallelism, the hybrid scheme, and the file's own.
+  void add_known() {
+    std::vector<Choice> choices, hybrids;
+    for (const int count : divisors(devices())) {
+      choices.push_back(Choice(units_.units.size(), Spread{count, 0, 1, false}));
+      names_[choices.back()] = count == 1 ? "one device" : fmt::format("data on {}", count);
+      Choice hybrid = choices.back();
+      for (std::size_t u = 0; u < hybrid.size(); ++u)
+        hybrid[u].divided = units_.units[u].divisible && count > 1;
+      if (hybrid == choices.back() || !allowed(units_, hybrid)) continue;
+      hybrids.push_back(hybrid);
+      names_[hybrid] = fmt::format("hybrid on {}", count);
+    }
+    simulate(choices);
+    // Many devices have many passes, whose plans take long to make.
+    if (estimate_) std::erase_if(hybrids, [&](const Choice& choice) { return !promises(choice); });
+    simulate(hybrids);
+    Diagnostics diagnostics;
+    GraphOptions options = question_.graph;
+    options.placement = nullptr;
+    options.data_parallel = false;
+    Placement written = written_placement(question_.definition, question_.parameters, question_.matrices,
+                                          options, diagnostics);
+    // A file for other devices is no candidate.
+    if (diagnostics.has_errors()) return;
+    const bool placed = std::any_of(written.begin(), written.end(), [](const auto& layer) {
+      return layer.second.gpus != std::vector<DeviceId>{DeviceId(0)};
+    });
+    if (!placed) return;
+    for (const auto& [choice, candidate] : known_) {
+      if (candidate.placement == written) return;
+    }
+    int used = 1;
+    for (const auto& [layer, place] : written) {
+      for (const DeviceId d : place.gpus) used = std::max(used, d.value() + 1);
+    }
+    file_ = candidate_of(std::move(written), used, "file", "the gpu= lines of the file");
+  }
+
+  /// Returns how many choices the rules allow; 0 where counting them takes too long.
+  std::size_t count_possible() {
+    double product = 1;
+    for (std::size_t u = 0; u < spreads_.size(); ++u) {
+      if (leader_of(u) == u) product *= static_cast<double>(spreads_[u].size());
+    }
+    return product > kCountable ? 0 : all_choices().size();
+  }
+
+  std::vector<Choice> all_choices() const {
+    std::vector<Choice> choices;
+    Choice choice(units_.units.size());
+    add_choices(0, choice, choices);
+    return choices;
+  }
+
+  void add_choices(std::size_t unit, Choice& choice, std::vector<Choice>& choices) const {
+    if (unit == choice.size()) {
+      if (allowed(units_, choice)) choices.push_back(choice);
+      return;
+    }
+    for (const Spread& spread : spreads_[unit]) {
+      choice[unit] = spread;
+      // What is together stays together.
+      const std::size_t leader = leader_of(unit);
+      if (leader != unit && choice[leader] != spread) continue;
+      add_choices(unit + 1, choice, choices);
+    }
+  }
+
+  std::size_t leader_of(std::size_t unit) const { return leaders_.empty() ? unit : leaders_[unit]; }
+
+  /// Keeps units together that cannot be divided.
+  void join_trunk() {
+    std::optional<std::size_t> first;
+    for (std::size_t u = 0; u < units_.units.size(); ++u) {
+      if (!units_.units[u].divisible && !first) first = u;
+      leaders_.push_back(units_.units[u].divisible ? u : *first);
+    }
+    for (std::size_t u = 0; u < units_.units.size(); ++u) {
+      if (leaders_[u] != u) spreads_[u] = spreads_[leaders_[u]];
+    }
+  }
+
+  // Searching among many.
+
+  void make_estimate() {
+    std::vector<UnitCosts> costs(units_.units.size());
+    Table<NodeId, std::size_t> unit_of(graph_.nodes.size(), 0);
+    for (std::size_t u = 0; u < units_.units.size(); ++u) {
+      for (const NodeId node : units_.units[u].nodes) unit_of[node] = u;
+    }
+    for (const Node& node : graph_.nodes) {
+      for (std::size_t i = 0; i < node.owners.size(); ++i) {
+        if (node.owners[i] == WeightOwner{node.id, i} && graph_.learns(node, i))
+          costs[unit_of[node.id]].weight_bytes +=
+              4.0 * static_cast<double>(element_count(node.layer->weights[i].dims));
+      }
+    }
+    for (const int most : divisors(devices())) add_seconds(most, unit_of, costs);
+    std::vector<double> bytes;
+    for (const PlacementEdge& edge : units_.edges)
+      bytes.push_back(4.0 *
+                      static_cast<double>(question_.images * graph_.nodes[edge.node].layer->output.size()));
+    estimate_.emplace(units_, std::move(costs), std::move(bytes), question_.links, question_.plan.topology,
+                      devices());
+  }
+
+  /// Adds the seconds of each unit for a microbatch, from the plan of one on one device.
+  void add_seconds(int most, const Table<NodeId, std::size_t>& unit_of, std::vector<UnitCosts>& costs) {
+    Diagnostics diagnostics;
+    const Graph graph = graph_of(question_, nullptr, 1, diagnostics);
+    diagnostics.throw_if_errors();
+    const auto target = question_.target(most);
+    PlanSet plans(graph, question_.matrices, *target, question_.plan);
+    const Plan& plan = plans.plan(Phase::train, std::max<std::int64_t>(1, question_.images / most));
+    const Simulation simulation = question_.predict(plan, most);
+    for (UnitCosts& unit : costs) unit.update_seconds = unit.seconds[most] = 0;
+    for (const TaskId t : plan.tasks.ids()) {
+      const Task& task = plan.tasks[t];
+      const double seconds = simulation.times[t].end - simulation.times[t].begin;
+      const bool updates = task.kind == TaskKind::update || communicates(task.kind);
+      for (const LayerShare& share : layer_shares(plan, task)) {
+        if (!share.node.exists()) continue;
+        // Both graphs have the same nodes: rewrites mark them, and nothing is divided.
+        UnitCosts& unit = costs[unit_of[share.node]];
+        (updates ? unit.update_seconds : unit.seconds[most]) += seconds * share.part;
+      }
+    }
+  }
+
+  void propose() {
+    const int wanted = std::clamp(kProposals * kUsualDevices / devices(), kFewestProposals, kProposals);
+    std::vector<std::pair<double, Choice>> all;
+    for (const int most : divisors(devices())) {
+      for (Choice& choice : estimate_->propose(spreads_, most, static_cast<std::size_t>(wanted)))
+        all.emplace_back(estimate_->seconds(choice), std::move(choice));
+    }
+    std::sort(all.begin(), all.end());
+    std::vector<Choice> choices;
+    for (auto& [seconds, choice] : all) {
+      if (choices.size() == static_cast<std::size_t>(wanted)) break;
+      if (promises(choice)) choices.push_back(std::move(choice));
+    }
+    simulate(choices);
+  }
+
+  /// Changes the best candidate, one unit or one end of the net at a time, until that makes nothing faster.
+  void improve() {
+    for (int round = 0; round < kRounds; ++round) {
+      const auto best = best_known();
+      const double seconds = best->second.seconds;
+      std::set<std::pair<double, Choice>> changes;
+      for (std::size_t u = 0; u < units_.units.size(); ++u) {
+        for (const Spread& spread : spreads_[u]) {
+          add_change(best->first, u, u + 1, spread, changes);
+          add_change(best->first, 0, u + 1, spread, changes);
+          add_change(best->first, u, units_.units.size(), spread, changes);
+        }
+      }
+      std::vector<Choice> choices;
+      for (const auto& [estimated, choice] : changes) {
+        if (choices.size() == kChanges) break;
+        choices.push_back(choice);
+      }
+      if (choices.empty()) return;
+      simulate(choices);
+      if (!(best_known()->second.seconds < seconds)) return;
+    }
+  }
+
+  /// Adds the choice whose units from `begin` to `end` have another spread, if it is new and may be faster.
+  void add_change(const Choice& from, std::size_t begin, std::size_t end, const Spread& spread,
+                  std::set<std::pair<double, Choice>>& changes) const {
+    Choice choice = from;
+    for (std::size_t u = begin; u < end; ++u) {
+      Spread own = spread;
+      own.divided = spread.divided && units_.units[u].divisible;
+      if (!contains(spreads_[u], own)) return;
+      choice[u] = own;
+    }
+    // Units that must have equal numbers of replicas change together.
+    for (std::size_t u = 0; u < choice.size(); ++u) {
+      const PlacementUnit& unit = units_.units[u];
+      const bool partner =
+          unit.group == units_.units[begin].group && choice[u].replicas() != spread.replicas();
+      if (partner && contains(spreads_[u], spread)) choice[u] = spread;
+    }
+    if (known_.contains(choice) || !allowed(units_, choice) || !promises(choice)) return;
+    changes.emplace(estimate_->seconds(choice), std::move(choice));
+  }
+
+  static bool contains(const std::vector<Spread>& spreads, const Spread& spread) {
+    return std::find(spreads.begin(), spreads.end(), spread) != spreads.end();
+  }
+
+  bool promises(const Choice& choice) const {
+    const double best = best_known()->second.seconds;
+    return estimate_->least_seconds(choice) * kSurelySlower < best &&
+           estimate_->seconds(choice) < best * kHopeless;
+  }
+
+  std::map<Choice, PlacedCandidate>::const_iterator best_known() const {
+    return std::min_element(known_.begin(), known_.end(),
+                            [](const auto& a, const auto& b) { return faster(a.second, b.second); });
+  }
+
+  // Planning and simulating.
+
+  PlacedCandidate candidate_of(Placement placement, int used, std::string name,
+                               std::string description) const {
+    PlacedCandidate candidate;
+    candidate.name = std::move(name);
+    candidate.description = std::move(description);
+    Diagnostics diagnostics;
+    const Graph graph = graph_of(question_, &placement, 0, diagnostics);
+    diagnostics.throw_if_errors();
+    const auto target = question_.target(used);
+    PlanSet plans(graph, question_.matrices, *target, question_.plan);
+    const Plan& plan = plans.plan(Phase::train, question_.images);
+    for (const DeviceMemoryNeeds& needs : plan.memory)
+      candidate.memory = std::max(candidate.memory, needs.persistent + needs.transient);
+    candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
+    for (const Task& task : plan.tasks) {
+      if (!communicates(task.kind)) continue;
+      for (const auto& [from, bytes] : bytes_fetched(plan, task))
+        candidate.moved += from.exists() ? bytes : 0;
+    }
+    const Simulation simulation = question_.predict(plan, used);
+    candidate.seconds = simulation.step;
+    candidate.limited_by = limits(simulation_json(simulation, plan, graph, ""));
+    candidate.placement = std::move(placement);
+    candidate.devices = used;
+    return candidate;
+  }
+
+  static std::string limits(const nlohmann::json& simulation) {
+    const nlohmann::json& path = simulation["critical_path"];
+    const double step = simulation["step_seconds"].get<double>();
+    const auto share = [&](const nlohmann::json& seconds) {
+      return step > 0 ? 100 * seconds.get<double>() / step : 0.0;
+    };
+    std::string text;
+    if (!path["rows"].empty()) {
+      const nlohmann::json& row = path["rows"][0];
+      const std::string layer = row["layer"].get<std::string>();
+      text = fmt::format("{}{} {:.0f}%; ", layer.empty() ? "" : layer + " ", row["kind"].get<std::string>(),
+                         share(row["seconds"]));
+    }
+    return text + fmt::format("communication {:.0f}%, waiting {:.0f}%", share(path["communication_seconds"]),
+                              share(path["waiting_seconds"]));
+  }
+
+  /// Simulates the choices that are not known yet, several at a time.
+  void simulate(const std::vector<Choice>& choices) {
+    std::set<Choice> fresh;
+    for (const Choice& choice : choices) {
+      if (!known_.contains(choice)) fresh.insert(choice);
+    }
+    const std::vector<Choice> work(fresh.begin(), fresh.end());
+    std::vector<PlacedCandidate> results(work.size());
+    std::atomic<std::size_t> next = 0;
+    std::mutex mutex;
+    std::exception_ptr error;
+    const auto run = [&] {
+      for (std::size_t i = next++; i < work.size(); i = next++) {
+        try {
+          const auto name = names_.find(work[i]);
+          results[i] =
+              candidate_of(placement_of(graph_, units_, work[i]), devices_of(work[i]),
+                           name == names_.end() ? "" : name->second, describe(graph_, units_, work[i]));
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!error) error = std::current_exception();
+          next = work.size();
+        }
+      }
+    };
+    {
+      std::vector<std::jthread> threads;
+      const auto more =
+          std::min<std::size_t>(static_cast<std::size_t>(std::max(1, question_.threads)), work.size());
+      for (std::size_t t = 1; t < more; ++t) threads.emplace_back(run);
+      run();
+    }
+    if (error) std::rethrow_exception(error);
+    for (std::size_t i = 0; i < work.size(); ++i) known_.emplace(work[i], std::move(results[i]));
+  }
+
+  const PlacementQuestion& question_;
+  Graph graph_;  ///< of the net on one device
+  PlacementUnits units_;
+  std::vector<std::vector<Spread>> spreads_;  ///< by unit
+  std::vector<std::size_t> leaders_;          ///< by unit: the one whose spread it shares; empty: itself
+  std::map<Choice, std::string> names_;
+  std::map<Choice, PlacedCandidate> known_;
+  std::optional<PlacedCandidate> file_;
+  std::optional<PlacementEstimate> estimate_;
+};
+
+}  // namespace
+
+PlacementAnswer search_placement(const PlacementQuestion& question) { return Search(question).run(); }
+
+}  // namespace convnet
