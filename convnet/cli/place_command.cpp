@@ -118,6 +118,17 @@ NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCo
   return written;
 }
 
+/// Writes both files or none.
+void write_files(const PlaceCommandOptions& options, const std::string& layers, const std::string& learning) {
+  for (const std::string& out : {options.out, options.out_params})
+    make_folders(std::filesystem::path(out).parent_path().string());
+  OutputFile definition(options.out), parameters(options.out_params);
+  definition.write(layers);
+  parameters.write(learning);
+  definition.publish();
+  parameters.publish();
+}
+
 nlohmann::json candidate_json(const PlacedCandidate& c, double alone) {
   nlohmann::json layers = nlohmann::json::object();
   for (const auto& [layer, place] : c.placement) {
@@ -193,8 +204,7 @@ void place_command(const std::vector<std::string>& args) {
     const std::string head =
         fmt::format("# convnet place for {} devices, {} images a minibatch, {}:\n# {}\n",
                     options.devices.gpus().size(), options.step.mini, predictor.name(), best.description);
-    write_whole_file(options.out, head + written.definition.text);
-    write_whole_file(options.out_params, written.parameters.text);
+    write_files(options, head + written.definition.text, written.parameters.text);
   }
   const double alone = seconds_alone(answer);
   const std::vector<const PlacedCandidate*> rows = rows_of(answer, options.top);

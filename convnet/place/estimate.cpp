@@ -1,8 +1,9 @@
 #include "convnet/place/estimate.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
+
+#include "convnet/plan/links.h"
 
 namespace convnet {
 namespace {
@@ -32,37 +33,50 @@ double PlacementEstimate::unit_seconds(std::size_t unit, const Spread& spread, i
 double PlacementEstimate::update_seconds(std::size_t unit, const Spread& spread) const {
   const double own = costs_[unit].update_seconds / spread.count;
   if (spread.divided || spread.count == 1) return own;
+  const auto [known, fresh] = sums_.try_emplace(spread, 0);
+  if (fresh) known->second = sum_seconds(spread);
+  return own + kSeenShare * known->second * costs_[unit].weight_bytes;
+}
+
+double PlacementEstimate::sum_seconds(const Spread& spread) const {
   // Gradients and then weights: a shard of each from every replica of the host, and from one of every other.
+  const HostGroups groups(topology_, spread.devices());
   const std::vector<DeviceId> devices = spread.devices();
-  std::map<int, int> on_host;
-  for (const DeviceId d : devices) ++on_host[topology_.host(d)];
-  const DeviceId to = devices[0];
-  const double of_host = on_host[topology_.host(to)];
-  Table<DeviceId, double> from(static_cast<std::size_t>(devices_), 0);
-  std::set<int> met = {topology_.host(to)};
-  for (const DeviceId d : devices) {
-    if (topology_.same_host(d, to))
-      from[d] = 2 * costs_[unit].weight_bytes / of_host;
-    else if (met.insert(topology_.host(d)).second)
-      from[d] = 2 * costs_[unit].weight_bytes / spread.count;
+  const auto device = [&](int member) { return devices[static_cast<std::size_t>(member)]; };
+  std::vector<Transfer> transfers;
+  for (int member = 0; member < spread.count; ++member) {
+    const std::vector<int>& neighbours = groups.members(groups.host_of(member));
+    for (const int other : neighbours) {
+      if (other != member)
+        transfers.push_back({device(member), device(other), 2.0 / static_cast<double>(neighbours.size())});
+    }
+    for (int host = 0; host < groups.hosts(); ++host) {
+      if (host != groups.host_of(member))
+        transfers.push_back({device(member), device(groups.counterpart(host, member)), 2.0 / spread.count});
+    }
   }
-  return own + kSeenShare * links_.transfer_seconds(from, to);
+  return transfer_seconds(links_, transfers, devices_);
 }
 
 double PlacementEstimate::edge_seconds(std::size_t edge, const Spread& from, const Spread& to) const {
   if (from == to && !from.divided) return 0;
-  const std::vector<DeviceId> sources = from.devices();
+  const auto [known, fresh] = moves_.try_emplace({from, to}, 0);
+  if (fresh) known->second = move_seconds(from, to);
+  return known->second * bytes_[edge];
+}
+
+double PlacementEstimate::move_seconds(const Spread& from, const Spread& to) const {
   // Each replica reads its share of the images, each part all of them; the gradient goes back.
-  const double needed = 2 * bytes_[edge] / (to.divided ? 1 : to.count);
-  double slowest = 0;
-  const std::vector<DeviceId> readers = to.devices();
-  for (const DeviceId reader : {readers.front(), readers.back()}) {
-    Table<DeviceId, double> bytes(static_cast<std::size_t>(devices_), 0);
-    for (const DeviceId source : sources)
-      if (source != reader) bytes[source] = needed / from.count;
-    slowest = std::max(slowest, links_.transfer_seconds(bytes, reader));
+  const double needed = 1.0 / (to.divided ? 1 : to.count);
+  std::vector<Transfer> there, back;
+  for (const DeviceId reader : to.devices()) {
+    for (const DeviceId source : from.devices()) {
+      if (source == reader) continue;
+      there.push_back({reader, source, needed / from.count});
+      back.push_back({source, reader, needed / from.count});
+    }
   }
-  return slowest;
+  return transfer_seconds(links_, there, devices_) + transfer_seconds(links_, back, devices_);
 }
 
 double PlacementEstimate::seconds(const Choice& choice) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 
 #include "convnet/place/choice.h"
 #include "convnet/plan/device_model.h"
@@ -36,6 +37,10 @@ class PlacementEstimate {
   double unit_seconds(std::size_t unit, const Spread& spread, int most) const;
   double update_seconds(std::size_t unit, const Spread& spread) const;
   double edge_seconds(std::size_t edge, const Spread& from, const Spread& to) const;
+  /// Seconds for each byte of weights in which gradients are summed and weights passed on.
+  double sum_seconds(const Spread& spread) const;
+  /// Seconds for each byte of an output in which it and its gradient move.
+  double move_seconds(const Spread& from, const Spread& to) const;
 
   const PlacementUnits& units_;
   const std::vector<UnitCosts> costs_;
@@ -43,6 +48,9 @@ class PlacementEstimate {
   const DeviceModel& links_;
   const Topology& topology_;
   const int devices_;
+  // Computed once for each spread; one thread alone asks.
+  mutable std::map<Spread, double> sums_;
+  mutable std::map<std::pair<Spread, Spread>, double> moves_;
 };
 
 }  // namespace convnet

@@ -60,10 +60,10 @@ struct PlacementAnswer {
 };
 
 /// Searches. Among the candidates are always one device, data parallelism on any number of devices that
-/// divides that of all, fully-connected layers divided over as many beside replicas of the others (unless that
-/// is estimated to take several times as long as the best), and the file's own lines. The answer depends on the
-/// question alone, not on threads or time. Throws InputError if the files are wrong, or if a layer computes
-/// other numbers on several devices (bnorm with sync=0).
+/// divides that of all, fully-connected layers divided over as many beside replicas of the others (unless
+/// that is estimated to take several times as long as the best), and the file's own lines. The answer depends
+/// on the question alone, not on threads or time. Throws InputError if the files are wrong, or if a layer
+/// computes other numbers on several devices (bnorm with sync=0).
 PlacementAnswer search_placement(const PlacementQuestion& question);
 
 }  // namespace convnet

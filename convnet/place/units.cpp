@@ -35,6 +35,7 @@ class UnitFinder {
   PlacementUnits find() {
     for (const Node& node : graph_.nodes) join_followers(node);
     for (const Node& node : graph_.nodes) join_counts(node);
+    join_normalised();
     find_ways();
     while (join_lines()) {
     }
@@ -84,6 +85,16 @@ class UnitFinder {
   void join_counts(const Node& node) {
     for (const NodeId input : node.inputs) counts_.join(node.inputs[0].index(), input.index());
     for (const NodeId user : node.users) counts_.join(node.users[0].index(), user.index());
+  }
+
+  /// Layers that see the whole minibatch have as many replicas as any, so they have equal numbers.
+  void join_normalised() {
+    NodeId first;
+    for (const Node& node : graph_.nodes) {
+      if (node.layer->facts.sees == SeesImages::own) continue;
+      if (first.exists()) counts_.join(first.index(), node.id.index());
+      if (!first.exists()) first = node.id;
+    }
   }
 
   /// Finds which nodes each node can be reached from.

@@ -222,30 +222,6 @@ std::string reason(const json::exception& wrong) {
 
 }  // namespace
 
-double DeviceModel::transfer_seconds(const Table<DeviceId, double>& bytes_from, DeviceId to) const {
-  const auto devices = static_cast<int>(bytes_from.size());
-  double all = 0;
-  double beyond_switch = 0;
-  for (const DeviceId from : bytes_from.ids()) {
-    if (from == to) continue;
-    all += bytes_from[from];
-    if (switch_of(from) != switch_of(to)) beyond_switch += bytes_from[from];
-  }
-  const double link = all * (shared_bus ? devices : 1) / link_bandwidth;
-  if (beyond_switch == 0) return link / link_efficiency;
-  const int sharers = std::min(switch_devices, devices - switch_of(to) * switch_devices);
-  return std::max(link, beyond_switch * sharers / uplink_bandwidth) / link_efficiency;
-}
-
-double DeviceModel::latency(const Table<DeviceId, double>& bytes_from, DeviceId to) const {
-  double slowest = 0;
-  for (const DeviceId from : bytes_from.ids()) {
-    if (from == to || bytes_from[from] == 0) continue;
-    slowest = std::max(slowest, switch_of(from) == switch_of(to) ? link_latency : uplink_latency);
-  }
-  return slowest;
-}
-
 DeviceModel read_device_model(const std::string& file) {
   const std::string text = file_text(file);
   std::set<std::string> keys;

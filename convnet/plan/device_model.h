@@ -29,14 +29,15 @@ struct DeviceModel {
   double uplink_latency = 0;       ///< seconds before the first byte from another switch arrives
   double uplink_bandwidth = 0;     ///< bytes/s that all devices of a switch read from other switches together
 
-  /// Seconds until device `to` has read bytes_from[d] bytes of every other device d, without the latency. As
-  /// if all devices read as much at the same time, which is what data-parallel nets do.
-  double transfer_seconds(const Table<DeviceId, double>& bytes_from, DeviceId to) const;
-  /// Seconds until the first byte of such a transfer arrives: the latency of the slowest link.
-  double latency(const Table<DeviceId, double>& bytes_from, DeviceId to) const;
-
- private:
-  int switch_of(DeviceId device) const { return switch_devices > 0 ? device.value() / switch_devices : 0; }
+  /// Returns the first device behind the switch of `device`.
+  DeviceId first_of_switch(DeviceId device) const {
+    return DeviceId(switch_devices > 0 ? device.value() / switch_devices * switch_devices : 0);
+  }
+  bool same_switch(DeviceId a, DeviceId b) const { return first_of_switch(a) == first_of_switch(b); }
+  /// Seconds until the first byte of `from` arrives at `to`.
+  double latency(DeviceId from, DeviceId to) const {
+    return same_switch(from, to) ? link_latency : uplink_latency;
+  }
 };
 
 /// Reads a model: a JSON object with the names above as keys. Throws InputError with everything that is

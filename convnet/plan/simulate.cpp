@@ -13,31 +13,31 @@
 #include <tuple>
 #include <utility>
 
+#include "convnet/plan/links.h"
+
 namespace convnet {
 namespace {
 
 using nlohmann::json;
 
-double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, int devices) {
+/// `link` are the seconds in which the task reads other devices' memory, without latency.
+double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, double link) {
   double host = 0;
   double remote = 0;
-  Table<DeviceId, double> bytes_from(static_cast<std::size_t>(devices), 0);
+  double latency = 0;
   for (const auto& [from, fetched] : bytes_fetched(plan, task)) {
     const auto bytes = static_cast<double>(fetched);
     if (!from.exists()) {
       host = bytes;
-    } else {
+    } else if (bytes > 0) {
       remote += bytes;
-      bytes_from.at(from) = bytes;
+      latency = std::max(latency, model.latency(from, task.device));
     }
   }
-  const double link =
-      remote > 0 ? model.transfer_seconds(bytes_from, task.device) + model.latency(bytes_from, task.device)
-                 : 0;
   const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote);
   const double memory = own_bytes / (model.memory_bandwidth * model.memory_efficiency);
   const double compute = task.flops / (model.flops * model.efficiency);
-  return std::max({compute, memory, host / model.host_bandwidth, link}) + model.task_overhead;
+  return std::max({compute, memory, host / model.host_bandwidth, link + latency}) + model.task_overhead;
 }
 
 /// Checks what simulate() is given.
@@ -274,9 +274,10 @@ std::string device_line(const std::string& who, const json& devices) {
 }  // namespace
 
 Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model) {
-  const int devices = device_count(plan);
+  const Table<TaskId, double> links = link_seconds(plan, model);
   Table<TaskId, double> seconds;
-  for (const Task& task : plan.tasks) seconds.push_back(task_seconds(plan, task, model, devices));
+  for (const TaskId t : plan.tasks.ids())
+    seconds.push_back(task_seconds(plan, plan.tasks[t], model, links[t]));
   return seconds;
 }
 

@@ -83,6 +83,20 @@ std::string with_gpus(const std::string& conv, const std::string& fc = "") {
 
 }  // namespace
 
+TEST_CASE("with --parallel auto the first process finds the placement for all") {
+  const Workshop shop;
+  const Args found = {"--parallel", "auto", "--model", CONVNET_SOURCE_DIR "/bench/models/nvlink-8gpu.json"};
+  const Outcome one = run_well(training(shop, shop / "one", "0,1") + found);
+  const Outcome several = mpirun_well(launched(2, training(shop, shop / "several", "0") + found));
+  CHECK(count(several.out, "Placement: ") == 1);
+  CHECK(costs_in(several.out) == costs_in(one.out));
+  check_same_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
+  const Outcome wrong = mpirun(launched(
+      2, training(shop, shop / "wrong", "0") + Args{"--parallel", "auto", "--model", shop / "none.json"}));
+  CHECK(wrong.code == 2);
+  CHECK(count(wrong.err, "none.json: cannot be opened") == 1);
+}
+
 TEST_CASE("processes save the bits of one process and print what it prints") {
   const Workshop shop;
   struct Case {

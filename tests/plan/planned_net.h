@@ -23,6 +23,7 @@ inline const std::map<std::string, ConfigData>& config_data() {
       {"alexnet-owt", {{3, 224, 224}, 1000}},
       {"cifar10-11pct", {{3, 32, 32}, 10}},
       {"wrn-16-4", {{3, 32, 32}, 10}},
+      {"vgg16", {{3, 224, 224}, 1000}},
       {"resnet18-imagenet", {{3, 224, 224}, 1000}},
       {"alexnet-owt-2gpu-data", {{3, 224, 224}, 1000}},
       {"alexnet-owt-4gpu-data", {{3, 224, 224}, 1000}},

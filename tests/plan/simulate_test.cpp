@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "convnet/plan/links.h"
 #include "tests/catch.h"
 #include "tests/plan/hand_made_plan.h"
 
@@ -360,28 +361,55 @@ TEST_CASE("model: a link that is faster than memory does not hide the memory's t
   CHECK(model_seconds(plan, model) == Seconds{9});
 }
 
-TEST_CASE("model: devices share a bus or the links between switches") {
-  DeviceModel model = simple_model();
-  CHECK(model.transfer_seconds({100, 0}, DeviceId(1)) == 10);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(7)) == 10);
-  CHECK(model.transfer_seconds({100, 100, 1000}, DeviceId(2)) == 20);  // what is its own does not travel
+TEST_CASE("model: a link carries all that is read at the same time") {
+  DeviceModel model = simple_model();  // 10 bytes a second
+  const auto all = [&](const std::vector<Transfer>& transfers) {
+    return transfer_seconds(model, transfers, 8);
+  };
+  const DeviceId d0(0), d1(1), d3(3), d4(4), d5(5);
+  CHECK(all({}) == 0);
+  CHECK(all({{d1, d0, 100}}) == 10);
+  CHECK(all({{d1, d0, 100}, {d0, d1, 100}}) == 10);  // both ways at once
+  CHECK(all({{d1, d0, 100}, {d3, d4, 100}}) == 10);
+  CHECK(all({{d1, d0, 100}, {d1, d4, 50}}) == 15);  // into one device
+  CHECK(all({{d1, d0, 100}, {d3, d0, 50}}) == 15);  // out of one
   model.shared_bus = true;
-  CHECK(model.transfer_seconds({100, 0}, DeviceId(1)) == 20);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(7)) == 80);
+  CHECK(all({{d1, d0, 100}, {d3, d4, 100}}) == 20);
   model.shared_bus = false;
   model.switch_devices = 4;
   model.uplink_bandwidth = 20;
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(3)) == 10);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(4)) == 20);
-  CHECK(model.transfer_seconds({0, 0, 0, 0, 100, 0, 0, 0}, DeviceId(3)) == 20);
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0}, DeviceId(5)) ==
-        10);  // two devices have their switch's uplink
-  CHECK(model.transfer_seconds({50, 0, 0, 0, 0, 100, 0, 0}, DeviceId(4)) == 15);  // both over its own link
-  model.uplink_bandwidth = 1000;
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(4)) ==
-        10);  // no faster than its own link
+  CHECK(all({{d3, d0, 100}}) == 10);
+  CHECK(all({{d4, d0, 100}}) == 10);  // no faster than its own link
+  CHECK(all({{d4, d0, 100}, {d5, d1, 200}}) == 20);
+  CHECK(all({{d4, d0, 100}, {d5, d1, 100}, {DeviceId(6), d3, 100}}) == 15);
+  CHECK(all({{d0, d4, 100}, {d1, d5, 100}, {d3, DeviceId(6), 100}}) == 15);
   model.link_efficiency = 0.5;
-  CHECK(model.transfer_seconds({100, 0, 0, 0, 0, 0, 0, 0}, DeviceId(4)) == 20);
+  CHECK(all({{d4, d0, 100}}) == 20);
+}
+
+TEST_CASE("model: tasks of a layer share links, and tasks of a device take turns") {
+  Plan plan;
+  const auto buffer = [&](int device) { return add_buffer(plan, device, 100); };
+  const auto copy = [&](int node, int from, int to) {
+    const BufferId source = buffer(from), target = buffer(to);
+    add_task(plan, TaskKind::copy, to, {{source, Access::read}, {target, Access::write}});
+    plan.tasks.back().node = NodeId(node);
+  };
+  for (int reader = 1; reader < 4; ++reader) copy(1, 0, reader);  // three read of device 0
+  copy(2, 0, 1);                                                  // alone
+  for (int source = 1; source < 4; ++source) copy(3, source, 0);  // one after the other
+  DeviceModel model = simple_model();
+  CHECK(model_seconds(plan, model) == Seconds{30, 30, 30, 10, 10, 10, 10});
+  model.shared_bus = true;
+  CHECK(model_seconds(plan, model) == Seconds{30, 30, 30, 10, 10, 10, 10});
+  model.shared_bus = false;
+  model.switch_devices = 1;
+  model.uplink_bandwidth = 5;
+  CHECK(model_seconds(plan, model) == Seconds{60, 60, 60, 20, 20, 20, 20});
+  // Other passes and other kinds of tasks are at other times.
+  plan.tasks[TaskId(0)].pass = 1;
+  plan.tasks[TaskId(1)].kind = TaskKind::reduce;
+  CHECK(model_seconds(plan, model) == Seconds{20, 20, 20, 20, 20, 20, 20});
 }
 
 }  // namespace convnet::test

@@ -1,0 +1,78 @@
+// What a search for placements may choose gives the answer of one device, written into the two files as
+// convnet place does.
+#include <random>
+
+#include "convnet/place/choice.h"
+#include "convnet/place/write.h"
+#include "tests/parallel/placed_nets.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// Draws choices that the rules allow.
+std::vector<Choice> some_choices(const PlacementUnits& units, int devices, bool several_hosts,
+                                 std::size_t count, std::uint32_t seed) {
+  std::mt19937 draw(seed);
+  std::vector<Choice> choices;
+  for (int attempt = 0; attempt < 20000 && choices.size() < count; ++attempt) {
+    Choice choice;
+    for (const PlacementUnit& unit : units.units) {
+      const std::vector<Spread> spreads = spreads_of(unit, devices, several_hosts);
+      choice.push_back(spreads[draw() % spreads.size()]);
+    }
+    if (allowed(units, choice)) choices.push_back(choice);
+  }
+  return choices;
+}
+
+/// Checks some placements of a net on `devices` devices.
+void check_placements(const NetTexts& plain, int devices, const std::vector<int>& hosts, std::uint32_t seed) {
+  const std::vector<std::int64_t> sizes = {24, 24, 13};
+  SmallNet reference(plain, kImage, kClasses);
+  Diagnostics diagnostics;
+  const IniFile definition = parse_ini("net.cfg", plain.definition, diagnostics);
+  const IniFile parameters = parse_ini("params.cfg", plain.parameters, diagnostics);
+  const std::vector<MatrixInfo> matrices = {{"data", kImage, DataType::u8, 0},
+                                            {"labels", {1}, DataType::s32, kClasses}};
+  GraphOptions one{true, false, 1, true};
+  const Graph graph = build_graph(definition, parameters, matrices, one, diagnostics);
+  diagnostics.throw_if_errors();
+  const PlacementUnits units = find_units(graph);
+  const Trained expected = train(reference, sizes);
+  const std::vector<Choice> choices = some_choices(units, devices, !hosts.empty(), 6, seed);
+  REQUIRE(choices.size() == 6);
+  for (const Choice& choice : choices) {
+    INFO(describe(graph, units, choice));
+    const Placement placement = placement_of(graph, units, choice);
+    GraphOptions there{true, true, devices, false};
+    there.placement = &placement;
+    const Graph placed = build_graph(definition, parameters, matrices, there, diagnostics);
+    diagnostics.throw_if_errors();
+    const PlacedFiles files = placed_files(definition, parameters, placed, placement);
+    INFO(files.definition.text);
+    NetOptions options;
+    options.gpu = device_list(devices);
+    options.devices_of_hosts = hosts;
+    SmallNet net({files.definition.text, files.parameters.text}, kImage, kClasses, options);
+    for (const std::int64_t images : sizes)
+      REQUIRE_NOTHROW(verify(net.prepare(Phase::train, images), net.graph()));
+    check_same_answer(train(net, sizes), expected, 3e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("placements by lot give the answer of one device") {
+  check_placements(column_net(Normalised::nowhere), 4, {}, 1);
+  check_placements(column_net(Normalised::trunk), 4, {}, 2);
+  check_placements(column_net(Normalised::head), 2, {}, 3);
+  check_placements(two_columns_net(false), 4, {}, 4);
+  check_placements(two_columns_net(true), 6, {}, 5);
+}
+
+TEST_CASE("placements by lot over two hosts give the answer of one device") {
+  check_placements(column_net(Normalised::trunk), 4, {2, 2}, 6);
+  check_placements(two_columns_net(true), 4, {2, 2}, 7);
+}
