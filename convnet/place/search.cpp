@@ -27,15 +27,19 @@ constexpr std::size_t kMany = 20000;
 constexpr double kCountable = 5e5;
 /// Proposals that are simulated, for up to 64 devices; fewer for more, whose plans take longer.
 constexpr int kProposals = 50, kFewestProposals = 10, kUsualDevices = 64;
-/// Changes of the best candidate that are simulated before the search looks again, and how often it looks.
+/// Changes of the best candidate that are simulated before the search looks whether one is better, how often
+/// it simulates more where none is, and how often it goes on from a better one.
 constexpr std::size_t kChanges = 24;
-constexpr int kRounds = 20;
+constexpr int kBatches = 3, kRounds = 20;
 /// Nothing is faster than least_seconds() but for rounding, and for operations that larger tensors make
 /// slower.
 constexpr double kSurelySlower = 0.95;
 /// What is estimated to take so many times as long as the best one is not simulated: the estimate knows
 /// nothing of overlap, but that does not hide so much.
 constexpr double kHopeless = 3;
+/// Plans with more copies of gathered parts take minutes to make: they are simulated only if the estimate,
+/// too, is better than the best.
+constexpr std::int64_t kManyCopies = 20000;
 
 Graph graph_of(const PlacementQuestion& question, const Placement* placement, int data_devices,
                Diagnostics& diagnostics) {
@@ -256,49 +260,71 @@ class Search {
     simulate(choices);
   }
 
-  /// Changes the best candidate, one unit or one end of the net at a time, until that makes nothing faster.
+  /// Changes the best candidate, one unit, two neighbours or one end of the net at a time, until that makes
+  /// nothing faster. Of each kind of change those are simulated first that are estimated to be fastest.
   void improve() {
     for (int round = 0; round < kRounds; ++round) {
-      const auto best = best_known();
-      const double seconds = best->second.seconds;
-      std::set<std::pair<double, Choice>> changes;
-      for (std::size_t u = 0; u < units_.units.size(); ++u) {
-        for (const Spread& spread : spreads_[u]) {
-          add_change(best->first, u, u + 1, spread, changes);
-          add_change(best->first, 0, u + 1, spread, changes);
-          add_change(best->first, u, units_.units.size(), spread, changes);
-        }
-      }
+      const double seconds = best_known()->second.seconds;
+      const std::set<std::pair<double, Choice>> changes = changes_of(best_known()->first);
       std::vector<Choice> choices;
-      for (const auto& [estimated, choice] : changes) {
-        if (choices.size() == kChanges) break;
-        choices.push_back(choice);
+      int batches = 0;
+      for (auto change = changes.begin(); change != changes.end() && batches < kBatches;) {
+        choices.push_back((change++)->second);
+        if (choices.size() < kChanges && change != changes.end()) continue;
+        simulate(choices);
+        choices.clear();
+        batches = best_known()->second.seconds < seconds ? kBatches : batches + 1;
       }
-      if (choices.empty()) return;
-      simulate(choices);
       if (!(best_known()->second.seconds < seconds)) return;
     }
   }
 
-  /// Adds the choice whose units from `begin` to `end` have another spread, if it is new and may be faster.
-  void add_change(const Choice& from, std::size_t begin, std::size_t end, const Spread& spread,
-                  std::set<std::pair<double, Choice>>& changes) const {
+  std::set<std::pair<double, Choice>> changes_of(const Choice& best) const {
+    const std::size_t units = units_.units.size();
+    std::set<std::pair<double, Choice>> changes;
+    for (std::size_t u = 0; u < units; ++u) {
+      for (const Spread& spread : spreads_[u]) {
+        for (const auto& [begin, end] :
+             {std::pair(u, u + 1), std::pair(std::size_t{0}, u + 1), std::pair(u, units)}) {
+          if (const auto changed = with_spread(best, begin, end, spread)) add_change(*changed, changes);
+        }
+      }
+    }
+    for (const PlacementEdge& edge : units_.edges) {
+      for (const Spread& below : spreads_[edge.from]) {
+        const auto changed = with_spread(best, edge.from, edge.from + 1, below);
+        for (const Spread& above : spreads_[edge.to]) {
+          if (!changed) break;
+          if (const auto both = with_spread(*changed, edge.to, edge.to + 1, above))
+            add_change(*both, changes);
+        }
+      }
+    }
+    return changes;
+  }
+
+  void add_change(const Choice& choice, std::set<std::pair<double, Choice>>& changes) const {
+    if (!known_.contains(choice) && allowed(units_, choice) && promises(choice))
+      changes.emplace(estimate_->seconds(choice), choice);
+  }
+
+  /// Returns the choice whose units from `begin` to `end` have another spread, and the units that must have
+  /// as many replicas as the first of them; none where they cannot have it.
+  std::optional<Choice> with_spread(const Choice& from, std::size_t begin, std::size_t end,
+                                    const Spread& spread) const {
     Choice choice = from;
     for (std::size_t u = begin; u < end; ++u) {
       Spread own = spread;
       own.divided = spread.divided && units_.units[u].divisible;
-      if (!contains(spreads_[u], own)) return;
+      if (!contains(spreads_[u], own)) return std::nullopt;
       choice[u] = own;
     }
-    // Units that must have equal numbers of replicas change together.
     for (std::size_t u = 0; u < choice.size(); ++u) {
-      const PlacementUnit& unit = units_.units[u];
-      const bool partner =
-          unit.group == units_.units[begin].group && choice[u].replicas() != spread.replicas();
+      const bool partner = units_.units[u].group == units_.units[begin].group &&
+                           choice[u].replicas() != choice[begin].replicas();
       if (partner && contains(spreads_[u], spread)) choice[u] = spread;
     }
-    if (known_.contains(choice) || !allowed(units_, choice) || !promises(choice)) return;
-    changes.emplace(estimate_->seconds(choice), std::move(choice));
+    return choice;
   }
 
   static bool contains(const std::vector<Spread>& spreads, const Spread& spread) {
@@ -307,8 +333,17 @@ class Search {
 
   bool promises(const Choice& choice) const {
     const double best = best_known()->second.seconds;
+    const double hopeless = copies_of(choice) > kManyCopies ? 1 : kHopeless;
     return estimate_->least_seconds(choice) * kSurelySlower < best &&
-           estimate_->seconds(choice) < best * kHopeless;
+           estimate_->seconds(choice) < best * hopeless;
+  }
+
+  /// Counts the copies of parts to parts: in each pass every part of a unit reads every part of the one
+  /// below.
+  static std::int64_t copies_of(const Choice& choice) {
+    std::int64_t copies = 0;
+    for (const Spread& s : choice) copies += s.divided ? std::int64_t{s.count} * s.count : 0;
+    return copies * most_replicas(choice);
   }
 
   std::map<Choice, PlacedCandidate>::const_iterator best_known() const {

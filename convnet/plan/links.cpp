@@ -50,16 +50,31 @@ double seconds(const DeviceModel& model, double link_bytes, double uplink_bytes)
 /// Tasks that read at the same time.
 struct Wave {
   LinkUse use;
-  Table<DeviceId, int> readers;         ///< by device: its tasks
-  Table<DeviceId, int> beyond_readers;  ///< those that read beyond its switch
+  Table<DeviceId, double> beyond;  ///< by reader: bytes from behind other switches
 };
 
-std::vector<Transfer> transfers_of(const Plan& plan, const Task& task) {
+/// What a task reads elsewhere for one layer.
+struct LayerReads {
+  NodeId node;  ///< none for what is for no layer
   std::vector<Transfer> transfers;
-  for (const auto& [from, bytes] : bytes_fetched(plan, task)) {
-    if (from.exists() && bytes > 0) transfers.push_back({task.device, from, static_cast<double>(bytes)});
+};
+
+/// Returns what a task reads elsewhere. Tasks that join the updates of several layers list the matrix, or its
+/// sum, before what belongs to it.
+std::vector<LayerReads> reads_of(const Plan& plan, const Task& task) {
+  std::vector<LayerReads> reads = {{task.node, {}}};
+  if (task.kind == TaskKind::receive) {
+    for (const auto& [from, bytes] : bytes_fetched(plan, task))
+      reads[0].transfers.push_back({task.device, from, static_cast<double>(bytes)});
+    return reads;
   }
-  return transfers;
+  for (const BufferUse& use : task.uses) {
+    const Buffer& b = plan.buffers[use.buffer];
+    if (!task.node.exists() && b.node.exists() && b.node != reads.back().node) reads.push_back({b.node, {}});
+    if (b.kind == BufferKind::input || b.device == task.device) continue;
+    reads.back().transfers.push_back({task.device, b.device, static_cast<double>(bytes_of(plan, use))});
+  }
+  return reads;
 }
 
 class PlanLinks {
@@ -68,47 +83,49 @@ class PlanLinks {
       : plan_(plan), model_(model), devices_(device_count(plan)) {}
 
   Table<TaskId, double> run() {
-    Table<TaskId, std::size_t> wave_of(plan_.tasks.size(), 0);
-    for (const TaskId t : plan_.tasks.ids()) {
-      if (communicates(plan_.tasks[t].kind)) wave_of[t] = add(plan_.tasks[t]);
+    for (const Task& task : plan_.tasks) {
+      if (communicates(task.kind)) add(task);
     }
-    Table<TaskId, double> seconds(plan_.tasks.size(), 0);
-    for (const TaskId t : plan_.tasks.ids()) {
-      if (communicates(plan_.tasks[t].kind)) seconds[t] = seconds_of(plan_.tasks[t], waves_[wave_of[t]]);
-    }
+    Table<TaskId, double> seconds;
+    for (const Task& task : plan_.tasks) seconds.push_back(communicates(task.kind) ? seconds_of(task) : 0);
     return seconds;
   }
 
  private:
-  /// Kind, layer, pass, and for tasks of several layers which one of the device's it is.
-  using Key = std::tuple<TaskKind, NodeId, int, int>;
+  using Key = std::tuple<TaskKind, NodeId, int>;  ///< kind, layer, pass
 
-  std::size_t add(const Task& task) {
-    // Tasks that join the updates of several layers correspond by their order on each device.
-    const int number = task.node.exists() ? 0 : joined_[{task.kind, task.pass, task.device}]++;
-    const auto [place, fresh] =
-        index_.try_emplace(Key(task.kind, task.node, task.pass, number), waves_.size());
-    if (fresh) {
-      const Table<DeviceId, int> none(static_cast<std::size_t>(devices_), 0);
-      waves_.push_back({LinkUse(model_, devices_), none, none});
+  void add(const Task& task) {
+    for (const LayerReads& reads : reads_of(plan_, task)) {
+      if (reads.transfers.empty()) continue;
+      const Key key(task.kind, reads.node, task.pass);
+      auto wave = waves_.find(key);
+      if (wave == waves_.end())
+        wave = waves_
+                   .emplace(key, Wave{LinkUse(model_, devices_),
+                                      Table<DeviceId, double>(static_cast<std::size_t>(devices_), 0)})
+                   .first;
+      for (const Transfer& transfer : reads.transfers) {
+        wave->second.use.add(transfer);
+        if (!model_.same_switch(transfer.from, transfer.to))
+          wave->second.beyond[task.device] += transfer.bytes;
+      }
     }
-    Wave& wave = waves_[place->second];
-    bool beyond = false;
-    const std::vector<Transfer> transfers = transfers_of(plan_, task);
-    for (const Transfer& transfer : transfers) {
-      wave.use.add(transfer);
-      beyond = beyond || !model_.same_switch(transfer.from, transfer.to);
-    }
-    if (!transfers.empty()) ++wave.readers[task.device];
-    if (beyond) ++wave.beyond_readers[task.device];
-    return place->second;
   }
 
-  /// A link is busy until all that the wave sends over it has passed. Of several tasks of a device, which
-  /// take turns, each takes an equal part of that, but no less than its own bytes need.
-  double seconds_of(const Task& task, const Wave& wave) const {
+  double seconds_of(const Task& task) const {
+    double sum = 0;
+    for (const LayerReads& reads : reads_of(plan_, task)) {
+      if (!reads.transfers.empty()) sum += seconds_of(reads, waves_.at({task.kind, reads.node, task.pass}));
+    }
+    return sum;
+  }
+
+  /// A link is busy until all that the wave sends over it has passed. What one device reads of it in several
+  /// tasks takes turns, so each takes the share of that time that it has of the device's bytes.
+  double seconds_of(const LayerReads& reads, const Wave& wave) const {
+    const DeviceId reader = reads.transfers[0].to;
     double own = 0, own_beyond = 0, most_sent = 0, most_switch_sent = 0;
-    for (const Transfer& transfer : transfers_of(plan_, task)) {
+    for (const Transfer& transfer : reads.transfers) {
       own += transfer.bytes;
       most_sent = std::max(most_sent, wave.use.sent(transfer.from));
       if (model_.same_switch(transfer.from, transfer.to)) continue;
@@ -117,20 +134,18 @@ class PlanLinks {
     }
     if (own == 0) return 0;
     const double shared = model_.shared_bus ? wave.use.all() : most_sent;
-    const double link = std::max(own, shared / wave.readers[task.device]);
+    const double link = std::max(own, shared * own / wave.use.received(reader));
     double uplink = 0;
     if (own_beyond > 0)
-      uplink = std::max(own_beyond, std::max(most_switch_sent, wave.use.switch_received(task.device)) /
-                                        wave.beyond_readers[task.device]);
-    return seconds(model_, link, uplink);
+      uplink =
+          std::max(most_switch_sent, wave.use.switch_received(reader)) * own_beyond / wave.beyond[reader];
+    return seconds(model_, link, std::max(own_beyond, uplink));
   }
 
   const Plan& plan_;
   const DeviceModel& model_;
   const int devices_;
-  std::map<Key, std::size_t> index_;
-  std::map<std::tuple<TaskKind, int, DeviceId>, int> joined_;  ///< tasks for several layers so far
-  std::vector<Wave> waves_;
+  std::map<Key, Wave> waves_;
 };
 
 }  // namespace

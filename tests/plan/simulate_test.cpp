@@ -406,10 +406,18 @@ TEST_CASE("model: tasks of a layer share links, and tasks of a device take turns
   model.switch_devices = 1;
   model.uplink_bandwidth = 5;
   CHECK(model_seconds(plan, model) == Seconds{60, 60, 60, 20, 20, 20, 20});
+  // What is small takes a small share.
+  copy(4, 0, 1);
+  copy(4, 0, 1);
+  copy(4, 0, 2);
+  plan.tasks[TaskId(7)].uses[0].bytes = 25;
+  CHECK(model_seconds(plan, model)[TaskId(7)] == Approx(45 * 25 / 125.0));
+  CHECK(model_seconds(plan, model)[TaskId(8)] == Approx(45 * 100 / 125.0));
+  CHECK(model_seconds(plan, model)[TaskId(9)] == 45);
   // Other passes and other kinds of tasks are at other times.
   plan.tasks[TaskId(0)].pass = 1;
   plan.tasks[TaskId(1)].kind = TaskKind::reduce;
-  CHECK(model_seconds(plan, model) == Seconds{20, 20, 20, 20, 20, 20, 20});
+  for (int task = 0; task < 7; ++task) CHECK(model_seconds(plan, model)[TaskId(task)] == 20);
 }
 
 }  // namespace convnet::test
