@@ -12,14 +12,15 @@ SHAPES = {"lenet": "dummy-1x28x28-10", "cifar-quick": "dummy-3x32x32-10", "wrn-1
 BATCH = 1000  # images in a batch of the provider dummy
 
 
-def train(net, args, launcher, gpus, threads, more=()):
+def train(net, args, launcher, gpus, threads, more=(), files=None):
     """Trains a net on random data with `launcher` before the command, and returns the milliseconds of a step of args.mini images: the median over
-    args.batches batches, without the first."""
+    args.batches batches, without the first. `files` are the two files of a net whose layers are placed; else the whole net is on every device."""
     folder = tempfile.mkdtemp()
     mini = args.mini
-    command = [*launcher, args.program, "--layer-def", f"{ROOT}/configs/{net}.cfg", "--layer-params", f"{ROOT}/configs/{net}-params.cfg",
+    definition, parameters = files or (f"{ROOT}/configs/{net}.cfg", f"{ROOT}/configs/{net}-params.cfg")
+    command = [*launcher, args.program, "--layer-def", definition, "--layer-params", parameters,
                "--data-provider", SHAPES.get(net, "dummy-3x224x224-1000"), "--train-range", f"1-{args.batches + 1}", "--test-range", "1000",
-               "--epochs", "1", "--test-freq", "1000000", "--mini", str(mini), "--parallel", "data", "--device", "cpu", "--gpu", gpus,
+               "--epochs", "1", "--test-freq", "1000000", "--mini", str(mini), "--parallel", "cfg" if files else "data", "--device", "cpu", "--gpu", gpus,
                "--threads", str(threads), "--save-file", folder + "/run", "--max-test-err", "0.0000001", *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     seconds = []

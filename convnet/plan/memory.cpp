@@ -1,7 +1,7 @@
 // Places the buffers that live only during a minibatch into one block of memory per device.
 #include <algorithm>
 #include <limits>
-#include <numeric>
+#include <map>
 #include <utility>
 
 #include "convnet/plan/order.h"
@@ -33,17 +33,6 @@ Table<BufferId, Lifetime> lifetimes(const Table<BufferId, std::vector<TaskId>>& 
     if (!tasks[b].empty()) lives[b] = {tasks[b].front(), tasks[b].back()};
   }
   return lives;
-}
-
-/// The lowest place where `size` bytes fit between the already placed buffers that live at the same time.
-std::int64_t lowest_gap(std::vector<std::pair<std::int64_t, std::int64_t>> taken, std::int64_t size) {
-  std::sort(taken.begin(), taken.end());
-  std::int64_t place = 0;
-  for (const auto& [begin, end] : taken) {
-    if (begin - place >= size) break;
-    place = std::max(place, end);
-  }
-  return place;
 }
 
 /// Bytes by kind of one device at the first moment when it has most transient memory in use. `buffers`: the
@@ -82,36 +71,40 @@ std::map<BufferKind, std::int64_t> fullest_moment(const Plan& plan, const Table<
   return fullest;
 }
 
-/// Gives the device's transient buffers their places, in their order, and returns the bytes that these take.
-/// Buffers share memory where all uses of one come before all uses of the other, on whatever streams and
-/// devices these run.
+/// Gives the device's transient buffers their places, in their order, each the lowest that is free, and
+/// returns the bytes that these take. Buffers share memory where all uses of one come before all uses of the
+/// other, on whatever streams and devices these run.
 std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
                              const Table<BufferId, Lifetime>& lives,
                              const Table<BufferId, std::vector<TaskId>>& tasks, const TaskOrder& order) {
   struct Placed {
+    std::int64_t begin, end;
     BufferId buffer;
-    TaskOrder::Group uses;
   };
-  std::vector<Placed> placed;
+  std::vector<Placed> placed;  // by begin
+  std::map<BufferId, TaskOrder::Group> uses;
   std::int64_t needed = 0;
   for (const BufferId b : buffers) {
-    Placed mine{b, order.group(tasks[b])};
-    const auto may_share = [&](const Placed& other) {
+    const TaskOrder::Group& mine = uses[b] = order.group(tasks[b]);
+    const auto may_share = [&](BufferId other) {
       // The order of the list is one of those that dependencies allow.
-      const Lifetime &x = lives[b], &y = lives[other.buffer];
+      const Lifetime &x = lives[b], &y = lives[other];
       if (x.overlaps(y)) return false;
-      return x.first < y.first ? order.all_before(mine.uses, other.uses)
-                               : order.all_before(other.uses, mine.uses);
+      return x.first < y.first ? order.all_before(mine, uses.at(other))
+                               : order.all_before(uses.at(other), mine);
     };
-    std::vector<std::pair<std::int64_t, std::int64_t>> taken;
-    for (const Placed& other : placed) {
-      const Buffer& o = plan.buffers[other.buffer];
-      if (!may_share(other)) taken.emplace_back(o.offset, o.offset + aligned(o.bytes));
-    }
     Buffer& buffer = plan.buffers[b];
-    buffer.offset = lowest_gap(std::move(taken), buffer.bytes);
-    needed = std::max(needed, buffer.offset + aligned(buffer.bytes));
-    placed.push_back(std::move(mine));
+    buffer.offset = 0;
+    for (const Placed& other : placed) {
+      if (other.begin - buffer.offset >= buffer.bytes) break;
+      // Only what lies in the way is compared: with thousands of buffers most do not.
+      if (other.end > buffer.offset && !may_share(other.buffer)) buffer.offset = other.end;
+    }
+    const Placed own{buffer.offset, buffer.offset + aligned(buffer.bytes), b};
+    needed = std::max(needed, own.end);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), own,
+                                   [](const Placed& x, const Placed& y) { return x.begin < y.begin; }),
+                  own);
   }
   return needed;
 }
