@@ -96,6 +96,8 @@ class Search {
     for (auto& [choice, candidate] : known_) answer.candidates.push_back(std::move(candidate));
     if (file_) answer.candidates.push_back(std::move(*file_));
     std::stable_sort(answer.candidates.begin(), answer.candidates.end(), faster);
+    while (answer.candidates[0].fits && !really_fits(answer.candidates[0]))
+      std::stable_sort(answer.candidates.begin(), answer.candidates.end(), faster);
     return answer;
   }
 
@@ -228,7 +230,7 @@ class Search {
     diagnostics.throw_if_errors();
     const auto target = question_.target(most);
     PlanSet plans(graph, question_.matrices, *target, question_.plan);
-    const Plan& plan = plans.plan(Phase::train, std::max<std::int64_t>(1, question_.images / most));
+    const Plan plan = plans.draft(Phase::train, std::max<std::int64_t>(1, question_.images / most));
     const Simulation simulation = question_.predict(plan, most);
     for (UnitCosts& unit : costs) unit.update_seconds = unit.seconds[most] = 0;
     for (const TaskId t : plan.tasks.ids()) {
@@ -363,9 +365,8 @@ class Search {
     diagnostics.throw_if_errors();
     const auto target = question_.target(used);
     PlanSet plans(graph, question_.matrices, *target, question_.plan);
-    const Plan& plan = plans.plan(Phase::train, question_.images);
-    for (const DeviceMemoryNeeds& needs : plan.memory)
-      candidate.memory = std::max(candidate.memory, needs.persistent + needs.transient);
+    const Plan plan = plans.draft(Phase::train, question_.images);
+    candidate.memory = least_memory(plan, plans.devices());
     candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
     for (const Task& task : plan.tasks) {
       if (!communicates(task.kind)) continue;
@@ -378,6 +379,19 @@ class Search {
     candidate.placement = std::move(placement);
     candidate.devices = used;
     return candidate;
+  }
+
+  /// Finds the memory that a candidate needs with all places, and returns whether it fits.
+  bool really_fits(PlacedCandidate& candidate) const {
+    Diagnostics diagnostics;
+    const Graph graph = graph_of(question_, &candidate.placement, 0, diagnostics);
+    const auto target = question_.target(candidate.devices);
+    PlanSet plans(graph, question_.matrices, *target, question_.plan);
+    plans.plan(Phase::train, question_.images);
+    for (const DeviceId device : plans.device_ids())
+      candidate.memory = std::max(candidate.memory, plans.memory_needed(device));
+    candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
+    return candidate.fits;
   }
 
   static std::string limits(const nlohmann::json& simulation) {

@@ -42,7 +42,7 @@ struct PlacedCandidate {
   Placement placement;
   int devices = 1;          ///< used
   double seconds = 0;       ///< predicted for a step
-  std::int64_t memory = 0;  ///< bytes of the fullest device in training
+  std::int64_t memory = 0;  ///< bytes of the fullest device in training; of all but the first one at least
   std::int64_t moved = 0;   ///< bytes between devices in a step
   /// What most of the critical path is: "conv2 backward 31%; communication 12%, waiting 3%".
   std::string limited_by;

@@ -73,8 +73,8 @@ inline bool is_message(TaskKind kind) { return kind >= TaskKind::send; }
 
 /// Tasks of one stream of a device run in the order of Plan::tasks; streams wait for each other by
 /// Task::after only. A GPU has a stream each for work; a CPU device runs whichever of the three has a task
-/// that can start. Messages run beside them: a device sends one and receives one at a time for its layers, and
-/// one of each for its updates, because layers must not wait behind gradients and weights.
+/// that can start. Messages run beside them: a device sends one and receives one at a time for its layers,
+/// and one of each for its updates, because layers must not wait behind gradients and weights.
 enum class Stream { compute, copy, update, send, receive, send_update, receive_update };
 constexpr int kStreams = 7;
 constexpr int kWorkStreams = 3;  ///< the first ones, without messages
@@ -189,6 +189,10 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 
 /// Places transient buffers by liveness and fills Plan::memory.
 void place_buffers(Plan& plan, int devices);
+
+/// Returns bytes that the device with the fullest memory needs at least: what outlives a step, and what is in
+/// use at the fullest moment. Needs no places of transient buffers, which need somewhat more.
+std::int64_t least_memory(const Plan& plan, int devices);
 
 /// Returns what the task does, for output: its operation's name, or "send" or "receive".
 std::string work_name(const Task& task);

@@ -17,13 +17,16 @@ PlanSet::PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, co
 const Plan& PlanSet::plan(Phase phase, std::int64_t images) {
   const std::pair key(phase, images);
   if (const auto cached = plans_.find(key); cached != plans_.end()) return *cached->second;
-  auto made = std::make_unique<Plan>(
-      PlanBuilder(graph_, matrices_, target_, options_, net_buffers_, phase, images).build());
+  auto made = std::make_unique<Plan>(draft(phase, images));
   place_buffers(*made, devices());
 #ifdef CONVNET_CHECKS
   verify(*made, graph_);
 #endif
   return *plans_.emplace(key, std::move(made)).first->second;
+}
+
+Plan PlanSet::draft(Phase phase, std::int64_t images) const {
+  return PlanBuilder(graph_, matrices_, target_, options_, net_buffers_, phase, images).build();
 }
 
 std::int64_t PlanSet::memory_needed(DeviceId device) const {

@@ -22,6 +22,10 @@ class PlanSet {
   /// Returns the plan for `images` images; made at the first call. Verified in builds with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);
 
+  /// Makes a plan whose transient buffers have no places yet, for predictions: places take long to find where
+  /// a step has very many buffers.
+  Plan draft(Phase phase, std::int64_t images) const;
+
   const Graph& graph() const { return graph_; }
   const Target& target() const { return target_; }
   const Topology& topology() const { return options_.topology; }
