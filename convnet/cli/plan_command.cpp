@@ -93,12 +93,12 @@ void plan_command(const std::vector<std::string>& args) {
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options.files, diagnostics);
   const auto provider = open_provider(options.data, options.step.seed);
+  std::string found;
   GraphOptions graph_of = graph_options(options.files, options.devices);
   Placement placement;
   if (options.devices.parallel == Parallel::automatic) {
     diagnostics.throw_if_errors();
     if (!predictor) predictor.emplace("measured");
-    std::string found;
     placement =
         auto_placement(files, *provider, options.files, options.devices, options.step, *predictor, found);
     graph_of.placement = &placement;
@@ -116,6 +116,7 @@ void plan_command(const std::vector<std::string>& args) {
   verify(train, graph);
   verify(test, graph);
   nlohmann::json plan = plan_json(plans, train, test, options.report.verbose);
+  if (!found.empty()) plan["placement"] = found;
   if (predictor) {
     const Simulation simulation = predictor->predict(options.devices, train, plans.devices());
     plan["prediction"] = simulation_json(simulation, train, graph, predictor->name());

@@ -93,7 +93,8 @@ GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& dev
 
 std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
   const std::size_t listed = options.gpus().size();
-  if (static_cast<int>(listed) <= graph.gpu_count()) return "";
+  // A search that leaves devices out has said so.
+  if (static_cast<int>(listed) <= graph.gpu_count() || options.parallel == Parallel::automatic) return "";
   return fmt::format("warning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
                      listed, graph.gpu_count());
 }

@@ -2,7 +2,7 @@
 // convnet place does.
 #include <random>
 
-#include "convnet/place/choice.h"
+#include "convnet/place/search.h"
 #include "convnet/place/write.h"
 #include "tests/parallel/placed_nets.h"
 
@@ -70,6 +70,45 @@ TEST_CASE("placements by lot give the answer of one device") {
   check_placements(column_net(Normalised::head), 2, {}, 3);
   check_placements(two_columns_net(false), 4, {}, 4);
   check_placements(two_columns_net(true), 6, {}, 5);
+}
+
+TEST_CASE("after 20 minibatches the weights of the fastest placement are those of one device") {
+  const std::vector<std::int64_t> sizes(20, 24);
+  const std::vector<MatrixInfo> matrices = {{"data", kImage, DataType::u8, 0},
+                                            {"labels", {1}, DataType::s32, kClasses}};
+  const auto target = std::shared_ptr<const Target>(make_cpu_target(1));
+  // Devices that are slow beside their links, and links of several speeds.
+  DeviceModel machine;
+  machine.flops = machine.memory_bandwidth = machine.host_bandwidth = 1e9;
+  machine.link_latency = 1e-5;
+  for (const double link : {1e7, 1e8, 1e10}) {
+    for (const Normalised normalised : {Normalised::nowhere, Normalised::trunk}) {
+      const NetTexts plain = column_net(normalised);
+      Diagnostics diagnostics;
+      const IniFile definition = parse_ini("net.cfg", plain.definition, diagnostics);
+      const IniFile parameters = parse_ini("params.cfg", plain.parameters, diagnostics);
+      PlacementQuestion question{definition, parameters};
+      question.matrices = matrices;
+      question.graph.devices = 4;
+      question.images = question.plan.images = 24;
+      machine.link_bandwidth = link;
+      question.links = machine;
+      question.target = [&](int) { return target; };
+      question.predict = [&](const Plan& plan, int) {
+        return simulate(plan, model_seconds(plan, machine), true);
+      };
+      const PlacedCandidate best = search_placement(question).candidates[0];
+      INFO(best.description);
+      GraphOptions there{true, true, 4, false};
+      there.placement = &best.placement;
+      const Graph placed = build_graph(definition, parameters, matrices, there, diagnostics);
+      const PlacedFiles files = placed_files(definition, parameters, placed, best.placement);
+      NetOptions options;
+      options.gpu = device_list(4);
+      check_same_answer(train({files.definition.text, files.parameters.text}, options, sizes),
+                        train(plain, NetOptions(), sizes), 1e-5);
+    }
+  }
 }
 
 TEST_CASE("placements by lot over two hosts give the answer of one device") {
