@@ -2,6 +2,8 @@
 // codes.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -33,6 +35,8 @@ constexpr const char* kUsage =
     "  convnet show CHECKPOINT [--show-cost NAME | --show-filters LAYER | --show-preds SOFTMAX | --html "
     "FILE]\n"
     "                                            curves, filters and predictions as pictures or a page\n"
+    "  convnet predict CHECKPOINT FILE|FOLDER|-... [options]\n"
+    "                                            the classes of image files\n"
     "  convnet make-data --src DIR --dst DIR [options]\n"
     "                                            the original's batches of JPEGs from images\n"
     "  convnet layers [TYPE]                     the layer types and their keys\n"
@@ -41,58 +45,58 @@ constexpr const char* kUsage =
     "wrong,\n"
     "3 the machine cannot do it.\n";
 
+struct Command {
+  const char* name;
+  const std::vector<convnet::OptionSpec>& (*options)();
+  void (*run)(const std::vector<std::string>& args);
+};
+/// The commands, without train, which gets the standard streams, and layers, which has no options.
+constexpr std::array<Command, 6> kCommands = {{
+    {"plan", convnet::plan_command_options, convnet::plan_command},
+    {"place", convnet::place_command_options, convnet::place_command},
+    {"bench", convnet::bench_command_options, convnet::bench_command},
+    {"show", convnet::show_command_options, convnet::show_command},
+    {"predict", convnet::predict_command_options, convnet::predict_command},
+    {"make-data", convnet::make_data_command_options, convnet::make_data_command},
+}};
+
 int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   using convnet::option_help;
   if (args.empty()) {
     fmt::print(stderr, "{}", kUsage);
     return 2;
   }
-  const std::string command = args[0];
-  const bool named = command == "plan" || command == "place" || command == "bench" || command == "show" ||
-                     command == "make-data" || command == "layers" || command == "train";
+  const std::string name = args[0];
+  const auto command =
+      std::find_if(kCommands.begin(), kCommands.end(), [&](const Command& c) { return name == c.name; });
+  const bool known = command != kCommands.end();
+  const bool named = known || name == "layers" || name == "train";
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
-    for (const std::string& arg : args) {
-      if (arg == option) return true;
-    }
-    return false;
+    return std::find(args.begin(), args.end(), option) != args.end();
   };
   if (asked("--version")) {
     fmt::print("{}", convnet::version_text());
     return 0;
   }
   if (asked("--help") || asked("-h")) {
-    const std::vector<convnet::OptionSpec>& taken = command == "plan"    ? convnet::plan_command_options()
-                                                    : command == "place" ? convnet::place_command_options()
-                                                    : command == "bench" ? convnet::bench_command_options()
-                                                    : command == "show"  ? convnet::show_command_options()
-                                                    : command == "make-data"
-                                                        ? convnet::make_data_command_options()
-                                                        : convnet::train_command_options();
-    if (command == "layers") {
+    if (name == "layers") {
       fmt::print("usage: convnet layers [TYPE | --markdown]\n");
     } else {
-      fmt::print("{}\nOptions{}:\n{}", kUsage, named ? " of convnet " + command : "", option_help(taken));
+      fmt::print("{}\nOptions{}:\n{}", kUsage, named ? " of convnet " + name : "",
+                 option_help(known ? command->options() : convnet::train_command_options()));
     }
     return 0;
   }
-  if (command == "plan") {
-    convnet::plan_command(args);
-  } else if (command == "place") {
-    convnet::place_command(args);
-  } else if (command == "bench") {
-    convnet::bench_command(args);
-  } else if (command == "show") {
-    convnet::show_command(args);
-  } else if (command == "make-data") {
-    convnet::make_data_command(args);
-  } else if (command == "layers") {
+  if (known) {
+    command->run(args);
+  } else if (name == "layers") {
     convnet::layers_command(args);
-  } else if (named || command.starts_with("-")) {
+  } else if (named || name.starts_with("-")) {
     convnet::train_command(args, streams);
   } else {
-    throw convnet::InputError("unknown command '" + command +
-                              "'; there are train, plan, place, bench, show, make-data and layers");
+    throw convnet::InputError("unknown command '" + name +
+                              "'; there are train, plan, place, bench, show, predict, make-data and layers");
   }
   return 0;
 }

@@ -72,7 +72,7 @@ class ImageProvider final : public Provider {
     const std::int64_t classes = source_->info().classes;
     const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
     matrices_ = {{"data", {3, side_, side_}, type, 0},
-                 {"labels", {1}, DataType::s32, classes},
+                 {"labels", {1}, DataType::s32, classes, source_->info().class_names},
                  {"multi-hot labels", {classes}, DataType::f32, 0}};
   }
 
@@ -339,7 +339,12 @@ class ImageProvider final : public Provider {
 
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed) {
-  return std::make_unique<ImageProvider>(open_image_source(path), path, options, seed);
+  return make_image_provider(open_image_source(path), path, options, seed);
+}
+
+std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,
+                                              const ImageOptions& options, std::uint64_t seed) {
+  return std::make_unique<ImageProvider>(std::move(source), path, options, seed);
 }
 
 }  // namespace convnet

@@ -9,6 +9,8 @@
 
 namespace convnet {
 
+class ImageSource;
+
 /// Opens what `path` is (image_source.h). Matrix 0 are images (3,N,N), N being --inner-size, or the image
 /// size without it; 1 a label of each image, by lot in training if it has several, else the first, -1 if it
 /// has none; 2 zeros and ones, a number for every class. Images are scaled so that their shorter side is the
@@ -18,5 +20,9 @@ namespace convnet {
 /// seed, epoch, batch and place in the batch alone. Throws InputError, RunError.
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed);
+
+/// The same of images from elsewhere; `path` names them in messages.
+std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,
+                                              const ImageOptions& options, std::uint64_t seed);
 
 }  // namespace convnet

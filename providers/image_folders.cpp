@@ -32,6 +32,7 @@ class ImageFolders final : public ImageSource {
           "{}: there is no batches.meta (the original's batches), no tar and no folder of images here",
           parts_[0].folder));
     info_.classes = static_cast<std::int64_t>(classes_.size());
+    info_.class_names = classes_;
     std::vector<std::size_t> batches;
     for (const ImagePart& part : parts_) {
       files_.push_back(files_of(part.folder));

@@ -54,7 +54,8 @@ class ImageTars final : public ImageSource {
       number_parts(parts_, batches);
     }
     const std::string beside = fs::is_regular_file(path, ignored) ? parts_[0].folder : path;
-    info_.classes = static_cast<std::int64_t>(read_class_names(beside).size());
+    info_.class_names = read_class_names(beside);
+    info_.classes = static_cast<std::int64_t>(info_.class_names.size());
     if (info_.classes == 0) {
       info_.classes = max_classes;
       std::int32_t largest = 0;

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/config/text.h"
 
 namespace convnet {
 namespace {
@@ -70,8 +73,34 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
   return found;
 }
 
+Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                              const std::string& softmax) {
+  std::vector<std::string> names;
+  for (const std::string& cost : logreg_costs(graph)) {
+    Classifier classifier = find_classifier(graph, matrices, cost);
+    if (softmax.empty() || classifier.softmax == softmax) return classifier;
+    names.push_back(classifier.softmax);
+  }
+  if (names.empty()) throw InputError("the net has no softmax layer that a cost.logreg compares with labels");
+  const std::string close = nearest(softmax, names);
+  throw InputError("the net has no softmax layer " + excerpt(softmax) + " below a cost.logreg; " +
+                   (close.empty() ? "there is " + join(names) : "did you mean '" + close + "'?"));
+}
+
 std::int64_t best_output(std::span<const float> probabilities) {
   return std::max_element(probabilities.begin(), probabilities.end()) - probabilities.begin();
+}
+
+std::vector<std::size_t> best_outputs(std::span<const float> probabilities, std::size_t count) {
+  std::vector<std::size_t> order(probabilities.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  count = std::min(count, order.size());
+  const auto better = [&](std::size_t a, std::size_t b) {
+    return std::pair(-probabilities[a], a) < std::pair(-probabilities[b], b);
+  };
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), better);
+  order.resize(count);
+  return order;
 }
 
 Confusion::Confusion(std::vector<std::string> names) : names_(std::move(names)) {}

@@ -29,8 +29,16 @@ std::vector<std::string> logreg_costs(const Graph& graph);
 Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                            const std::string& name);
 
+/// The same of the cost above the softmax layer `softmax`, or for "" of the first cost. Throws InputError
+/// naming the softmax layers that there are.
+Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                              const std::string& softmax);
+
 /// Returns the most probable output; the first of equal ones.
 std::int64_t best_output(std::span<const float> probabilities);
+
+/// Returns the most probable outputs, at most `count`, best first; ties go to the first.
+std::vector<std::size_t> best_outputs(std::span<const float> probabilities, std::size_t count);
 
 /// A field of a CSV file: in quotes where it must be (RFC 4180), and with an apostrophe before text that
 /// spreadsheets would compute (that begins with = + - @).

@@ -30,7 +30,7 @@ constexpr int kProposals = 50, kFewestProposals = 10, kUsualDevices = 64;
 /// Changes of the best candidate that are simulated before the search looks whether one is better, how often
 /// it simulates more where none is, and how often it goes on from a better one.
 constexpr std::size_t kChanges = 24;
-constexpr int kBatches = 3, kRounds = 20;
+constexpr int kBatches = 5, kRounds = 20;
 /// Nothing is faster than least_seconds() but for rounding, and for operations that larger tensors make
 /// slower.
 constexpr double kSurelySlower = 0.95;

@@ -62,15 +62,7 @@ Color mixed(Color a, Color b, double share) {
 }  // namespace
 
 std::vector<std::size_t> ImagePredictions::best(std::size_t image, std::size_t count) const {
-  std::vector<std::size_t> order(classes.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  count = std::min(count, order.size());
-  const auto better = [&](std::size_t a, std::size_t b) {
-    return std::pair(-probability(image, a), a) < std::pair(-probability(image, b), b);
-  };
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), better);
-  order.resize(count);
-  return order;
+  return best_outputs({probabilities.data() + image * classes.size(), classes.size()}, count);
 }
 
 Confusion ImagePredictions::confusion() const {
@@ -81,16 +73,7 @@ Confusion ImagePredictions::confusion() const {
 }
 
 Classifier classifier_of(const Run& run, const std::string& softmax) {
-  std::vector<std::string> names;
-  for (const std::string& cost : logreg_costs(run.graph)) {
-    Classifier classifier = find_classifier(run.graph, run.matrices, cost);
-    if (softmax.empty() || classifier.softmax == softmax) return classifier;
-    names.push_back(classifier.softmax);
-  }
-  if (names.empty()) throw InputError("the net has no softmax layer that a cost.logreg compares with labels");
-  const std::string close = nearest(softmax, names);
-  throw InputError("the net has no softmax layer " + excerpt(softmax) + " below a cost.logreg; " +
-                   (close.empty() ? "there is " + join(names) : "did you mean '" + close + "'?"));
+  return find_classifier_of(run.graph, run.matrices, softmax);
 }
 
 ImagePredictions predict(const Run& run, const Classifier& classifier, const BatchRange& batches) {

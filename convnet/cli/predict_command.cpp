@@ -1,0 +1,280 @@
+// `convnet predict` classifies image files with a trained net.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/progress_line.h"
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/net/input_data.h"
+#include "convnet/net/outputs.h"
+#include "convnet/net/predictions.h"
+#include "convnet/show/run.h"
+#include "providers/files.h"
+#include "providers/image_parts.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PredictOptions {
+  std::string softmax;
+  int top = 5;
+  bool json = false, csv = false;
+  RunOptions run;  ///< those that replace the checkpoint's
+};
+
+const OptionTable<PredictOptions>& options_of_predict() {
+  static const auto table =
+      OptionTable<PredictOptions>()
+          .add({
+              unsaved_option(
+                  "top", &PredictOptions::top,
+                  {.fallback = "5", .min = 1, .max = 1e6, .doc = "classes for each file, the best ones"}),
+              unsaved_option("json", &PredictOptions::json,
+                             {.fallback = "0", .doc = "print one JSON object and nothing else"}),
+              unsaved_option("csv", &PredictOptions::csv,
+                             {.fallback = "0", .doc = "print a header and a line for each file"}),
+              unsaved_option("softmax", &PredictOptions::softmax,
+                             {.fallback = "",
+                              .doc = "layer whose outputs are the probabilities, of a net with several"}),
+          })
+          .add(&PredictOptions::run,
+               run_options().only({"multiview-test", "mini", "gpu", "device", "threads", "precision"}));
+  return table;
+}
+
+/// A file, and its probabilities, or why it has none.
+struct Prediction {
+  std::string file, error;
+  std::vector<float> probabilities;
+};
+
+/// Adds the images in a folder, or a file itself.
+void add_files(const std::string& path, std::vector<std::string>& files) {
+  std::error_code none;
+  if (!fs::is_directory(path, none)) {
+    files.push_back(path);
+    return;
+  }
+  std::vector<std::string> found = image_files_below(path).names;
+  if (found.empty()) throw InputError(path + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
+  std::sort(found.begin(), found.end(), natural_less);
+  for (const std::string& name : found) files.push_back((fs::path(path) / name).string());
+}
+
+/// Lists the files that arguments name: files, folders, and for "-" the lines of stdin.
+std::vector<std::string> files_of(const std::vector<std::string>& named) {
+  std::vector<std::string> files;
+  for (const std::string& name : named) {
+    if (name != "-") {
+      add_files(name, files);
+      continue;
+    }
+    for (std::string line; std::getline(std::cin, line);) {
+      if (!line.empty()) add_files(line, files);
+    }
+  }
+  return files;
+}
+
+/// The net of a checkpoint, on one device unless the command line says otherwise.
+struct TrainedNet {
+  Checkpoint checkpoint;
+  RunOptions options;
+  Graph graph;
+  LikeSet set;
+};
+
+TrainedNet open_net(const std::string& file, const OptionTexts& given) {
+  TrainedNet net;
+  net.checkpoint = read_checkpoint(file);
+  const Checkpoint& c = net.checkpoint;
+  OptionTexts texts = c.options;
+  for (const char* option : {"multiview-test", "hosts", "threads", "device"}) texts.erase(option);
+  texts["gpu"] = "0";
+  texts["parallel"] = "data";
+  for (const auto& [key, text] : given) texts[key] = text;
+  require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
+  net.options = run_options().parse(texts);
+  net.options.devices = with_devices(net.options.devices);
+  if (c.matrices.empty())
+    throw InputError(c.file +
+                     ": is of an older version, which did not note what images look like; resume the run "
+                     "for a batch, and it saves that");
+  Diagnostics diagnostics;
+  const IniFile definition = parse_ini(c.definition_path, c.definition_text, diagnostics);
+  const IniFile parameters = parse_ini(c.parameters_path, c.parameters_text, diagnostics);
+  net.graph = build_graph(definition, parameters, c.matrices,
+                          graph_options(net.options.files, net.options.devices), diagnostics);
+  diagnostics.throw_if_errors();
+  const bool has_mean = std::any_of(c.tensors.tensors.begin(), c.tensors.tensors.end(),
+                                    [](const auto& tensor) { return tensor.first.ends_with(".mean"); });
+  net.set = {net.options.data.provider, c.matrices, has_mean};
+  return net;
+}
+
+/// Classifies files, some at a time.
+class FileClassifier {
+ public:
+  FileClassifier(const TrainedNet& trained, const std::string& softmax)
+      : trained_(trained),
+        classifier_(find_classifier_of(trained.graph, trained.checkpoint.matrices, softmax)),
+        like_(provider_of({})),
+        statistics_(saved_statistics(trained.checkpoint, trained.options.data, *like_)),
+        net_(trained.graph, *like_, trained.options.devices, trained.options.step, statistics_.mean, false) {
+    net_.prepare(Phase::test, static_cast<std::int64_t>(together()) * like_->views());
+    net_.load(trained.checkpoint.tensors, trained.checkpoint.file);
+    reader_.emplace(net_, std::vector<std::string>{classifier_.softmax});
+  }
+
+  const Classifier& classifier() const { return classifier_; }
+  /// How many files are classified at a time.
+  std::size_t together() const {
+    return static_cast<std::size_t>(std::max(1, trained_.options.step.mini / like_->views()));
+  }
+
+  /// Classifies files; of those that are no images it says why.
+  std::vector<Prediction> classify(const std::vector<std::string>& files) {
+    try {
+      return with_probabilities(files, read(files));
+    } catch (const std::runtime_error& e) {  // InputError, RunError
+      if (files.size() == 1) return {{files[0], e.what(), {}}};
+    }
+    std::vector<Prediction> one_by_one;
+    for (const std::string& file : files) one_by_one.push_back(classify({file})[0]);
+    return one_by_one;
+  }
+
+ private:
+  std::unique_ptr<Provider> provider_of(std::vector<std::string> files) const {
+    return make_files_provider(std::move(files), trained_.set, image_options(trained_.options.data));
+  }
+
+  DataBatch read(const std::vector<std::string>& files) const {
+    return provider_of(files)->read({1, 0}, statistics_);
+  }
+
+  std::vector<Prediction> with_probabilities(const std::vector<std::string>& files, const DataBatch& batch) {
+    const Plan& plan = net_.prepare(Phase::test, batch.images);
+    StepInputs inputs;
+    for (const std::vector<std::byte>& matrix : batch.matrices) inputs.matrices.push_back(matrix.data());
+    inputs.rates = net_.rates(0);
+    net_.run(plan, inputs, nullptr, reader_->reading(plan));
+    const std::vector<float> means = mean_of_views(reader_->values(0), classifier_.outputs, like_->views());
+    std::vector<Prediction> predictions;
+    const auto outputs = static_cast<std::size_t>(classifier_.outputs);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const auto first = means.begin() + static_cast<std::ptrdiff_t>(i * outputs);
+      predictions.push_back({files[i], "", {first, first + static_cast<std::ptrdiff_t>(outputs)}});
+    }
+    return predictions;
+  }
+
+  const TrainedNet& trained_;
+  const Classifier classifier_;
+  const std::unique_ptr<Provider> like_;  ///< of no files
+  const PixelStatistics statistics_;
+  Net net_;
+  std::optional<OutputReader> reader_;
+};
+
+void print_table(const std::vector<Prediction>& predictions, const Classifier& classifier, std::size_t top) {
+  constexpr std::size_t kWidest = 60;
+  std::size_t widest = 0;
+  for (const Prediction& p : predictions) widest = std::max(widest, std::min(kWidest, p.file.size()));
+  for (const Prediction& p : predictions) {
+    if (!p.error.empty()) continue;
+    std::string line = fmt::format("{:<{}} ", p.file, widest);
+    for (const std::size_t c : best_outputs(p.probabilities, top))
+      line += fmt::format(" {} {:.1f}%", classifier.class_names[c], 100 * p.probabilities[c]);
+    fmt::print("{}\n", line);
+  }
+}
+
+void print_json(const std::vector<Prediction>& predictions, const Classifier& classifier, std::size_t top) {
+  nlohmann::json files = nlohmann::json::array();
+  for (const Prediction& p : predictions) {
+    nlohmann::json file = {{"file", p.file}};
+    if (!p.error.empty()) file["error"] = p.error;
+    for (const std::size_t c : best_outputs(p.probabilities, top))
+      file["classes"].push_back(
+          {{"class", classifier.class_names[c]}, {"index", c}, {"probability", p.probabilities[c]}});
+    files.push_back(std::move(file));
+  }
+  // Names of files may have any encoding.
+  fmt::print("{}\n",
+             nlohmann::json{{"files", files}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_csv(const std::vector<Prediction>& predictions, const Classifier& classifier, std::size_t top) {
+  top = std::min(top, classifier.class_names.size());
+  std::string text = "file";
+  for (std::size_t k = 1; k <= top; ++k) text += fmt::format(",class {},probability {}", k, k);
+  text += "\n";
+  for (const Prediction& p : predictions) {
+    if (!p.error.empty()) continue;
+    text += csv_field(p.file);
+    for (const std::size_t c : best_outputs(p.probabilities, top))
+      text += fmt::format(",{},{:.6g}", csv_field(classifier.class_names[c]), p.probabilities[c]);
+    text += "\n";
+  }
+  fmt::print("{}", text);
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& predict_command_options() { return options_of_predict().specs(); }
+
+void predict_command(const std::vector<std::string>& args) {
+  std::vector<std::string> named, options_only;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const bool option = args[i].starts_with("--");
+    (option ? options_only : named).push_back(args[i]);
+    const bool value_follows = option && args[i].find('=') == std::string::npos && i + 1 < args.size();
+    if (value_follows) options_only.push_back(args[++i]);
+  }
+  const OptionTexts given = parse_command_line(predict_command_options(), options_only);
+  const PredictOptions asked = options_of_predict().parse(given);
+  if (named.size() < 2)
+    throw InputError(
+        "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; - reads names of files, a line "
+        "each");
+  if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
+  const TrainedNet trained = open_net(named[0], given);
+  const std::vector<std::string> files = files_of({named.begin() + 1, named.end()});
+  FileClassifier classifier(trained, asked.softmax);
+  std::vector<Prediction> predictions;
+  {
+    ProgressLine line("predict...", !asked.json && !asked.csv);
+    for (std::size_t first = 0; first < files.size();) {
+      const std::size_t end = std::min(files.size(), first + classifier.together());
+      const auto from = files.begin();
+      for (Prediction& p : classifier.classify(
+               {from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)}))
+        predictions.push_back(std::move(p));
+      first = end;
+      const auto done = static_cast<std::int64_t>(first);
+      line.show(done, static_cast<std::int64_t>(files.size()), done);
+    }
+  }
+  const auto top = static_cast<std::size_t>(asked.top);
+  const auto print = asked.json ? print_json : asked.csv ? print_csv : print_table;
+  print(predictions, classifier.classifier(), top);
+  std::size_t bad = 0;
+  for (const Prediction& p : predictions) {
+    if (p.error.empty()) continue;
+    fmt::print(stderr, "skipped: {}\n", p.error);
+    ++bad;
+  }
+  if (bad > 0) throw RunError(fmt::format("{} of {} files could not be classified", bad, predictions.size()));
+}
+
+}  // namespace convnet

@@ -1,0 +1,132 @@
+// convnet predict as a user meets it: files, folders and lists of them, without the data set.
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/catch.h"
+#include "tests/cli/small_net.h"
+#include "tests/providers/image_sets.h"
+
+namespace convnet {
+namespace {
+
+using nlohmann::json;
+
+json predicted(const Args& args) {
+  return json::parse(run_well(Args{"predict"} + args + Args{"--json", "1"}).out);
+}
+
+/// A run on the digits of write_data(), and its images as PNG files.
+class Digits {
+ public:
+  Digits() {
+    shop.write_data();
+    run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "3"});
+    for (std::uint32_t i = 0; i < 20; ++i) {
+      std::vector<std::uint8_t> pixels;
+      for (std::uint32_t p = 0; p < 64; ++p)
+        pixels.push_back(static_cast<std::uint8_t>((p * (i * 7 % 10 + 3) + i * 31) % 256));
+      write_file(file(i), test_images::png(8, 8, 1, pixels));
+    }
+  }
+  std::string file(std::uint32_t i) const { return shop / ("image" + std::to_string(i) + ".png"); }
+
+  Workshop shop;
+};
+
+}  // namespace
+
+TEST_CASE("predict gives the probabilities of a test, without the data set") {
+  const Digits digits;
+  const Workshop& shop = digits.shop;
+  run_well({"--load-file", shop / "run", "--test-only", "1", "--test-out", shop / "tested", "--mini", "16"});
+  std::filesystem::remove_all(shop.data_path());
+  std::filesystem::remove(shop.definition_path());
+  std::filesystem::remove(shop.parameters_path());
+  Args files;
+  for (std::uint32_t i = 0; i < 20; ++i) files.push_back(digits.file(i));
+  const json found = predicted(Args{shop / "run"} + files + Args{"--top", "10", "--mini", "7"});
+  REQUIRE(found["files"].size() == 20);
+  double sum = 0;
+  for (const json& c : found["files"][3]["classes"]) sum += c["probability"].get<double>();
+  CHECK(sum == Approx(1).margin(1e-5));
+  CHECK(found["files"][3]["file"] == digits.file(3));
+  // One by one and in a folder they are the same.
+  const json one = predicted({shop / "run", digits.file(3), "--top", "10"});
+  CHECK(one["files"][0]["classes"][0]["class"] == found["files"][3]["classes"][0]["class"]);
+  CHECK(one["files"][0]["classes"][0]["probability"].get<double>() ==
+        Approx(found["files"][3]["classes"][0]["probability"].get<double>()).epsilon(1e-5));
+  const json folder = predicted({shop / "run", shop.path(), "--top", "10"});
+  REQUIRE(folder["files"].size() == 20);
+  CHECK(folder["files"][2]["file"] == digits.file(2));  // 2 comes before 10
+  CHECK(folder["files"][3]["classes"] == found["files"][3]["classes"]);
+}
+
+TEST_CASE("predict prints a table or CSV") {
+  const Digits digits;
+  const Outcome table = run_well({"predict", digits.shop / "run", digits.file(0), "--top", "2"});
+  CHECK(table.out.starts_with(digits.file(0) + "  "));
+  CHECK(count(table.out, "%") == 2);
+  CHECK(count(table.out, "\n") == 1);
+  const Outcome csv =
+      run_well({"predict", digits.shop / "run", digits.file(0), digits.file(1), "--top", "2", "--csv", "1"});
+  CHECK(csv.out.starts_with("file,class 1,probability 1,class 2,probability 2\n" + digits.file(0) + ","));
+  CHECK(count(csv.out, "\n") == 3);
+}
+
+TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
+  const Digits digits;
+  write_file(digits.shop / "bad.jpg", "no image");
+  const Outcome run = run_program({"predict", digits.shop / "run", digits.file(0), digits.shop / "bad.jpg",
+                                   digits.shop / "none.png", digits.file(1)});
+  INFO(run.err);
+  CHECK(run.code == 1);
+  CHECK(count(run.out, "\n") == 2);
+  CHECK(run.err.find("bad.jpg") != std::string::npos);
+  CHECK(run.err.find("none.png") != std::string::npos);
+  CHECK(run.err.find("2 of 4 files could not be classified") != std::string::npos);
+  for (const auto& [args, message] : std::vector<std::pair<Args, std::string>>{
+           {{}, "usage: convnet predict CHECKPOINT"},
+           {{digits.shop / "run"}, "usage: convnet predict CHECKPOINT"},
+           {{digits.shop / "run", digits.shop / "run"}, "there is no image in this folder"},
+           {{digits.shop / "no-run", digits.file(0)}, "no-run"},
+           {{digits.shop / "run", digits.file(0), "--json", "1", "--csv", "1"}, "exclude each other"},
+           {{digits.shop / "run", digits.file(0), "--softmax", "prob"}, "did you mean 'probs'"},
+           {{digits.shop / "run", digits.file(0), "--topp", "1"}, "did you mean"}}) {
+    const Outcome refused = run_program(Args{"predict"} + args);
+    INFO(refused.err);
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find(message) != std::string::npos);
+  }
+}
+
+TEST_CASE("photographs get the names of their folders, whatever their sizes") {
+  const TempFolder folder;
+  write_file(folder / "net.cfg",
+             "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+             "[fc]\ntype=fc\ninputs=data\noutputs=4\n[probs]\ntype=softmax\ninputs=fc\n"
+             "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
+  write_file(folder / "params.cfg",
+             "[fc]\nepsW=0.00001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  const std::vector<image_sets::Item> items = image_sets::photographs(40, 4, 20);
+  image_sets::write_folders(folder / "set/train", items);
+  image_sets::write_folders(folder / "set/val", {items.begin(), items.begin() + 12});
+  run_well({"--layer-def",     folder / "net.cfg",
+            "--layer-params",  folder / "params.cfg",
+            "--data-provider", "image",
+            "--data-path",     folder / "set",
+            "--train-range",   "1",
+            "--test-range",    "2",
+            "--inner-size",    "16",
+            "--image-size",    "20",
+            "--mini",          "8",
+            "--epochs",        "2",
+            "--save-file",     folder / "run"});
+  const Args asked = {folder / "run", folder / "set/val", "--top", "4"};
+  const json single = predicted(asked), several = predicted(asked + Args{"--multiview-test", "1"});
+  REQUIRE(single["files"].size() == 12);
+  for (const json& c : single["files"][0]["classes"]) CHECK(c["class"].get<std::string>().starts_with("c"));
+  CHECK(single["files"][0]["classes"] != several["files"][0]["classes"]);
+}
+
+}  // namespace convnet
