@@ -15,15 +15,25 @@ namespace {
 struct Form {
   const char* name;
   Schedule::Kind kind;
-  std::vector<std::string> arguments;  ///< all of them required
+  std::vector<std::string> required;
+  std::vector<std::string> optional = {};
+
+  std::vector<std::string> arguments() const {
+    std::vector<std::string> all = required;
+    all.insert(all.end(), optional.begin(), optional.end());
+    return all;
+  }
 };
 
 const std::vector<Form>& forms() {
   static const std::vector<Form> all = {
       {"const", Schedule::Kind::constant, {"base"}},
-      {"linear", Schedule::Kind::linear, {"base", "tgtFactor"}},
+      {"linear", Schedule::Kind::linear, {"base", "tgtFactor"}, {"warmup", "unit"}},
       {"exp", Schedule::Kind::exponential, {"base", "tgtFactor"}},
       {"dexp", Schedule::Kind::discrete_exponential, {"base", "tgtFactor", "numSteps"}},
+      {"cosine", Schedule::Kind::cosine, {"base"}, {"tgtFactor", "warmup", "unit"}},
+      {"poly", Schedule::Kind::polynomial, {"base"}, {"power", "tgtFactor", "warmup", "unit"}},
+      {"step", Schedule::Kind::step, {"base", "at"}, {"factor", "warmup", "unit"}},
   };
   return all;
 }
@@ -55,16 +65,17 @@ std::map<std::string, std::string> read_arguments(const Form& form, std::string_
     if (argument.empty()) continue;
     const std::size_t equals = std::min(argument.find('='), argument.size());
     const std::string_view written = trim(argument.substr(0, equals));
-    const auto name = std::find_if(form.arguments.begin(), form.arguments.end(),
-                                   [&](const std::string& known) { return lower(known) == lower(written); });
-    if (name == form.arguments.end())
-      fail(std::string(form.name) + " has no argument " + excerpt(written) + ", it takes " +
-           join(form.arguments) + did_you_mean(written, form.arguments));
+    const std::vector<std::string> known = form.arguments();
+    const auto name = std::find_if(known.begin(), known.end(),
+                                   [&](const std::string& each) { return lower(each) == lower(written); });
+    if (name == known.end())
+      fail(std::string(form.name) + " has no argument " + excerpt(written) + ", it takes " + join(known) +
+           did_you_mean(written, known));
     if (equals == argument.size()) fail(std::string(form.name) + ": '" + *name + "' has no value");
     if (!found.emplace(*name, trim(argument.substr(equals + 1))).second)
       fail(std::string(form.name) + ": '" + *name + "' is given twice");
   }
-  for (const std::string& name : form.arguments)
+  for (const std::string& name : form.required)
     if (!found.contains(name)) fail(std::string(form.name) + " needs " + name);
   return found;
 }
@@ -78,40 +89,97 @@ Schedule Schedule::parse(std::string_view text) {
   const Form& form = find_form(trim(text.substr(0, open)), text);
   const std::string name = form.name;
   if (open == text.size() || text.back() != ']')
-    fail(name + " is written " + name + "[" + join(form.arguments, "=...;") + "=...], not " + excerpt(text));
+    fail(name + " is written " + name + "[" + join(form.required, "=...;") + "=...], not " + excerpt(text));
 
   Schedule schedule;
   schedule.kind_ = form.kind;
-  for (const auto& [argument, value] : read_arguments(form, text.substr(open + 1, text.size() - open - 2))) {
-    const auto wrong = [&, &key = argument, &given = value](const char* expected) {
-      fail(name + ": " + key + " expects " + expected + ", not " + excerpt(given));
-    };
-    if (argument == "numSteps") {
-      const auto steps = to_number<int>(value);
-      if (!steps || *steps < 1) wrong("an integer of at least 1");
-      schedule.steps_ = steps.value_or(1);
-      continue;
-    }
-    const auto number = to_number<double>(value);
-    if (!number) wrong("a number");
-    if (argument == "base") {
-      schedule.base_ = number.value_or(0);
-    } else {
-      // Its reciprocal is the rate's last factor, which must be finite as well.
-      if (!(*number > 0) || !std::isfinite(1 / *number)) wrong("a number above 0");
-      schedule.target_factor_ = number.value_or(1);
+  const auto arguments = read_arguments(form, text.substr(open + 1, text.size() - open - 2));
+  const bool decays = form.kind == Kind::cosine || form.kind == Kind::polynomial;
+  schedule.ends_at_zero_ = decays && !arguments.contains("tgtFactor");
+  for (const auto& [argument, value] : arguments) {
+    try {
+      schedule.set(argument, value);
+    } catch (const std::invalid_argument& expected) {
+      fail(name + ": " + argument + " expects " + expected.what() + ", not " + excerpt(value));
     }
   }
   if (!std::isfinite(schedule.base_ / schedule.target_factor_)) fail(name + ": base/tgtFactor is not finite");
   return schedule;
 }
 
-double Schedule::at(double progress) const {
-  const double p = std::clamp(progress, 0.0, 1.0);
+namespace {
+
+double number_of(const std::string& value, const char* expected, double least, bool open) {
+  const auto number = to_number<double>(value);
+  if (!number || *number < least || (open && *number == least)) fail(expected);
+  return *number;
+}
+
+}  // namespace
+
+/// Throws std::invalid_argument with what the argument expects.
+void Schedule::set(const std::string& argument, const std::string& value) {
+  if (argument == "base") {
+    const auto number = to_number<double>(value);
+    if (!number) fail("a number");
+    base_ = *number;
+  } else if (argument == "tgtFactor") {
+    const auto number = to_number<double>(value);
+    if (!number) fail("a number");
+    // Its reciprocal is the rate's last factor, which must be finite as well.
+    if (!(*number > 0) || !std::isfinite(1 / *number)) fail("a number above 0");
+    target_factor_ = *number;
+  } else if (argument == "numSteps") {
+    const auto steps = to_number<int>(value);
+    if (!steps || *steps < 1) fail("an integer of at least 1");
+    steps_ = *steps;
+  } else if (argument == "power") {
+    power_ = number_of(value, "a number above 0", 0, true);
+  } else if (argument == "factor") {
+    factor_ = number_of(value, "a number above 0", 0, true);
+  } else if (argument == "warmup") {
+    warmup_ = number_of(value, "a number of epochs or minibatches, at least 0", 0, false);
+  } else if (argument == "unit") {
+    if (lower(value) != "epochs" && lower(value) != "minibatches") fail("epochs or minibatches");
+    in_minibatches_ = lower(value) == "minibatches";
+  } else {  // at
+    for (std::string_view rest = value; !rest.empty();) {
+      const std::size_t comma = std::min(rest.find(','), rest.size());
+      const auto number = to_number<double>(trim(rest.substr(0, comma)));
+      rest.remove_prefix(std::min(comma + 1, rest.size()));
+      if (!number || !(*number > (at_.empty() ? 0 : at_.back())))
+        fail("ascending numbers above 0, like 30,60,80");
+      at_.push_back(*number);
+    }
+    if (at_.empty()) fail("ascending numbers above 0, like 30,60,80");
+  }
+}
+
+double Schedule::at(const TrainingProgress& progress) const {
+  const double rate = without_warmup(progress);
+  if (warmup_ == 0) return rate;
+  // Where this minibatch, or in epochs this batch, ends: no step has a rate of 0.
+  const double reached = in_minibatches_ ? progress.minibatches + 1 : progress.epochs + progress.batch_epochs;
+  return rate * std::clamp(reached / warmup_, 0.0, 1.0);
+}
+
+double Schedule::without_warmup(const TrainingProgress& progress) const {
+  const double p = std::clamp(progress.share, 0.0, 1.0);
+  const double end = ends_at_zero_ ? 0 : base_ / target_factor_;
   switch (kind_) {
     case Kind::constant: return base_;
     case Kind::linear: return base_ * (1 - p) + base_ / target_factor_ * p;
     case Kind::exponential: return base_ * std::pow(target_factor_, -p);
+    case Kind::cosine: return end + (base_ - end) * (1 + std::cos(std::acos(-1.0) * p)) / 2;
+    case Kind::polynomial: return end + (base_ - end) * std::pow(1 - p, power_);
+    case Kind::step: {
+      const double reached = in_minibatches_ ? progress.minibatches : progress.epochs;
+      // Sums of parts of an epoch are rounded.
+      constexpr double kRounding = 1e-9;
+      const auto steps =
+          std::count_if(at_.begin(), at_.end(), [&](double at) { return at <= reached + kRounding; });
+      return base_ * std::pow(factor_, static_cast<double>(steps));
+    }
     case Kind::discrete_exponential: break;
   }
   if (steps_ == 1) return base_;
@@ -126,10 +194,24 @@ double Schedule::at(double progress) const {
 
 std::string Schedule::str() const {
   if (kind_ == Kind::constant) return format_number(base_);
-  const bool stepped = kind_ == Kind::discrete_exponential;
-  const char* name = stepped ? "dexp" : kind_ == Kind::linear ? "linear" : "exp";
-  return std::string(name) + "[base=" + format_number(base_) + ";tgtFactor=" + format_number(target_factor_) +
-         (stepped ? ";numSteps=" + std::to_string(steps_) : "") + "]";
+  const auto form =
+      std::find_if(forms().begin(), forms().end(), [&](const Form& f) { return f.kind == kind_; });
+  std::string text = std::string(form->name) + "[base=" + format_number(base_);
+  const auto add = [&](const char* argument, const std::string& value) {
+    text += std::string(";") + argument + "=" + value;
+  };
+  if (kind_ != Kind::step && !ends_at_zero_) add("tgtFactor", format_number(target_factor_));
+  if (kind_ == Kind::discrete_exponential) add("numSteps", std::to_string(steps_));
+  if (kind_ == Kind::polynomial) add("power", format_number(power_));
+  if (kind_ == Kind::step) {
+    std::vector<std::string> places;
+    for (const double at : at_) places.push_back(format_number(at));
+    add("at", join(places, ","));
+    add("factor", format_number(factor_));
+  }
+  if (warmup_ > 0) add("warmup", format_number(warmup_));
+  if (in_minibatches_) add("unit", "minibatches");
+  return text + "]";
 }
 
 }  // namespace convnet

@@ -419,7 +419,7 @@ StepResult Net::run(const Plan& plan, StepInputs inputs, TaskTimes* times,
   return wait();
 }
 
-std::vector<Rates> Net::rates(double progress) const {
+std::vector<Rates> Net::rates(const TrainingProgress& progress) const {
   std::vector<Rates> rates;
   for (const WeightBuffers& w : plans_.weights()) {
     const LearningParams& p = spec(w).learning;

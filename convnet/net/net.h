@@ -88,8 +88,8 @@ class Net {
   /// Returns the progress of updates whose period spans several minibatches.
   const UpdateWindows& windows() const { return windows_; }
 
-  /// Returns learning rates, momenta and decays at `progress` in [0,1], by WeightBuffers::rate_index.
-  std::vector<Rates> rates(double progress) const;
+  /// Returns learning rates, momenta and decays of a minibatch, by WeightBuffers::rate_index.
+  std::vector<Rates> rates(const TrainingProgress& progress) const;
   /// Submit, await and run one minibatch on all devices, and announce the next one's matrices, as
   /// Executor::submit(), wait(), run() and expect() do. In training, updates that span several minibatches
   /// move on.

@@ -13,6 +13,7 @@
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
 #include "convnet/place/write.h"
+#include "convnet/train/rate_jumps.h"
 
 namespace convnet {
 namespace {
@@ -194,6 +195,10 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (run.checkpoint && !run.options.tests.only_tests() && !run.options.check_grads) {
+    if (const std::string warning = rate_jump_warning(run); !warning.empty())
+      fmt::print(stderr, "{}\n", warning);
+  }
   if (const std::string& layer = run.options.tests.write_features; !layer.empty())
     keep_output(run.graph, layer);
   if (unconverted) {

@@ -60,7 +60,7 @@ TensorBoard::TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& fi
   events_->flush();
 }
 
-void TensorBoard::trained(std::uint64_t done, const CostSums& costs, double progress) {
+void TensorBoard::trained(std::uint64_t done, const CostSums& costs, const TrainingProgress& progress) {
   if (!events_) return;
   const auto step = static_cast<std::int64_t>(done);
   add_costs(step, costs, "train");

@@ -22,8 +22,8 @@ class TensorBoard {
   /// together; `folder` is null in all but the first, and these write nothing.
   TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& files, std::uint64_t done);
 
-  /// Adds costs and learning rates of a trained batch, at `progress` of the run in [0,1].
-  void trained(std::uint64_t done, const CostSums& costs, double progress);
+  /// Adds costs and learning rates of a trained batch.
+  void trained(std::uint64_t done, const CostSums& costs, const TrainingProgress& progress);
   /// Adds costs of a test and pictures of the first layers' filters.
   void tested(std::uint64_t done, const CostSums& costs);
 

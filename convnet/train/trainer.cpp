@@ -129,9 +129,13 @@ Position Trainer::next_batch() const {
   return {work.epoch + 1, train_range_.first};
 }
 
-double Trainer::progress(const Position& work) const {
-  const double finished = (work.epoch - 1.0) * train_range_.count() + work.batch - train_range_.first;
-  return std::min(1.0, finished / (static_cast<double>(options_.epochs) * train_range_.count()));
+TrainingProgress Trainer::progress(const Position& work) const {
+  const double batches = train_range_.count();
+  const double finished = (work.epoch - 1.0) * batches + work.batch - train_range_.first;
+  TrainingProgress progress(std::min(1.0, finished / (static_cast<double>(options_.epochs) * batches)));
+  progress.epochs = finished / batches;
+  progress.batch_epochs = 1 / batches;
+  return progress;
 }
 
 std::int64_t Trainer::test_minibatch() const {
@@ -238,8 +242,8 @@ bool Trainer::train_batch(const Position& work) {
     state_.partial = {};
     state_.partial_seconds = 0;
   }
-  const double done = progress(work);
-  const std::string title = fmt::format("{}.{} ({:.2f}%)...", work.epoch, work.batch, 100 * done);
+  const TrainingProgress done = progress(work);
+  const std::string title = fmt::format("{}.{} ({:.2f}%)...", work.epoch, work.batch, 100 * done.share);
   std::int64_t minibatches = work.minibatches;
   std::int64_t first = std::min(work.images, data->first + data->images);
   const std::int64_t resumed_at = first;
@@ -277,29 +281,32 @@ bool Trainer::train_batch(const Position& work) {
   return true;
 }
 
-StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, double progress) const {
+StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
+                              int ahead) const {
   StepInputs inputs;
   const std::vector<MatrixInfo>& infos = provider_->matrices();
   for (std::size_t m = 0; m < infos.size(); ++m) {
     inputs.matrices.push_back(data.matrices[m].data() + first * infos[m].image_bytes());
   }
-  inputs.iteration = state_.iteration;
+  inputs.iteration = state_.iteration + static_cast<std::uint64_t>(ahead);
+  progress.minibatches = static_cast<double>(inputs.iteration);
   inputs.rates = net_.rates(progress);
   return inputs;
 }
 
 StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
-                         std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs) {
+                         std::int64_t images, const TrainingProgress& progress, CostSums& sums,
+                         TestOutputs* outputs) {
   const Plan& plan = net_.prepare(phase, images);
   const StepInputs inputs = inputs_of(data, first, progress);
   std::optional<StepInputs> next;
   std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
   if (first + 2 * images <= data.images) {
-    next = inputs_of(data, first + images, progress);
+    next = inputs_of(data, first + images, progress, 1);
   } else if (first + images == data.images && !data.last) {
     following =
         prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count, piece.share});
-    if (following && following->images >= images) next = inputs_of(*following, 0, progress);
+    if (following && following->images >= images) next = inputs_of(*following, 0, progress, 1);
   }
   const auto start = Clock::now();
   TaskTimes times;
@@ -311,8 +318,7 @@ StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch&
   if (next) {
     // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
     const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stopped();
-    next->iteration = inputs.iteration + 1;
-    // All minibatches of a batch but the last have equally many images, and the same rates.
+    // All minibatches of a batch but the last have equally many images.
     if (certain)
       net_.submit(plan, *next);
     else

@@ -37,8 +37,8 @@ class Trainer {
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
   Position next_batch() const;
-  /// Returns the progress of training in [0,1] while `work` is trained.
-  double progress(const Position& work) const;
+  /// Returns the progress of training while `work` is trained, without minibatches.
+  TrainingProgress progress(const Position& work) const;
   /// Returns how many views a test computes at once: whole images, at most --mini views or those of one
   /// image.
   std::int64_t test_minibatch() const;
@@ -79,11 +79,14 @@ class Trainer {
   /// Adds one of the first steps to the trace of --profile.
   void profile(const Plan& plan, const TaskTimes& times);
   TaskTimes times_of_all(const Plan& plan, TaskTimes times) const;
-  StepInputs inputs_of(const DataBatch& data, std::int64_t first, double progress) const;
+  /// `ahead`: minibatches before that one that are not finished yet.
+  StepInputs inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
+                       int ahead = 0) const;
   /// Runs images [first, first + images) of `data`, the data that `piece` asked for, unless that step is in
   /// flight, and submits the step after it if that is certain to follow.
   StepResult step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
-                  std::int64_t images, double progress, CostSums& sums, TestOutputs* outputs = nullptr);
+                  std::int64_t images, const TrainingProgress& progress, CostSums& sums,
+                  TestOutputs* outputs = nullptr);
 
   TrainOptions options_;
   OptionTexts saved_options_;

@@ -117,7 +117,7 @@ TEST_CASE("place refuses what cannot be placed or written, and writes nothing th
   CHECK(files_in(shop.path()) == std::vector<std::string>{"net.cfg", "params.cfg"});
 }
 
-TEST_CASE("--parallel auto trains where it finds, and goes on there bit for bit") {
+TEST_CASE("training with --parallel auto goes on where it began, bit for bit") {
   const Workshop shop;
   const Outcome straight = run_well(training(shop, shop / "straight", 3));
   INFO(straight.out);

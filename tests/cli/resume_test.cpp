@@ -225,6 +225,29 @@ TEST_CASE("a resumed run takes the learning parameters from the file as it is no
   CHECK_FALSE(same_weights(learning + "/2.2.safetensors", learning + "/1.2.safetensors"));
 }
 
+TEST_CASE("a run with steps and warm-up goes on at the same rates, and says where others make them jump") {
+  const Workshop shop;
+  const std::string text = replaced(
+      replaced(kParameters, "epsW=0.01", "epsW=step[base=0.02;at=60;factor=0.5;warmup=30;unit=minibatches]"),
+      "epsB=0.02", "epsB=step[base=0.02;at=1.5;warmup=1]");
+  shop.write(kDefinition, text);
+  run_well(options(shop, 3, true, shop / "straight"));
+  run_well(options(shop, 1, true, shop / "resumed"));
+  const Outcome same = run_well(options(shop, 3, true, shop / "resumed"));
+  CHECK(same.err.find("jumps") == std::string::npos);
+  check_equal(last_of(shop / "resumed", 3), last_of(shop / "straight", 3));
+
+  shop.write(kDefinition, replaced(text, "factor=0.5", "factor=0.25"));
+  const Outcome jump = run_well(options(shop, 4, true, shop / "resumed"));
+  CHECK(jump.err.find("'conv1' weights.data goes on with 0.005 instead of 0.01; the parameter file or "
+                      "--epochs has changed") != std::string::npos);
+  // A cosine over more epochs than before is another curve.
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=cosine[base=0.02]"));
+  run_well(options(shop, 2, false, shop / "cosine"));
+  const Outcome longer = run_well(options(shop, 4, false, shop / "cosine"));
+  CHECK(longer.err.find("goes on with 0.01 instead of") != std::string::npos);
+}
+
 TEST_CASE("a resumed run keeps its net, whatever became of the definition file") {
   const Workshop shop;
   const std::string folder = shop / "out";

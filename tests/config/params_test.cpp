@@ -179,7 +179,7 @@ TEST_CASE("bad rates", "[params]") {
         "par.cfg:2: layer 'c': epsW has a wrong value: dexp needs numSteps");
   CHECK(rate_error("x") ==
         "par.cfg:2: layer 'c': epsW has a wrong value: 'x' is neither a number nor one of the "
-        "schedules const, linear, exp, dexp");
+        "schedules const, linear, exp, dexp, cosine, poly, step");
 }
 
 TEST_CASE("one-sided and open ranges", "[params]") {

@@ -105,7 +105,8 @@ TEST_CASE("schedules print canonically and read back", "[schedule]") {
 }
 
 TEST_CASE("mistakes in schedules are named", "[schedule]") {
-  const std::string known = "is neither a number nor one of the schedules const, linear, exp, dexp";
+  const std::string known =
+      "is neither a number nor one of the schedules const, linear, exp, dexp, cosine, poly, step";
   CHECK(mistake("") == "'' " + known);
   CHECK(mistake("nan") == "'nan' " + known);
   CHECK(mistake("inf") == "'inf' " + known);
@@ -138,4 +139,71 @@ TEST_CASE("mistakes in schedules are named", "[schedule]") {
         "dexp: numSteps expects an integer of at least 1, not '0'");
   CHECK(mistake("dexp[base=1;tgtFactor=2;numSteps=2.5]") ==
         "dexp: numSteps expects an integer of at least 1, not '2.5'");
+}
+
+TEST_CASE("cosine and poly fall to zero or to a part", "[schedule]") {
+  const Schedule cosine = Schedule::parse("cosine[base=0.4]"),
+                 part = Schedule::parse("cosine[base=0.4;tgtFactor=4]");
+  CHECK(cosine.at(0) == 0.4);
+  CHECK(cosine.at(0.5) == Approx(0.2));
+  CHECK(cosine.at(0.25) == Approx(0.2 * (1 + std::sqrt(0.5))));
+  CHECK(cosine.at(1) == Approx(0).margin(1e-15));
+  CHECK(part.at(1) == Approx(0.1));
+  CHECK(part.at(0.5) == Approx(0.25));
+  const Schedule poly = Schedule::parse("poly[base=0.8;power=2]"), line = Schedule::parse("poly[base=0.8]");
+  CHECK(poly.at(0.5) == Approx(0.2));
+  CHECK(line.at(0.25) == Approx(0.6));
+  CHECK(Schedule::parse("poly[base=0.8;power=2;tgtFactor=8]").at(0.5) == Approx(0.1 + 0.7 / 4));
+  CHECK(poly.at(1) == 0);
+}
+
+TEST_CASE("step and warm-up count epochs or minibatches", "[schedule]") {
+  const Schedule step = Schedule::parse("step[base=1;at=2,4;factor=0.5;warmup=1]");
+  TrainingProgress progress;
+  progress.batch_epochs = 0.25;
+  const auto rate = [&](double epochs) {
+    progress.epochs = epochs;
+    return step.at(progress);
+  };
+  CHECK(rate(0) == 0.25);
+  CHECK(rate(0.5) == 0.75);
+  CHECK(rate(0.75) == 1);
+  CHECK(rate(1.75) == 1);
+  CHECK(rate(2) == 0.5);
+  CHECK(rate(3.75) == 0.5);
+  CHECK(rate(100) == 0.25);
+  const Schedule fine = Schedule::parse("cosine[base=1;warmup=4;unit=minibatches]");
+  for (int i = 0; i < 8; ++i) {
+    progress = TrainingProgress(0);
+    progress.minibatches = i;
+    CHECK(fine.at(progress) == std::min(1.0, (i + 1) / 4.0));
+  }
+  const Schedule late = Schedule::parse("step[base=1;at=100;unit=minibatches]");
+  progress.minibatches = 99;
+  CHECK(late.at(progress) == 1);
+  progress.minibatches = 100;
+  CHECK(late.at(progress) == 0.1);
+}
+
+TEST_CASE("schedules print what they read", "[schedule]") {
+  for (const char* text : {"cosine[base=0.4]", "cosine[base=0.4;tgtFactor=4;warmup=5]",
+                           "poly[base=1;power=2;warmup=100;unit=minibatches]",
+                           "step[base=1;at=30,60.5;factor=0.5]", "linear[base=1;tgtFactor=2;warmup=3]"})
+    CHECK(Schedule::parse(text).str() == text);
+}
+
+TEST_CASE("mistakes in new schedules", "[schedule]") {
+  CHECK(mistake("cosine[tgtFactor=2]") == "cosine needs base");
+  CHECK(mistake("step[base=1]") == "step needs at");
+  CHECK(mistake("step[base=1;at=]") == "step: at expects ascending numbers above 0, like 30,60,80, not ''");
+  CHECK(mistake("step[base=1;at=60,30]") ==
+        "step: at expects ascending numbers above 0, like 30,60,80, not '60,30'");
+  CHECK(mistake("step[base=1;at=0]") == "step: at expects ascending numbers above 0, like 30,60,80, not '0'");
+  CHECK(mistake("poly[base=1;power=0]") == "poly: power expects a number above 0, not '0'");
+  CHECK(mistake("cosine[base=1;warmup=-1]") ==
+        "cosine: warmup expects a number of epochs or minibatches, at least 0, not '-1'");
+  CHECK(mistake("cosine[base=1;unit=steps]") == "cosine: unit expects epochs or minibatches, not 'steps'");
+  CHECK(mistake("exp[base=1;tgtFactor=2;warmup=3]") ==
+        "exp has no argument 'warmup', it takes base, tgtFactor");
+  CHECK(mistake("cosin[base=1]").find("did you mean 'cosine'") != std::string::npos);
 }
