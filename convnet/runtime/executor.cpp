@@ -135,7 +135,6 @@ struct Executor::Run {
       if (next.exists()) {
         run(device, next);
       } else if (left) {
-        const WaitForMessages waiting(messages_left ? transport : nullptr);
         device.news.wait(news);
       } else {
         return;

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <sys/prctl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -113,16 +111,6 @@ class MpiTransport : public Transport {
     order({false, from, channel, std::move(pieces), std::move(ended)});
   }
 
-  void add_waiting(int change) override {
-    waiting_ += change;
-    if (change < 0) return;
-    {
-      const std::lock_guard lock(mutex_);
-      hurry_ = true;
-    }
-    changed_.notify_all();
-  }
-
   std::string failure() const override {
     const std::lock_guard lock(mutex_);
     return failure_;
@@ -176,8 +164,6 @@ class MpiTransport : public Transport {
   void begin() {
     int provided = 0;
     std::string why;
-    // Short sleeps of this thread are as short as they are meant; by default Linux adds 50 microseconds.
-    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
       why = "MPI does not start";
     else if (provided < MPI_THREAD_FUNNELED)
@@ -217,21 +203,15 @@ class MpiTransport : public Transport {
     }
   }
 
-  /// Lets other threads have the core until something is ordered. What takes long already may be noticed a
-  /// little later, unless somebody waits for it: then a core has nothing else to do.
-  void rest(double seconds) {
-    constexpr double kYieldSeconds = 20e-6, kWhileWaiting = 20e-6, kWhileComputing = 500e-6;
+  /// Lets other threads have the core. What takes long already may be noticed a little later.
+  static void rest(double seconds) {
+    constexpr double kYieldSeconds = 20e-6;
     if (seconds < kYieldSeconds) {
       std::this_thread::yield();
       return;
     }
-    // A wait of a long time, for another host that has more to do, is no reason to take power.
-    const double most = waiting_ > 0 ? std::max(kWhileWaiting, seconds / 100) : kWhileComputing;
-    const double share = std::clamp(seconds / 8, 10e-6, std::min(most, kWhileComputing));
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::duration<double>(share), [this] {
-      return ends_ || abort_code_ >= 0 || !orders_.empty() || std::exchange(hurry_, false);
-    });
+    const double share = std::clamp(seconds / 8, 10e-6, 250e-6);
+    std::this_thread::sleep_for(std::chrono::duration<double>(share));
   }
 
   void begin_message(Order order) {
@@ -306,8 +286,7 @@ class MpiTransport : public Transport {
   std::condition_variable changed_;
   std::deque<Order> orders_;
   std::string failure_;
-  bool ready_ = false, ends_ = false, hurry_ = false;
-  std::atomic<int> waiting_ = 0;
+  bool ready_ = false, ends_ = false;
   int abort_code_ = -1;
   int rank_ = 0, size_ = 1, last_channel_ = 32767;
   std::vector<MPI_Request> requests_;               ///< of the thread alone, like the next

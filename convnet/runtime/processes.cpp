@@ -54,8 +54,7 @@ class Pending {
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
-void wait(Pending& pending, Transport& transport, double seconds, const std::string& what) {
-  const WaitForMessages waiting(&transport);
+void wait(Pending& pending, const Transport& transport, double seconds, const std::string& what) {
   const auto start = Clock::now();
   while (!pending.wait_for(std::chrono::milliseconds(100))) {
     if (const std::string why = transport.failure(); !why.empty()) throw RunError(why);

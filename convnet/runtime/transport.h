@@ -36,31 +36,11 @@ class Transport {
   virtual void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
   virtual void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
 
-  /// Says that one thread more, or one fewer, can do nothing until a message has ended: messages are looked
-  /// after more often while there are any.
-  virtual void add_waiting(int /*change*/) {}
-
   /// Returns why messages no longer arrive, or "" while nothing is wrong.
   virtual std::string failure() const = 0;
 
   /// Ends all processes of the run.
   [[noreturn]] virtual void abort(int exit_code) = 0;
-};
-
-/// While it lives, the calling thread can do nothing until a message has ended. Null stands for no transport.
-class WaitForMessages {
- public:
-  explicit WaitForMessages(Transport* transport) : transport_(transport) {
-    if (transport_ != nullptr) transport_->add_waiting(1);
-  }
-  WaitForMessages(const WaitForMessages&) = delete;
-  WaitForMessages& operator=(const WaitForMessages&) = delete;
-  ~WaitForMessages() {
-    if (transport_ != nullptr) transport_->add_waiting(-1);
-  }
-
- private:
-  Transport* transport_;
 };
 
 /// Returns whether a launcher (mpirun, srun) has started this process: each leaves a mark in the environment.
