@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -16,61 +15,19 @@
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
 #include "convnet/base/standard_streams.h"
-#include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/cli/help.h"
 
 namespace {
 
-constexpr const char* kUsage =
-    "convnet trains convolutional networks described by two .cfg files.\n\n"
-    "  convnet --layer-def F --layer-params F --data-provider P --data-path D --train-range A-B --test-range "
-    "C-D\n"
-    "          --save-path D [options]           train; --load-file CHECKPOINT alone resumes\n"
-    "  convnet plan --layer-def F --layer-params F --data-provider P [options]\n"
-    "                                            shapes, memory and work of a net, without running it\n"
-    "  convnet place --layer-def F --layer-params F --data-provider P --model M --gpu 0,1,... [options]\n"
-    "                                            the fastest devices for each layer, written as .cfg files\n"
-    "  convnet bench --layer-def F --layer-params F --data-provider dummy-CxHxW-K [options]\n"
-    "                                            speed of a training step, by layer\n"
-    "  convnet show CHECKPOINT [--show-cost NAME | --show-filters LAYER | --show-preds SOFTMAX | --html "
-    "FILE]\n"
-    "                                            curves, filters and predictions as pictures or a page\n"
-    "  convnet predict CHECKPOINT FILE|FOLDER|-... [options]\n"
-    "                                            the classes of image files\n"
-    "  convnet make-data --src DIR --dst DIR [options]\n"
-    "                                            the original's batches of JPEGs from images\n"
-    "  convnet layers [TYPE]                     the layer types and their keys\n"
-    "  convnet --version\n\n"
-    "convnet COMMAND --help lists a command's options. Exit codes: 0 done, 1 the run failed, 2 the input is "
-    "wrong,\n"
-    "3 the machine cannot do it.\n";
-
-struct Command {
-  const char* name;
-  const std::vector<convnet::OptionSpec>& (*options)();
-  void (*run)(const std::vector<std::string>& args);
-};
-/// The commands, without train, which gets the standard streams, and layers, which has no options.
-constexpr std::array<Command, 6> kCommands = {{
-    {"plan", convnet::plan_command_options, convnet::plan_command},
-    {"place", convnet::place_command_options, convnet::place_command},
-    {"bench", convnet::bench_command_options, convnet::bench_command},
-    {"show", convnet::show_command_options, convnet::show_command},
-    {"predict", convnet::predict_command_options, convnet::predict_command},
-    {"make-data", convnet::make_data_command_options, convnet::make_data_command},
-}};
-
 int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
-  using convnet::option_help;
   if (args.empty()) {
-    fmt::print(stderr, "{}", kUsage);
+    fmt::print(stderr, "{}", convnet::usage_text());
     return 2;
   }
   const std::string name = args[0];
-  const auto command =
-      std::find_if(kCommands.begin(), kCommands.end(), [&](const Command& c) { return name == c.name; });
-  const bool known = command != kCommands.end();
-  const bool named = known || name == "layers" || name == "train";
+  const convnet::Command* command = convnet::find_command(name);
+  const bool named = command != nullptr;
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
     return std::find(args.begin(), args.end(), option) != args.end();
@@ -79,24 +36,17 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
     fmt::print("{}", convnet::version_text());
     return 0;
   }
-  if (asked("--help") || asked("-h")) {
-    if (name == "layers") {
-      fmt::print("usage: convnet layers [TYPE | --markdown]\n");
-    } else {
-      fmt::print("{}\nOptions{}:\n{}", kUsage, named ? " of convnet " + name : "",
-                 option_help(known ? command->options() : convnet::train_command_options()));
-    }
-    return 0;
+  if (!named && name.starts_with("-")) command = convnet::find_command("train");
+  if (command == nullptr) {
+    std::vector<std::string> names;
+    for (const convnet::Command& known : convnet::commands()) names.emplace_back(known.name);
+    throw convnet::InputError("unknown command '" + name + "'; the commands are " + convnet::join(names));
   }
-  if (known) {
-    command->run(args);
-  } else if (name == "layers") {
-    convnet::layers_command(args);
-  } else if (named || name.starts_with("-")) {
-    convnet::train_command(args, streams);
+  if (asked("--help") || asked("-h")) {
+    if (!named) fmt::print("{}\n", convnet::usage_text());
+    fmt::print("{}", convnet::command_help(*command));
   } else {
-    throw convnet::InputError("unknown command '" + name +
-                              "'; there are train, plan, place, bench, show, predict, make-data and layers");
+    command->run(args, streams);
   }
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/functors.h"
+#include "kernels/ops/costs.h"
 
 namespace convnet {
 
@@ -25,6 +26,46 @@ CONVNET_HD inline double floored_log(double p) {
 CONVNET_HD inline double weighted_log(double weight, double p) {
   return weight == 0 ? 0 : weight * floored_log(p);
 }
+
+/// The target of one image (ClassTargets).
+struct ClassTarget {
+  std::int32_t first, second;  ///< classes; not mixed: the same
+  float second_share;          ///< in [0,1)
+  float smoothing, spread;     ///< spread: what smoothing gives each class
+  float weight;                ///< of the image
+
+  /// Whether both classes are there. Readers of data check labels: others are a bug of ours.
+  CONVNET_HD bool valid(std::int64_t classes) const {
+    return first >= 0 && first < classes && second >= 0 && second < classes;
+  }
+  CONVNET_HD float of(std::int64_t i) const {
+    const float share = (i == first ? 1 - second_share : 0) + (i == second ? second_share : 0);
+    return (1 - smoothing) * share + spread;
+  }
+  CONVNET_HD std::int32_t label() const { return second_share < 0.5F ? first : second; }
+};
+
+/// Reads the targets of images from memory.
+struct ClassTargetReader {
+  const std::int32_t* labels;
+  const float* class_weights;  ///< null: all are 1
+  std::int64_t classes;
+  float smoothing;
+  bool mixed;
+
+  /// Returns the target of image `n`. Its weight is 1 where its classes are not valid.
+  CONVNET_HD ClassTarget at(std::int64_t n) const {
+    const std::int32_t* label = labels + n * (mixed ? kMixedLabelValues : 1);
+    ClassTarget t{label[0], label[0], 0, smoothing, smoothing / static_cast<float>(classes), 1};
+    if (mixed) {
+      t.second = label[1];
+      t.second_share = static_cast<float>(label[2]) / static_cast<float>(kMixedUnit);
+    }
+    if (class_weights != nullptr && t.valid(classes))
+      t.weight = (1 - t.second_share) * class_weights[t.first] + t.second_share * class_weights[t.second];
+    return t;
+  }
+};
 
 /// The rank of an image's label among its classes.
 struct Ranking {

@@ -37,7 +37,7 @@ using AnyOp = std::variant<
     EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward, SampleBackward, Blur,
     Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward, BinaryCostForward,
     BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain, AnyBroken,
-    BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns>;
+    BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares, UpdateScales, Average>;
 
 /// An operation. It is a class of its own so that copying one, which is a case for each kind, is compiled
 /// once.

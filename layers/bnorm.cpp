@@ -1,12 +1,12 @@
 // bnorm: batch normalisation (Ioffe and Szegedy, arXiv 1502.03167).
 #include <algorithm>
 
-#include "layers/layer.h"
+#include "layers/weights.h"
 
 namespace convnet {
 namespace {
 
-struct BnormParams {
+struct BnormParams : OptimizerParams {
   int channels = 0;
   double epsilon = 1e-5, factor = 0.1;
   bool sync = true;
@@ -151,8 +151,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     spec.state = state;
     weights.push_back(std::move(spec));
   };
-  add("scale", p.init_scale, {p.eps_w, p.mom_w, p.wc}, false);
-  add("shift", p.init_b, {p.eps_b, p.mom_b, 0}, false);
+  add("scale", p.init_scale, p.vector(p.eps_w, p.mom_w, p.wc), false);
+  add("shift", p.init_b, p.vector(p.eps_b, p.mom_b), false);
   add("runningMean", 0, {}, true);
   add("runningVar", 1, {}, true);
   return std::make_shared<BnormLayer>(shape, std::move(weights), p);
@@ -209,6 +209,7 @@ LayerType bnorm_type() {
              .doc = "passes whose gradients make one update; 0: as often as possible",
              .file = CfgFile::parameters}),
   };
+  for (ParamSpec& spec : optimizer_param_specs<BnormParams>()) type.params.push_back(std::move(spec));
   type.create = create;
   return type;
 }

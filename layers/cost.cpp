@@ -7,6 +7,8 @@ namespace {
 struct CostParams {
   double coeff = 1, pos_weight = 1;
   int topk = 1;
+  double smoothing = 0;
+  std::vector<double> class_weights;
   std::vector<std::string> children;
 };
 
@@ -41,21 +43,24 @@ class CostLayer : public Layer {
 
 class LogregLayer : public CostLayer {
  public:
-  LogregLayer(const CostParams& p, std::int64_t outputs)
+  LogregLayer(const CostParams& p, std::int64_t outputs, bool mixed)
       : CostLayer({3, p.coeff, p.children, CostLabels::classes, LayerFunction::softmax}),
         classes(outputs),
-        topk(p.topk) {}
+        topk(p.topk),
+        targets{static_cast<float>(p.smoothing), mixed, {p.class_weights.begin(), p.class_weights.end()}} {}
 
   void forward(Lowering& l) const override {
-    l.run(LogregForward{l.microbatch().images, classes, topk, l.cost_slot()},
+    // Tests report the plain cost, so that it compares with that of other runs.
+    ClassTargets these = l.microbatch().training ? targets : ClassTargets{.mixed = targets.mixed};
+    l.run(LogregForward{l.microbatch().images, classes, topk, l.cost_slot(), std::move(these)},
           {l.input(0), l.input(1), l.costs()});
   }
   void backward(Lowering& l) const override {
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};
     if (l.microbatch().fused) {
-      l.run(SoftmaxLogregBackward{l.microbatch().images, classes, coeff()}, args);
+      l.run(SoftmaxLogregBackward{l.microbatch().images, classes, coeff(), targets}, args);
     } else {
-      l.run(LogregBackward{l.microbatch().images, classes, coeff()}, args);
+      l.run(LogregBackward{l.microbatch().images, classes, coeff(), targets}, args);
     }
   }
   std::vector<std::string> cost_names() const override {
@@ -65,6 +70,7 @@ class LogregLayer : public CostLayer {
  private:
   const std::int64_t classes;
   const int topk;
+  const ClassTargets targets;
 };
 
 /// Checks that the second input is a softmax.
@@ -97,11 +103,17 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
                              std::to_string(probs.shape.size()) + " outputs of '" + probs.name + "'");
     return nullptr;
   }
+  const auto weights = std::ssize(p.class_weights);
+  if (weights > 0 && weights != probs.shape.size()) {
+    source.error("classWeights", "classWeights has " + std::to_string(weights) + " weights, but '" +
+                                     probs.name + "' has " + std::to_string(probs.shape.size()) + " classes");
+    return nullptr;
+  }
   if (labels.classes < probs.shape.size())
     source.warning("inputs", "'" + probs.name + "' has " + std::to_string(probs.shape.size()) +
                                  " outputs, but the data has only " + std::to_string(labels.classes) +
                                  " classes: no image belongs to the others");
-  return std::make_shared<LogregLayer>(p, probs.shape.size());
+  return std::make_shared<LogregLayer>(p, probs.shape.size(), labels.shape.size() == kMixedLabelValues);
 }
 
 /// Checks that the first input has a number for every output of the second, and no integer labels.
@@ -277,7 +289,9 @@ LayerType logreg_type() {
   type.doc =
       "Multinomial logistic cost of labels and softmax probabilities. Prints -log p, top-1 and top-k error.";
   type.formula =
-      "-sum log p(label), log p floored at -50; ties among the top probabilities count fractionally";
+      "-sum w(label) t log p, log p floored at -50, t = (1-smoothing)*[label] + smoothing/classes; ties "
+      "among "
+      "the top probabilities count fractionally";
   type.example =
       "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n\n; parameter file\n[logprob]\ncoeff=1\ntopk=5";
   type.params.push_back(param("topk", &CostParams::topk,
@@ -287,6 +301,19 @@ LayerType logreg_type() {
                                .unit = "classes",
                                .doc = "the third value counts labels outside the k most probable classes",
                                .file = CfgFile::parameters}));
+  type.params.push_back(param("smoothing", &CostParams::smoothing,
+                              {.fallback = "0",
+                               .min = 0,
+                               .max = 1,
+                               .doc = "training: this part of each label is spread over all classes",
+                               .file = CfgFile::parameters}));
+  type.params.push_back(
+      param_list("classWeights", &CostParams::class_weights,
+                 {.fallback = "",
+                  .min = 0,
+                  .doc = "training: the weight of each class in cost and gradient, which stay "
+                         "sums over images; empty: all are 1",
+                  .file = CfgFile::parameters}));
   type.params.push_back(children_spec());
   type.create = create_logreg;
   return type;

@@ -21,7 +21,7 @@ class DataLayer : public Layer {
     const auto index = static_cast<std::size_t>(facts.data->matrix);
     const Value src = l.source(index);
     if (label_classes() > 0) {
-      l.run(LoadLabels{l.microbatch().images}, {src, l.output()});
+      l.run(LoadLabels{l.microbatch().images, output.size()}, {src, l.output()});
       return;
     }
     const Value mean = l.mean_image();
@@ -63,6 +63,10 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     return nullptr;
   }
   const bool whole = end - p.start == matrix.shape.size();
+  if (matrix.classes > 0 && !whole) {
+    source.error("start", "matrix " + std::to_string(p.data_idx) + " holds class labels, which are not cut");
+    return nullptr;
+  }
   return std::make_shared<DataLayer>(whole ? matrix.shape : FeatureShape{end - p.start, 1, 1, false},
                                      p.data_idx, matrix, p.start);
 }

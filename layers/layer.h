@@ -28,10 +28,21 @@ struct FeatureShape {
   bool operator==(const FeatureShape&) const = default;
 };
 
+/// How updates follow gradients: UpdateRule, or momentum with LARS's rate for every matrix.
+enum class Optimizer { sgd, nesterov, adamw, lars };
+
 /// Learning parameters of one weight matrix or bias vector.
 struct LearningParams {
   Schedule epsilon;
   double momentum = 0, decay = 0;
+  Optimizer optimizer = Optimizer::sgd;
+  double beta2 = 0, adam_epsilon = 0;  ///< adamw
+  double trust = 0;                    ///< lars: the trust coefficient; 0: the rate is not scaled
+
+  UpdateRule rule() const {
+    if (optimizer == Optimizer::adamw) return UpdateRule::adamw;
+    return optimizer == Optimizer::nesterov ? UpdateRule::nesterov : UpdateRule::momentum;
+  }
 };
 
 /// A call given as initWFunc or initBFunc, like "winitfuncs.makew(old.safetensors)". The module's name has no

@@ -1,6 +1,7 @@
 #include "layers/weights.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace convnet {
 namespace {
@@ -50,7 +51,32 @@ bool parse_weight_source(const LayerSource& source, const std::string& text, Wei
   return false;
 }
 
+/// Returns the standard deviation of the initial values of a matrix, whose dims and output axis are filled
+/// in.
+double deviation(const InitialDeviation& init, const WeightSpec& spec) {
+  const auto axis = static_cast<std::ptrdiff_t>(spec.output_axis);
+  const auto inputs = static_cast<double>(element_count({spec.dims.begin() + axis + 1, spec.dims.end()}));
+  const auto window = static_cast<double>(element_count({spec.dims.begin() + axis + 2, spec.dims.end()}));
+  return init.of(inputs, static_cast<double>(spec.dims[static_cast<std::size_t>(axis)]) * window);
+}
+
 }  // namespace
+
+double InitialDeviation::of(double fan_in, double fan_out) const {
+  switch (rule) {
+    case Rule::he: return std::sqrt(2 / fan_in);
+    case Rule::xavier: return std::sqrt(2 / (fan_in + fan_out));
+    default: return number;
+  }
+}
+
+std::string parse_value(const std::string& text, const ParamSpec& spec, InitialDeviation& out) {
+  if (text == "he") out.rule = InitialDeviation::Rule::he;
+  if (text == "xavier") out.rule = InitialDeviation::Rule::xavier;
+  if (out.rule != InitialDeviation::Rule::number) return "";
+  const std::string wrong = parse_value(text, spec, out.number);
+  return wrong.empty() || to_number<double>(text) ? wrong : wrong + ", or he or xavier";
+}
 
 bool is_init_function(std::string_view name) {
   return std::find(std::begin(kInitFunctions), std::end(kInitFunctions), name) != std::end(kInitFunctions);
@@ -86,8 +112,8 @@ bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, co
   spec.output_axis = output_axis;
   spec.name = "weights." + source.inputs[i].name;
   spec.dims = std::move(dims);
-  spec.init_stdev = params.init_w[i];
-  spec.learning = {params.eps_w[i], params.mom_w[i], params.wc[i]};
+  spec.init_stdev = deviation(params.init_w[i], spec);
+  spec.learning = params.weights(params.eps_w[i], params.mom_w[i], params.wc[i]);
   spec.constraint = constraint;
   spec.constraint.ball = params.wball[i];
   const bool good = parse_init_function(source, "initWFunc", params.init_w_func, spec.init) &&
@@ -104,7 +130,7 @@ bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, con
   spec.name = "biases";
   spec.dims = std::move(dims);
   spec.init_value = params.init_b;
-  spec.learning = {params.eps_b, params.mom_b, 0};
+  spec.learning = params.vector(params.eps_b, params.mom_b);
   const bool good = parse_init_function(source, "initBFunc", params.init_b_func, spec.init);
   weights.push_back(std::move(spec));
   return good;

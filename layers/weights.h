@@ -3,15 +3,56 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/layer.h"
 
 namespace convnet {
 
+/// Keys of every layer that learns: the optimiser.
+struct OptimizerParams {
+  Optimizer optimizer = Optimizer::sgd;
+  double beta2 = 0, adam_epsilon = 0, trust = 0;
+
+  /// Returns the learning parameters of a matrix of weights, which LARS scales the rate of.
+  LearningParams weights(Schedule epsilon, double momentum, double decay) const {
+    return {std::move(epsilon),
+            momentum,
+            decay,
+            optimizer,
+            beta2,
+            adam_epsilon,
+            optimizer == Optimizer::lars ? trust : 0};
+  }
+  /// Returns the learning parameters of biases and other vectors.
+  LearningParams vector(Schedule epsilon, double momentum, double decay = 0) const {
+    return {std::move(epsilon), momentum, decay, optimizer, beta2, adam_epsilon, 0};
+  }
+};
+
+/// Standard deviation of initial weights: a number, or a rule by the numbers of inputs and outputs of a unit.
+struct InitialDeviation {
+  enum class Rule { number, he, xavier };
+  Rule rule = Rule::number;
+  double number = 0;
+
+  /// Returns the deviation where every output sums `fan_in` products, and every input goes into `fan_out`.
+  double of(double fan_in, double fan_out) const;
+};
+/// Parses a number that is not negative, "he" or "xavier".
+std::string parse_value(const std::string& text, const ParamSpec& spec, InitialDeviation& out);
+
+namespace detail {
+template <>
+struct TypeName<InitialDeviation> {
+  static constexpr const char* value = "number, he or xavier";
+};
+}  // namespace detail
+
 /// Keys of every weight layer, one value per input where it concerns a weight matrix.
-struct WeightParams {
-  std::vector<double> init_w;
+struct WeightParams : OptimizerParams {
+  std::vector<InitialDeviation> init_w;
   double init_b = 0;
   std::string init_w_func, init_b_func;
   std::vector<std::string> weight_source;
@@ -30,15 +71,54 @@ auto field_of(T Base::*member) {
   return static_cast<T Params::*>(member);
 }
 
+/// The keys of OptimizerParams for a layer whose parameters derive from it.
+template <class Params>
+std::vector<ParamSpec> optimizer_param_specs() {
+  const auto field = [](auto member) { return field_of<Params>(member); };
+  return {
+      param_choice(
+          "optimizer", field(&OptimizerParams::optimizer),
+          {{"sgd", Optimizer::sgd},
+           {"nesterov", Optimizer::nesterov},
+           {"adamw", Optimizer::adamw},
+           {"lars", Optimizer::lars}},
+          {.fallback = "sgd",
+           .doc = "sgd: momentum, nesterov: Nesterov momentum, adamw: Adam with decoupled weight "
+                  "decay, whose beta1 is momW (momB), lars: sgd whose rate follows the norms of each "
+                  "weight matrix",
+           .file = CfgFile::parameters}),
+      param("beta2", field(&OptimizerParams::beta2),
+            {.fallback = "0.999",
+             .min = 0,
+             .max = 0.9999999,
+             .doc = "adamw: decay of the running mean of squared gradients",
+             .file = CfgFile::parameters}),
+      param("adamEpsilon", field(&OptimizerParams::adam_epsilon),
+            {.fallback = "1e-8",
+             .min = 1e-30,
+             .doc = "adamw: added to the root of the mean of squared gradients",
+             .file = CfgFile::parameters}),
+      param("trust", field(&OptimizerParams::trust),
+            {.fallback = "0.001",
+             .min = 1e-12,
+             .doc = "lars: the rate of weights is epsW * trust * norm(w) / (norm(g) + wc*norm(w)), that of "
+                    "biases epsB",
+             .file = CfgFile::parameters}),
+  };
+}
+
 /// The keys of WeightParams for a layer whose parameters derive from it.
 template <class Params>
 std::vector<ParamSpec> weight_param_specs() {
   static_assert(std::is_base_of_v<WeightParams, Params>);
   const auto field = [](auto member) { return field_of<Params>(member); };
-  return {
-      param_per_input(
-          "initW", field(&WeightParams::init_w),
-          {.fallback = "0.01", .min = 0, .doc = "standard deviation of the initial weights, N(0, initW^2)"}),
+  std::vector<ParamSpec> specs = {
+      param_per_input("initW", field(&WeightParams::init_w),
+                      {.fallback = "0.01",
+                       .min = 0,
+                       .doc = "standard deviation of the initial weights, N(0, initW^2); he: "
+                              "sqrt(2/inputs), xavier: sqrt(2/(inputs+outputs)), of a unit (arXiv "
+                              "1502.01852; Glorot and Bengio 2010)"}),
       param("initB", field(&WeightParams::init_b), {.fallback = "0", .doc = "initial value of the biases"}),
       param("initWFunc", field(&WeightParams::init_w_func),
             {.fallback = "",
@@ -86,6 +166,8 @@ std::vector<ParamSpec> weight_param_specs() {
       param_hint("superEps", {.doc = "never had an effect", .file = CfgFile::parameters}),
       param_hint("superMom", {.doc = "never had an effect", .file = CfgFile::parameters}),
   };
+  for (ParamSpec& spec : optimizer_param_specs<Params>()) specs.push_back(std::move(spec));
+  return specs;
 }
 
 /// Parses the keys of a weight layer, with a warning for keys that never had an effect.

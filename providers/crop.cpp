@@ -27,29 +27,49 @@ Crop centre_crop(const ImageShape& from, const ImageShape& to) {
   return crop_at((from.height - to.height) / 2, (from.width - to.width) / 2, false);
 }
 
-/// Cuts out what is seen of an image; `Item` is the type of a pixel.
-template <class Item>
-std::vector<float> cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* image) {
-  const CropSizes sizes{from.height, from.width, to.height, to.width};
-  std::vector<float> out;
+/// Cuts out what is seen of an image; `Item` and `Out` are types of pixels.
+template <class Item, class Out>
+void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* image, Out* out) {
+  // Row by row: the columns of a row that lie in the image are copied at once.
+  const std::int64_t begin = std::clamp<std::int64_t>(-crop.x, 0, to.width);
+  const std::int64_t end = std::clamp<std::int64_t>(from.width - crop.x, begin, to.width);
   for (std::int64_t c = 0; c < to.channels; ++c, image += from.height * from.width)
-    for (std::int64_t y = 0; y < to.height; ++y)
-      for (std::int64_t x = 0; x < to.width; ++x) {
-        const std::int64_t pixel = sizes.pixel(crop, y, x);
-        out.push_back(pixel < 0 ? 0.0F : static_cast<float>(image[pixel]));
-      }
-  return out;
+    for (std::int64_t y = crop.y; y < crop.y + to.height; ++y, out += to.width) {
+      std::fill(out, out + to.width, Out{0});
+      if (y < 0 || y >= from.height) continue;
+      const Item* const row = image + y * from.width;
+      std::transform(row + crop.x + begin, row + crop.x + end, out + begin,
+                     [](Item pixel) { return static_cast<Out>(pixel); });
+      if (crop.mirror != 0) std::reverse(out, out + to.width);
+    }
+}
+
+/// Cuts out what is seen of an image that its crop follows.
+template <class Item, class Out>
+void cut_stored(const std::byte* bytes, const MatrixInfo& info, Out* out) {
+  const ImageShape from{info.whole[0], info.whole[1], info.whole[2]};
+  const ImageShape to{info.dims[0], info.dims[1], info.dims[2]};
+  Crop crop;
+  std::memcpy(&crop, bytes + crop_offset(from.size() * static_cast<std::int64_t>(sizeof(Item))), sizeof crop);
+  cut(from, to, crop, reinterpret_cast<const Item*>(bytes), out);
 }
 
 template <class Item>
 std::vector<float> seen_pixels(const std::byte* bytes, const MatrixInfo& info) {
   const auto* const pixels = reinterpret_cast<const Item*>(bytes);
-  if (info.whole.empty()) return {pixels, pixels + element_count(info.dims)};
-  const ImageShape from{info.whole[0], info.whole[1], info.whole[2]};
-  const ImageShape to{info.dims[0], info.dims[1], info.dims[2]};
-  Crop crop;
-  std::memcpy(&crop, bytes + crop_offset(from.size() * static_cast<std::int64_t>(sizeof(Item))), sizeof crop);
-  return cut(from, to, crop, pixels);
+  const std::int64_t count = element_count(info.dims);
+  if (info.whole.empty()) return {pixels, pixels + count};
+  std::vector<float> seen(static_cast<std::size_t>(count));
+  cut_stored<Item>(bytes, info, seen.data());
+  return seen;
+}
+
+template <class Item>
+void cut_all(const DataBatch& batch, const MatrixInfo& info, std::byte* out) {
+  const std::int64_t count = element_count(info.dims);
+  for (std::int64_t i = 0; i < batch.images; ++i)
+    cut_stored<Item>(batch.matrices[0].data() + i * info.image_bytes(), info,
+                     reinterpret_cast<Item*>(out) + i * count);
 }
 
 class CroppedProvider final : public StoredProvider {
@@ -69,7 +89,7 @@ class CroppedProvider final : public StoredProvider {
     if (to_.height > from_.height || to_.width > from_.width)
       throw InputError(fmt::format("--inner-size {}: the images are {} (channels x height x width)",
                                    options.inner_size, to_string(dims)));
-    if (options.crops()) matrices_[0].whole = dims;
+    if (places_crops()) matrices_[0].whole = dims;
     matrices_[0].dims = {to_.channels, to_.height, to_.width};
     if (options.pixel_std) matrices_[0].type = DataType::f32;
   }
@@ -109,7 +129,7 @@ class CroppedProvider final : public StoredProvider {
       images = whole_->matrices()[0].type == DataType::f32
                    ? scale<float>(images, statistics.deviations)
                    : scale<std::uint8_t>(images, statistics.deviations);
-    if (options_.crops()) images = with_crops(images, piece.images, request);
+    if (places_crops()) images = with_crops(images, piece.images, request);
     if (const int views = views_of(request); views > 1) {
       for (std::size_t m = 1; m < piece.matrices.size(); ++m)
         piece.matrices[m] = repeat(piece.matrices[m], piece.images, views);
@@ -120,11 +140,15 @@ class CroppedProvider final : public StoredProvider {
 
  private:
   const char* option_name() const {
-    return options_.inner_size > 0 ? "--inner-size"
-           : options_.crop_pad > 0 ? "--crop-pad"
-           : options_.pixel_std    ? "--pixel-std"
-                                   : "--scalar-mean";
+    return options_.inner_size > 0     ? "--inner-size"
+           : options_.crop_pad > 0     ? "--crop-pad"
+           : options_.flip == Flip::on ? "--flip"
+           : options_.pixel_std        ? "--pixel-std"
+                                       : "--scalar-mean";
   }
+
+  /// Whether images go with a Crop: without crops at random, they have one that only mirrors them.
+  bool places_crops() const { return options_.crops() || options_.flip == Flip::on; }
 
   Crop crop_of(const LoadRequest& request, std::int64_t image) const {
     if (request.epoch == 0) return centre_crop(from_, to_);
@@ -137,7 +161,8 @@ class CroppedProvider final : public StoredProvider {
       return static_cast<std::int64_t>(word * static_cast<std::uint64_t>(places) >> 32) - pad;
     };
     return crop_at(origin(from_.height, to_.height, random.value[0]),
-                   origin(from_.width, to_.width, random.value[1]), (random.value[2] & 1) != 0);
+                   origin(from_.width, to_.width, random.value[1]),
+                   options_.flip != Flip::off && (random.value[2] & 1) != 0);
   }
 
   /// View `view` of a test image.
@@ -192,7 +217,9 @@ class CroppedProvider final : public StoredProvider {
 
   std::vector<float> crop_mean(const std::vector<float>& mean) const {
     if (mean.empty()) return mean;
-    return cut(from_, to_, centre_crop(from_, to_), mean.data());
+    std::vector<float> seen(static_cast<std::size_t>(to_.size()));
+    cut(from_, to_, centre_crop(from_, to_), mean.data(), seen.data());
+    return seen;
   }
 
   /// The deviation of each channel's pixels over all images of a range; 1 for a channel of one colour.
@@ -243,6 +270,17 @@ class CroppedProvider final : public StoredProvider {
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
                                                       const ImageOptions& options, std::uint64_t seed) {
   return std::make_unique<CroppedProvider>(std::move(whole), options, seed);
+}
+
+std::vector<std::byte> cut_images(const DataBatch& batch, const MatrixInfo& info) {
+  if (info.whole.empty()) return batch.matrices[0];
+  std::vector<std::byte> out(
+      static_cast<std::size_t>(batch.images * element_count(info.dims) * size_of(info.type)));
+  if (info.type == DataType::f32)
+    cut_all<float>(batch, info, out.data());
+  else
+    cut_all<std::uint8_t>(batch, info, out.data());
+  return out;
 }
 
 std::vector<float> seen_pixels(const DataBatch& batch, const MatrixInfo& info, std::int64_t image) {

@@ -20,6 +20,10 @@ struct DecodedImage {
   int shorter_side() const { return height < width ? height : width; }
 };
 
+/// Throws InputError, beginning with `name`, if one side of the image is more than `most` times the other:
+/// scaled to a size, it could be enormous.
+void check_aspect(const DecodedImage& image, const std::string& name, int most);
+
 /// A rectangle of an image.
 struct ImageWindow {
   int y = 0, x = 0, height = 0, width = 0;
@@ -44,6 +48,9 @@ ImageSize scaled_to_shorter_side(ImageSize size, int side);
 /// the image gets smaller). The same bits on every machine. The window lies within `size`.
 DecodedImage resize_image(const DecodedImage& image, ImageSize size, const ImageWindow& window);
 DecodedImage resize_image(const DecodedImage& image, ImageSize size);
+
+/// The pixels of `window`, which lies within the image.
+DecodedImage cut_window(const DecodedImage& image, const ImageWindow& window);
 
 /// The square of side `side` in the middle; the upper left one where there is none. `side` is at most the
 /// shorter side.

@@ -1,7 +1,5 @@
 #include "providers/files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -15,7 +13,7 @@
 namespace convnet {
 namespace {
 
-/// One side may be so many times as long as the other.
+/// The largest ratio of an image's sides.
 constexpr int kMostAspect = 1000;
 
 class FileSource final : public ImageSource {
@@ -27,10 +25,6 @@ class FileSource final : public ImageSource {
   bool has(int batch) const override { return batch == 1; }
   std::string contents() const override { return "batch 1"; }
   std::int64_t images_in(int) const override { return static_cast<std::int64_t>(files_.size()); }
-  Extent extent(int batch, std::int64_t first, std::int64_t count) const override {
-    const std::int64_t left = std::max<std::int64_t>(0, images_in(batch) - first);
-    return {std::min(count, left), count >= left};
-  }
   EncodedImage read(int, std::int64_t image) const override {
     const std::string& file = files_[static_cast<std::size_t>(image)];
     return {file, read_whole_file(file), {0}};
@@ -74,10 +68,7 @@ class StoredFiles final : public StoredProvider {
     const Dims& dims = matrices_[0].dims;
     const int height = static_cast<int>(dims[1]), width = static_cast<int>(dims[2]);
     const DecodedImage image = decode_image(read_whole_file(file), file);
-    const auto [shorter, longer] = std::minmax({image.height, image.width});
-    if (longer / shorter > kMostAspect)
-      throw InputError(fmt::format("{}: {} x {} pixels; one side is more than {} times the other", file,
-                                   image.width, image.height, kMostAspect));
+    check_aspect(image, file, kMostAspect);
     // Scaled until it covers the size; what is too long is cut off at both ends.
     const double scale =
         std::max(static_cast<double>(height) / image.height, static_cast<double>(width) / image.width);
@@ -110,6 +101,7 @@ std::unique_ptr<Provider> make_files_provider(std::vector<std::string> files, co
     return make_image_provider(std::make_unique<FileSource>(std::move(files), like.matrices.at(1)),
                                "the files", options, 0);
   auto stored = std::make_unique<StoredFiles>(std::move(files), like);
+  // Tests see no augmentation.
   const bool plain = !options.crops() && !options.pixel_std && !options.multiview && options.scalar_mean < 0;
   if (plain) return stored;
   return make_cropped_provider(std::move(stored), options, 0);

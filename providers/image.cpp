@@ -12,9 +12,11 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
+#include "providers/augment.h"
 #include "providers/color_pca.h"
 #include "providers/decode.h"
 #include "providers/image_source.h"
+#include "providers/shuffle.h"
 #include "providers/workers.h"
 
 namespace convnet {
@@ -32,9 +34,29 @@ struct View {
   bool mirror = false;
 };
 
-/// Uniform in 0 … most.
-int uniform(std::uint32_t word, int most) {
-  return static_cast<int>(word * (static_cast<std::uint64_t>(most) + 1) >> 32);
+/// Ratios of width to height of --random-resized-crop.
+constexpr double least_ratio = 3.0 / 4, most_ratio = 4.0 / 3;
+
+/// The largest window of one of these ratios, in the middle of an image.
+ImageWindow middle_window(int height, int width) {
+  const int high = std::min(height, std::max(1, static_cast<int>(std::lround(width / least_ratio))));
+  const int wide = std::min(width, std::max(1, static_cast<int>(std::lround(height * most_ratio))));
+  return {(height - high) / 2, (width - wide) / 2, high, wide};
+}
+
+/// Returns the shorter side that JPEGs should have at least when they are decoded for training.
+int choose_training_size(int side, int image_size, double least_area) {
+  if (least_area == 0) return image_size;
+  // The shorter side of the smallest crop of a square image is not scaled up.
+  constexpr double most = 1e6;
+  return static_cast<int>(std::min(most, std::ceil(side / std::sqrt(least_area * least_ratio))));
+}
+
+std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int side) {
+  const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
+  return {{"data", {3, side, side}, type, 0},
+          {"labels", {1}, DataType::s32, info.classes, info.class_names},
+          {"multi-hot labels", {info.classes}, DataType::f32, 0}};
 }
 
 int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
@@ -57,23 +79,28 @@ int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {
 class ImageProvider final : public Provider {
  public:
   ImageProvider(std::unique_ptr<ImageSource> source, std::string path, const ImageOptions& options,
-                std::uint64_t seed)
+                std::uint64_t seed, const std::optional<BatchRange>& shuffled)
       : source_(std::move(source)),
         path_(std::move(path)),
         options_(options),
         image_size_(choose_image_size(source_->info(), options)),
         side_(options.inner_size > 0 ? options.inner_size : image_size_),
+        training_size_(choose_training_size(side_, image_size_, options.random_resized_crop)),
+        augmentation_(options, matrices_of(source_->info(), options, side_), seed),
+        matrices_(augmentation_.matrices()),
+        seed_(seed),
+        shuffled_(shuffled),
         crop_key_(philox_key(seed, "image.crop")),
         label_key_(philox_key(seed, "image.label")),
         color_key_(philox_key(seed, "image.color")),
         workers_(std::make_unique<WorkerPool>(options.decode_threads)) {
     if (options.crop_pad > 0)
       throw InputError("--crop-pad is for providers of small images, not for 'image'");
-    const std::int64_t classes = source_->info().classes;
-    const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
-    matrices_ = {{"data", {3, side_, side_}, type, 0},
-                 {"labels", {1}, DataType::s32, classes, source_->info().class_names},
-                 {"multi-hot labels", {classes}, DataType::f32, 0}};
+    if (shuffled && !source_->any_order())
+      throw InputError(
+          "--shuffle: cuda-convnet2's batches are read a file at a time, and their images were mixed when "
+          "they "
+          "were made; folders and tars of images can be shuffled");
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
@@ -102,31 +129,27 @@ class ImageProvider final : public Provider {
 
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     check_range({request.batch, request.batch}, "batch");
-    const ImageSource::Extent extent = source_->extent(request.batch, request.first, request.count);
-    const std::int64_t copies = request.epoch == 0 ? views() : 1;
-    DataBatch piece;
+    const bool training = request.epoch > 0;
+    if (training && shuffled_) prepare_order(request.epoch);
+    const bool mixes = training && augmentation_.mixes();
+    const Extent extent = extent_of(request, mixes);
+    const std::int64_t copies = training ? 1 : views();
+    DataBatch piece = empty_piece(extent.images * copies);
     piece.first = request.first;
     piece.last = extent.last;
-    piece.images = extent.images * copies;
-    for (const MatrixInfo& info : matrices_)
-      piece.matrices.emplace_back(
-          static_cast<std::size_t>(piece.images * element_count(info.dims) * size_of(info.type)));
     workers_->run(extent.images, [&](std::int64_t i) {
-      const Place place{request.epoch, request.batch, request.first + i};
+      const ImagePlace place{request.epoch, request.batch, request.first + i};
       // Which image takes the place of a bad one is found out by decoding only.
       const bool wanted =
           request.share == nullptr || options_.skip_bad_images || request.share->wants(i, extent.images);
-      if (!wanted && request.epoch > 0) return;
-      const Found found = wanted ? find(request.batch, request.first + i)
-                                 : Found{{}, source_->read(request.batch, request.first + i).labels};
-      if (wanted && matrices_[0].type == DataType::f32)
-        write_views(found.image, place, statistics, row<float>(piece, 0, i * copies));
-      else if (wanted)
-        write_views(found.image, place, statistics, row<std::uint8_t>(piece, 0, i * copies));
-      for (std::int64_t copy = i * copies; copy < (i + 1) * copies; ++copy) {
-        *row<std::int32_t>(piece, 1, copy) = choose_label(found.labels, place);
-        for (const std::int32_t label : found.labels) row<float>(piece, 2, copy)[label] = 1;
-      }
+      if (!wanted && training) return;
+      write_image(place, wanted, statistics, piece, i * copies);
+      if (!mixes) return;
+      const Mixture mixture = augmentation_.mixture(place, extent.end);
+      if (mixture.weight == 0) return;
+      DataBatch other = empty_piece(1);
+      write_image({place.epoch, place.batch, mixture.other}, true, statistics, other, 0);
+      augmentation_.mix(mixture, piece, i, other);
     });
     return piece;
   }
@@ -152,10 +175,6 @@ class ImageProvider final : public Provider {
   }
 
  private:
-  struct Place {
-    int epoch = 0, batch = 0;
-    std::int64_t image = 0;
-  };
   struct Found {
     DecodedImage image;
     std::vector<std::int32_t> labels;
@@ -171,21 +190,80 @@ class ImageProvider final : public Provider {
            image * element_count(matrices_[matrix].dims);
   }
 
-  DecodedImage decode(const EncodedImage& encoded) const {
-    DecodedImage image = decode_image(encoded.bytes, encoded.name, image_size_);
-    const auto [shorter, longer] = std::minmax(image.height, image.width);
-    if (longer / shorter > max_aspect)
-      throw InputError(fmt::format("{}: {} x {} pixels; one side is more than {} times the other",
-                                   encoded.name, image.width, image.height, max_aspect));
+  struct Extent {
+    std::int64_t images = 0;
+    bool last = true;
+    std::int64_t end = 0;  ///< of the batch's images, as far as they may be mixed with those of the piece
+  };
+  /// Makes the images of a piece ready to be read, with the groups that they are mixed in.
+  Extent extent_of(const LoadRequest& request, bool mixes) const {
+    constexpr std::int64_t group = Augmentation::group;
+    const std::int64_t first = mixes ? request.first / group * group : request.first;
+    std::int64_t count = request.count;
+    if (mixes && count < LoadRequest::all - request.first - group)
+      count = (request.first + count + group - 1) / group * group - first;
+    const ImageSource::Extent found = source_->extent(request.batch, first, count);
+    const std::int64_t end = first + found.images;
+    const std::int64_t images = std::clamp<std::int64_t>(end - request.first, 0, request.count);
+    return {images, found.last && request.first + images >= end, end};
+  }
+
+  DataBatch empty_piece(std::int64_t images) const {
+    DataBatch piece;
+    piece.images = images;
+    for (const MatrixInfo& info : matrices_)
+      piece.matrices.emplace_back(static_cast<std::size_t>(images * info.image_bytes()));
+    return piece;
+  }
+
+  void prepare_order(int epoch) const {
+    if (!order_) {
+      std::vector<std::int64_t> images;
+      for (int batch = shuffled_->first; batch <= shuffled_->last; ++batch)
+        images.push_back(source_->extent(batch, 0, LoadRequest::all).images);
+      order_.emplace(images, seed_);
+    }
+    order_->prepare(epoch);
+  }
+
+  /// Writes row `row` of a piece, or in tests a row for each view; the image itself only if it is wanted.
+  void write_image(const ImagePlace& place, bool wanted, const PixelStatistics& statistics, DataBatch& piece,
+                   std::int64_t first_row) const {
+    int batch = place.batch;
+    std::int64_t image = place.image;
+    if (place.epoch > 0 && shuffled_) {
+      const EpochOrder::Stored stored =
+          order_->at(static_cast<std::size_t>(batch - shuffled_->first), place.image);
+      batch = shuffled_->first + static_cast<int>(stored.batch);
+      image = stored.image;
+    }
+    const Found found = wanted ? find(batch, image, place.epoch > 0 ? training_size_ : image_size_)
+                               : Found{{}, source_->read(batch, image).labels};
+    if (wanted && matrices_[0].type == DataType::f32)
+      write_views(found.image, place, statistics, row<float>(piece, 0, first_row));
+    else if (wanted)
+      write_views(found.image, place, statistics, row<std::uint8_t>(piece, 0, first_row));
+    const std::int64_t copies = place.epoch > 0 ? 1 : views();
+    for (std::int64_t copy = first_row; copy < first_row + copies; ++copy) {
+      std::int32_t* const label = row<std::int32_t>(piece, 1, copy);
+      label[0] = choose_label(found.labels, place);
+      if (augmentation_.mixes()) label[1] = label[0];
+      for (const std::int32_t of_image : found.labels) row<float>(piece, 2, copy)[of_image] = 1;
+    }
+  }
+
+  DecodedImage decode(const EncodedImage& encoded, int wanted_side) const {
+    DecodedImage image = decode_image(encoded.bytes, encoded.name, wanted_side);
+    check_aspect(image, encoded.name, max_aspect);
     return image;
   }
 
   /// The image, or the next readable one of the batch if bad ones are skipped.
-  Found find(int batch, std::int64_t image) const {
+  Found find(int batch, std::int64_t image, int wanted_side) const {
     for (std::int64_t at = image;;) {
       EncodedImage encoded = source_->read(batch, at);
       try {
-        return {decode(encoded), std::move(encoded.labels)};
+        return {decode(encoded, wanted_side), std::move(encoded.labels)};
       } catch (const InputError&) {
         if (!options_.skip_bad_images) throw;
         const std::lock_guard lock(mutex_);
@@ -198,25 +276,20 @@ class ImageProvider final : public Provider {
     }
   }
 
-  std::int32_t choose_label(const std::vector<std::int32_t>& labels, const Place& place) const {
+  std::int32_t choose_label(const std::vector<std::int32_t>& labels, const ImagePlace& place) const {
     if (labels.empty()) return -1;
     if (place.epoch == 0) return labels.front();
     return labels[static_cast<std::size_t>(
         uniform(draw(label_key_, place).value[0], static_cast<int>(labels.size()) - 1))];
   }
 
-  static Philox4x32 draw(std::uint64_t key, const Place& place) {
-    return philox(key, static_cast<std::uint32_t>(place.image), static_cast<std::uint32_t>(place.batch),
-                  static_cast<std::uint32_t>(place.epoch), 0);
-  }
-
   /// Chooses what is seen of an image that was scaled to `size`.
-  std::vector<View> views_of(const ImageSize& size, const Place& place) const {
+  std::vector<View> views_of(const ImageSize& size, const ImagePlace& place) const {
     const int high = size.height - side_, wide = size.width - side_;
     const View centre{high / 2, wide / 2, false};
     if (place.epoch > 0) {
       const Philox4x32 random = draw(crop_key_, place);
-      return {{uniform(random.value[0], high), uniform(random.value[1], wide), (random.value[2] & 1) != 0}};
+      return {{uniform(random.value[0], high), uniform(random.value[1], wide), is_mirrored(random)}};
     }
     if (!options_.multiview) return {centre};
     std::vector<View> views = {{0, 0}, {0, wide}, centre, {high, 0}, {high, wide}};
@@ -224,16 +297,40 @@ class ImageProvider final : public Provider {
     return views;
   }
 
+  bool is_mirrored(const Philox4x32& random) const {
+    return options_.flip != Flip::off && (random.value[2] & 1) != 0;
+  }
+
+  /// Scales a random window of a training image to what is seen.
+  DecodedImage resized_crop(const DecodedImage& image, const ImagePlace& place) const {
+    const auto window = random_window(crop_key_, place, image.height, image.width,
+                                      {options_.random_resized_crop, 1, least_ratio, most_ratio});
+    return resize_image(cut_window(image, window ? *window : middle_window(image.height, image.width)),
+                        {side_, side_});
+  }
+
   template <class Item>
-  void write_views(const DecodedImage& image, const Place& place, const PixelStatistics& statistics,
+  void write_views(const DecodedImage& image, const ImagePlace& place, const PixelStatistics& statistics,
                    Item* out) const {
+    if (place.epoch > 0 && options_.random_resized_crop > 0) {
+      write_view(resized_crop(image, place), is_mirrored(draw(crop_key_, place)), place, statistics, out);
+      return;
+    }
     const ImageSize size = scaled_to_shorter_side({image.height, image.width}, image_size_);
     for (const View& view : views_of(size, place)) {
       const DecodedImage square = resize_image(image, size, {view.y, view.x, side_, side_});
-      write_square(square, view.mirror, out);
-      if constexpr (std::is_same_v<Item, float>) adjust(place, statistics, out);
+      write_view(square, view.mirror, place, statistics, out);
       out += element_count(matrices_[0].dims);
     }
+  }
+
+  template <class Item>
+  void write_view(const DecodedImage& square, bool mirror, const ImagePlace& place,
+                  const PixelStatistics& statistics, Item* out) const {
+    write_square(square, mirror, out);
+    if constexpr (std::is_same_v<Item, float>) adjust(place, statistics, out);
+    if (place.epoch > 0 && augmentation_.erases())
+      augmentation_.erase(place, statistics, reinterpret_cast<std::byte*>(out));
   }
 
   /// Copies a square from (H,W,3) to (3,H,W).
@@ -253,7 +350,7 @@ class ImageProvider final : public Provider {
 
   /// Divides pixels by the deviations. With colour noise it also subtracts the mean, and in training leaves
   /// (pixel - mean + noise) / (1 + scale).
-  void adjust(const Place& place, const PixelStatistics& statistics, float* pixels) const {
+  void adjust(const ImagePlace& place, const PixelStatistics& statistics, float* pixels) const {
     const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
     const auto scale = static_cast<float>(options_.color_noise);
     const bool noisy = scale > 0 && place.epoch > 0 && !statistics.color_pca.empty();
@@ -305,7 +402,7 @@ class ImageProvider final : public Provider {
       const std::int64_t images = source_->extent(batch, 0, LoadRequest::all).images;
       const std::int64_t taken = std::min<std::int64_t>(images, sample_images / batches);
       workers_->run(taken, [&](std::int64_t i) {
-        const Found found = find(batch, i * images / taken);
+        const Found found = find(batch, i * images / taken, image_size_);
         const ImageSize scaled = scaled_to_shorter_side({found.image.height, found.image.width}, image_size_);
         const View centre = {(scaled.height - side_) / 2, (scaled.width - side_) / 2, false};
         const DecodedImage square = resize_image(found.image, scaled, {centre.y, centre.x, side_, side_});
@@ -328,9 +425,14 @@ class ImageProvider final : public Provider {
   const std::string path_;
   const ImageOptions options_;
   const int image_size_, side_;  ///< shorter side of scaled images; side of what the net sees
+  const int training_size_;      ///< shorter side that training images keep at least when they are decoded
+  const Augmentation augmentation_;
+  const std::vector<MatrixInfo> matrices_;
+  const std::uint64_t seed_;
+  const std::optional<BatchRange> shuffled_;
+  mutable std::optional<EpochOrder> order_;  // made and changed by read() before it starts the workers
   const std::uint64_t crop_key_, label_key_, color_key_;
   const std::unique_ptr<WorkerPool> workers_;
-  std::vector<MatrixInfo> matrices_;
   mutable std::mutex mutex_;
   mutable std::set<std::string> skipped_;  // under the mutex
 };
@@ -338,13 +440,14 @@ class ImageProvider final : public Provider {
 }  // namespace
 
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
-                                              std::uint64_t seed) {
-  return make_image_provider(open_image_source(path), path, options, seed);
+                                              std::uint64_t seed, const std::optional<BatchRange>& shuffled) {
+  return make_image_provider(open_image_source(path), path, options, seed, shuffled);
 }
 
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,
-                                              const ImageOptions& options, std::uint64_t seed) {
-  return std::make_unique<ImageProvider>(std::move(source), path, options, seed);
+                                              const ImageOptions& options, std::uint64_t seed,
+                                              const std::optional<BatchRange>& shuffled) {
+  return std::make_unique<ImageProvider>(std::move(source), path, options, seed, shuffled);
 }
 
 }  // namespace convnet

@@ -51,10 +51,6 @@ class ImageFolders final : public ImageSource {
     return std::min(dealt_batch_images,
                     static_cast<std::int64_t>(files_[part].size()) - first_of(part, batch));
   }
-  Extent extent(int batch, std::int64_t first, std::int64_t count) const override {
-    const std::int64_t left = std::max<std::int64_t>(0, images_in(batch) - first);
-    return {std::min(count, left), count >= left};
-  }
 
   EncodedImage read(int batch, std::int64_t image) const override {
     const std::size_t part = part_of(batch);

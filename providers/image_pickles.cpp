@@ -113,6 +113,8 @@ class ImagePickles final : public ImageSource {
     return batches_text(numbers);
   }
 
+  bool any_order() const override { return false; }  // a file is read whole
+
   std::int64_t images_in(int batch) const override {
     const std::lock_guard lock(mutex_);
     std::int64_t images = 0;

@@ -1,6 +1,7 @@
 // Sources of encoded images: the forms of data sets that provider "image" reads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -47,7 +48,12 @@ class ImageSource {
     std::int64_t images = 0;
     bool last = true;
   };
-  virtual Extent extent(int batch, std::int64_t first, std::int64_t count) const = 0;
+  virtual Extent extent(int batch, std::int64_t first, std::int64_t count) const {
+    const std::int64_t left = std::max<std::int64_t>(0, images_in(batch) - first);
+    return {std::min(count, left), count >= left};
+  }
+  /// Whether images of all batches can be read in any order without delay.
+  virtual bool any_order() const { return true; }
   /// Image `image` of a batch, which extent() said is there. Throws InputError, RunError.
   virtual EncodedImage read(int batch, std::int64_t image) const = 0;
 

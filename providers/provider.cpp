@@ -7,6 +7,7 @@
 
 #include "convnet/base/crop.h"
 #include "convnet/base/error.h"
+#include "providers/augment.h"
 #include "providers/cifar.h"
 #include "providers/crop.h"
 #include "providers/dummy.h"
@@ -102,10 +103,11 @@ std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, co
 
 /// Options that would do nothing.
 void check_stored_options(const std::string& name, const ImageOptions& images) {
-  const char* const option = images.image_size > 0    ? "--image-size"
-                             : images.color_noise > 0 ? "--color-noise"
-                             : images.skip_bad_images ? "--skip-bad-images"
-                                                      : nullptr;
+  const char* const option = images.image_size > 0            ? "--image-size"
+                             : images.color_noise > 0         ? "--color-noise"
+                             : images.skip_bad_images         ? "--skip-bad-images"
+                             : images.random_resized_crop > 0 ? "--random-resized-crop"
+                                                              : nullptr;
   if (option) throw InputError(fmt::format("{} is for data provider 'image', not for '{}'", option, name));
 }
 
@@ -119,19 +121,16 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
         "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
   if (images.multiview && images.inner_size == 0)
     throw InputError("--multiview-test needs --inner-size, the side of the views");
-  if (name == "image") {
-    if (shuffled)
-      throw InputError(
-          "--shuffle holds all images in memory, which provider 'image' does not; its batches are mixed when "
-          "they are made");
-    return make_image_provider(path, images, seed);
-  }
+  if (name == "image") return make_image_provider(path, images, seed, shuffled);
   auto stored = make_stored_provider(name, path, seed);
   check_stored_options(name, images);
-  if (images.crops() || images.pixel_std || images.scalar_mean >= 0)
+  if (images.crops() || images.flip == Flip::on || images.pixel_std || images.scalar_mean >= 0)
     stored = make_cropped_provider(std::move(stored), images, seed);
-  if (shuffled) return make_shuffled_provider(std::move(stored), *shuffled, seed);
-  return stored;
+  std::unique_ptr<Provider> provider =
+      shuffled ? make_shuffled_provider(std::move(stored), *shuffled, seed) : std::move(stored);
+  if (images.mixes() || images.random_erasing > 0)
+    provider = make_augmented_provider(std::move(provider), images, seed);
+  return provider;
 }
 
 std::vector<std::string> provider_names() {

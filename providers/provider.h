@@ -15,8 +15,11 @@ namespace convnet {
 
 /// Describes a matrix of a provider as a net sees it: 0 is the images, 1 the labels.
 struct MatrixInfo {
-  std::string name;              ///< "data", "labels"
-  Dims dims;                     ///< of one image: (C,H,W), or (1) for labels
+  std::string name;  ///< "data", "labels"
+  /// Dimensions of one image: (C,H,W), or for labels (1). Labels of mixed images (ImageOptions::mixes()) are
+  /// (3): the class, the other image's class, and the other's weight in units of 1/65536, 0 to 65535. The
+  /// weight is 0 and both classes are the image's own where nothing is mixed, as in tests.
+  Dims dims;
   DataType type = DataType::u8;  ///< u8 or f32 for images, s32 for labels
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
   /// For labels: the data set's names of the classes, one each, or none. They come from outside: any bytes.
@@ -86,7 +89,14 @@ struct PixelStatistics {
   std::vector<float> color_pca;
 };
 
-/// Options of every provider of images (crop.h).
+/// Whether training mirrors images left to right, each with probability 1/2.
+enum class Flip {
+  automatic,  ///< where it crops at random; provider "image" always does
+  off,
+  on
+};
+
+/// Options of every provider of images (crop.h, augment.h).
 struct ImageOptions {
   int inner_size = 0;      ///< side of the square that is cut out; 0: all of the image
   int crop_pad = 0;        ///< zeros around an image before a random crop
@@ -101,7 +111,15 @@ struct ImageOptions {
   bool skip_bad_images = false;  ///< the next readable one takes an unreadable image's place
   int decode_threads = 0;        ///< 0: as many as there are cores
 
+  // Only training sees what these do.
+  Flip flip = Flip::automatic;
+  double mixup = 0, cutmix = 0;    ///< alpha of the Beta distribution of the other image's weight; 0: off
+  double random_erasing = 0;       ///< probability that an image loses a rectangle
+  double random_resized_crop = 0;  ///< smallest area of a crop, as a part of the image's; 0: off
+
+  /// Whether training takes squares of images from random places.
   bool crops() const { return inner_size > 0 || crop_pad > 0; }
+  bool mixes() const { return mixup > 0 || cutmix > 0; }
   /// Whether read() subtracts the mean image: noise is added to what is left and scaled with it.
   bool read_subtracts_mean() const { return color_noise > 0; }
 };
@@ -183,8 +201,8 @@ class StoredProvider : public Provider {
 
 /// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar" and "cropped-cifar" (read `path`),
 /// "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training sees the
-/// images of that range in another order each epoch (shuffle.h). Throws InputError with the known names for
-/// another one. `seed` decides everything random.
+/// images of that range in another order each epoch (shuffle.h). `seed` decides everything random. Throws
+/// InputError for an unknown name, with the known ones, and for options that do not fit the provider.
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
                                         const ImageOptions& images = {},
                                         const std::optional<BatchRange>& shuffled = {});

@@ -1,9 +1,13 @@
 // Scaling and cutting of decoded images. The arithmetic on pixels is in integers, so that every machine and
 // compiler makes the same ones.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include "convnet/base/error.h"
 #include "providers/decode.h"
 
 namespace convnet {
@@ -117,14 +121,24 @@ DecodedImage resize_image(const DecodedImage& image, ImageSize size) {
   return resize_image(image, size, {0, 0, size.height, size.width});
 }
 
-DecodedImage centre_square(const DecodedImage& image, int side) {
-  DecodedImage out{side, side, {}};
-  const int y = (image.height - side) / 2, x = (image.width - side) / 2;
-  for (int row = y; row < y + side; ++row) {
-    const auto at = image.pixels.begin() + (std::ptrdiff_t{row} * image.width + x) * 3;
-    out.pixels.insert(out.pixels.end(), at, at + std::ptrdiff_t{side} * 3);
+void check_aspect(const DecodedImage& image, const std::string& name, int most) {
+  const auto [shorter, longer] = std::minmax(image.height, image.width);
+  if (longer / shorter > most)
+    throw InputError(fmt::format("{}: {} x {} pixels; one side is more than {} times the other", name,
+                                 image.width, image.height, most));
+}
+
+DecodedImage cut_window(const DecodedImage& image, const ImageWindow& window) {
+  DecodedImage out{window.height, window.width, {}};
+  for (int row = window.y; row < window.y + window.height; ++row) {
+    const auto at = image.pixels.begin() + (std::ptrdiff_t{row} * image.width + window.x) * 3;
+    out.pixels.insert(out.pixels.end(), at, at + std::ptrdiff_t{window.width} * 3);
   }
   return out;
+}
+
+DecodedImage centre_square(const DecodedImage& image, int side) {
+  return cut_window(image, {(image.height - side) / 2, (image.width - side) / 2, side, side});
 }
 
 }  // namespace convnet

@@ -1,8 +1,8 @@
 #include "providers/shuffle.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "convnet/base/philox.h"
@@ -32,37 +32,25 @@ class ShuffledProvider final : public Provider {
 
  private:
   DataBatch shuffled(const LoadRequest& request) const {
-    if (batches_.empty()) {
-      first_ = {0};
+    if (!order_) {
+      std::vector<std::int64_t> images;
       for (int b = range_.first; b <= range_.last; ++b) {
         batches_.push_back(ordered_->load(b));
-        first_.push_back(first_.back() + batches_.back().images);
+        images.push_back(batches_.back().images);
       }
+      order_.emplace(images, seed_);
     }
-    if (order_epoch_ != request.epoch) {
-      order_.resize(static_cast<std::size_t>(first_.back()));
-      std::iota(order_.begin(), order_.end(), 0U);
-      const std::uint64_t key = philox_key(seed_, "shuffle");
-      for (std::size_t i = order_.size(); i > 1; --i) {
-        const auto random =
-            philox(key, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(request.epoch), 0, 0);
-        const std::uint64_t word = std::uint64_t{random.value[0]} << 32 | random.value[1];
-        std::swap(order_[i - 1], order_[static_cast<std::size_t>(word % i)]);
-      }
-      order_epoch_ = request.epoch;
-    }
+    order_->prepare(request.epoch);
     const auto at = static_cast<std::size_t>(request.batch - range_.first);
     // Which places of the batch; the images in them are others.
     DataBatch piece = piece_of({batches_[at].images, {}}, request.first, request.count);
     piece.matrices.resize(batches_[at].matrices.size());
     for (std::int64_t i = 0; i < piece.images; ++i) {
-      const std::int64_t image = order_[static_cast<std::size_t>(first_[at] + piece.first + i)];
-      const auto owner = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) -
-                                                  first_.begin() - 1);
-      const DataBatch& from = batches_[owner];
+      const EpochOrder::Stored stored = order_->at(at, piece.first + i);
+      const DataBatch& from = batches_[stored.batch];
       for (std::size_t m = 0; m < piece.matrices.size(); ++m) {
         const auto bytes = std::ssize(from.matrices[m]) / from.images;
-        const auto begin = from.matrices[m].begin() + (image - first_[owner]) * bytes;
+        const auto begin = from.matrices[m].begin() + stored.image * bytes;
         piece.matrices[m].insert(piece.matrices[m].end(), begin, begin + bytes);
       }
     }
@@ -73,13 +61,35 @@ class ShuffledProvider final : public Provider {
   const BatchRange range_;
   const std::uint64_t seed_;
   // Only read() uses these, and it has one caller at a time.
-  mutable std::vector<DataBatch> batches_;    ///< loaded at the first call
-  mutable std::vector<std::int64_t> first_;   ///< index of each batch's first image, and the total
-  mutable std::vector<std::uint32_t> order_;  ///< of `order_epoch_`
-  mutable int order_epoch_ = -1;
+  mutable std::vector<DataBatch> batches_;  ///< loaded at the first call
+  mutable std::optional<EpochOrder> order_;
 };
 
 }  // namespace
+
+EpochOrder::EpochOrder(const std::vector<std::int64_t>& images, std::uint64_t seed)
+    : key_(philox_key(seed, "shuffle")) {
+  for (const std::int64_t count : images) first_.push_back(first_.back() + count);
+}
+
+void EpochOrder::prepare(int epoch) {
+  if (epoch_ == epoch) return;
+  order_.resize(static_cast<std::size_t>(first_.back()));
+  std::iota(order_.begin(), order_.end(), 0U);
+  for (std::size_t i = order_.size(); i > 1; --i) {
+    const auto random = philox(key_, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(epoch), 0, 0);
+    const std::uint64_t word = std::uint64_t{random.value[0]} << 32 | random.value[1];
+    std::swap(order_[i - 1], order_[static_cast<std::size_t>(word % i)]);
+  }
+  epoch_ = epoch;
+}
+
+EpochOrder::Stored EpochOrder::at(std::size_t batch, std::int64_t place) const {
+  const std::int64_t image = order_[static_cast<std::size_t>(first_[batch] + place)];
+  const auto owner =
+      static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), image) - first_.begin() - 1);
+  return {owner, image - first_[owner]};
+}
 
 std::unique_ptr<Provider> make_shuffled_provider(std::unique_ptr<StoredProvider> ordered, BatchRange range,
                                                  std::uint64_t seed) {

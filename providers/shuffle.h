@@ -3,10 +3,35 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "providers/provider.h"
 
 namespace convnet {
+
+/// A random order of the images of several batches, new in every epoch and the same in every run with that
+/// seed. Batches keep their sizes.
+class EpochOrder {
+ public:
+  /// `images` are the sizes of the batches.
+  EpochOrder(const std::vector<std::int64_t>& images, std::uint64_t seed);
+  /// Makes the order of an epoch; the other functions then describe it.
+  void prepare(int epoch);
+
+  /// An image in the stored order.
+  struct Stored {
+    std::size_t batch = 0;  ///< counted from 0
+    std::int64_t image = 0;
+  };
+  /// Returns the image that takes place `place` of the batch number `batch`, counted from 0.
+  Stored at(std::size_t batch, std::int64_t place) const;
+
+ private:
+  const std::uint64_t key_;
+  std::vector<std::int64_t> first_ = {0};  ///< index of each batch's first image, and the total
+  std::vector<std::uint32_t> order_;       ///< of `epoch_`
+  int epoch_ = -1;
+};
 
 /// `ordered` with the images of `range` in a random order in training, new in every epoch and the same in
 /// every run with that seed. Keeps the whole range in memory from the first batch on. Batches keep their

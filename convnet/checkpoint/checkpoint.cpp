@@ -39,7 +39,8 @@ std::int64_t whole(const json& j, std::int64_t max) {
     throw std::out_of_range("the position makes no sense");
   return j.get<std::int64_t>();
 }
-constexpr std::int64_t kMostEpochs = 1'000'000'000, kMostImages = std::int64_t{1} << 40;
+constexpr std::int64_t kMostEpochs = 1'000'000'000, kMostImages = std::int64_t{1} << 40,
+                       kMostUpdates = std::int64_t{1} << 53;
 
 CostSums costs_from(const json& j) {
   CostSums costs;
@@ -60,7 +61,7 @@ json to_json(const TrainingState& s) {
     history.push_back(std::move(entry));
   }
   json windows = json::array();
-  for (const auto& [matrix, w] : s.windows) windows.push_back({matrix, w.minibatches, w.images});
+  for (const auto& [matrix, w] : s.windows) windows.push_back({matrix, w.minibatches, w.images, w.updates});
   return {{"position",
            {{"epoch", s.position.epoch},
             {"batch", s.position.batch},
@@ -72,6 +73,7 @@ json to_json(const TrainingState& s) {
           {"partial", to_json(s.partial)},
           {"partial_seconds", s.partial_seconds},
           {"windows", windows},
+          {"best", {s.best.value, s.best.epoch, s.best.batch, s.best.tests_since}},
           {"history", history}};
 }
 
@@ -88,8 +90,15 @@ TrainingState state_from(const json& j) {
   s.partial_seconds = j.at("partial_seconds").get<double>();
   // Older checkpoints have no entry for updates over several minibatches.
   for (const json& entry : j.value("windows", json::array())) {
+    // Older ones have no count of updates.
     s.windows[entry.at(0).get<std::string>()] = {whole(entry.at(1), kMostEpochs),
-                                                 whole(entry.at(2), kMostImages)};
+                                                 whole(entry.at(2), kMostImages),
+                                                 entry.size() > 3 ? whole(entry.at(3), kMostUpdates) : 0};
+  }
+  if (j.contains("best")) {
+    const json& best = j.at("best");
+    s.best = {best.at(0).get<double>(), static_cast<int>(whole(best.at(1), kMostEpochs)),
+              static_cast<int>(whole(best.at(2), kMostEpochs)), whole(best.at(3), kMostImages)};
   }
   for (const json& entry : j.at("history")) {
     HistoryEntry h;
@@ -193,6 +202,17 @@ std::string sound_checkpoint_before(const fs::path& file) {
   return "";
 }
 
+/// Returns whether `file` is there and no checkpoint of `position` or before.
+bool is_later(const fs::path& file, const Position& position) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return false;
+  try {
+    return parse_checkpoint(file.string(), read_safetensors(file.string())).state.position > position;
+  } catch (const InputError&) {
+    return true;  // nobody can say what it is
+  }
+}
+
 }  // namespace
 
 std::string Position::file_name() const {
@@ -249,22 +269,27 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
   return found.back().second.string();
 }
 
-Abandoned move_later_checkpoints(const std::string& folder, const Position& position) {
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position,
+                                 const std::string& best) {
   auto later = checkpoints_in(folder);
   std::erase_if(later, [&](const auto& c) { return c.first <= position; });
-  if (later.empty()) return {};
+  Abandoned left;
+  left.best = is_later(fs::path(folder) / best, position);
+  if (left.best) later.emplace_back(position, fs::path(folder) / best);
+  if (later.empty()) return left;
   const std::string stem = fs::path(position.file_name()).stem().string();
-  const std::string moved = make_numbered_folder((fs::path(folder) / ("abandoned-after-" + stem)).string());
+  left.folder = make_numbered_folder((fs::path(folder) / ("abandoned-after-" + stem)).string());
+  left.checkpoints = later.size();
   // The newest first: whatever stops this, those that stay are a run without a gap.
   for (auto checkpoint = later.rbegin(); checkpoint != later.rend(); ++checkpoint) {
     const fs::path& from = checkpoint->second;
     std::error_code error;
-    fs::rename(from, fs::path(moved) / from.filename(), error);
-    if (error) throw RunError(from.string() + ": cannot be moved to " + moved + ": " + error.message());
+    fs::rename(from, fs::path(left.folder) / from.filename(), error);
+    if (error) throw RunError(from.string() + ": cannot be moved to " + left.folder + ": " + error.message());
   }
-  sync_parent_folder((fs::path(moved) / "moved").string());
-  sync_parent_folder(moved);
-  return {moved, later.size()};
+  sync_parent_folder((fs::path(left.folder) / "moved").string());
+  sync_parent_folder(left.folder);
+  return left;
 }
 
 std::string find_checkpoint(const std::string& file_or_folder) {

@@ -41,12 +41,23 @@ struct HistoryEntry {
   std::int64_t count = 1;    ///< batches or tests; the names above are those of the last one
 };
 
-/// State of an update whose period spans several minibatches: what has gathered since the last update.
+/// Progress of the updates of a matrix that goes on from minibatch to minibatch.
 struct UpdateWindow {
-  std::int64_t minibatches = 0, images = 0;
+  std::int64_t minibatches = 0, images = 0;  ///< since the last update, where its period spans several
+  std::int64_t updates = 0;                  ///< AdamW: updates made so far
+
+  /// Returns whether gradients have gathered since the last update.
+  bool open() const { return minibatches > 0; }
 };
-/// Update windows by the name of the matrix.
+/// Update windows by the name of the matrix; matrices without progress of this kind have none.
 using UpdateWindows = std::map<std::string, UpdateWindow>;
+
+/// The test of a run with the lowest value of the cost that it watches.
+struct BestTest {
+  double value = 0;
+  int epoch = 0, batch = 0;      ///< training batch it came after; epoch 0: there was no test yet
+  std::int64_t tests_since = 0;  ///< tests after it
+};
 
 /// Everything but the tensors.
 struct TrainingState {
@@ -57,6 +68,7 @@ struct TrainingState {
   CostSums partial;              ///< sums over the unfinished batch so far
   double partial_seconds = 0;
   UpdateWindows windows;
+  BestTest best;
   std::vector<HistoryEntry> history;
 };
 
@@ -95,10 +107,13 @@ std::optional<std::string> newest_checkpoint(const std::string& folder);
 struct Abandoned {
   std::string folder;  ///< "" if there were none
   std::size_t checkpoints = 0;
+  bool best = false;  ///< the checkpoint of the best test was one of them
 };
 /// Moves the checkpoints in `folder` that come after `position` into a new folder there, so that a run that
-/// goes on from `position` neither removes them nor is taken for their successor. Returns that folder and how
-/// many they are. Throws InputError or RunError.
-Abandoned move_later_checkpoints(const std::string& folder, const Position& position);
+/// goes on from `position` neither removes them nor is taken for their successor. With them goes the
+/// checkpoint named `best`, if it is a later one or cannot be read. Returns that folder and how many they
+/// are. Throws InputError or RunError.
+Abandoned move_later_checkpoints(const std::string& folder, const Position& position,
+                                 const std::string& best);
 
 }  // namespace convnet

@@ -17,6 +17,7 @@ namespace convnet {
 namespace {
 
 struct BenchOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   NetFileOptions files;
   DataOptions data;
   StepOptions step;

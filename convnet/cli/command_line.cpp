@@ -1,7 +1,5 @@
 #include "convnet/cli/command_line.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
@@ -71,17 +69,6 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     if (option->count() > 0) texts[value->first] = value->second;
   }
   return texts;
-}
-
-std::string option_help(const std::vector<OptionSpec>& taken) {
-  std::string text;
-  for (const OptionSpec& spec : taken) {
-    const ParamSpec& p = spec.param;
-    const std::string fallback = p.fallback && !p.fallback->empty() ? "; default " + *p.fallback : "";
-    const std::string values = p.type == "choice" ? " (" + join(p.choices, " | ") + ")" : "";
-    text += fmt::format("  --{:<18} {}{}{}\n", p.key, p.doc, values, fallback);
-  }
-  return text;
 }
 
 }  // namespace convnet

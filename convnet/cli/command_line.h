@@ -1,4 +1,4 @@
-// The command line of a command: its options as text, and their help.
+// The command line of a command: its options as text.
 #pragma once
 
 #include <string>
@@ -11,8 +11,5 @@ namespace convnet {
 /// Returns the options in `args`, of those that a command takes. Throws InputError naming an unknown option
 /// and the nearest known one, or an option without its value.
 OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);
-
-/// Returns the help of a command: every option that it takes, with its values, default and meaning.
-std::string option_help(const std::vector<OptionSpec>& taken);
 
 }  // namespace convnet

@@ -10,6 +10,23 @@ namespace convnet {
 
 class StandardStreams;
 
+/// The words that may follow the name of a command, besides options.
+enum class Operands { none, files, layer_types, topics, shells };
+
+/// A command, as it is run, and as help, the man page and completion describe it.
+struct Command {
+  const char* name;
+  const char* arguments;  ///< what follows its name, for help
+  const char* summary;    ///< one sentence
+  Operands operands;
+  const std::vector<OptionSpec>& (*options)();  ///< null if it has none
+  const char* example;                          ///< the beginning of the examples of options
+  void (*run)(const std::vector<std::string>& args, StandardStreams& streams);
+};
+const std::vector<Command>& commands();
+/// Returns the command of this name, or null.
+const Command* find_command(const std::string& name);
+
 /// The options that each command takes.
 const std::vector<OptionSpec>& train_command_options();
 const std::vector<OptionSpec>& plan_command_options();
@@ -29,6 +46,11 @@ void make_data_command(const std::vector<std::string>& args);
 /// Prints the layer types (`convnet layers`), one of them with its keys (`convnet layers TYPE`), or the text
 /// of docs/layers.md (`convnet layers --markdown`).
 void layers_command(const std::vector<std::string>& args);
+
+/// Prints the help of a command or layer type, an overview, or the man page (`convnet help --man`).
+void help_command(const std::vector<std::string>& args);
+/// Prints the completion script of a shell.
+void completion_command(const std::vector<std::string>& args);
 
 /// Returns the text of docs/layers.md, made from the declarations.
 std::string layers_markdown();

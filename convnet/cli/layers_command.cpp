@@ -69,10 +69,8 @@ std::string layers_markdown() {
       "epochs "
       "grow with each batch of the data set. A base of 0 freezes the matrix. Their names and arguments may "
       "be written in any case.\n\n"
-      "Lines that begin with `#`, `;` or, in the first column, the word `rem` are comments, and so is what "
-      "follows ` #` or ` ;` in a line. Keys may be written in any case. A key that only other layer types "
-      "have is ignored with a warning, as is one that no type has; one that looks like a misspelt key of the "
-      "layer is an error (`--strict`: all three are).\n\n"
+      "[cfg.md](cfg.md) describes the syntax of the files, `[DEFAULT]`, and what happens to unknown "
+      "keys.\n\n"
       "`neuron=` and `dropout=` make layers of their own above the layer, `<layer>_dropout` and "
       "`<layer>_neuron`; where the file has a layer of such a name, `.1` (or `.2`, …) is added to it.\n\n"
       "## Keys of every layer\n\n";

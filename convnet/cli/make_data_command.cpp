@@ -20,6 +20,7 @@ namespace convnet {
 namespace {
 
 struct MakeDataCommandOptions {
+  static constexpr OptionGroup group = OptionGroup::data;
   std::string src, dst;
   int size = 256, batch_size = 3072;
   bool crop_to_square = true;
@@ -34,11 +35,13 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
           .add({
               unsaved_option(
                   "src", &MakeDataCommandOptions::src,
-                  {.doc = "folder of the images: CLASS/*.jpg|png, *.tar shards with KEY.jpg and KEY.cls, "
+                  {.unit = "folder",
+                   .doc = "folder of the images: CLASS/*.jpg|png, *.tar shards with KEY.jpg and KEY.cls, "
                           "train/ and "
                           "val/ with either, or the three ILSVRC2012 tars; or a comma list of tars"}),
               unsaved_option("dst", &MakeDataCommandOptions::dst,
-                             {.doc = "folder of the data set; one that a run was filling is gone on with"}),
+                             {.unit = "folder",
+                              .doc = "folder of the data set; one that a run was filling is gone on with"}),
               unsaved_option("size", &MakeDataCommandOptions::size,
                              {.fallback = "256",
                               .min = 16,

@@ -18,6 +18,7 @@ namespace {
 constexpr double kMebibyte = 1 << 20;
 
 struct PlaceCommandOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   NetFileOptions files;
   DataOptions data;
   StepOptions step;
@@ -39,15 +40,18 @@ const OptionTable<PlaceCommandOptions>& options_of_place() {
           .add({
               unsaved_option("model", &PlaceCommandOptions::model,
                              {.fallback = "",
+                              .unit = "file",
                               .doc = "the machine: 'measured' times each operation here, else a file of a "
                                      "machine's numbers, like bench/models/nvlink-8gpu.json; where that says "
                                      "concurrent_streams, --device auto means cuda"}),
-              unsaved_option(
-                  "out", &PlaceCommandOptions::out,
-                  {.fallback = "", .doc = "file for the layers with the gpu= lines that were found"}),
+              unsaved_option("out", &PlaceCommandOptions::out,
+                             {.fallback = "",
+                              .unit = "file",
+                              .doc = "file for the layers with the gpu= lines that were found"}),
               unsaved_option(
                   "out-params", &PlaceCommandOptions::out_params,
                   {.fallback = "",
+                   .unit = "file",
                    .doc = "file for the learning parameters with the updatePeriod= lines that keep "
                           "one update a minibatch"}),
               unsaved_option("top", &PlaceCommandOptions::top,

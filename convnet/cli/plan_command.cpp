@@ -14,6 +14,7 @@ namespace convnet {
 namespace {
 
 struct PlanCommandOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   NetFileOptions files;
   DataOptions data;
   StepOptions step;
@@ -33,12 +34,14 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
               unsaved_option(
                   "model", &PlanCommandOptions::model,
                   {.fallback = "",
+                   .unit = "file",
                    .doc =
                        "predict the time of a step: 'measured' times each operation on this machine, else a "
                        "file of a machine's numbers, like bench/models/nvlink-8gpu.json; where that says "
                        "concurrent_streams, --device auto means cuda"}),
               unsaved_option("trace", &PlanCommandOptions::trace,
                              {.fallback = "",
+                              .unit = "file",
                               .doc = "file for the predicted timeline (Chrome trace, for ui.perfetto.dev)"}),
           })
           .add(&PlanCommandOptions::devices,

@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PredictOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   std::string softmax;
   int top = 5;
   bool json = false, csv = false;
@@ -44,6 +45,7 @@ const OptionTable<PredictOptions>& options_of_predict() {
                              {.fallback = "0", .doc = "print a header and a line for each file"}),
               unsaved_option("softmax", &PredictOptions::softmax,
                              {.fallback = "",
+                              .unit = "layer",
                               .doc = "layer whose outputs are the probabilities, of a net with several"}),
           })
           .add(&PredictOptions::run,

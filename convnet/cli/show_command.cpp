@@ -17,6 +17,7 @@ namespace convnet {
 namespace {
 
 struct ShowOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   CheckpointOptions checkpoints;
   std::string show_cost, show_filters, show_preds, save_preds, html, out;
   int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
@@ -30,9 +31,10 @@ const OptionTable<ShowOptions>& options_of_show() {
       OptionTable<ShowOptions>()
           .add(&ShowOptions::checkpoints, checkpoint_options().only({"load-file"}))
           .add({
-              unsaved_option(
-                  "show-cost", &ShowOptions::show_cost,
-                  {.fallback = "", .doc = "cost layer whose curves of training and tests to draw"}),
+              unsaved_option("show-cost", &ShowOptions::show_cost,
+                             {.fallback = "",
+                              .unit = "layer",
+                              .doc = "cost layer whose curves of training and tests to draw"}),
               unsaved_option("cost-idx", &ShowOptions::cost_idx,
                              {.fallback = "0",
                               .min = 0,
@@ -43,7 +45,7 @@ const OptionTable<ShowOptions>& options_of_show() {
                               .doc = "where each test takes one batch of the test range: draw means over as "
                                      "many tests as it has"}),
               unsaved_option("show-filters", &ShowOptions::show_filters,
-                             {.fallback = "", .doc = "layer whose weights to draw"}),
+                             {.fallback = "", .unit = "layer", .doc = "layer whose weights to draw"}),
               unsaved_option("input-idx", &ShowOptions::input_idx,
                              {.fallback = "0",
                               .min = 0,
@@ -70,18 +72,22 @@ const OptionTable<ShowOptions>& options_of_show() {
               unsaved_option(
                   "show-preds", &ShowOptions::show_preds,
                   {.fallback = "",
+                   .unit = "layer",
                    .doc = "softmax layer whose five best classes of eight random test images to draw"}),
               unsaved_option("only-errors", &ShowOptions::only_errors,
                              {.fallback = "0", .doc = "only images whose best class is wrong"}),
-              unsaved_option(
-                  "save-preds", &ShowOptions::save_preds,
-                  {.fallback = "", .doc = "CSV file for the five best classes of every test image"}),
+              unsaved_option("save-preds", &ShowOptions::save_preds,
+                             {.fallback = "",
+                              .unit = "file",
+                              .doc = "CSV file for the five best classes of every test image"}),
               unsaved_option("out", &ShowOptions::out,
                              {.fallback = "",
+                              .unit = "file",
                               .doc = "the picture's file instead of cost.png, filters.png or preds.png"}),
               unsaved_option(
                   "html", &ShowOptions::html,
                   {.fallback = "",
+                   .unit = "file",
                    .doc = "file for a page with curves, predictions, filters, weights and the plan"}),
           })
           .add(&ShowOptions::run, run_options().only({"data-provider", "data-path", "test-range", "mini",

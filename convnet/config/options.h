@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +16,15 @@ namespace convnet {
 /// Texts of options by name, without dashes. An option that is absent keeps its default.
 using OptionTexts = std::map<std::string, std::string>;
 
+/// The headings under which help lists options, in their order.
+enum class OptionGroup { data, training, devices, output, original };
+
 /// One option of the command line: "--mini".
 struct OptionSpec {
   ParamSpec param;            ///< its key is without the dashes
   bool saved = true;          ///< stored in checkpoints: part of the run, not of one invocation
   bool may_be_empty = false;  ///< an empty value is allowed, and takes back what a checkpoint says
+  std::optional<OptionGroup> group = {};  ///< if not set, that of the table's struct
 };
 
 /// Declares an option whose value is the field `field` of Options.
@@ -52,6 +57,12 @@ OptionSpec parsed_option(std::string key, T Options::*field, Parse parse, ParamI
   return {std::move(spec)};
 }
 
+/// Declares that help lists an option with those that serve users of the original.
+inline OptionSpec of_original(OptionSpec spec) {
+  spec.group = OptionGroup::original;
+  return spec;
+}
+
 /// Assigns the texts of the options in `specs`, whose struct is at `options`. Returns what is wrong, one line
 /// for each option ("--mini expects …").
 std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, const OptionTexts& texts,
@@ -61,16 +72,20 @@ std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, co
 std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
                                        const std::vector<std::string>& keys);
 
-/// The declared options of a struct: those of its groups, which are members of it, and its own.
+/// The declared options of a struct: those of its groups, which are members of it, and its own. A struct with
+/// options of its own says where help lists them: `static constexpr OptionGroup group`.
 template <class Options>
 class OptionTable {
  public:
   OptionTable() = default;
-  explicit OptionTable(std::vector<OptionSpec> specs) : specs_(std::move(specs)) {}
+  explicit OptionTable(std::vector<OptionSpec> specs) { add(std::move(specs)); }
 
   /// Adds options that are fields of Options itself.
   OptionTable& add(std::vector<OptionSpec> specs) {
-    for (OptionSpec& spec : specs) specs_.push_back(std::move(spec));
+    for (OptionSpec& spec : specs) {
+      if (!spec.group) spec.group = Options::group;
+      specs_.push_back(std::move(spec));
+    }
     return *this;
   }
   /// Adds the options of the group `member`.
@@ -87,7 +102,9 @@ class OptionTable {
   }
   /// Returns a table of these options alone, for commands that take a part of a group.
   OptionTable only(const std::vector<std::string>& keys) const {
-    return OptionTable(select_options(specs_, keys));
+    OptionTable table;
+    table.specs_ = select_options(specs_, keys);
+    return table;
   }
 
   const std::vector<OptionSpec>& specs() const { return specs_; }

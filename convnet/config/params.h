@@ -30,8 +30,8 @@ struct ParamSpec {
   double min = -std::numeric_limits<double>::infinity();  ///< allowed range of each number (or schedule base)
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;  ///< allowed values of a "choice"
-  std::string unit;                  ///< "pixels", "maps", "" …
-  std::string doc;                   ///< one sentence
+  std::string unit;  ///< "pixels", "maps", "" …; of a name: what it names ("file", "folder")
+  std::string doc;   ///< one sentence
   CfgFile file = CfgFile::definition;
   /// Parses `text` into the field of the struct at `params` for a layer of `inputs` inputs. Returns what is
   /// wrong
@@ -136,6 +136,22 @@ ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamI
       T value{};
       if (std::string wrong = parse_value(items[i], rules, value); !wrong.empty()) return wrong;
       out[i] = value;
+    }
+    return "";
+  };
+  return spec;
+}
+
+/// A key whose value is a comma list of any length.
+template <class Params, class T>
+ParamSpec param_list(std::string key, std::vector<T> Params::*field, ParamInfo info) {
+  ParamSpec spec = base_spec(std::move(key), std::string(detail::TypeName<T>::value) + "s", std::move(info));
+  spec.assign = [field, rules = spec](void* params, const std::string& text, std::size_t) -> std::string {
+    std::vector<T>& out = static_cast<Params*>(params)->*field;
+    out.clear();
+    for (const std::string& item : split_list(text)) {
+      out.emplace_back();
+      if (std::string wrong = parse_value(item, rules, out.back()); !wrong.empty()) return wrong;
     }
     return "";
   };

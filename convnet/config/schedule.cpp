@@ -82,6 +82,13 @@ std::map<std::string, std::string> read_arguments(const Form& form, std::string_
 
 }  // namespace
 
+TrainingProgress TrainingProgress::after(double finished, double batches, double run_epochs) {
+  TrainingProgress progress(std::min(1.0, finished / (run_epochs * batches)));
+  progress.epochs = finished / batches;
+  progress.batch_epochs = 1 / batches;
+  return progress;
+}
+
 Schedule Schedule::parse(std::string_view text) {
   text = trim(text);
   if (const auto number = to_number<double>(text)) return Schedule(*number);

@@ -12,6 +12,9 @@ namespace convnet {
 struct TrainingProgress {
   TrainingProgress(double part = 0) : share(part) {}  // NOLINT(google-explicit-constructor): the usual one
 
+  /// Returns the progress when `finished` batches are, of a run of `run_epochs` epochs of `batches` each.
+  static TrainingProgress after(double finished, double batches, double run_epochs);
+
   double share;             ///< finished batches of all, in [0,1]
   double epochs = 0;        ///< finished batches, in epochs
   double batch_epochs = 0;  ///< a batch, in epochs

@@ -89,7 +89,7 @@ struct Graph {
   std::vector<NodeId> gradient_sources(const WeightOwner& matrix) const;
 };
 
-/// Where a layer runs: what its gpu= and parallel= lines say.
+/// The place of a layer: what its gpu= and parallel= lines say.
 struct LayerPlace {
   std::vector<DeviceId> gpus;  ///< one per replica; of a divided layer, one per part
   bool divided = false;        ///< parallel=model, or an element-wise layer that is divided as its inputs are

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "convnet/config/text.h"
 #include "convnet/graph/devices.h"
 
 namespace convnet {
@@ -57,6 +58,8 @@ class SectionReader {
     check_users();
     check_children();
     devices_.check_count(definition_);
+    check_defaults(definition_);
+    check_defaults(parameters_);
     return std::move(graph_);
   }
 
@@ -74,6 +77,39 @@ class SectionReader {
 
   void error(const SourceLocation& where, const std::string& layer, const std::string& message) {
     diagnostics_.error(where, "layer '" + layer + "': " + message);
+  }
+
+  /// Reports each key of [DEFAULT] that no layer type has but that looks like one, unless a value refers to
+  /// it: an error with --strict, else a warning. (Other unknown keys there are names of the user's own.)
+  void check_defaults(const IniFile& file) {
+    std::vector<std::string> known;
+    std::set<std::string> checked;  // keys, in lower case
+    const auto add = [&](const std::string& key) {
+      known.push_back(key);
+      checked.insert(lower(key));
+    };
+    for (const ParamSpec& spec : common_params()) add(spec.key);
+    for (const LayerType& type : layer_types()) {
+      for (const ParamSpec& spec : type.params) {
+        add(spec.key);
+        for (const std::string& alias : spec.aliases) add(alias);
+      }
+    }
+    const std::string text = lower(file.text);
+    for (const IniSection& section : file.sections) {
+      for (const IniValue& value : section.values) {
+        if (!value.from_default || !checked.insert(value.key).second) continue;
+        const std::string close = nearest(value.written, known, value.written.size() < 6 ? 1 : 2);
+        if (close.empty() || text.find("%(" + value.key + ")s") != std::string::npos) continue;
+        const std::string message = "key " + excerpt(value.written) +
+                                    " of [DEFAULT] belongs to no layer type; did you mean '" + close + "'?";
+        if (options_.strict) {
+          diagnostics_.error(value.where, message);
+        } else {
+          diagnostics_.warning(value.where, message);
+        }
+      }
+    }
   }
 
   void add_section(const IniSection& section) {

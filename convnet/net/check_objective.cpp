@@ -110,9 +110,18 @@ double CheckObjective::cost(const Part& part) const {
     const int matrix = graph_.nodes[node.inputs[0]].layer->facts.data->matrix;
     const auto* labels =
         reinterpret_cast<const std::int32_t*>(inputs_.matrices[static_cast<std::size_t>(matrix)]);
+    const ClassTargets& targets = op->targets;
+    const ClassTargetReader reader{labels,
+                                   targets.class_weights.empty() ? nullptr : targets.class_weights.data(),
+                                   op->c, targets.smoothing, targets.mixed};
     for (std::int64_t n = 0; n < op->n; ++n) {
+      const ClassTarget target = reader.at(part.first_image + n);
       const float* x = part.output.data() + n * op->c;
-      sum += log_sum_exp(x, op->c) - static_cast<double>(x[labels[part.first_image + n]]);
+      const double log_sum = log_sum_exp(x, op->c);
+      for (std::int64_t i = 0; i < op->c; ++i) {
+        const auto t = static_cast<double>(target.weight * target.of(i));
+        if (t != 0) sum += t * (log_sum - static_cast<double>(x[i]));
+      }
     }
     return sum;
   }

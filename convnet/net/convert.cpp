@@ -109,7 +109,7 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
           converted.tensors[to] = reshaped(found->second, spec.whole_dims());
       };
       convert(old_layer + "." + old_matrix, node.whole + "." + spec.name);
-      for (const char* suffix : {"Inc", "Grad"})
+      for (const char* suffix : kTrainingSuffixes)
         convert(increment_name(old_layer, old_matrix, suffix), increment_name(node.whole, spec.name, suffix));
     }
   }

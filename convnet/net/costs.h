@@ -28,7 +28,11 @@ struct CostReport {
 std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
 /// Returns the error of the first cost: its second value, or its first if it reports no error.
 double first_error(const CostSums& costs, const Graph& graph);
-/// "logprob:  7.156030, 1.000000, 0.995768".
+/// Returns one value of a report: an error in percent, another cost as a number.
+std::string value_text(const std::string& name, double value);
+/// Returns "logprob: -log p 0.2213, top-1 error 7.98 %", with the first three values of each cost.
+std::string labelled_cost_text(const CostSums& costs, const Graph& graph);
+/// Returns the original's "logprob:  7.156030, 1.000000, 0.995768".
 std::string cost_text(const CostSums& costs, const Graph& graph);
 
 }  // namespace convnet

@@ -54,7 +54,7 @@ class Net::GradientCheck {
     for (const WeightBuffers& w : all_) start_.push_back(net_.executor_.read_weights(w));
     for (Rates& r : still_.rates) r = {};
     moving_ = still_;
-    for (std::size_t i = 0; i < all_.size(); ++i) moving_.rates[i] = {1, 0, 0, static_cast<float>(images)};
+    for (Rates& r : moving_.rates) r = {1, 0, 0, static_cast<float>(images)};
     begin_at(start_);
   }
 

@@ -21,18 +21,19 @@ std::vector<std::size_t> label_matrices(const Graph& graph) {
   return labels;
 }
 
-/// Throws InputError for an image without a class (-1): costs of classes cannot leave one out. `views`: rows
-/// of an image.
+/// Throws InputError for an image without a class (-1), or mixed with one: costs of classes cannot leave one
+/// out. `views`: rows of an image.
 void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request, int views) {
   const auto* const labels = reinterpret_cast<const std::int32_t*>(data.matrices[matrix].data());
   const std::size_t count = data.matrices[matrix].size() / sizeof(std::int32_t);
   const std::int32_t* const bare = std::find_if(labels, labels + count, [](std::int32_t l) { return l < 0; });
-  if (bare != labels + count)
-    throw InputError(fmt::format(
-        "batch {}: image {} (counted from 0) has no label, but the net reads labels (dataIdx={}); "
-        "dataIdx=2 has a number for every class",
-        request.batch, data.first + (bare - labels) * data.images / static_cast<std::int64_t>(count) / views,
-        matrix));
+  if (bare == labels + count) return;
+  const std::int64_t at = bare - labels, values = static_cast<std::int64_t>(count) / data.images;
+  throw InputError(fmt::format(
+      "batch {}: image {} (counted from 0){} has no label, but the net reads labels (dataIdx={}); "
+      "dataIdx=2 has a number for every class",
+      request.batch, data.first + at / values / views,
+      at % values > 0 ? ", or the one that it is mixed with," : "", matrix));
 }
 
 }  // namespace

@@ -38,6 +38,16 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
 
 /// Returns whether updates of the matrix span several minibatches.
 bool has_accumulator(const WeightBuffers& w) { return !w.shards.empty() && w.shards[0].accumulator.exists(); }
+/// Returns whether squares of gradients are kept for the matrix, for AdamW.
+bool uses_squares(const WeightBuffers& w) { return !w.shards.empty() && w.shards[0].squares.exists(); }
+
+/// Sets the window of a matrix; one that says nothing has no entry.
+void keep(UpdateWindows& windows, const std::string& matrix, const UpdateWindow& window) {
+  if (window.open() || window.updates > 0)
+    windows[matrix] = window;
+  else
+    windows.erase(matrix);
+}
 
 /// Returns a layer file's name with --layer-path before it.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
@@ -52,8 +62,10 @@ bool all_finite(const std::vector<float>& values) {
 }  // namespace
 
 IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics) {
-  return read_ini(prefixed(options, options.layer_params), diagnostics);
+  return read_ini(parameter_file(options), diagnostics);
 }
+
+std::string parameter_file(const NetFileOptions& options) { return prefixed(options, options.layer_params); }
 
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
   NetFiles files{read_ini(prefixed(options, options.layer_def), diagnostics),
@@ -73,6 +85,11 @@ ImageOptions image_options(const DataOptions& options) {
   images.color_noise = options.color_noise;
   images.skip_bad_images = options.skip_bad_images;
   images.decode_threads = options.decode_threads;
+  images.flip = options.flip;
+  images.mixup = options.mixup;
+  images.cutmix = options.cutmix;
+  images.random_erasing = options.random_erasing;
+  images.random_resized_crop = options.random_resized_crop;
   return images;
 }
 
@@ -83,8 +100,13 @@ std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_
 }
 
 PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider) {
-  return {options.seed,      provider.step_subtracts_mean(), true, options.conserve_mem, 1, options.mini,
-          devices.topology()};
+  return {.seed = options.seed,
+          .mean = provider.step_subtracts_mean(),
+          .conserve_memory = options.conserve_mem,
+          .images = options.mini,
+          .topology = devices.topology(),
+          .clips = options.clip_norm > 0,
+          .averages = options.ema > 0};
 }
 
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
@@ -106,6 +128,19 @@ Graph checked_graph(const NetFiles& files, const Provider& provider, const Graph
   return graph;
 }
 
+namespace {
+
+PlanOptions plans_of(const StepOptions& step, const DeviceOptions& devices, const Provider& provider,
+                     bool mean, bool learns) {
+  PlanOptions options = plan_options(step, devices, provider);
+  options.mean = mean;
+  options.learns = learns;
+  options.views = provider.views();
+  return options;
+}
+
+}  // namespace
+
 Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
          std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend, Processes* processes)
     : graph_(std::move(graph)),
@@ -114,9 +149,11 @@ Net::Net(Graph graph, const Provider& provider, const DeviceOptions& devices, co
       seed_(step.seed),
       mean_(provider.step_subtracts_mean() ? std::move(mean) : std::vector<float>()),
       backend_(backend ? std::move(backend) : make_backend(devices, graph_.gpu_count(), processes)),
+      learns_(learns),
+      clip_norm_(static_cast<float>(step.clip_norm)),
+      average_share_(static_cast<float>(1 - step.ema)),
       plans_(graph_, provider.matrices(), backend_->target(),
-             {step.seed, !mean_.empty(), learns, step.conserve_mem, provider.views(), step.mini,
-              devices.topology()}),
+             plans_of(step, devices, provider, !mean_.empty(), learns)),
       executor_(plans_, *backend_, gpus_, devices.stall_timeout, processes) {}
 
 const Plan& Net::prepare(Phase phase, std::int64_t images) {
@@ -187,7 +224,7 @@ std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, co
 
 /// Returns whether a tensor belongs to the training of a matrix, not to the net.
 bool is_training_state(const std::string& tensor) {
-  for (const std::string suffix : {"Inc", "Grad"}) {
+  for (const std::string suffix : kTrainingSuffixes) {
     if (tensor.find(".weights" + suffix + ".") != std::string::npos) return true;
     for (const char* matrix : {".biases", ".scale", ".shift"}) {
       if (tensor.ends_with(matrix + suffix)) return true;
@@ -277,6 +314,8 @@ void Net::init_weights(std::uint64_t seed) {
     const std::vector<float> zeros(values.size(), 0.0F);
     set_increment(w, zeros);
     executor_.write_shards(w, &UpdateShard::accumulator, zeros);
+    executor_.write_shards(w, &UpdateShard::squares, zeros);
+    executor_.write_averages(w, values);
   }
   windows_.clear();
 }
@@ -290,7 +329,9 @@ void Net::init_from(const std::string& checkpoint) {
   for (const WeightBuffers& w : plans_.weights()) {
     const Dims& dims = spec(w).whole_dims();
     const bool first_part = spec(w).first_output == 0;
-    const auto found = from.tensors.tensors.find(w.name);
+    // Averages, where there are any, are what the other run's tests saw.
+    auto found = from.tensors.tensors.find(name_of(w, kAverageSuffix));
+    if (found == from.tensors.tensors.end()) found = from.tensors.tensors.find(w.name);
     if (found == from.tensors.tensors.end()) {
       if (first_part)
         fmt::print("  {:<32} {:<20} newly made: it is not in the checkpoint\n", w.name, to_string(dims));
@@ -306,7 +347,9 @@ void Net::init_from(const std::string& checkpoint) {
     if (!all_finite(found->second.values))
       throw InputError(from.file + ": tensor '" + w.name +
                        "' holds numbers that are not finite (NaN or infinity)");
-    executor_.write_weights(w, part_of(spec(w), found->second.values));
+    const std::vector<float> values = part_of(spec(w), found->second.values);
+    executor_.write_weights(w, values);
+    executor_.write_averages(w, values);
     if (first_part) fmt::print("  {:<32} {:<20} copied\n", w.name, to_string(dims));
     ++copied;
   }
@@ -332,6 +375,7 @@ int Net::minibatches_per_update(const WeightBuffers& w) const {
 }
 
 void Net::load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows) {
+  const auto has = [&](const std::string& name) { return tensors.tensors.contains(name); };
   const auto values_of = [&](const WeightBuffers& w, const std::string& name) {
     const auto found = tensors.tensors.find(name);
     const Dims& dims = spec(w).whole_dims();
@@ -345,35 +389,75 @@ void Net::load(const TensorFile& tensors, const std::string& file, const UpdateW
     return part_of(spec(w), found->second.values);
   };
   windows_ = windows;
+  std::string restarted;  // a matrix whose optimiser was another one
   for (const WeightBuffers& w : plans_.weights()) {
-    executor_.write_weights(w, values_of(w, w.name));
+    const std::string average = name_of(w, kAverageSuffix);
+    const std::vector<float> weights = values_of(w, learns_ || !has(average) ? w.name : average);
+    executor_.write_weights(w, weights);
+    if (!w.averages.empty()) executor_.write_averages(w, has(average) ? values_of(w, average) : weights);
     if (w.shards.empty()) continue;
-    set_increment(w, values_of(w, name_of(w, "Inc")));
-    if (!has_accumulator(w)) continue;
-    const auto window = windows_.find(w.name);
-    const bool open = window != windows_.end() && window->second.minibatches < minibatches_per_update(w);
-    const std::vector<float> sum =
-        open ? values_of(w, name_of(w, "Grad"))
-             : std::vector<float>(static_cast<std::size_t>(element_count(spec(w).dims)), 0.0F);
-    executor_.write_shards(w, &UpdateShard::accumulator, sum);
+    const std::vector<float> zeros(weights.size(), 0.0F);
+    const std::string squares = name_of(w, kSquaresSuffix);
+    UpdateWindow window = windows_[w.name];
+    // An increment of AdamW is a mean of gradients, and others are steps.
+    const bool same_kind = has(squares) == uses_squares(w);
+    if (!same_kind && restarted.empty() && spec(w).learned()) restarted = w.name;
+    set_increment(w, same_kind ? values_of(w, name_of(w, kIncrementSuffix)) : zeros);
+    if (uses_squares(w))
+      executor_.write_shards(w, &UpdateShard::squares, same_kind ? values_of(w, squares) : zeros);
+    if (!same_kind || !uses_squares(w)) window.updates = 0;
     // An edited updatePeriod that is over already starts anew.
-    if (!open) windows_.erase(w.name);
+    if (!has_accumulator(w) || window.minibatches >= minibatches_per_update(w))
+      window = {.updates = window.updates};
+    if (has_accumulator(w))
+      executor_.write_shards(w, &UpdateShard::accumulator,
+                             window.open() ? values_of(w, name_of(w, kGradientSuffix)) : zeros);
+    keep(windows_, w.name, window);
   }
   std::erase_if(windows_, [&](const auto& window) {
     return std::none_of(plans_.weights().begin(), plans_.weights().end(),
-                        [&](const WeightBuffers& w) { return w.name == window.first && has_accumulator(w); });
+                        [&](const WeightBuffers& w) { return w.name == window.first && !w.shards.empty(); });
   });
+  if (!restarted.empty())
+    fmt::print(stderr,
+               "warning: {}: '{}' was trained with another kind of optimiser; its increments, and those of "
+               "other matrices of which this is so, begin at 0\n",
+               file, restarted);
 }
 
 void Net::store(TensorFile& tensors) const {
-  for (const WeightBuffers& w : plans_.weights()) {
-    put_part(spec(w), executor_.read_weights(w), tensors.tensors[w.name]);
+  for (std::size_t i = 0; i < plans_.weights().size(); ++i) {
+    const WeightBuffers& w = plans_.weights()[i];
+    put_part(spec(w), trained_.empty() ? executor_.read_weights(w) : trained_[i], tensors.tensors[w.name]);
+    if (!w.averages.empty())
+      put_part(spec(w), executor_.read_averages(w), tensors.tensors[name_of(w, kAverageSuffix)]);
     if (w.shards.empty()) continue;
-    put_part(spec(w), increment(w), tensors.tensors[name_of(w, "Inc")]);
-    if (windows_.contains(w.name))
+    put_part(spec(w), increment(w), tensors.tensors[name_of(w, kIncrementSuffix)]);
+    if (uses_squares(w))
+      put_part(spec(w), executor_.read_shards(w, &UpdateShard::squares),
+               tensors.tensors[name_of(w, kSquaresSuffix)]);
+    const auto window = windows_.find(w.name);
+    if (window != windows_.end() && window->second.open())
       put_part(spec(w), executor_.read_shards(w, &UpdateShard::accumulator),
-               tensors.tensors[name_of(w, "Grad")]);
+               tensors.tensors[name_of(w, kGradientSuffix)]);
   }
+}
+
+void Net::use_averages() {
+  if (!trained_.empty()) return;
+  std::vector<std::vector<float>> trained, averages;
+  for (const WeightBuffers& w : plans_.weights()) {
+    if (w.averages.empty()) return;
+    trained.push_back(executor_.read_weights(w));
+    averages.push_back(executor_.read_averages(w));
+  }
+  trained_ = std::move(trained);
+  for (std::size_t i = 0; i < averages.size(); ++i) executor_.write_weights(plans_.weights()[i], averages[i]);
+}
+
+void Net::use_trained() {
+  for (std::size_t i = 0; i < trained_.size(); ++i) executor_.write_weights(plans_.weights()[i], trained_[i]);
+  trained_.clear();
 }
 
 bool Net::submits_ahead() const {
@@ -384,31 +468,50 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
                  const std::function<void(TaskId)>& after_task) {
   if (in_flight() > 0 && !submits_ahead())
     throw std::logic_error("net: a step is submitted ahead where updates span several minibatches");
-  UpdateWindows after = windows_;
+  const UpdateWindows before = windows_after_.empty() ? windows_ : windows_after_.back();
+  UpdateWindows after = before;
   if (plan.phase == Phase::train) {
-    for (const WeightBuffers& w : plans_.weights()) {
-      if (!has_accumulator(w)) continue;
-      // Parts of a matrix share its name and its window.
-      const auto open = windows_.find(w.name);
-      UpdateWindow window = open == windows_.end() ? UpdateWindow{} : open->second;
-      ++window.minibatches;
-      window.images += plan.images;
-      const bool due = window.minibatches >= minibatches_per_update(w);
-      inputs.rates.at(static_cast<std::size_t>(w.rate_index)).images =
-          due ? static_cast<float>(window.images) : 0;
-      if (due)
-        after.erase(w.name);
-      else
-        after[w.name] = window;
-    }
+    inputs.clip_norm = clip_norm_;
+    // The first weights that training makes are the first average; the random ones before count for nothing.
+    inputs.average_share = inputs.iteration == 0 ? 1 : average_share_;
+    for (const WeightBuffers& w : plans_.weights())
+      count_updates(w, plan.images, before, inputs.rates, after);
   }
   executor_.submit(plan, inputs, times, after_task);
-  windows_after_ = std::move(after);
+  windows_after_.push_back(std::move(after));
+}
+
+/// Counts the updates of matrix `w` in a minibatch of `images` images, and fills in what its rates say of
+/// them. Parts of a matrix share its name and its window: all begin at the one in `before`.
+void Net::count_updates(const WeightBuffers& w, std::int64_t images, const UpdateWindows& before,
+                        std::vector<Rates>& rates, UpdateWindows& after) const {
+  const bool squares = uses_squares(w);
+  if (!has_accumulator(w) && !squares) return;
+  const auto found = before.find(w.name);
+  UpdateWindow window = found == before.end() ? UpdateWindow{} : found->second;
+  bool due = true;
+  if (has_accumulator(w)) {
+    ++window.minibatches;
+    window.images += images;
+    due = window.minibatches >= minibatches_per_update(w);
+    rates.at(static_cast<std::size_t>(w.rate_index)).images = due ? static_cast<float>(window.images) : 0;
+    if (due) window.minibatches = window.images = 0;
+  }
+  for (int i = 0; squares && due && i < w.rates; ++i) {
+    const auto updates = static_cast<double>(++window.updates);
+    const LearningParams& p = spec(w).learning;
+    Rates& own = rates.at(static_cast<std::size_t>(w.rate_index + i));
+    own.first_scale = static_cast<float>(1 / (1 - std::pow(p.momentum, updates)));
+    own.second_scale = static_cast<float>(1 / std::sqrt(1 - std::pow(p.beta2, updates)));
+  }
+  keep(after, w.name, window);
 }
 
 StepResult Net::wait() {
+  UpdateWindows after = std::move(windows_after_.front());
+  windows_after_.pop_front();
   StepResult result = executor_.wait();
-  if (result.finite()) windows_ = windows_after_;
+  if (result.finite()) windows_ = std::move(after);
   return result;
 }
 
@@ -423,8 +526,14 @@ std::vector<Rates> Net::rates(const TrainingProgress& progress) const {
   std::vector<Rates> rates;
   for (const WeightBuffers& w : plans_.weights()) {
     const LearningParams& p = spec(w).learning;
-    rates.push_back({static_cast<float>(p.epsilon.at(progress)), static_cast<float>(p.momentum),
-                     static_cast<float>(p.decay), 0});
+    const Rates of_matrix = {.epsilon = static_cast<float>(p.epsilon.at(progress)),
+                             .momentum = static_cast<float>(p.momentum),
+                             .decay = static_cast<float>(p.decay),
+                             .trust = static_cast<float>(p.trust),
+                             .second = static_cast<float>(p.beta2),
+                             .second_share = static_cast<float>(1 - p.beta2),
+                             .adam_epsilon = static_cast<float>(p.adam_epsilon)};
+    rates.insert(rates.end(), static_cast<std::size_t>(w.rates), of_matrix);
   }
   return rates;
 }

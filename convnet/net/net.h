@@ -29,6 +29,8 @@ struct NetFiles {
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Reads the parameter file alone.
 IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Returns the path of that file.
+std::string parameter_file(const NetFileOptions& options);
 
 /// Returns how the images of the data set are prepared.
 ImageOptions image_options(const DataOptions& options);
@@ -80,15 +82,22 @@ class Net {
   std::vector<GradientReport> check_gradients(
       std::int64_t images, const StepInputs& inputs,
       const std::function<bool()>& stopped = [] { return false; });
-  /// Read and write weights, increments and the gradients of updates that are not yet due as a checkpoint's
-  /// tensors: whole matrices, whatever the devices. load() throws InputError naming `file` and the tensor
-  /// that is missing or has another shape.
+  /// Read and write weights, their running averages, increments and the gradients of updates that are not yet
+  /// due as a checkpoint's tensors: whole matrices, whatever the devices. load() throws InputError naming
+  /// `file` and the tensor that is missing or has another shape. A net that does not learn takes the averages
+  /// as its weights. A matrix whose optimiser was of another kind begins with increments of 0, and a warning
+  /// says so.
   void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
   void store(TensorFile& tensors) const;
-  /// Returns the progress of updates whose period spans several minibatches.
+  /// Returns the progress of updates that goes on from minibatch to minibatch.
   const UpdateWindows& windows() const { return windows_; }
+  /// Makes the running averages the weights, if they are kept, until use_trained(); store() stores the same
+  /// in between. No step may be in flight.
+  void use_averages();
+  void use_trained();
 
-  /// Returns learning rates, momenta and decays of a minibatch, by WeightBuffers::rate_index.
+  /// Returns the numbers of a minibatch's updates, by WeightBuffers::rate_index; submit() fills in those that
+  /// depend on earlier updates.
   std::vector<Rates> rates(const TrainingProgress& progress) const;
   /// Submit, await and run one minibatch on all devices, and announce the next one's matrices, as
   /// Executor::submit(), wait(), run() and expect() do. In training, updates that span several minibatches
@@ -128,6 +137,8 @@ class Net {
   std::string name_of(const WeightBuffers& w, const char* suffix) const;
   /// Returns how many minibatches make one update; 1 unless its period is longer than a minibatch.
   int minibatches_per_update(const WeightBuffers& w) const;
+  void count_updates(const WeightBuffers& w, std::int64_t images, const UpdateWindows& before,
+                     std::vector<Rates>& rates, UpdateWindows& after) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
                                     std::map<std::string, TensorFile>& checkpoints) const;
 
@@ -137,15 +148,26 @@ class Net {
   std::uint64_t seed_;
   std::vector<float> mean_;  ///< that a step subtracts; empty for none
   std::unique_ptr<Backend> backend_;
+  bool learns_;
+  float clip_norm_, average_share_;  ///< of every training step, as StepHeader has them
   PlanSet plans_;
   Executor executor_;
   bool mean_uploaded_ = false;
   UpdateWindows windows_;
-  UpdateWindows windows_after_;  ///< windows_ once the step in flight has ended
+  std::deque<UpdateWindows> windows_after_;  ///< windows_ once each step in flight has ended
+  std::vector<std::vector<float>> trained_;  ///< the weights while use_averages() replaces them; else empty
 };
 
-/// Returns the name of a weight tensor's increment: "conv1.weightsInc.data" for "conv1.weights.data"; with
-/// "Grad", the name of its sum of gradients.
-std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix = "Inc");
+/// What belongs to a matrix in checkpoints: its increments, the gradients of an update that is not yet due,
+/// AdamW's means of squared gradients, and the running average.
+inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kSquaresSuffix = "Sqr",
+                            *kAverageSuffix = "Avg";
+inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kSquaresSuffix,
+                                                 kAverageSuffix};
+
+/// Returns the name of a tensor that belongs to a weight tensor: "conv1.weightsInc.data" for
+/// "conv1.weights.data".
+std::string increment_name(const std::string& layer, const std::string& weight,
+                           const char* suffix = kIncrementSuffix);
 
 }  // namespace convnet

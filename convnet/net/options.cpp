@@ -63,18 +63,22 @@ std::string parse_hosts(const std::string& text, const ParamSpec&, std::vector<i
 
 const OptionTable<NetFileOptions>& net_file_options() {
   static const OptionTable<NetFileOptions> table({
-      option("layer-def", &NetFileOptions::layer_def, {.doc = "the layer definition file"}),
-      option("layer-params", &NetFileOptions::layer_params, {.doc = "the layer parameter file"}),
-      option("layer-path", &NetFileOptions::layer_path,
-             {.fallback = "", .doc = "folder put before both files' names"}),
-      unsaved_option(
+      option("layer-def", &NetFileOptions::layer_def, {.unit = "file", .doc = "the layer definition file"}),
+      option("layer-params", &NetFileOptions::layer_params,
+             {.unit = "file", .doc = "the layer parameter file"}),
+      of_original(option("layer-path", &NetFileOptions::layer_path,
+                         {.fallback = "", .unit = "folder", .doc = "folder put before both files' names"})),
+      of_original(unsaved_option(
           "conv-to-local", &NetFileOptions::conv_to_local,
           {.fallback = "",
+           .unit = "layers",
            .doc =
-               "conv layers to make local; with --load-file each position starts with the shared filters"}),
-      unsaved_option("unshare-weights", &NetFileOptions::unshare_weights,
-                     {.fallback = "",
-                      .doc = "layers, or inputs layer[i], that stop sharing the weights weightSource names"}),
+               "conv layers to make local; with --load-file each position starts with the shared filters"})),
+      of_original(unsaved_option(
+          "unshare-weights", &NetFileOptions::unshare_weights,
+          {.fallback = "",
+           .unit = "layers",
+           .doc = "layers, or inputs layer[i], that stop sharing the weights weightSource names"})),
       option("strict", &NetFileOptions::strict,
              {.fallback = "0", .doc = "unknown keys in the layer files are errors, not warnings"}),
   });
@@ -84,38 +88,73 @@ const OptionTable<NetFileOptions>& net_file_options() {
 const OptionTable<DataOptions>& data_options() {
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
-             {.doc = "mnist, cifar, cropped-cifar, image, or dummy-CxHxW-K and other dummy-… forms for "
+             {.unit = "provider",
+              .doc = "mnist, cifar, cropped-cifar, image, or dummy-CxHxW-K and other dummy-… forms for "
                      "random data"}),
-      option("data-path", &DataOptions::path, {.fallback = "", .doc = "folder of the data set"}),
+      option("data-path", &DataOptions::path,
+             {.fallback = "", .unit = "folder", .doc = "folder of the data set"}),
       parsed_option("train-range", &DataOptions::train_range, parse_range,
-                    {.doc = "training batches, like 1-5"}),
-      parsed_option("test-range", &DataOptions::test_range, parse_range, {.doc = "test batches, like 6"}),
-      option("test-one", &DataOptions::test_one,
-             {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"}),
+                    {.unit = "batches", .doc = "training batches, like 1-5"}),
+      parsed_option("test-range", &DataOptions::test_range, parse_range,
+                    {.unit = "batches", .doc = "test batches, like 6"}),
+      of_original(option("test-one", &DataOptions::test_one,
+                         {.fallback = "1", .doc = "each test uses one test batch, in turn; 0: all of them"})),
       option("shuffle", &DataOptions::shuffle,
              {.fallback = "0",
-              .doc = "shuffle the images of the training range each epoch; holds the range in memory"}),
-      option("inner-size", &DataOptions::inner_size,
-             {.fallback = "0",
-              .min = 0,
-              .max = 4096,
-              .unit = "pixels",
-              .doc = "side of the square that training cuts out at random, and mirrors half the time; tests "
-                     "take the centre; 0: "
-                     "the whole image"}),
+              .doc = "shuffle the images of the training range each epoch; holds the range in memory, unless "
+                     "they are folders or tars of provider image"}),
+      option(
+          "inner-size", &DataOptions::inner_size,
+          {.fallback = "0",
+           .min = 0,
+           .max = 4096,
+           .unit = "pixels",
+           .doc = "side of the square that training cuts out at random, and mirrors half the time (--flip); "
+                  "tests take the centre; 0: the whole image"}),
       option("crop-pad", &DataOptions::crop_pad,
              {.fallback = "0",
               .min = 0,
               .max = 1024,
               .unit = "pixels",
               .doc = "zeros around an image before training cuts out its square"}),
+      choice_option(
+          "flip", &DataOptions::flip, {{"auto", Flip::automatic}, {"0", Flip::off}, {"1", Flip::on}},
+          {.fallback = "auto",
+           .doc = "mirror training images left to right half the time; auto: where they are cropped, "
+                  "and always for provider image"}),
+      option("mixup", &DataOptions::mixup,
+             {.fallback = "0",
+              .min = 0,
+              .max = 100,
+              .doc = "blend each training image with another one, and its label, by a weight from "
+                     "Beta(mixup, mixup), like 0.2; 0: off"}),
+      option("cutmix", &DataOptions::cutmix,
+             {.fallback = "0",
+              .min = 0,
+              .max = 100,
+              .doc = "put a rectangle of another image into each training image, of an area from "
+                     "Beta(cutmix, cutmix), like 1, by which labels are mixed; with --mixup a coin chooses "
+                     "for each image; 0: off"}),
+      option("random-erasing", &DataOptions::random_erasing,
+             {.fallback = "0",
+              .min = 0,
+              .max = 1,
+              .doc = "probability that a training image has a rectangle of 2 to 33 % of its area replaced by "
+                     "the mean image"}),
+      option("random-resized-crop", &DataOptions::random_resized_crop,
+             {.fallback = "0",
+              .min = 0,
+              .max = 1,
+              .doc = "training with provider image scales a random rectangle of each image, of at least this "
+                     "part of its area, to --inner-size, like 0.08; 0: squares of the scaled image"}),
       option("pixel-std", &DataOptions::pixel_std,
              {.fallback = "0",
               .doc = "divide pixels by their channel's standard deviation over the training range"}),
-      option("multiview-test", &DataOptions::multiview_test,
-             {.fallback = "0",
-              .doc = "tests average the softmax over several crops of each image, at the borders and the "
-                     "centre: nine, or ten of provider image, with mirror images"}),
+      of_original(
+          option("multiview-test", &DataOptions::multiview_test,
+                 {.fallback = "0",
+                  .doc = "tests average the softmax over several crops of each image, at the borders and the "
+                         "centre: nine, or ten of provider image, with mirror images"})),
       option("image-size", &DataOptions::image_size,
              {.fallback = "0",
               .min = 0,
@@ -129,11 +168,12 @@ const OptionTable<DataOptions>& data_options() {
               .max = 100,
               .doc = "provider image adds so many standard deviations of random colour to training images, "
                      "along the principal components of the colours"}),
-      option("scalar-mean", &DataOptions::scalar_mean,
-             {.fallback = "-1",
-              .min = -1,
-              .max = 255,
-              .doc = "subtracted from every pixel instead of the mean image; negative: the mean image"}),
+      of_original(
+          option("scalar-mean", &DataOptions::scalar_mean,
+                 {.fallback = "-1",
+                  .min = -1,
+                  .max = 255,
+                  .doc = "subtracted from every pixel instead of the mean image; negative: the mean image"})),
       unsaved_option(
           "skip-bad-images", &DataOptions::skip_bad_images,
           {.fallback = "0",
@@ -155,6 +195,7 @@ const OptionTable<DeviceOptions>& device_options() {
       parsed_option(
           "gpu", &DeviceOptions::gpu, parse_gpu,
           {.fallback = "0",
+           .unit = "devices",
            .doc =
                "physical devices; index i of a gpu= line is the i-th of this list; all: those of the "
                "machine; "
@@ -190,6 +231,7 @@ const OptionTable<DeviceOptions>& device_options() {
       unsaved_option(
           "model", &DeviceOptions::model,
           {.fallback = "measured",
+           .unit = "file",
            .doc = "with --parallel auto the machine that steps are predicted for: 'measured' times each "
                   "operation here, else a file of a machine's numbers, like "
                   "bench/models/nvlink-8gpu.json"}),
@@ -229,6 +271,18 @@ const OptionTable<StepOptions>& step_options() {
            .doc =
                "compute outputs of cheap layers (pools, norms, neurons) again in backward instead of keeping "
                "them: less memory, same numbers, slower"}),
+      option(
+          "clip-norm", &StepOptions::clip_norm,
+          {.fallback = "0",
+           .min = 0,
+           .doc =
+               "scale the gradient of all weights together down to this norm where it is longer; 0: never"}),
+      option("ema", &StepOptions::ema,
+             {.fallback = "0",
+              .min = 0,
+              .max = 0.9999999,
+              .doc = "keep exponential running averages of the weights (EMA), which tests and checkpoints "
+                     "use; the decay of a minibatch, like 0.999; 0: none"}),
   });
   return table;
 }
@@ -244,6 +298,7 @@ const OptionTable<ReportOptions>& report_options() {
       unsaved_option(
           "profile", &ReportOptions::profile,
           {.fallback = "",
+           .unit = "file",
            .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"}),
   });
   return table;

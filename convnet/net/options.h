@@ -15,6 +15,7 @@ namespace convnet {
 
 /// The files of a net, and changes to the definition.
 struct NetFileOptions {
+  static constexpr OptionGroup group = OptionGroup::data;
   std::string layer_def, layer_params, layer_path;
   std::string conv_to_local, unshare_weights;
   bool strict = false;
@@ -24,12 +25,15 @@ const OptionTable<NetFileOptions>& net_file_options();
 
 /// The data set, the batches of it that are used, and how its images are prepared.
 struct DataOptions {
+  static constexpr OptionGroup group = OptionGroup::data;
   std::string provider, path;
   BatchRange train_range, test_range;
   bool test_one = true, shuffle = false;
   int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
   double color_noise = 0, scalar_mean = -1;
   bool pixel_std = false, multiview_test = false, skip_bad_images = false;
+  Flip flip = Flip::automatic;
+  double mixup = 0, cutmix = 0, random_erasing = 0, random_resized_crop = 0;
   bool operator==(const DataOptions&) const = default;
 };
 const OptionTable<DataOptions>& data_options();
@@ -40,6 +44,7 @@ enum class Parallel { cfg, data, automatic };
 
 /// The devices, and how they compute.
 struct DeviceOptions {
+  static constexpr OptionGroup group = OptionGroup::devices;
   std::string gpu = "0", device = "auto", precision;
   int threads = 0;
   Parallel parallel = Parallel::cfg;
@@ -65,15 +70,19 @@ const OptionTable<DeviceOptions>& device_options();
 
 /// The minibatch of a step, and how it is computed.
 struct StepOptions {
+  static constexpr OptionGroup group = OptionGroup::training;
   int mini = 128;
   std::uint64_t seed = 1;
   bool conserve_mem = false;
+  double clip_norm = 0;  ///< largest norm of the gradient of all weights; 0: no bound
+  double ema = 0;        ///< decay of the weights' running averages; 0: none are kept
   bool operator==(const StepOptions&) const = default;
 };
 const OptionTable<StepOptions>& step_options();
 
 /// How much a command tells about its work.
 struct ReportOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   bool verbose = false, json = false;
   std::string profile;
   bool operator==(const ReportOptions&) const = default;

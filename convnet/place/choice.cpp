@@ -71,7 +71,7 @@ Placement placement_of(const Graph& graph, const PlacementUnits& units, const Ch
       LayerPlace place{choice[u].devices(), false};
       if (choice[u].divided) {
         const Division division = node.layer->facts.division;
-        // What has other inputs than parts lies where the first part is.
+        // A layer with an input that is not divided alike runs where the first part does.
         const bool above_parts = std::all_of(node.inputs.begin(), node.inputs.end(), [&](NodeId input) {
           const auto below = placement.find(graph.nodes[input].section);
           return below != placement.end() && below->second.divided && below->second.gpus == place.gpus;

@@ -31,7 +31,8 @@ std::vector<int> divisors(int number);
 /// spread over the hosts; a unit beside others may also begin at another device than the first.
 std::vector<Spread> spreads_of(const PlacementUnit& unit, int devices, bool several_hosts);
 
-/// Whether spreads go together by the rules of docs/parallelism.md, and compute what one device computes.
+/// Returns whether spreads fit together by the rules of docs/parallelism.md, and so compute what one device
+/// computes.
 bool allowed(const PlacementUnits& units, const Choice& choice);
 
 /// Returns the largest number of replicas.

@@ -10,11 +10,11 @@
 
 namespace convnet {
 
-/// What the estimate knows of a unit.
+/// Measured or predicted costs of a unit, from which the estimate is made.
 struct UnitCosts {
-  /// Seconds of forward and backward on one device, by the number of microbatches of a minibatch: of one.
+  /// Seconds that one microbatch's forward and backward take on one device, by the number of microbatches.
   std::map<int, double> seconds;
-  double update_seconds = 0;  ///< of its weights on one device
+  double update_seconds = 0;  ///< time of updating its weights on one device
   double weight_bytes = 0;
 };
 

@@ -34,8 +34,8 @@ constexpr int kBatches = 5, kRounds = 20;
 /// Nothing is faster than least_seconds() but for rounding, and for operations that larger tensors make
 /// slower.
 constexpr double kSurelySlower = 0.95;
-/// What is estimated to take so many times as long as the best one is not simulated: the estimate knows
-/// nothing of overlap, but that does not hide so much.
+/// Ratio of estimated times from which on a candidate is not simulated: the estimate knows nothing of
+/// overlap, but overlap does not hide so much.
 constexpr double kHopeless = 3;
 /// Plans with more copies of gathered parts take minutes to make: they are simulated only if the estimate,
 /// too, is better than the best.
@@ -109,7 +109,7 @@ class Search {
   }
 
   static bool faster(const PlacedCandidate& a, const PlacedCandidate& b) {
-    // Of equal times the placement that uses fewer devices and less memory.
+    // The placement that uses fewer devices and less memory is better where times are equal.
     return std::tuple(!a.fits, a.seconds, a.devices, a.memory) <
            std::tuple(!b.fits, b.seconds, b.devices, b.memory);
   }
@@ -178,7 +178,7 @@ class Search {
     }
     for (const Spread& spread : spreads_[unit]) {
       choice[unit] = spread;
-      // What is together stays together.
+      // Units of one group have the same spread as their leader.
       const std::size_t leader = leader_of(unit);
       if (leader != unit && choice[leader] != spread) continue;
       add_choices(unit + 1, choice, choices);

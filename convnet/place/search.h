@@ -17,7 +17,7 @@
 
 namespace convnet {
 
-/// What is asked: the net, the machine, and the limits. References must outlive the search.
+/// A question to the search: the net, the machine, and the limits. References must outlive the search.
 struct PlacementQuestion {
   const IniFile &definition, &parameters;
   std::vector<MatrixInfo> matrices = {};
@@ -44,18 +44,18 @@ struct PlacedCandidate {
   double seconds = 0;       ///< predicted for a step
   std::int64_t memory = 0;  ///< bytes of the fullest device in training; of all but the first one at least
   std::int64_t moved = 0;   ///< bytes between devices in a step
-  /// What most of the critical path is: "conv2 backward 31%; communication 12%, waiting 3%".
+  /// The largest parts of the critical path: "conv2 backward 31%; communication 12%, waiting 3%".
   std::string limited_by;
   bool fits = true;  ///< memory_limit
 };
 
 struct PlacementAnswer {
-  /// Those that fit first, fastest first.
+  /// Candidates in order: those that fit come first, and among them the fastest.
   std::vector<PlacedCandidate> candidates;
   std::size_t simulated = 0;  ///< different candidates
   std::size_t possible = 0;   ///< that the rules allow, if they were counted; else 0
   bool exhaustive = false;    ///< all of them were simulated
-  /// Whether an exhaustive search had too many candidates and kept layers together that cannot be divided.
+  /// True if an exhaustive search had too many candidates and kept layers together that cannot be divided.
   bool joined = false;
 };
 

@@ -40,7 +40,7 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       plan_(empty_plan(net_buffers, matrices.size(), target, phase, images, options)),
       emitter_(plan_, target),
       gradients_(graph, emitter_),
-      updates_(graph, net_buffers, plan_, emitter_),
+      updates_(graph, net_buffers, plan_, options.clips, emitter_),
       states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {
   for (int m = 0; m < graph.microbatches; ++m) images_.push_back(graph.images_of(images, m, plan_.views));
 }
@@ -68,6 +68,7 @@ Plan PlanBuilder::build() {
       }
     }
     updates_.flush(place());
+    if (random()) updates_.average(place());
   }
   split_between_processes(plan_);
   find_dependencies(plan_);
@@ -410,7 +411,7 @@ Value PlanBuilder::in_place_output() {
   t.device = at_.device;
   t.dims = layer.output.dims(at_.facts.images);
   t.type = layer.label_classes() > 0 ? DataType::s32 : DataType::f32;
-  if (t.type == DataType::s32) t.dims = {at_.facts.images, 1};
+  if (t.type == DataType::s32) t.dims = {at_.facts.images, layer.output.size()};
   return emitter_.add(std::move(t));
 }
 

@@ -7,7 +7,7 @@
 namespace convnet {
 namespace {
 
-/// What some transfers ask of the links, in bytes.
+/// Bytes that some transfers move over each link.
 class LinkUse {
  public:
   LinkUse(const DeviceModel& model, int devices)
@@ -29,7 +29,7 @@ class LinkUse {
   double all() const { return all_; }
   double sent(DeviceId device) const { return sent_[device]; }
   double received(DeviceId device) const { return received_[device]; }
-  /// By the switch of a device: what goes out of it and comes into it.
+  /// Bytes that leave and enter the switch of a device.
   double switch_sent(DeviceId device) const { return switch_sent_[model_->first_of_switch(device)]; }
   double switch_received(DeviceId device) const { return switch_received_[model_->first_of_switch(device)]; }
 
@@ -53,9 +53,9 @@ struct Wave {
   Table<DeviceId, double> beyond;  ///< by reader: bytes from behind other switches
 };
 
-/// What a task reads elsewhere for one layer.
+/// The transfers that a task waits for on behalf of one layer.
 struct LayerReads {
-  NodeId node;  ///< none for what is for no layer
+  NodeId node;  ///< none for transfers that serve no layer
   std::vector<Transfer> transfers;
 };
 

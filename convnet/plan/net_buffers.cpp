@@ -1,8 +1,11 @@
 #include "convnet/plan/net_buffers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "convnet/base/error.h"
 #include "convnet/plan/weight_layouts.h"
 
 namespace convnet {
@@ -14,6 +17,7 @@ class NetBuffersBuilder {
       : graph_(graph), target_(target), options_(options) {}
 
   NetBuffers build(const std::vector<MatrixInfo>& matrices) {
+    if (options_.clips) check_clipping();
     std::int64_t slot = 1;  // slot 0 says whether a cost was not finite
     for (const Node& node : graph_.nodes) {
       add_weights_of(node);
@@ -29,7 +33,7 @@ class NetBuffersBuilder {
       for (const DeviceId device : devices)
         made_.mean.push_back(add("mean", BufferKind::mean, device, {dims, DataType::f32, nullptr}));
     }
-    const std::int64_t block = step_block_bytes(static_cast<std::int64_t>(made_.weights.size()));
+    const std::int64_t block = step_block_bytes(rates_);
     for (const DeviceId device : devices) {
       made_.step.push_back(add("step", BufferKind::step, device, {{block}, DataType::u8, nullptr}));
       made_.costs.push_back(add("costs", BufferKind::costs, device, {{slot}, DataType::f64, nullptr}));
@@ -40,6 +44,25 @@ class NetBuffersBuilder {
   }
 
  private:
+  /// The norm of the whole gradient is known only where all weights are updated at the same time.
+  void check_clipping() const {
+    const Node* first = nullptr;
+    for (const Node& node : graph_.nodes) {
+      const auto& weights = node.layer->weights;
+      if (std::none_of(weights.begin(), weights.end(), [](const WeightSpec& w) { return w.learned(); }))
+        continue;
+      if (first == nullptr) first = &node;
+      if (node.update_period >= graph_.passes && node.update_period == first->update_period) continue;
+      throw InputError(fmt::format(
+          "{}: layer '{}' is updated after every {} of the {} passes of a minibatch and layer '{}' after {}, "
+          "but "
+          "--clip-norm needs the gradient of all weights at once; give both updatePeriod={} in the parameter "
+          "file",
+          node.where.str(), node.section, node.update_period, graph_.passes, first->section,
+          first->update_period, std::max({node.update_period, first->update_period, graph_.passes})));
+    }
+  }
+
   BufferId add(std::string name, BufferKind kind, DeviceId device, TensorDesc desc) {
     return add_buffer(made_.buffers, std::move(name), kind, device, std::move(desc));
   }
@@ -71,19 +94,26 @@ class NetBuffersBuilder {
     w.node = node.id;
     w.index = index;
     w.name = node.whole + "." + spec.name;
-    w.rate_index = static_cast<std::int64_t>(made_.weights.size());
+    if (spec.learning.rule() == UpdateRule::adamw) w.rates = std::max(1, graph_.passes / node.update_period);
+    w.rate_index = std::exchange(rates_, rates_ + w.rates);
     for (const DeviceId gpu : node.gpus) {
       w.weights.push_back(add(w.name, BufferKind::weights, gpu, layout));
       made_.buffers.back().node = node.id;
       made_.buffers.back().index = index;
     }
-    if (!options_.learns || spec.state) return w;
+    if (!options_.learns) return w;
+    if (spec.state) {
+      AverageShard whole;
+      whole.count = layout.bytes() / size_of(DataType::f32);
+      add_average(w, node, whole);
+      return w;
+    }
     const bool cut = element_count(spec.dims) >= kWorthCutting && !spec.constraint.acts();
     const int shards = cut ? static_cast<int>(std::min<std::int64_t>(node.replicas(),
                                                                      element_count(spec.dims) / kLeastShard))
                            : 1;
     int first = 0;
-    if (!cut) first = static_cast<int>(w.rate_index);
+    if (!cut) first = static_cast<int>(made_.weights.size());
     if (cut && shards < node.replicas()) first = std::exchange(next_owner_, next_owner_ + shards);
     const std::vector<int> owners = shard_owners(node, first, shards);
     for (int s = 0; s < shards; ++s) {
@@ -96,9 +126,19 @@ class NetBuffersBuilder {
       shard.increment = add("inc " + w.name, BufferKind::increment, device, floats);
       if (node.update_period > graph_.passes)
         shard.accumulator = add("sum d " + w.name, BufferKind::accumulator, device, floats);
+      if (spec.learning.rule() == UpdateRule::adamw)
+        shard.squares = add("squares " + w.name, BufferKind::squares, device, floats);
       w.shards.push_back(shard);
+      add_average(w, node, {shard.replica, shard.begin, shard.count, BufferId()});
     }
     return w;
+  }
+
+  void add_average(WeightBuffers& w, const Node& node, AverageShard shard) {
+    if (!options_.averages) return;
+    shard.average = add("average " + w.name, BufferKind::average, node.device(shard.replica),
+                        {{shard.count}, DataType::f32, nullptr});
+    w.averages.push_back(shard);
   }
 
   /// Returns the replicas that own the shards, in the order of the shards, from the `first` in turn. Between
@@ -127,7 +167,8 @@ class NetBuffersBuilder {
   const Target& target_;
   const PlanOptions& options_;
   NetBuffers made_;
-  int next_owner_ = 0;  ///< the replica whose turn it is to update a shard
+  std::int64_t rates_ = 0;  ///< entries of the table of rates
+  int next_owner_ = 0;      ///< the replica whose turn it is to update a shard
 };
 
 }  // namespace

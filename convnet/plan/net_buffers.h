@@ -17,6 +17,8 @@ struct PlanOptions {
   int views = 1;              ///< views of each image in tests
   std::int64_t images = 128;  ///< of the usual minibatch, for which the layouts of weights are chosen
   Topology topology = {};     ///< of the devices
+  bool clips = false;         ///< updates clip the gradient by its norm
+  bool averages = false;      ///< running averages of the weights are kept
 };
 
 /// All of them have their layouts and places: every plan of a net begins with `buffers` as they are here.
@@ -31,6 +33,7 @@ struct NetBuffers {
 
 /// Decides what outlives a step: the layout of every matrix (that which its layer's forward operation wants
 /// for the usual minibatch), its replicas and shards, and the place of every buffer. A pure function.
+/// Throws InputError if the gradient is to be clipped and layers are not updated together.
 NetBuffers make_net_buffers(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
                             const PlanOptions& options);
 

@@ -10,6 +10,8 @@ const char* to_string(BufferKind kind) {
     case BufferKind::weights: return "weights";
     case BufferKind::increment: return "increments";
     case BufferKind::accumulator: return "accumulators";
+    case BufferKind::squares: return "squares";
+    case BufferKind::average: return "averages";
     case BufferKind::mean: return "mean image";
     case BufferKind::step: return "step block";
     case BufferKind::costs: return "costs";

@@ -21,6 +21,8 @@ enum class BufferKind {
   weights,
   increment,
   accumulator,  ///< gradients of earlier minibatches, where updatePeriod spans several
+  squares,      ///< running means of squared gradients, for AdamW
+  average,      ///< running averages of the weights
   mean,
   step,
   costs,
@@ -116,16 +118,28 @@ struct UpdateShard {
   std::int64_t begin = 0, count = 0;  ///< floats
   BufferId increment;                 ///< holds `count` floats
   BufferId accumulator;               ///< likewise; none if the update period ends with the minibatch
+  BufferId squares;                   ///< likewise; none unless the optimiser is AdamW
+};
+
+/// A part of a matrix whose running average one replica keeps: a range of the weights' flat memory.
+struct AverageShard {
+  int replica = 0;
+  std::int64_t begin = 0, count = 0;  ///< floats
+  BufferId average;                   ///< holds `count` floats
 };
 
 /// A learned matrix: the buffers that hold it, and where its rates stand in the step block.
 struct WeightBuffers {
-  NodeId node{0};                   ///< the owner
-  std::size_t index = 0;            ///< into Layer::weights
-  std::string name;                 ///< of its tensor in checkpoints: "conv1.weights.data"
-  std::vector<BufferId> weights;    ///< by replica; all have the same layout and values
-  std::vector<UpdateShard> shards;  ///< empty in nets that only test, and of state
+  NodeId node{0};                      ///< the owner
+  std::size_t index = 0;               ///< into Layer::weights
+  std::string name;                    ///< of its tensor in checkpoints: "conv1.weights.data"
+  std::vector<BufferId> weights;       ///< by replica; all have the same layout and values
+  std::vector<UpdateShard> shards;     ///< empty in nets that only test, and of state
+  std::vector<AverageShard> averages;  ///< empty where no averages are kept
+  /// The first entry in the table of rates. Updates of AdamW have an entry each, those of other optimisers
+  /// share one.
   std::int64_t rate_index = 0;
+  int rates = 1;  ///< number of its entries
 };
 
 /// The place of a cost layer's values in the costs buffer.

@@ -44,10 +44,12 @@ json memory_json(const Plan& plan, DeviceId device) {
     }
     return sum;
   };
-  const std::int64_t named = of({BufferKind::weights, BufferKind::increment, BufferKind::activation,
-                                 BufferKind::gradient, BufferKind::weights_gradient, BufferKind::workspace});
+  const std::int64_t increments = of({BufferKind::increment, BufferKind::squares, BufferKind::average});
+  const std::int64_t named =
+      increments + of({BufferKind::weights, BufferKind::activation, BufferKind::gradient,
+                       BufferKind::weights_gradient, BufferKind::workspace});
   return {{"weights", of({BufferKind::weights})},
-          {"increments", of({BufferKind::increment})},
+          {"increments", increments},
           {"activations", of({BufferKind::activation})},
           {"gradients", of({BufferKind::gradient, BufferKind::weights_gradient})},
           {"workspace", of({BufferKind::workspace})},

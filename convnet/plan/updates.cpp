@@ -18,11 +18,12 @@ NodeId the_only(const std::set<NodeId>& nodes) { return nodes.size() == 1 ? *nod
 
 }  // namespace
 
-UpdateWriter::UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan,
+UpdateWriter::UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan, bool clips,
                            TaskEmitter& emitter)
     : graph_(graph),
       net_buffers_(net_buffers),
       plan_(plan),
+      clips_(clips && plan.phase == Phase::train),
       emitter_(emitter),
       backward_done_(graph.nodes.size(), 0),
       updated_(net_buffers.weights.size(), 0) {
@@ -50,13 +51,15 @@ void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace p
     std::int64_t images = 0;
     for (int m = updated; m < updated + window; ++m) images += graph_.images_of(plan_.images, m, plan_.views);
     updated += window;
-    note(weights, images, place);
+    note(w, images, (updated / window - 1) % weights.rates, place);
   }
 }
 
-/// Notes the steps that `w` has to make: what the replicas found is summed and applied to each shard where it
-/// is owned, then everybody fetches the shards of the others.
-void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace place) {
+/// Notes the steps that matrix `matrix` has to make: what the replicas found is summed and applied to each
+/// shard where it is owned, then everybody fetches the shards of the others. `update` counts the updates of a
+/// minibatch that have rates of their own.
+void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, TaskPlace place) {
+  const WeightBuffers& w = net_buffers_.weights[matrix];
   std::vector<BufferId> gradients;  // by replica; none of those that had no images
   bool any = false;
   const TensorDesc layout = emitter_.buffer(w.weights[0]).desc;
@@ -72,6 +75,9 @@ void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace p
   }
   if (!any) return;
   const Node& owner = graph_.nodes[w.node];
+  const LearningParams& learning = graph_.weight({w.node, w.index}).learning;
+  // Gradient checks read the gradient from the increment of plain momentum.
+  const bool plain = plan_.phase == Phase::check;
   const std::vector<std::vector<BufferUse>> added = summands(w, gradients);
   for (std::size_t s = 0; s < w.shards.size(); ++s) {
     const UpdateShard& shard = w.shards[s];
@@ -80,18 +86,27 @@ void UpdateWriter::note(const WeightBuffers& w, std::int64_t images, TaskPlace p
     step.node = w.node;
     step.device = owner.device(shard.replica);
     step.sums = w.weights.size() > 1;
+    step.matrix = matrix;
+    step.scaled = clips_ || (learning.trust > 0 && !plain);
     const bool accumulates = shard.accumulator.exists();
-    step.part = {shard.count, images, w.rate_index, static_cast<int>(added[s].size()), accumulates};
-    step.uses = {range_of(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write, shard.begin,
-                          shard.count),
-                 {shard.increment, Access::read_write}};
-    step.uses.insert(step.uses.end(), added[s].begin(), added[s].end());
-    if (accumulates) step.uses.push_back({shard.accumulator, Access::read_write});
+    step.part = {.count = shard.count,
+                 .images = images,
+                 .rate_index = w.rate_index + update,
+                 .gradients = static_cast<int>(added[s].size()),
+                 .accumulates = accumulates,
+                 .rule = plain ? UpdateRule::momentum : learning.rule()};
+    step.weights = range_of(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write,
+                            shard.begin, shard.count);
+    step.increment = {shard.increment, Access::read_write};
+    step.gradients = added[s];
+    if (accumulates) step.kept.push_back({shard.accumulator, Access::read_write});
+    if (step.part.rule == UpdateRule::adamw) step.kept.push_back({shard.squares, Access::read_write});
     steps_.push_back(std::move(step));
   }
   due_.push_back(&w);
   due_bytes_ += layout.bytes();
-  if (due_bytes_ >= emitter_.target().joined_update_bytes()) flush(place);
+  // The norm of the whole gradient is known once all of it is.
+  if (due_bytes_ >= emitter_.target().joined_update_bytes() && !clips_) flush(place);
 }
 
 /// Returns what the step of each shard adds up: the gradients of the replicas, or between hosts, each host's
@@ -158,6 +173,8 @@ void UpdateWriter::sum_on_host(const WeightBuffers& w, const std::vector<BufferI
 
 void UpdateWriter::flush(TaskPlace place) {
   make_host_sums(place);
+  sum_gradients(place);
+  make_scales(place);
   for (const DeviceId device : devices()) {
     place.device = device;
     for (const bool sums : {false, true}) make_steps(place, sums);
@@ -183,6 +200,88 @@ void UpdateWriter::make_host_sums(TaskPlace place) {
   }
 }
 
+/// Sums the gradients of the steps that need norms, in one task for each device that sums.
+void UpdateWriter::sum_gradients(TaskPlace place) {
+  for (const DeviceId device : devices()) {
+    SumRuns op;
+    std::vector<BufferUse> uses;
+    std::set<NodeId> nodes;
+    for (Step& step : steps_) {
+      if (step.device != device || !step.scaled || !step.sums) continue;
+      const BufferId sum =
+          emitter_.add_buffer("sum d " + net_buffers_.weights[step.matrix].name, BufferKind::weights_gradient,
+                              device, {{step.part.count}, DataType::f32, nullptr});
+      emitter_.buffer(sum).node = step.node;
+      emitter_.buffer(sum).index = net_buffers_.weights[step.matrix].index;
+      op.runs.push_back({step.part.count, step.part.gradients});
+      uses.push_back({sum, Access::write});
+      uses.insert(uses.end(), step.gradients.begin(), step.gradients.end());
+      nodes.insert(step.node);
+      step.gradients = {{sum, Access::read}};
+      step.part.gradients = 1;
+      step.sums = false;
+    }
+    if (op.runs.empty()) continue;
+    place.device = device;
+    place.node = the_only(nodes);
+    emitter_.emit_flat(place, TaskKind::reduce, Stream::update, op, std::move(uses));
+  }
+}
+
+/// Makes the factors of the steps that need norms: each device sums the squares of its shards, the first one
+/// makes the factors of all of them, and every device fetches these.
+void UpdateWriter::make_scales(TaskPlace place) {
+  place.node = NodeId();
+  scales_.clear();
+  scale_count_ = 0;
+  UpdateScales scales;
+  std::vector<BufferUse> sources;
+  std::map<std::size_t, int> matrices;
+  for (const DeviceId device : devices()) {
+    UpdateSquares op;
+    std::vector<BufferUse> uses;
+    for (Step& step : steps_) {
+      if (step.device != device || !step.scaled) continue;
+      const Update::Part& part = step.part;
+      op.parts.push_back({part.count, part.accumulates});
+      for (BufferUse use : {step.weights, step.gradients[0]}) {
+        use.access = Access::read;
+        uses.push_back(use);
+      }
+      if (part.accumulates) uses.push_back({step.kept[0].buffer, Access::read});
+      const int matrix = matrices.try_emplace(step.matrix, static_cast<int>(matrices.size())).first->second;
+      scales.parts.push_back({matrix, part.images, part.rate_index, part.accumulates});
+      step.part.scale_index = scale_count_++;
+    }
+    if (op.parts.empty()) continue;
+    place.device = device;
+    scales.sources.push_back(std::ssize(op.parts));
+    const BufferId squares = emitter_.add_buffer("squares", BufferKind::workspace, device,
+                                                 {{2 * std::ssize(op.parts)}, DataType::f64, nullptr});
+    uses.push_back({squares, Access::write});
+    sources.push_back({squares, Access::read});
+    emitter_.emit_flat(place, TaskKind::update, update_stream(false), op, std::move(uses));
+  }
+  if (scale_count_ == 0) return;
+  const auto add_scales = [&](DeviceId device) {
+    return emitter_.add_buffer("scales", BufferKind::workspace, device,
+                               {{2 * scale_count_}, DataType::f32, nullptr});
+  };
+  const DeviceId first(0);
+  place.device = first;
+  scales_.assign(net_buffers_.costs.size(), add_scales(first));
+  sources.push_back({step(first), Access::read});
+  sources.push_back({scales_[first], Access::write});
+  emitter_.emit_flat(place, TaskKind::reduce, Stream::update, scales, std::move(sources));
+  for (const DeviceId device : devices()) {
+    if (device == first) continue;
+    place.device = device;
+    scales_[device] = add_scales(device);
+    emitter_.emit_flat(place, TaskKind::copy, Stream::copy, CopyRuns{{2 * scale_count_}},
+                       {{scales_[first], Access::read}, {scales_[device], Access::write}});
+  }
+}
+
 /// The steps of place.device, of shared matrices or of those that it has alone, in one task.
 void UpdateWriter::make_steps(TaskPlace place, bool sums) {
   Update op;
@@ -192,16 +291,46 @@ void UpdateWriter::make_steps(TaskPlace place, bool sums) {
     if (step.device != place.device || step.sums != sums) continue;
     nodes.insert(step.node);
     op.parts.push_back(step.part);
-    uses.insert(uses.end(), step.uses.begin(), step.uses.end());
+    if (step.scaled) op.scales = scale_count_;
+    uses.push_back(step.weights);
+    uses.push_back(step.increment);
+    uses.insert(uses.end(), step.gradients.begin(), step.gradients.end());
+    uses.insert(uses.end(), step.kept.begin(), step.kept.end());
   }
   if (op.parts.empty()) return;
+  if (op.scales > 0) uses.push_back({scales_[place.device], Access::read});
   uses.push_back({step(place.device), Access::read});
   uses.push_back({broken(place.device, place), Access::read});
   uses.push_back({costs(place.device), Access::read_write});
   place.node = the_only(nodes);
-  const bool beside = sums || emitter_.target().runs_streams_together();
-  emitter_.emit_flat(place, sums ? TaskKind::reduce_update : TaskKind::update,
-                     beside ? Stream::update : Stream::compute, op, std::move(uses));
+  emitter_.emit_flat(place, sums ? TaskKind::reduce_update : TaskKind::update, update_stream(sums), op,
+                     std::move(uses));
+}
+
+/// Returns the stream of updates: of those that sum gradients of other replicas, or of the others.
+Stream UpdateWriter::update_stream(bool sums) const {
+  return sums || emitter_.target().runs_streams_together() ? Stream::update : Stream::compute;
+}
+
+void UpdateWriter::average(TaskPlace place) {
+  place.node = NodeId();
+  for (const DeviceId device : devices()) {
+    Average op;
+    std::vector<BufferUse> uses;
+    for (const WeightBuffers& w : net_buffers_.weights) {
+      for (const AverageShard& shard : w.averages) {
+        if (graph_.nodes[w.node].device(shard.replica) != device || shard.count == 0) continue;
+        op.counts.push_back(shard.count);
+        uses.push_back(range_of(w.weights[static_cast<std::size_t>(shard.replica)], Access::read, shard.begin,
+                                shard.count));
+        uses.push_back({shard.average, Access::read_write});
+      }
+    }
+    if (op.counts.empty()) continue;
+    uses.push_back({step(device), Access::read});
+    place.device = device;
+    emitter_.emit_flat(place, TaskKind::update, update_stream(false), op, std::move(uses));
+  }
 }
 
 /// Brings a matrix under its constraint after a step.

@@ -15,8 +15,10 @@ namespace convnet {
 /// several matrices are made together, in one task for a device: small matrices are many.
 class UpdateWriter {
  public:
-  /// `plan`: its phase and images. All must outlive the writer.
-  UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan, TaskEmitter& emitter);
+  /// `plan`: its phase and images. `clips`: updates clip the gradient by its norm. All must outlive the
+  /// writer.
+  UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan, bool clips,
+               TaskEmitter& emitter);
 
   /// Returns the matrix whose weights are `i` of `node`.
   const WeightBuffers& weights(const Node& node, std::size_t i) const;
@@ -29,17 +31,23 @@ class UpdateWriter {
   void backward_done(const Node& node, int microbatches, TaskPlace place);
   /// Writes down all updates that are due.
   void flush(TaskPlace place);
+  /// Moves the running averages of all weights on to the weights after the last update of a minibatch.
+  void average(TaskPlace place);
   /// Statistics that the first replica of `node` keeps go to the others.
   void publish_state(const Node& node, TaskPlace place);
 
  private:
   /// A shard of a matrix whose step is due.
   struct Step {
-    NodeId node;        ///< the owner of the matrix
-    DeviceId device;    ///< the owner of the shard
-    bool sums = false;  ///< adds gradients of other replicas
+    NodeId node;             ///< the owner of the matrix
+    DeviceId device;         ///< the owner of the shard
+    bool sums = false;       ///< adds gradients of other replicas
+    std::size_t matrix = 0;  ///< index into NetBuffers::weights
+    bool scaled = false;     ///< needs the norms of UpdateScales
     Update::Part part;
-    std::vector<BufferUse> uses;  ///< the part's arguments
+    // The part's arguments. `kept`: after the gradients.
+    BufferUse weights, increment;
+    std::vector<BufferUse> gradients, kept;
   };
   /// Sums of gradients that a device makes for the replicas of its host.
   struct HostSums {
@@ -62,13 +70,16 @@ class UpdateWriter {
   HostGroups hosts_of(const WeightBuffers& w) const {
     return HostGroups(plan_.topology, graph_.nodes[w.node].gpus);
   }
-  void note(const WeightBuffers& w, std::int64_t images, TaskPlace place);
+  void note(std::size_t matrix, std::int64_t images, int update, TaskPlace place);
   std::vector<std::vector<BufferUse>> summands(const WeightBuffers& w,
                                                const std::vector<BufferId>& gradients);
   void sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
                    const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards);
   void make_host_sums(TaskPlace place);
+  void sum_gradients(TaskPlace place);
+  void make_scales(TaskPlace place);
   void make_steps(TaskPlace place, bool sums);
+  Stream update_stream(bool sums) const;
   void constrain(const WeightBuffers& w, TaskPlace place);
   void add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards, Fetches& fetches) const;
   void publish(const Fetches& fetches, TaskPlace place);
@@ -83,6 +94,7 @@ class UpdateWriter {
   const Graph& graph_;
   const NetBuffers& net_buffers_;
   const Plan& plan_;
+  const bool clips_;
   TaskEmitter& emitter_;
   std::vector<std::vector<NodeId>> learners_;  ///< by matrix: the nodes that add to its gradient
   Table<NodeId, int> backward_done_;           ///< microbatches that have been backward
@@ -92,6 +104,8 @@ class UpdateWriter {
   std::map<DeviceId, HostSums> host_sums_;     ///< what these steps need, by the device that sums
   std::vector<const WeightBuffers*> due_;      ///< the matrices of these steps
   std::int64_t due_bytes_ = 0;                 ///< of these matrices
+  Table<DeviceId, BufferId> scales_;           ///< of these steps; empty if none is scaled
+  std::int64_t scale_count_ = 0;               ///< pairs in each of them
   Table<DeviceId, BufferId> broken_;           ///< this pass's buffer, see broken()
 };
 

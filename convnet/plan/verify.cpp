@@ -245,7 +245,7 @@ class Verifier {
     };
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
-      if (!std::holds_alternative<CopyRuns>(task.op) || is_message(task.kind)) continue;
+      if (task.kind != TaskKind::publish) continue;
       for (std::size_t i = 0; 2 * i < task.uses.size(); ++i) {
         const BufferUse& to = task.uses[task.uses.size() / 2 + i];
         const auto [from, at] = origin(t, task.uses[i]);

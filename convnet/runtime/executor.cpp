@@ -458,11 +458,12 @@ std::byte* Executor::address(const Buffer& b) const {
   return (b.persistent() ? persistent_[b.device] : transient_[b.device])->data() + b.offset;
 }
 
-std::vector<std::byte> Executor::step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const {
-  const StepHeader header{iteration};
+std::vector<std::byte> Executor::step_block(const StepInputs& inputs) const {
+  const StepHeader header{inputs.iteration, inputs.average_share, inputs.clip_norm};
   const Buffer& buffer = plans_.persistent()[plans_.step_buffer(DeviceId(0))];
   std::vector<std::byte> block(static_cast<std::size_t>(buffer.bytes));
   std::memcpy(block.data(), &header, sizeof header);
+  const std::vector<Rates>& rates = inputs.rates;
   if (!rates.empty()) std::memcpy(block.data() + sizeof header, rates.data(), rates.size() * sizeof(Rates));
   return block;
 }
@@ -473,8 +474,7 @@ void Executor::submit(const Plan& plan, const StepInputs& inputs, TaskTimes* tim
   check_matrices(plan, inputs.matrices);
   reserve(plan);
   if (queues_)
-    queues_->submit(*bound(plan), inputs.matrices, step_block(inputs.iteration, inputs.rates),
-                    {times, after_task});
+    queues_->submit(*bound(plan), inputs.matrices, step_block(inputs), {times, after_task});
   else
     waiting_.push_back({&plan, inputs, {times, after_task}});
 }
@@ -534,7 +534,7 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
     if (plan.inputs[m].exists())
       run->addresses[plan.inputs[m]] = const_cast<std::byte*>(step.inputs.matrices[m]);
   }
-  const std::vector<std::byte> block = step_block(step.inputs.iteration, step.inputs.rates);
+  const std::vector<std::byte> block = step_block(step.inputs);
   for (const DeviceId device : here_)
     std::copy(block.begin(), block.end(), address(plan.buffers[plans_.step_buffer(device)]));
   run->start = std::chrono::steady_clock::now();
@@ -634,21 +634,21 @@ void Executor::write_everywhere(const std::vector<BufferId>& persistent_buffers,
   }
 }
 
-std::vector<float> Executor::read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const {
+std::vector<float> Executor::read_ranges(const WeightBuffers& w,
+                                         const std::vector<MatrixRange>& ranges) const {
   settle();
   const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
-  const auto for_shards = [&](int process, const auto& visit) {
-    for (const UpdateShard& shard : w.shards) {
-      if (!(shard.*buffer).exists()) continue;
-      const Buffer& b = plans_.persistent()[shard.*buffer];
+  const auto for_ranges = [&](int process, const auto& visit) {
+    for (const MatrixRange& range : ranges) {
+      const Buffer& b = plans_.persistent()[range.buffer];
       if (plans_.topology().process(b.device) == process)
-        visit(b, reinterpret_cast<std::byte*>(stored.data() + shard.begin),
-              shard.count * size_of(DataType::f32));
+        visit(b, reinterpret_cast<std::byte*>(stored.data() + range.begin),
+              range.count * size_of(DataType::f32));
     }
   };
   std::string mine;
-  for_shards(process_, [&](const Buffer& b, std::byte* place, std::int64_t bytes) {
+  for_ranges(process_, [&](const Buffer& b, std::byte* place, std::int64_t bytes) {
     backend_.copy(place, address(b), bytes);
     mine.append(reinterpret_cast<const char*>(place), static_cast<std::size_t>(bytes));
   });
@@ -656,7 +656,7 @@ std::vector<float> Executor::read_shards(const WeightBuffers& w, BufferId Update
     const std::vector<std::string> all = processes_->exchange(mine);
     for (int process = 0; process < processes_->count(); ++process) {
       const char* from = all[static_cast<std::size_t>(process)].data();
-      for_shards(process, [&](const Buffer&, std::byte* place, std::int64_t bytes) {
+      for_ranges(process, [&](const Buffer&, std::byte* place, std::int64_t bytes) {
         std::memcpy(place, std::exchange(from, from + bytes), static_cast<std::size_t>(bytes));
       });
     }
@@ -667,20 +667,20 @@ std::vector<float> Executor::read_shards(const WeightBuffers& w, BufferId Update
   return values;
 }
 
-void Executor::write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer,
+void Executor::write_ranges(const WeightBuffers& w, const std::vector<MatrixRange>& ranges,
                             std::span<const float> values) {
+  if (ranges.empty()) return;
   settle();
   const TensorDesc& layout = plans_.persistent()[w.weights[0]].desc;
   // Padding holds zeros.
   std::vector<float> stored(static_cast<std::size_t>(layout.bytes()) / sizeof(float), 0.0F);
   backend_.relay({layout.dims, layout.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
                  layout, reinterpret_cast<std::byte*>(stored.data()));
-  for (const UpdateShard& shard : w.shards) {
-    if (!(shard.*buffer).exists()) continue;
-    const Buffer& b = plans_.persistent()[shard.*buffer];
+  for (const MatrixRange& range : ranges) {
+    const Buffer& b = plans_.persistent()[range.buffer];
     if (!is_here(b.device)) continue;
-    backend_.copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + shard.begin),
-                  shard.count * size_of(DataType::f32));
+    backend_.copy(address(b), reinterpret_cast<const std::byte*>(stored.data() + range.begin),
+                  range.count * size_of(DataType::f32));
   }
 }
 

@@ -26,7 +26,8 @@ struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;
   std::uint64_t iteration = 0;
-  std::vector<Rates> rates;  ///< by WeightBuffers::rate_index; may be empty in tests
+  std::vector<Rates> rates;                ///< by WeightBuffers::rate_index; may be empty in tests
+  float average_share = 1, clip_norm = 0;  ///< as in StepHeader
 };
 
 struct StepResult {
@@ -115,8 +116,19 @@ class Executor {
   void write_weights(const WeightBuffers& w, std::span<const float> values);
   /// Its increments, or the sums of gradients of an update that is not yet due: all zeros where there are
   /// none.
-  std::vector<float> read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const;
-  void write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer, std::span<const float> values);
+  std::vector<float> read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const {
+    return read_ranges(w, ranges_of(w.shards, buffer));
+  }
+  void write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer, std::span<const float> values) {
+    write_ranges(w, ranges_of(w.shards, buffer), values);
+  }
+  /// Its running average; there must be one to read.
+  std::vector<float> read_averages(const WeightBuffers& w) const {
+    return read_ranges(w, ranges_of(w.averages, &AverageShard::average));
+  }
+  void write_averages(const WeightBuffers& w, std::span<const float> values) {
+    write_ranges(w, ranges_of(w.averages, &AverageShard::average), values);
+  }
 
  private:
   class Worker;
@@ -130,7 +142,24 @@ class Executor {
 
   std::byte* address(const Buffer& b) const;
   std::vector<double> costs_of_all(const std::vector<double>& costs) const;
-  std::vector<std::byte> step_block(std::uint64_t iteration, const std::vector<Rates>& rates) const;
+  /// A range of a matrix's flat memory that a buffer has something of.
+  struct MatrixRange {
+    std::int64_t begin = 0, count = 0;  ///< floats
+    BufferId buffer;
+  };
+  /// Returns those of the shards that have the buffer.
+  template <class Shard>
+  static std::vector<MatrixRange> ranges_of(const std::vector<Shard>& shards, BufferId Shard::*buffer) {
+    std::vector<MatrixRange> ranges;
+    for (const Shard& shard : shards) {
+      if ((shard.*buffer).exists()) ranges.push_back({shard.begin, shard.count, shard.*buffer});
+    }
+    return ranges;
+  }
+  std::vector<float> read_ranges(const WeightBuffers& w, const std::vector<MatrixRange>& ranges) const;
+  void write_ranges(const WeightBuffers& w, const std::vector<MatrixRange>& ranges,
+                    std::span<const float> values);
+  std::vector<std::byte> step_block(const StepInputs& inputs) const;
   std::vector<double> run_by_workers(const Waiting& step);
   void check_fits(const Plan& plan) const;
   const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);

@@ -103,7 +103,7 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
                                   reader.values(0).end());
       for (std::int64_t i = 0; i < images; ++i) {
         std::int32_t label = 0;
-        std::memcpy(&label, inputs.matrices[classifier.labels] + i * static_cast<std::int64_t>(sizeof label),
+        std::memcpy(&label, inputs.matrices[classifier.labels] + i * infos[classifier.labels].image_bytes(),
                     sizeof label);
         result.images.push_back({batch, first + i, label});
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 
 #include "convnet/base/error.h"
@@ -73,6 +74,23 @@ OptionTexts saved_of(const OptionTexts& texts) {
   return saved;
 }
 
+/// Reads the parameter file as it is now, or where there is none any more, as it was; says so unless it is
+/// the same.
+IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options,
+                       Diagnostics& diagnostics) {
+  std::error_code error;
+  const std::string file = parameter_file(options);
+  if (!std::filesystem::exists(file, error)) {
+    fmt::print("{} is not there: the learning parameters are those of {}\n", file, checkpoint.file);
+    return parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics);
+  }
+  IniFile now = read_parameters(options, diagnostics);
+  if (now.text != checkpoint.parameters_text)
+    fmt::print("The learning parameters are those of {}, which has changed since {}\n", file,
+               checkpoint.file);
+  return now;
+}
+
 /// Reads the net's files into `run.files`. Returns the checkpoint's definition as it was before
 /// --conv-to-local or --unshare-weights changed it, or nullopt if nothing did.
 std::optional<IniFile> load_files(LoadedRun& run, bool definition_given, Diagnostics& diagnostics) {
@@ -93,7 +111,7 @@ std::optional<IniFile> load_files(LoadedRun& run, bool definition_given, Diagnos
     diagnostics.throw_if_errors();
     check_same_net(saved, run.files.definition, run.checkpoint->file);
   } else {
-    run.files = {std::move(saved), read_parameters(options, diagnostics)};
+    run.files = {std::move(saved), parameters_now(*run.checkpoint, options, diagnostics)};
   }
   if (!converted) return std::nullopt;
   return unconverted;

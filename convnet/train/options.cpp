@@ -7,29 +7,40 @@ namespace convnet {
 const OptionTable<CheckpointOptions>& checkpoint_options() {
   static const OptionTable<CheckpointOptions> table({
       option("save-path", &CheckpointOptions::save_path,
-             {.fallback = "", .doc = "parent folder for a new ConvNet__YYYY-MM-DD_HH.MM.SS folder"}),
+             {.fallback = "",
+              .unit = "folder",
+              .doc = "parent folder for a new ConvNet__YYYY-MM-DD_HH.MM.SS folder"}),
       option("save-file", &CheckpointOptions::save_file,
-             {.fallback = "", .doc = "the checkpoint folder itself; resumed from if it holds checkpoints"}),
+             {.fallback = "",
+              .unit = "folder",
+              .doc = "the checkpoint folder itself; resumed from if it holds checkpoints"}),
       unsaved_option(
           "load-file", &CheckpointOptions::load_file,
           {.fallback = "",
+           .unit = "file",
            .doc = "checkpoint folder (its newest) or file to resume from or test; training from an older "
                   "one moves the later ones aside"}),
       unsaved_option(
           "init-from", &CheckpointOptions::init_from,
           {.fallback = "",
+           .unit = "file",
            .doc = "checkpoint whose weights of equal name and shape a new run starts from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
-      option(
+      option("keep-best", &CheckpointOptions::keep_best,
+             {.fallback = "",
+              .unit = "layer",
+              .doc = "cost layer whose best test keeps its checkpoint, as best.safetensors beside the newest "
+                     "ones: LAYER or LAYER.error by its error, LAYER.cost by its cost; empty: none"}),
+      of_original(option(
           "max-test-err", &CheckpointOptions::max_test_err,
           {.fallback = "0",
            .min = 0,
            .max = 1e9,
            .doc = "largest test error, of the first cost, with which a test is followed by a checkpoint; 0: "
-                  "always"}),
-      unsaved_option("force-save", &CheckpointOptions::force_save,
-                     {.fallback = "0", .doc = "save before quitting"}),
+                  "always"})),
+      of_original(unsaved_option("force-save", &CheckpointOptions::force_save,
+                                 {.fallback = "0", .doc = "save before quitting"})),
   });
   return table;
 }
@@ -38,26 +49,31 @@ const OptionTable<TestOptions>& test_options() {
   static const OptionTable<TestOptions> table({
       unsaved_option("test-only", &TestOptions::test_only,
                      {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}),
-      unsaved_option(
+      of_original(unsaved_option(
           "write-features", &TestOptions::write_features,
           {.fallback = "",
+           .unit = "layer",
            .doc = "layer whose outputs on the test range to write to --feature-path, a data_batch_N.npy and "
-                  "labels_N.npy for each batch; then quit, like --test-only"}),
-      unsaved_option("feature-path", &TestOptions::feature_path,
-                     {.fallback = "", .doc = "folder for the files of --write-features"}),
+                  "labels_N.npy for each batch; then quit, like --test-only"})),
+      of_original(unsaved_option(
+          "feature-path", &TestOptions::feature_path,
+          {.fallback = "", .unit = "folder", .doc = "folder for the files of --write-features"})),
       unsaved_option(
           "test-out", &TestOptions::test_out,
           {.fallback = "",
+           .unit = "folder",
            .doc = "folder for the class probabilities on the test range, a probabilities_N.npy and "
                   "labels_N.npy for each batch; then quit, like --test-only"}),
-      unsaved_option(
+      of_original(unsaved_option(
           "logreg-name", &TestOptions::logreg_name,
           {.fallback = "",
+           .unit = "layer",
            .doc = "cost.logreg layer of --test-out, --confusion and the errors by class that --test-only "
-                  "prints; needed where there are several"}),
+                  "prints; needed where there are several"})),
       unsaved_option(
           "confusion", &TestOptions::confusion,
           {.fallback = "",
+           .unit = "file",
            .doc = "CSV file for the confusion matrix on the test range, true classes by predictions; then "
                   "quit, like --test-only"}),
   });
@@ -76,13 +92,22 @@ const OptionTable<TrainOptions>& train_options() {
                 .unit = "batches",
                 .doc = "batches between tests with a checkpoint"}),
         option(
+            "patience", &TrainOptions::patience,
+            {.fallback = "0",
+             .min = 0,
+             .max = 1e9,
+             .unit = "tests",
+             .doc = "training ends after so many tests without a better one, by the cost of --keep-best or "
+                    "the error of the first cost; 0: after --epochs"}),
+        option(
             "tensorboard", &TrainOptions::tensorboard,
             {.fallback = "",
+             .unit = "folder",
              .doc = "folder for TensorBoard's event files: costs and rates after each batch, first filters "
                     "after each test; empty: none from now on"}),
-        unsaved_option(
+        of_original(unsaved_option(
             "check-grads", &TrainOptions::check_grads,
-            {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"}),
+            {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"})),
     };
     for (OptionSpec& spec : own) spec.may_be_empty = spec.param.key == "tensorboard";
     return OptionTable<TrainOptions>()

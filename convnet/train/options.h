@@ -9,7 +9,8 @@ namespace convnet {
 
 /// The checkpoints that a run starts from and saves.
 struct CheckpointOptions {
-  std::string save_path, save_file, load_file, init_from;
+  static constexpr OptionGroup group = OptionGroup::training;
+  std::string save_path, save_file, load_file, init_from, keep_best;
   int keep = 2;
   double max_test_err = 0;
   bool force_save = false;
@@ -19,6 +20,7 @@ const OptionTable<CheckpointOptions>& checkpoint_options();
 
 /// A test of a finished net instead of training, and the files it writes.
 struct TestOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
   bool test_only = false;
   std::string write_features, feature_path, test_out, logreg_name, confusion;
   bool operator==(const TestOptions&) const = default;
@@ -30,11 +32,12 @@ struct TestOptions {
 const OptionTable<TestOptions>& test_options();
 
 struct TrainOptions {
+  static constexpr OptionGroup group = OptionGroup::training;
   NetFileOptions files;
   DataOptions data;
   CheckpointOptions checkpoints;
   StepOptions step;
-  int epochs = 50000, test_freq = 57;
+  int epochs = 50000, test_freq = 57, patience = 0;
   std::string tensorboard;
   bool check_grads = false;
   TestOptions tests;

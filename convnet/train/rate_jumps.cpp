@@ -2,30 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace convnet {
 namespace {
 
-/// Progress when the batch after `position` begins.
+/// Returns the progress when the batch after `position` begins.
 TrainingProgress progress_after(const Position& position, const TrainOptions& options) {
   const BatchRange& range = options.data.train_range;
-  const double batches = range.count();
-  const double finished = (position.epoch - 1.0) * batches + position.batch - range.first + 1;
-  TrainingProgress progress(std::min(1.0, finished / (static_cast<double>(options.epochs) * batches)));
-  progress.epochs = finished / batches;
-  progress.batch_epochs = 1 / batches;
-  return progress;
-}
-
-TrainOptions options_of(const Checkpoint& checkpoint) {
-  OptionTexts known;
-  for (const OptionSpec& spec : train_options().specs()) {
-    const auto text = checkpoint.options.find(spec.param.key);
-    if (text != checkpoint.options.end()) known[spec.param.key] = text->second;
-  }
-  return parse_train_options(known);
+  const double finished = (position.epoch - 1.0) * range.count() + position.batch - range.first + 1;
+  return TrainingProgress::after(finished, range.count(), options.epochs);
 }
 
 }  // namespace
@@ -39,7 +25,7 @@ std::string rate_jump_warning(const LoadedRun& run) {
                                 parse_ini(c.parameters_path, c.parameters_text, before),
                                 run.provider->matrices(), {}, before);
   if (before.has_errors()) return "";  // made by a version that read files otherwise
-  TrainingProgress then = progress_after(c.state.position, options_of(c)),
+  TrainingProgress then = progress_after(c.state.position, parse_train_options(c.options)),
                    now = progress_after(c.state.position, run.options);
   then.minibatches = now.minibatches = static_cast<double>(c.state.iteration);
   std::string first;

@@ -7,9 +7,8 @@
 
 namespace convnet {
 
-/// Returns a warning that names learning rates which differ by more than 1 % between what the checkpoint's
-/// files and
-/// --epochs said for the next batch and what they say now; "" if there are none. Needs the run's checkpoint.
+/// Returns a warning that names the learning rates of the next batch that differ by more than 1 % between the
+/// checkpoint's files and --epochs and those of now; "" if there are none. Needs the run's checkpoint.
 std::string rate_jump_warning(const LoadedRun& run);
 
 }  // namespace convnet

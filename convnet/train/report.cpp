@@ -6,8 +6,10 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string_view>
 
+#include "convnet/net/costs.h"
 #include "convnet/plan/simulate.h"
 
 namespace convnet {
@@ -67,6 +69,84 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
                         graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
   if (std::string reason; options.device == "auto" && cuda_devices(reason) == 0)
     text += "; no GPU: " + reason;
+  return text;
+}
+
+namespace {
+
+/// Returns "2 min 5 s".
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (whole < 60) return fmt::format("{:.1f} s", seconds);
+  if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+  return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
+/// Returns whether images can be classified with the net.
+bool has_classes(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.is_cost() && node.layer->facts.cost->labels == CostLabels::classes;
+  });
+}
+
+}  // namespace
+
+std::string summary_text(const TrainingState& state, const WatchedCost& watched, const Graph& graph,
+                         double seconds, int epochs, const std::string& folder,
+                         const std::string& checkpoint) {
+  const bool whole = state.position.minibatches == 0;
+  std::string text = fmt::format("Trained {} epoch{} in {}", state.position.epoch,
+                                 state.position.epoch == 1 ? "" : "s", duration_text(seconds));
+  text += whole ? "\n" : ", the last one in part\n";
+  const std::string cost = watched.text(graph);
+  const auto last = std::find_if(state.history.rbegin(), state.history.rend(),
+                                 [](const HistoryEntry& entry) { return entry.test_batch >= 0; });
+  if (state.best.epoch > 0)
+    text += fmt::format("  best test:   {} {:.6f}, after batch {}.{}\n", cost, state.best.value,
+                        state.best.epoch, state.best.batch);
+  if (last != state.history.rend())
+    text += fmt::format("  last test:   {} {:.6f}, after batch {}.{}\n", cost, watched.of(last->costs, graph),
+                        last->epoch, last->batch);
+  if (checkpoint.empty()) return text;
+  text += fmt::format("  checkpoint:  {}\n", checkpoint);
+  text += fmt::format("  test it:     convnet --load-file {} --test-only 1\n", folder);
+  if (has_classes(graph)) text += fmt::format("  use it:      convnet predict {} FILE...\n", folder);
+  const int more = state.position.epoch < epochs ? epochs : 2 * epochs;
+  text += fmt::format("  train on:    convnet --load-file {} --epochs {}\n", folder, more);
+  return text;
+}
+
+std::string rates_text(const Net& net, const TrainingProgress& progress) {
+  const std::vector<Rates> rates = net.rates(progress);
+  std::optional<float> least, most;
+  for (const WeightBuffers& w : net.plans().weights()) {
+    if (!net.graph().weight({w.node, w.index}).learned()) continue;
+    const float rate = rates.at(static_cast<std::size_t>(w.rate_index)).epsilon;
+    least = std::min(least.value_or(rate), rate);
+    most = std::max(most.value_or(rate), rate);
+  }
+  if (!least) return "none";
+  return *least == *most ? fmt::format("{:.3g}", *least) : fmt::format("{:.3g} to {:.3g}", *least, *most);
+}
+
+std::string test_table(const CostSums& test, const CostSums* before, const BestTest& best,
+                       const WatchedCost& watched, const Graph& graph) {
+  std::string text =
+      fmt::format("  {:<32} {:>12} {:>12}\n", "", "this test", before == nullptr ? "" : "before");
+  const std::vector<CostReport> now = cost_reports(test, graph);
+  const std::vector<CostReport> then = before == nullptr ? now : cost_reports(*before, graph);
+  constexpr std::size_t kMost = 3;
+  for (std::size_t c = 0; c < now.size(); ++c) {
+    const std::vector<std::string> names = now[c].node->layer->cost_names();
+    for (std::size_t i = 0; i < std::min({names.size(), now[c].values.size(), kMost}); ++i) {
+      const std::string old = before == nullptr ? "" : value_text(names[i], then.at(c).values.at(i));
+      text += fmt::format("  {:<32} {:>12} {:>12}\n", now[c].node->name + " " + names[i],
+                          value_text(names[i], now[c].values[i]), old);
+    }
+  }
+  const std::string& name = graph.find(watched.layer)->layer->cost_names().at(watched.value);
+  text += fmt::format("  best {} {}: {}, after batch {}.{}\n", watched.layer, name,
+                      value_text(name, best.value), best.epoch, best.batch);
   return text;
 }
 

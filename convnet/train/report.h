@@ -6,6 +6,7 @@
 
 #include "convnet/net/net.h"
 #include "convnet/plan/timeline.h"
+#include "convnet/train/watched_cost.h"
 
 namespace convnet {
 
@@ -22,6 +23,20 @@ struct TimeUse {
 /// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
 /// where, and how a minibatch is cut.
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
+
+/// Returns the last lines of a run that has trained for `seconds`: its best and its last test by the watched
+/// cost, `checkpoint` ("" for none), and commands to go on with.
+std::string summary_text(const TrainingState& state, const WatchedCost& watched, const Graph& graph,
+                         double seconds, int epochs, const std::string& folder,
+                         const std::string& checkpoint);
+
+/// Returns "0.01", or "0.001 to 0.02": the learning rates of the matrices that learn.
+std::string rates_text(const Net& net, const TrainingProgress& progress);
+
+/// Returns the lines of a test for people to read: its costs beside those of the test before (null: there is
+/// none), and the best one so far by the watched cost.
+std::string test_table(const CostSums& test, const CostSums* before, const BestTest& best,
+                       const WatchedCost& watched, const Graph& graph);
 
 /// Prints the mean magnitude of every matrix and of its increments.
 void print_weights(const Net& net);

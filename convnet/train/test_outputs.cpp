@@ -56,6 +56,7 @@ TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices
       graph_(net.graph()),
       classifier_(choose_classifier(graph_, matrices, options)),
       labels_(choose_labels(matrices, classifier_)),
+      label_bytes_(labels_ ? matrices[*labels_].image_bytes() : 0),
       reader_(net, layers_to_read(options, classifier_)) {
   if (classifier_) confusion_.emplace(classifier_->class_names);
   if (!writes_) return;
@@ -94,8 +95,8 @@ void TestOutputs::add_step(const Plan& plan, const std::vector<const std::byte*>
   const auto images = static_cast<std::size_t>(plan.images / plan.views);
   std::vector<std::int32_t> labels(labels_ ? images : 0);
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const std::size_t row = i * static_cast<std::size_t>(plan.views);
-    std::memcpy(&labels[i], inputs[*labels_] + row * sizeof(std::int32_t), sizeof(std::int32_t));
+    const std::int64_t row = static_cast<std::int64_t>(i) * plan.views;
+    std::memcpy(&labels[i], inputs[*labels_] + row * label_bytes_, sizeof(std::int32_t));
   }
   const auto write = [&](BatchFiles& files, const std::vector<float>& values) {
     if (files.values) files.values->append(values);

@@ -57,6 +57,7 @@ class TestOutputs {
   std::optional<Classifier> classifier_;
   std::optional<Confusion> confusion_;
   std::optional<std::size_t> labels_;  ///< matrix
+  std::int64_t label_bytes_;           ///< of an image in it; its class is the first number
   OutputReader reader_;                ///< of the layer of --write-features, then the classifier's
   BatchFiles features_, probabilities_;
 };

@@ -68,6 +68,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
       board_folder_(std::move(loaded.board)),
       net_(std::move(loaded.graph), *provider_, options_.devices, options_.step, statistics_.mean,
            !options_.tests.only_tests(), nullptr, processes),
+      watched_(find_watched_cost(options_.checkpoints.keep_best, net_.graph())),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
                   pieces_ahead(*provider_, options_.step.mini)) {
   // The largest plans first, so that a run that cannot fit is refused now.
@@ -132,10 +133,7 @@ Position Trainer::next_batch() const {
 TrainingProgress Trainer::progress(const Position& work) const {
   const double batches = train_range_.count();
   const double finished = (work.epoch - 1.0) * batches + work.batch - train_range_.first;
-  TrainingProgress progress(std::min(1.0, finished / (static_cast<double>(options_.epochs) * batches)));
-  progress.epochs = finished / batches;
-  progress.batch_epochs = 1 / batches;
-  return progress;
+  return TrainingProgress::after(finished, batches, options_.epochs);
 }
 
 std::int64_t Trainer::test_minibatch() const {
@@ -191,7 +189,8 @@ void Trainer::run() {
 void Trainer::run_all() {
   if (options_.tests.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
-  const bool work_left = state_.test_due || next_batch().epoch <= options_.epochs;
+  const auto start = Clock::now();
+  const bool work_left = state_.test_due || (next_batch().epoch <= options_.epochs && !out_of_patience());
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
@@ -201,7 +200,8 @@ void Trainer::run_all() {
     saved = save_tested();
   }
   bool trained = false;
-  for (Position work = next_batch(); work.epoch <= options_.epochs; work = next_batch()) {
+  for (Position work = next_batch(); work.epoch <= options_.epochs && !out_of_patience();
+       work = next_batch()) {
     trained = true;
     const bool going_on = train_batch(work);
     if (going_on && test_follows(work)) {
@@ -209,19 +209,34 @@ void Trainer::run_all() {
       if (!test()) return save();
       saved = save_tested();
     }
-    if (!going_on || stopped()) return save();
+    if (!going_on || stopped()) {
+      save();
+      return summarise(seconds_since(start));
+    }
   }
-  if (!trained)
+  if (out_of_patience())
+    fmt::print("Training ends: {} tests without a better {} than {:.6f} (--patience)\n",
+               state_.best.tests_since, watched_.text(net_.graph()), state_.best.value);
+  else if (!trained)
     fmt::print("Nothing to train: {} of {} epochs are done\n",
                std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
   if (options_.checkpoints.force_save && !(trained && saved)) save();
+  if (trained) summarise(seconds_since(start));
+}
+
+void Trainer::summarise(double seconds) const {
+  fmt::print("{}", summary_text(state_, watched_, net_.graph(), seconds, options_.epochs, folder_,
+                                last_checkpoint_));
+  std::fflush(stdout);
 }
 
 void Trainer::leave_later_checkpoints() {
   Abandoned left;
   together(processes_, [&] {
-    if (is_first()) left = move_later_checkpoints(folder_, state_.position);
+    if (is_first()) left = move_later_checkpoints(folder_, state_.position, kBestFile);
   });
+  if (processes_ != nullptr) left.best = processes_->exchange(left.best ? "moved" : "")[0] == "moved";
+  if (left.best) state_.best = {};
   if (left.folder.empty()) return;
   fmt::print(stderr, "The run goes on from {}: {} later checkpoint(s) were moved to {}\n", last_checkpoint_,
              left.checkpoints, left.folder);
@@ -266,19 +281,45 @@ bool Trainer::train_batch(const Position& work) {
       ++state_.iteration;
       first += images;
       state_.position = {work.epoch, work.batch, ++minibatches, first};
-      line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at);
+      line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
+                [&](double rate) {
+                  return fmt::format(", {} of the run; {}", clock_text(seconds_left(work, first, rate)),
+                                     labelled_cost_text(state_.partial, net_.graph()));
+                });
     }
   }
   state_.position = {work.epoch, work.batch};
-  fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()),
-             state_.partial_seconds + seconds_since(start));
-  if (options_.report.verbose) fmt::print("  {}\n", time_use_.text(seconds_since(start)));
-  std::fflush(stdout);
+  print_batch(title, done, state_.partial_seconds + seconds_since(start),
+              static_cast<double>(first - resumed_at) / std::max(1e-9, seconds_since(start)));
   if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, done); });
   add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
                  test_range_.count());
   state_.partial_seconds = 0;
   return true;
+}
+
+void Trainer::print_batch(const std::string& title, const TrainingProgress& done, double seconds,
+                          double rate) const {
+  if (for_people())
+    fmt::print("{} {} ({:.1f} s, {:.0f} images/s)\n", title, labelled_cost_text(state_.partial, net_.graph()),
+               seconds, rate);
+  else
+    fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()), seconds);
+  if (options_.report.verbose)
+    fmt::print("  {}\n  learning rate: {}\n", time_use_.text(seconds), rates_text(net_, done));
+  std::fflush(stdout);
+}
+
+double Trainer::seconds_left(const Position& work, std::int64_t image, double rate) const {
+  double images = 0, of_epoch = 0;
+  for (int batch = train_range_.first; batch <= train_range_.last; ++batch) {
+    const auto count = static_cast<double>(provider_->images_in(batch));
+    of_epoch += count;
+    if (batch == work.batch) images += std::max(0.0, count - static_cast<double>(image));
+    if (batch > work.batch) images += count;
+  }
+  images += of_epoch * std::max(0, options_.epochs - work.epoch);
+  return images / std::max(1e-9, rate);
 }
 
 StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
@@ -393,6 +434,7 @@ bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs
 
 bool Trainer::test() {
   const auto start = Clock::now();
+  net_.use_averages();
   CostSums sums;
   const int first = test_request(options_.data.test_one ? state_.test_cursor : 0).batch;
   const int batches = options_.data.test_one ? 1 : test_range_.count();
@@ -401,23 +443,38 @@ bool Trainer::test() {
     if (i + 1 < batches) prefetcher_.start(request(first + i + 1, 0));
     if (!test_batch(request(first + i, 0), sums)) return false;
   }
+  net_.use_trained();
   if (const Position next = next_batch(); next.epoch <= options_.epochs)
     prefetcher_.start(request(next.batch, next.epoch));
-  fmt::print("======================Test output======================\n{} ({:.3f} sec)\n",
-             cost_text(sums, net_.graph()), seconds_since(start));
   if (board_) use_board([&] { board_->tested(state_.iteration, sums); });
   test_error_ = first_error(sums, net_.graph());
+  best_test_ = note_test(state_.best, watched_.of(sums, net_.graph()), state_.position);
+  print_test(sums, seconds_since(start));
   add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
                  test_range_.count());
   if (options_.data.test_one) ++state_.test_cursor;
   state_.test_due = false;
-
-  const CostSums pooled = latest_tests(state_.history, test_range_.count());
-  fmt::print("----------------------Averages-------------------------\n{}\n",
-             cost_text(pooled, net_.graph()));
-  print_weights(net_);
-  std::fflush(stdout);
   return true;
+}
+
+void Trainer::print_test(const CostSums& sums, double seconds) {
+  const CostSums before = latest_tests(state_.history, 1);
+  if (for_people()) {
+    fmt::print(
+        "test after {}.{} ({:.1f} s), learning rate {}\n{}", state_.position.epoch, state_.position.batch,
+        seconds, rates_text(net_, progress(state_.position)),
+        test_table(sums, before.sums.empty() ? nullptr : &before, state_.best, watched_, net_.graph()));
+  } else {
+    // The original averages over the tests of as many batches as there are.
+    CostSums pooled = sums;
+    if (options_.data.test_one) pool(pooled, latest_tests(state_.history, test_range_.count() - 1));
+    fmt::print(
+        "======================Test output======================\n{} ({:.3f} sec)\n"
+        "----------------------Averages-------------------------\n{}\n",
+        cost_text(sums, net_.graph()), seconds, cost_text(pooled, net_.graph()));
+  }
+  if (!for_people() || options_.report.verbose) print_weights(net_);
+  std::fflush(stdout);
 }
 
 void Trainer::test_only() {
@@ -474,6 +531,14 @@ void Trainer::check_gradients() {
 bool Trainer::save_tested() {
   if (options_.checkpoints.max_test_err == 0 || test_error_ <= options_.checkpoints.max_test_err) {
     save();
+    if (best_test_ && !options_.checkpoints.keep_best.empty()) {
+      together(processes_, [&] {
+        if (is_first()) keep_as_best(folder_, last_checkpoint_);
+      });
+      fmt::print("Best {} so far: {:.6f}; kept as {}\n", watched_.text(net_.graph()), state_.best.value,
+                 kBestFile);
+      std::fflush(stdout);
+    }
     return true;
   }
   fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "convnet/base/progress_line.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net.h"
@@ -15,6 +16,7 @@
 #include "convnet/train/stop_signal.h"
 #include "convnet/train/tensorboard.h"
 #include "convnet/train/test_outputs.h"
+#include "convnet/train/watched_cost.h"
 #include "providers/prefetch.h"
 
 namespace convnet {
@@ -53,10 +55,19 @@ class Trainer {
   bool is_first() const { return processes_ == nullptr || processes_->rank() == 0; }
   /// Whether lines of progress are worth printing: a launcher makes every output look like a terminal.
   bool shows_progress() const { return processes_ == nullptr; }
+  /// Whether somebody reads the lines, not a program that expects those of the original.
+  bool for_people() const { return shows_progress() && stdout_is_terminal(); }
+  /// Prints the line of a batch that took `seconds`, and what --verbose adds.
+  void print_batch(const std::string& title, const TrainingProgress& done, double seconds, double rate) const;
+  /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
+  double seconds_left(const Position& work, std::int64_t image, double rate) const;
+  void print_test(const CostSums& sums, double seconds);
   /// Whether a stop signal has arrived. Several processes say the same, since their last exchange.
   bool stopped() { return processes_ == nullptr ? stop_.arrived() : processes_->stop(); }
 
   void run_all();
+  /// Prints what a run that ends in order has reached.
+  void summarise(double seconds) const;
   void test_only();
   /// These return false if the stop signal cut them short.
   bool train_batch(const Position& work);
@@ -66,8 +77,13 @@ class Trainer {
   /// Moves aside what the folder has of a branch of the run that is given up, and says so.
   void leave_later_checkpoints();
   void save();
-  /// Saves after a test, unless the test's error is above --max-test-err. Returns whether it did.
+  /// Saves after a test, unless the test's error is above --max-test-err, and keeps the checkpoint of the
+  /// best test. Returns whether it saved.
   bool save_tested();
+  /// Whether --patience has run out.
+  bool out_of_patience() const {
+    return options_.patience > 0 && state_.best.tests_since >= options_.patience;
+  }
   /// Saves what the last checkpoint does not have, unless an error left the weights in doubt. Returns what is
   /// to be said about it after the error's message.
   std::string save_after_error();
@@ -99,10 +115,11 @@ class Trainer {
   Processes* processes_;  ///< of the run; null where there is one
   bool sound_ = true;     ///< the weights are those after the last step, all finite
   TrainingState state_;
-  TimeUse time_use_;       ///< of the current batch
-  ChromeTrace trace_;      ///< --profile: the first steps of training
-  int traced_ = 0;         ///< steps in it
-  double test_error_ = 0;  ///< of the last test, as --max-test-err means it
+  TimeUse time_use_;        ///< of the current batch
+  ChromeTrace trace_;       ///< --profile: the first steps of training
+  int traced_ = 0;          ///< steps in it
+  double test_error_ = 0;   ///< of the last test, as --max-test-err means it
+  bool best_test_ = false;  ///< the last test was the best one
   std::unique_ptr<RunFolder>
       run_folder_;               ///< null for tests and gradient checks, and in all processes but the first
   std::string folder_;           ///< its path
@@ -111,6 +128,7 @@ class Trainer {
   /// --tensorboard; null for none. Destroyed before run_folder_, which may hold it.
   std::unique_ptr<BoardFolder> board_folder_;
   Net net_;
+  WatchedCost watched_;               ///< the cost of --keep-best and --patience
   std::optional<TensorBoard> board_;  ///< --tensorboard, while it trains
   std::optional<ImageShare> share_;   ///< of this process, where there are several
   Prefetcher prefetcher_;

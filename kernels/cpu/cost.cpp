@@ -2,6 +2,7 @@
 // reproducible.
 #include <cmath>
 #include <stdexcept>
+#include <vector>
 
 #include "kernels/cost_math.h"
 #include "kernels/cpu/own_kernel.h"
@@ -9,15 +10,20 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// The label of each image. Readers of data check labels: a wrong one here is a bug of ours.
-std::span<const std::int32_t> checked_labels(const std::byte* memory, std::int64_t n, std::int64_t c) {
-  const std::span labels(reinterpret_cast<const std::int32_t*>(memory), static_cast<std::size_t>(n));
-  for (std::int32_t label : labels)
-    if (label < 0 || label >= c) {
-      throw std::logic_error("logreg: label " + std::to_string(label) + " of " + std::to_string(c) +
-                             " classes");
-    }
-  return labels;
+/// The targets of n images. Readers of data check labels: a wrong one here is a bug of ours.
+std::vector<ClassTarget> checked_targets(const std::byte* memory, std::int64_t n, std::int64_t c,
+                                         const ClassTargets& targets) {
+  const ClassTargetReader reader{reinterpret_cast<const std::int32_t*>(memory),
+                                 targets.class_weights.empty() ? nullptr : targets.class_weights.data(), c,
+                                 targets.smoothing, targets.mixed};
+  std::vector<ClassTarget> all;
+  for (std::int64_t i = 0; i < n; ++i) {
+    all.push_back(reader.at(i));
+    if (!all.back().valid(c))
+      throw std::logic_error("logreg: label " + std::to_string(all.back().first) + " or " +
+                             std::to_string(all.back().second) + " of " + std::to_string(c) + " classes");
+  }
+  return all;
 }
 
 Ranking rank(const float* probs, std::int64_t c, float label_prob) {
@@ -31,19 +37,26 @@ Ranking rank(const float* probs, std::int64_t c, float label_prob) {
   return {above, tied, finite == c};
 }
 
+/// The sum of -t log p of an image.
+double cost_of(const ClassTarget& t, const float* probs, std::int64_t c) {
+  if (t.first == t.second && t.spread == 0) return -floored_log(static_cast<double>(probs[t.first]));
+  double cost = 0;
+  for (std::int64_t i = 0; i < c; ++i) cost -= weighted_log(t.of(i), static_cast<double>(probs[i]));
+  return cost;
+}
+
 }  // namespace
 
 Prepared prepare(const LogregForward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    const auto labels = checked_labels(args[0], op.n, op.c);
     double cost = 0, errors = 0, topk_errors = 0;
     bool finite = true;
     const float* probs = as_floats(args[1]);
-    for (std::int32_t label : labels) {
-      const Ranking ranking = rank(probs, op.c, probs[label]);
-      const double log_prob = floored_log(static_cast<double>(probs[label]));
-      finite = finite && ranking.finite && std::isfinite(log_prob);
-      cost -= log_prob;
+    for (const ClassTarget& target : checked_targets(args[0], op.n, op.c, op.targets)) {
+      const Ranking ranking = rank(probs, op.c, probs[target.label()]);
+      const double cost_of_image = static_cast<double>(target.weight) * cost_of(target, probs, op.c);
+      finite = finite && ranking.finite && std::isfinite(cost_of_image);
+      cost += cost_of_image;
       errors += expected_error(ranking, 1);
       topk_errors += expected_error(ranking, op.topk);
       probs += op.c;
@@ -58,13 +71,18 @@ Prepared prepare(const LogregForward& op, const LayoutHints&) {
 
 Prepared prepare(const LogregBackward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    const auto labels = checked_labels(args[0], op.n, op.c);
     const float smallest = smallest_divisor();
     const float* probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
-    std::fill(diff, diff + op.n * op.c, 0.0F);
-    for (std::int32_t label : labels) {
-      diff[label] = -op.coeff / floored(probs[label], smallest);
+    for (const ClassTarget& target : checked_targets(args[0], op.n, op.c, op.targets)) {
+      const float coeff = op.coeff * target.weight;
+      const auto set = [&](std::int64_t i) { diff[i] = -coeff * target.of(i) / floored(probs[i], smallest); };
+      if (target.spread > 0)
+        for (std::int64_t i = 0; i < op.c; ++i) set(i);
+      else
+        std::fill(diff, diff + op.c, 0.0F);
+      set(target.first);
+      set(target.second);
       probs += op.c;
       diff += op.c;
     }
@@ -73,13 +91,13 @@ Prepared prepare(const LogregBackward& op, const LayoutHints&) {
 
 Prepared prepare(const SoftmaxLogregBackward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    const auto labels = checked_labels(args[0], op.n, op.c);
     const float* probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
-    for (std::int32_t label : labels) {
+    for (const ClassTarget& target : checked_targets(args[0], op.n, op.c, op.targets)) {
+      const float coeff = op.coeff * target.weight, spread = target.spread;
 #pragma omp simd
-      for (std::int64_t i = 0; i < op.c; ++i) diff[i] = op.coeff * probs[i];
-      diff[label] = op.coeff * (probs[label] - 1);
+      for (std::int64_t i = 0; i < op.c; ++i) diff[i] = coeff * (probs[i] - spread);
+      for (const std::int32_t i : {target.first, target.second}) diff[i] = coeff * (probs[i] - target.of(i));
       probs += op.c;
       diff += op.c;
     }

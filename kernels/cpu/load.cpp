@@ -102,7 +102,7 @@ Prepared prepare(const LoadImages& op, const LayoutHints&) {
 
 Prepared prepare(const LoadLabels& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    std::memcpy(args[1], args[0], static_cast<std::size_t>(op.n) * sizeof(std::int32_t));
+    std::memcpy(args[1], args[0], static_cast<std::size_t>(op.n * op.values) * sizeof(std::int32_t));
   });
 }
 

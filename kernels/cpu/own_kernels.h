@@ -83,6 +83,9 @@ Prepared prepare(const AnyBroken& op, const LayoutHints& hints);
 Prepared prepare(const BatchNormMerge& op, const LayoutHints& hints);
 Prepared prepare(const CopyRuns& op, const LayoutHints& hints);
 Prepared prepare(const SumRuns& op, const LayoutHints& hints);
+Prepared prepare(const UpdateSquares& op, const LayoutHints& hints);
+Prepared prepare(const UpdateScales& op, const LayoutHints& hints);
+Prepared prepare(const Average& op, const LayoutHints& hints);
 
 double measure_peak_flops(int threads);
 double measure_copy_bandwidth(int threads);

@@ -2,27 +2,63 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "kernels/cpu/own_kernel.h"
+#include "kernels/update_math.h"
 
 namespace convnet::cpu::own {
 
 namespace {
 
-/// The step for `count` weights; whether all are finite after it. A function of its own: on captured pointers
-/// the compiler gathers and scatters.
-bool step_piece(float* __restrict weights, float* __restrict increment, const float* __restrict gradient,
-                std::int64_t count, float momentum, float decay, float step) {
+/// The weights of a part from some index on, and what is kept for them.
+struct Kept {
+  float *weights, *increment, *squares;  ///< squares: AdamW's; null for other rules
+};
+
+/// Updates `count` weights and returns whether all are finite after it. A function of its own: on captured
+/// pointers the compiler gathers and scatters.
+template <UpdateRule rule>
+bool update_piece(const UpdateFactors& factors, float* __restrict weights, float* __restrict increment,
+                  float* __restrict squares, const float* __restrict gradient, std::int64_t count) {
   float poison = 0;  // NaN as soon as one weight is NaN or infinite
+  const UpdateFactors f = factors;
 #pragma omp simd reduction(+ : poison)
   for (std::int64_t i = 0; i < count; ++i) {
-    const float change = momentum * increment[i] - decay * weights[i] - step * gradient[i];
-    const float weight = weights[i] + change;
+    float change = increment[i], square = 0;
+    if constexpr (rule == UpdateRule::adamw) square = squares[i];
+    const float weight = updated<rule>(f, weights[i], gradient[i], change, square);
     increment[i] = change;
+    if constexpr (rule == UpdateRule::adamw) squares[i] = square;
     weights[i] = weight;
     poison += weight * 0;
   }
   return poison == 0;
+}
+
+bool update_piece(UpdateRule rule, const UpdateFactors& f, const Kept& kept, const float* gradient,
+                  std::int64_t count) {
+  switch (rule) {
+    case UpdateRule::nesterov:
+      return update_piece<UpdateRule::nesterov>(f, kept.weights, kept.increment, nullptr, gradient, count);
+    case UpdateRule::adamw:
+      return update_piece<UpdateRule::adamw>(f, kept.weights, kept.increment, kept.squares, gradient, count);
+    default:
+      return update_piece<UpdateRule::momentum>(f, kept.weights, kept.increment, nullptr, gradient, count);
+  }
+}
+
+Rates rates_at(const std::byte* step_block, std::int64_t index) {
+  Rates rates;
+  std::memcpy(&rates, step_block + step_block_bytes(index), sizeof rates);
+  return rates;
+}
+
+StepHeader header_of(const std::byte* step_block) {
+  StepHeader header;
+  std::memcpy(&header, step_block, sizeof header);
+  return header;
 }
 
 bool broken(const std::byte* flag) {
@@ -36,15 +72,17 @@ void set_broken(std::byte* flag, bool is) {
   std::memcpy(flag, &value, sizeof value);
 }
 
-/// The step of one part; `args` are its own. Whether all weights are finite after it.
-bool update_part(const Update::Part& part, std::span<std::byte* const> args, const std::byte* step_block) {
+/// Updates one part; `args` are its own, `scales` are those of UpdateScales or null. Returns whether all
+/// weights are finite after it.
+bool update_part(const Update::Part& part, std::span<std::byte* const> args, const float* scales,
+                 const std::byte* step_block) {
   const auto gradients = static_cast<std::size_t>(part.gradients);
-  Rates rates;
-  std::memcpy(&rates, step_block + step_block_bytes(part.rate_index), sizeof rates);
+  const Rates rates = rates_at(step_block, part.rate_index);
   const float images = part.accumulates ? rates.images : static_cast<float>(part.images);
   const bool due = images > 0;
-  const float decay = rates.epsilon * rates.decay;
-  const float step = due ? rates.epsilon / images : 0;
+  const UpdateFactors factors(rates, part.rule, due ? images : 1,
+                              part.scale_index < 0 ? nullptr : scales + 2 * part.scale_index);
+  const bool adamw = part.rule == UpdateRule::adamw;
   std::atomic<bool> finite = true;
   for_pieces(part.count, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t n = end - begin;
@@ -65,23 +103,100 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
       else
         std::copy_n(sum.data(), n, accumulator);
     }
-    if (due && !step_piece(as_floats(args[0]) + begin, as_floats(args[1]) + begin, gradient, n,
-                           rates.momentum, decay, step))
-      finite = false;
+    const Kept kept{as_floats(args[0]) + begin, as_floats(args[1]) + begin,
+                    adamw ? as_floats(args.back()) + begin : nullptr};
+    if (due && !update_piece(part.rule, factors, kept, gradient, n)) finite = false;
   });
   return finite;
+}
+
+/// Returns the sum of squares of `values`, to which `more` is added if it is not null, in a fixed order.
+double squares_of(const float* values, const float* more, std::int64_t count) {
+  std::vector<double> pieces(static_cast<std::size_t>((count + kPieceElements - 1) / kPieceElements));
+  for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (std::int64_t i = begin; i < end; ++i) {
+      const double value = more == nullptr ? values[i] : more[i] + values[i];
+      sum += value * value;
+    }
+    pieces[static_cast<std::size_t>(begin / kPieceElements)] = sum;
+  });
+  return std::accumulate(pieces.begin(), pieces.end(), 0.0);
+}
+
+/// Averages a piece. A function of its own for the reason above.
+void average_piece(const float* __restrict weights, float share, std::int64_t count,
+                   float* __restrict average) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) average[i] = averaged(average[i], weights[i], share);
 }
 
 }  // namespace
 
 Prepared prepare(const Update& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(
-      argument_tensors(op), [parts = op.parts](std::span<std::byte* const> args) {
+      argument_tensors(op), [parts = op.parts, scaled = op.scales > 0](std::span<std::byte* const> args) {
         const std::span<std::byte* const> shared = args.last(3);  // step broken costs
+        const float* scales = scaled ? as_floats(args[args.size() - 4]) : nullptr;
         if (broken(shared[1])) return;
         for (const Update::Part& part : parts) {
-          if (part.images > 0 && !update_part(part, args, shared[0])) set_broken(shared[2], true);
-          args = args.subspan(static_cast<std::size_t>(part.arguments()));
+          const auto count = static_cast<std::size_t>(part.arguments());
+          if (part.images > 0 && !update_part(part, args.first(count), scales, shared[0]))
+            set_broken(shared[2], true);
+          args = args.subspan(count);
+        }
+      });
+}
+
+Prepared prepare(const UpdateSquares& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [parts = op.parts](std::span<std::byte* const> args) {
+        auto* squares = reinterpret_cast<double*>(args.back());
+        for (const UpdateSquares::Part& part : parts) {
+          *squares++ = squares_of(as_floats(args[0]), nullptr, part.count);
+          *squares++ =
+              squares_of(as_floats(args[1]), part.accumulates ? as_floats(args[2]) : nullptr, part.count);
+          args = args.subspan(part.accumulates ? 3 : 2);
+        }
+      });
+}
+
+Prepared prepare(const UpdateScales& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+    const std::byte* step_block = args[args.size() - 2];
+    std::vector<ScaledPart> parts;
+    int matrices = 0;
+    for (std::size_t source = 0; source < op.sources.size(); ++source) {
+      for (std::int64_t i = 0; i < op.sources[source]; ++i) {
+        const UpdateScales::Part& part = op.parts[parts.size()];
+        parts.push_back({reinterpret_cast<const double*>(args[source]) + 2 * i, part.rate_index,
+                         static_cast<float>(part.images), part.matrix, part.accumulates});
+        matrices = std::max(matrices, part.matrix + 1);
+      }
+    }
+    double total = 0;
+    std::vector<double> of_matrices(2 * static_cast<std::size_t>(matrices));
+    for (const ScaledPart& part : parts)
+      part.add(rates_at(step_block, part.rate_index), &total, of_matrices.data());
+    float* scales = as_floats(args.back());
+    for (const ScaledPart& part : parts) {
+      part.write(rates_at(step_block, part.rate_index), header_of(step_block).clip_norm, &total,
+                 of_matrices.data(), scales);
+      scales += 2;
+    }
+  });
+}
+
+Prepared prepare(const Average& op, const LayoutHints&) {
+  return std::make_shared<KernelOp>(
+      argument_tensors(op), [counts = op.counts](std::span<std::byte* const> args) {
+        const float share = header_of(args.back()).average_share;
+        for (const std::int64_t count : counts) {
+          for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+            average_piece(as_floats(args[0]) + begin, share, end - begin, as_floats(args[1]) + begin);
+          });
+          args = args.subspan(2);
         }
       });
 }

@@ -41,34 +41,62 @@ struct AddColumns {
 
 struct LogregOfImage {
   std::int64_t c, topk;
-  const std::int32_t* labels;
+  ClassTargetReader targets;
   const float* probs;
   CostTable table;
   static constexpr int kColumns = kLogregColumns;  // and: cost, errors, top-k errors
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
     const float* p = probs + image * c;
-    const std::int32_t label = labels[image];
+    const ClassTarget target = targets.at(image);
     // Readers of data check labels; a wrong one, a bug of ours, breaks the cost.
-    const float label_prob = label >= 0 && label < c ? p[label] : NAN;
+    const bool valid = target.valid(c);
+    const float label_prob = valid ? p[target.label()] : NAN;
+    const bool one_class = target.first == target.second && target.spread == 0;
     std::int64_t above = 0, tied = 0, finite = 0;
+    double cost = 0;
     for (std::int64_t i = team.rank(); i < c; i += team.size()) {
       above += p[i] > label_prob ? 1 : 0;
       tied += p[i] == label_prob ? 1 : 0;
       finite += p[i] - p[i] == 0 ? 1 : 0;
+      if (!one_class) cost -= weighted_log(target.of(i), static_cast<double>(p[i]));
     }
     above = team.sum(above);
     tied = team.sum(tied);
     finite = team.sum(finite);
+    cost = team.sum(cost);
     if (team.rank() != 0) return;
     const Ranking ranking{above, tied, finite == c};
-    const double log_prob = floored_log(static_cast<double>(label_prob));
-    table.at(0, image) = ranking.finite && is_finite(log_prob) ? 0 : 1;
-    table.at(1, image) = -log_prob;
+    if (one_class || !valid) cost = -floored_log(static_cast<double>(label_prob));
+    cost *= static_cast<double>(target.weight);
+    table.at(0, image) = ranking.finite && is_finite(cost) ? 0 : 1;
+    table.at(1, image) = cost;
     table.at(2, image) = expected_error(ranking, 1);
     table.at(3, image) = expected_error(ranking, topk);
   }
 };
+
+/// Class weights that travel with a launch.
+struct ClassWeights {
+  static constexpr std::int64_t kMost = 512;
+  float weights[kMost];
+};
+
+/// Returns the reader of the targets of an operation whose labels are at `labels`. Brings class weights to
+/// `memory` first, which has class_weight_bytes() for them.
+ClassTargetReader target_reader(Stream stream, const ClassTargets& targets, std::int64_t classes,
+                                const std::byte* labels, std::byte* memory) {
+  const auto count = std::ssize(targets.class_weights);
+  for (std::int64_t first = 0; first < count; first += ClassWeights::kMost) {
+    ClassWeights some = {};
+    const std::int64_t n = std::min(count - first, std::int64_t{ClassWeights::kMost});
+    std::copy_n(targets.class_weights.begin() + first, n, some.weights);
+    float* to = as_floats(memory) + first;
+    for_each(stream, n, [=] CONVNET_DEVICE(std::int64_t i) { to[i] = some.weights[i]; });
+  }
+  return {reinterpret_cast<const std::int32_t*>(labels), count > 0 ? as_floats(memory) : nullptr, classes,
+          targets.smoothing, targets.mixed};
+}
 
 /// The cost of an output p with label t.
 struct Crossent {
@@ -176,8 +204,9 @@ Prepared prepare(const LogregForward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
       form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const CostTable table{reinterpret_cast<double*>(workspace), op.n};
-        const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
-        for_teams(stream, op.n, LogregOfImage{op.c, op.topk, labels, as_floats(args[1]), table});
+        const ClassTargetReader targets = target_reader(stream, op.targets, op.c, args[0],
+                                                        workspace + cost_table_bytes(kLogregColumns, op.n));
+        for_teams(stream, op.n, LogregOfImage{op.c, op.topk, targets, as_floats(args[1]), table});
         for_teams(stream, LogregOfImage::kColumns,
                   AddColumns{table, op.slot, reinterpret_cast<double*>(args[2])});
       });
@@ -185,32 +214,37 @@ Prepared prepare(const LogregForward& op, const OpForm& form, const Context&) {
 
 template <>
 Prepared prepare(const LogregBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
-    const float* probs = as_floats(args[1]);
-    float* diff = as_floats(args[2]);
-    const std::int64_t c = op.c;
-    const float coeff = op.coeff, floor = smallest_divisor();
-    for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
-      const Quotient image = divide(i, c);
-      diff[i] = image.rest == labels[image.value] ? -coeff / floored(probs[i], floor) : 0.0F;
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const ClassTargetReader targets = target_reader(stream, op.targets, op.c, args[0], workspace);
+        const float* probs = as_floats(args[1]);
+        float* diff = as_floats(args[2]);
+        const std::int64_t c = op.c;
+        const float coeff = op.coeff, floor = smallest_divisor();
+        for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
+          const Quotient image = divide(i, c);
+          const ClassTarget target = targets.at(image.value);
+          const float t = target.of(image.rest);
+          diff[i] = t == 0 ? 0.0F : -coeff * target.weight * t / floored(probs[i], floor);
+        });
+      });
 }
 
 template <>
 Prepared prepare(const SoftmaxLogregBackward& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
-    const auto* labels = reinterpret_cast<const std::int32_t*>(args[0]);
-    const float* probs = as_floats(args[1]);
-    float* diff = as_floats(args[2]);
-    const std::int64_t c = op.c;
-    const float coeff = op.coeff;
-    for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
-      const Quotient image = divide(i, c);
-      diff[i] = coeff * (image.rest == labels[image.value] ? probs[i] - 1 : probs[i]);
-    });
-  });
+  return std::make_shared<KernelOp>(
+      form, [op](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        const ClassTargetReader targets = target_reader(stream, op.targets, op.c, args[0], workspace);
+        const float* probs = as_floats(args[1]);
+        float* diff = as_floats(args[2]);
+        const std::int64_t c = op.c;
+        const float coeff = op.coeff;
+        for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
+          const Quotient image = divide(i, c);
+          const ClassTarget target = targets.at(image.value);
+          diff[i] = coeff * target.weight * (probs[i] - target.of(image.rest));
+        });
+      });
 }
 
 template <>

@@ -42,18 +42,30 @@ class Former {
 
   // Operations on vectors: all arguments are plain.
 
-  template <one_of<SoftmaxForward, SoftmaxBackward, LogregBackward, SoftmaxLogregBackward, CrossentBackward,
-                   SoftmaxCrossentBackward, BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels,
-                   CopyRuns, SumRuns, GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken>
+  template <one_of<SoftmaxForward, SoftmaxBackward, CrossentBackward, SoftmaxCrossentBackward,
+                   BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels, CopyRuns, SumRuns,
+                   GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken, Average>
                 Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op));
   }
-  OpForm operator()(const LogregForward& op) const { return of_costs(op, kLogregColumns, op.n); }
+  OpForm operator()(const LogregForward& op) const {
+    return own(argument_tensors(op), cost_table_bytes(kLogregColumns, op.n) + class_weight_bytes(op.targets));
+  }
+  template <one_of<LogregBackward, SoftmaxLogregBackward> Op>
+  OpForm operator()(const Op& op) const {
+    return own(argument_tensors(op), class_weight_bytes(op.targets));
+  }
   OpForm operator()(const CrossentForward& op) const { return of_costs(op, kCrossentColumns, op.n); }
   OpForm operator()(const BinaryCostForward& op) const { return of_costs(op, kBinaryCostColumns, op.n); }
   OpForm operator()(const BatchNormMerge& op) const { return own(argument_tensors(op), merge_bytes(op)); }
   OpForm operator()(const Update& op) const { return own(argument_tensors(op), update_bytes(op)); }
+  OpForm operator()(const UpdateSquares& op) const {
+    return own(argument_tensors(op), update_squares_bytes(op));
+  }
+  OpForm operator()(const UpdateScales& op) const {
+    return own(argument_tensors(op), update_scales_bytes(op));
+  }
 
   // Operations that go over the elements of tensors which lie alike.
 

@@ -87,7 +87,7 @@ Prepared prepare(const LoadImages& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const LoadLabels& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      form, [n = op.n](Stream stream, std::span<std::byte* const> p, std::byte*) {
+      form, [n = op.n * op.values](Stream stream, std::span<std::byte* const> p, std::byte*) {
         const auto* src = reinterpret_cast<const std::int32_t*>(p[0]);
         auto* dst = reinterpret_cast<std::int32_t*>(p[1]);
         for_each(stream, n, [=] CONVNET_DEVICE(std::int64_t i) { dst[i] = src[i]; });

@@ -29,6 +29,23 @@ inline std::int64_t update_bytes(const Update& op) {
   return floats * size_of(DataType::f32);
 }
 
+/// Values whose squares one team of UpdateSquares sums.
+constexpr std::int64_t kSquaresPiece = 16384;
+inline std::int64_t squares_pieces(std::int64_t count) { return (count + kSquaresPiece - 1) / kSquaresPiece; }
+/// The sums of the pieces of the largest part of UpdateSquares.
+inline std::int64_t update_squares_bytes(const UpdateSquares& op) {
+  std::int64_t pieces = 0;
+  for (const UpdateSquares::Part& part : op.parts) pieces = std::max(pieces, squares_pieces(part.count));
+  return pieces * size_of(DataType::f64);
+}
+/// The sum of squares of all gradients of UpdateScales, and the two sums of each matrix.
+inline std::int64_t update_scales_bytes(const UpdateScales& op) {
+  std::int64_t matrices = 0;
+  for (const UpdateScales::Part& part : op.parts)
+    matrices = std::max<std::int64_t>(matrices, part.matrix + 1);
+  return (1 + 2 * matrices) * size_of(DataType::f64);
+}
+
 // Batch normalisation.
 
 /// Cuts the values of all channels into parts, of which there are less than 2^31. It is a function of the
@@ -62,6 +79,11 @@ constexpr int kLogregColumns = 4, kCrossentColumns = 3, kBinaryCostColumns = 4, 
 
 inline std::int64_t cost_table_bytes(int columns, std::int64_t rows) {
   return columns * rows * size_of(DataType::f64);
+}
+
+/// The weights of classes, which a cost brings to the device.
+inline std::int64_t class_weight_bytes(const ClassTargets& targets) {
+  return std::ssize(targets.class_weights) * size_of(DataType::f32);
 }
 
 /// The parts whose squares are summed on their own; the last one may be smaller.

@@ -9,6 +9,7 @@
 #include "kernels/cuda/ranges.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/sources.h"
+#include "kernels/update_math.h"
 
 namespace convnet::cuda {
 namespace {
@@ -22,11 +23,13 @@ CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 /// The parts of an update that are made in one launch.
 struct Steps {
   struct Part {
-    float *weights, *increment, *accumulator;  ///< accumulator: may be null
-    const float* sum;                          ///< of earlier gradients, with the accumulator; null: none
-    std::int64_t rate_index;
+    float *weights, *increment, *accumulator, *squares;  ///< the last two may be null
+    const float* sum;  ///< of earlier gradients, with the accumulator; null: none
+    int scale_index;   ///< pair of `scales`; -1: none
+    int rate_index;
     float images;
-    int first_gradient, end_gradient;
+    short first_gradient, end_gradient;
+    UpdateRule rule;
   };
 
   bool fits(int more_gradients) const {
@@ -35,20 +38,24 @@ struct Steps {
   /// Adds a part whose first gradients are in `sum` already.
   void add(const Update::Part& from, std::span<std::byte* const> args, const float* sum, int summed) {
     Part& part = parts[part_count++];
+    const auto gradient_end = 2 + static_cast<std::size_t>(from.gradients);
     part.weights = as_floats(args[0]);
     part.increment = as_floats(args[1]);
-    part.accumulator = from.accumulates ? as_floats(args.back()) : nullptr;
+    part.accumulator = from.accumulates ? as_floats(args[gradient_end]) : nullptr;
+    part.squares = from.rule == UpdateRule::adamw ? as_floats(args.back()) : nullptr;
     part.sum = sum;
-    part.rate_index = from.rate_index;
+    part.scale_index = static_cast<int>(from.scale_index);
+    part.rate_index = static_cast<int>(from.rate_index);
     part.images = static_cast<float>(from.images);
-    part.first_gradient = gradient_count;
+    part.rule = from.rule;
+    part.first_gradient = static_cast<short>(gradient_count);
     for (int g = summed; g < from.gradients; ++g)
       gradients[gradient_count++] = as_floats(args[2 + static_cast<std::size_t>(g)]);
-    part.end_gradient = gradient_count;
+    part.end_gradient = static_cast<short>(gradient_count);
     ranges.add(from.count);
   }
 
-  /// The step of one weight; whether it is finite after it.
+  /// Updates one weight and returns whether it is finite after it.
   CONVNET_DEVICE bool step(const std::byte* step_block, std::int64_t element) const {
     const Ranges::Place at = ranges.find(element);
     const Part& part = parts[at.range];
@@ -65,10 +72,21 @@ struct Steps {
     const bool due = images > 0;
     if (accumulator != nullptr) accumulator[i] = due ? 0.0F : gradient;
     if (!due) return true;
-    const float change = rates.momentum * part.increment[i] - rates.epsilon * rates.decay * part.weights[i] -
-                         rates.epsilon / images * gradient;
-    const float weight = part.weights[i] + change;
-    part.increment[i] = change;
+    const float* pair = part.scale_index < 0 ? nullptr : scales + 2 * part.scale_index;
+    const UpdateFactors factors(rates, part.rule, images, pair);
+    float unused = 0;
+    float& square = part.squares != nullptr ? part.squares[i] : unused;
+    const float before = part.weights[i];
+    float weight = 0;
+    switch (part.rule) {
+      case UpdateRule::adamw:
+        weight = updated<UpdateRule::adamw>(factors, before, gradient, part.increment[i], square);
+        break;
+      case UpdateRule::nesterov:
+        weight = updated<UpdateRule::nesterov>(factors, before, gradient, part.increment[i], square);
+        break;
+      default: weight = updated<UpdateRule::momentum>(factors, before, gradient, part.increment[i], square);
+    }
     part.weights[i] = weight;
     return is_finite(weight);
   }
@@ -76,6 +94,7 @@ struct Steps {
   Ranges ranges;
   Part parts[Ranges::kMost];
   const float* gradients[kMostGradients];  ///< gradients of all parts
+  const float* scales = nullptr;           ///< those of UpdateScales; null: none
   int part_count = 0, gradient_count = 0;
 };
 
@@ -86,7 +105,8 @@ int sum_first_gradients(Stream stream, const Update::Part& part, std::span<std::
   int summed = 0;
   while (part.gradients - summed > kMostGradients) {
     Sources<const float> from;
-    const float* start = summed > 0 ? sum : part.accumulates ? as_floats(args.back()) : nullptr;
+    const std::size_t accumulator = 2 + static_cast<std::size_t>(part.gradients);
+    const float* start = summed > 0 ? sum : part.accumulates ? as_floats(args[accumulator]) : nullptr;
     for (; from.count < kMostSources; ++summed) from.add(args[2 + static_cast<std::size_t>(summed)]);
     for_each(stream, part.count, [=] CONVNET_DEVICE(std::int64_t i) {
       int g = 0;
@@ -110,13 +130,16 @@ struct Row {
 template <>
 Prepared prepare(const Update& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      form, [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+      form, [parts = op.parts, scaled = op.scales > 0](Stream stream, std::span<std::byte* const> args,
+                                                       std::byte* workspace) {
         float* sums = as_floats(workspace);
+        const float* scales = scaled ? as_floats(args[args.size() - 4]) : nullptr;
         const std::byte* step_block = args[args.size() - 3];
         const auto* broken = reinterpret_cast<const double*>(args[args.size() - 2]);
         auto* costs = reinterpret_cast<double*>(args[args.size() - 1]);
         for (auto part = parts.begin(); part != parts.end();) {
           Steps steps;
+          steps.scales = scales;
           for (; part != parts.end() && steps.fits(std::min(part->gradients, int{kMostGradients})); ++part) {
             const auto count = static_cast<std::size_t>(part->arguments());
             if (part->images > 0) {
@@ -132,6 +155,124 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
             // memory: then a weight that breaks stops some of the others, in a run that ends here anyhow.
             if (broken[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
           });
+        }
+      });
+}
+
+namespace {
+
+/// Sums the squares of a piece of the weights or the gradient of a part.
+struct SquaresOfPiece {
+  const float *values, *more;  ///< more: added to the values; may be null
+  std::int64_t count;
+  double* sums;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t piece) const {
+    const std::int64_t begin = piece * kSquaresPiece;
+    const std::int64_t end = begin + kSquaresPiece < count ? begin + kSquaresPiece : count;
+    double sum = 0;
+    for (std::int64_t i = begin + team.rank(); i < end; i += team.size()) {
+      const double value = more != nullptr ? more[i] + values[i] : values[i];
+      sum += value * value;
+    }
+    sum = team.sum(sum);
+    if (team.rank() == 0) sums[piece] = sum;
+  }
+};
+
+/// Adds up the sums of the pieces.
+struct SquaresOfAll {
+  const double* sums;
+  std::int64_t pieces;
+  double* square;
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t) const {
+    double sum = 0;
+    for (std::int64_t i = team.rank(); i < pieces; i += team.size()) sum += sums[i];
+    sum = team.sum(sum);
+    if (team.rank() == 0) square[0] = sum;
+  }
+};
+
+/// Parts of UpdateScales that travel with a launch.
+struct ScaledParts {
+  static constexpr int kMost = 64;
+  ScaledPart parts[kMost];
+  int count = 0;
+};
+
+}  // namespace
+
+template <>
+Prepared prepare(const UpdateSquares& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [parts = op.parts](Stream stream, std::span<std::byte* const> args,
+                                                             std::byte* workspace) {
+    auto* sums = reinterpret_cast<double*>(workspace);
+    auto* squares = reinterpret_cast<double*>(args.back());
+    for (const UpdateSquares::Part& part : parts) {
+      const std::int64_t pieces = squares_pieces(part.count);
+      for (const int which : {0, 1}) {
+        const float* more = which == 1 && part.accumulates ? as_floats(args[2]) : nullptr;
+        for_teams(stream, pieces,
+                  SquaresOfPiece{as_floats(args[static_cast<std::size_t>(which)]), more, part.count, sums});
+        for_teams(stream, 1, SquaresOfAll{sums, pieces, squares++});
+      }
+      args = args.subspan(part.accumulates ? 3 : 2);
+    }
+  });
+}
+
+template <>
+Prepared prepare(const UpdateScales& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args,
+                                               std::byte* workspace) {
+    const std::byte* step = args[args.size() - 2];
+    float* scales = as_floats(args.back());
+    // The sum of all, then the two of each matrix.
+    auto* sums = reinterpret_cast<double*>(workspace);
+    for_each(stream, update_scales_bytes(op) / size_of(DataType::f64),
+             [=] CONVNET_DEVICE(std::int64_t i) { sums[i] = 0; });
+    std::vector<ScaledParts> groups;
+    std::size_t next = 0;
+    for (std::size_t source = 0; source < op.sources.size(); ++source) {
+      for (std::int64_t i = 0; i < op.sources[source]; ++i) {
+        const UpdateScales::Part& part = op.parts[next++];
+        if (groups.empty() || groups.back().count == ScaledParts::kMost) groups.emplace_back();
+        ScaledParts& group = groups.back();
+        group.parts[group.count++] = {reinterpret_cast<const double*>(args[source]) + 2 * i, part.rate_index,
+                                      static_cast<float>(part.images), part.matrix, part.accumulates};
+      }
+    }
+    for (const ScaledParts& group : groups) {
+      for_each(stream, 1, [=] CONVNET_DEVICE(std::int64_t) {
+        for (int i = 0; i < group.count; ++i)
+          group.parts[i].add(rates_at(step, group.parts[i].rate_index), sums, sums + 1);
+      });
+    }
+    for (const ScaledParts& group : groups) {
+      for_each(stream, group.count, [=] CONVNET_DEVICE(std::int64_t i) {
+        const float clip_norm = reinterpret_cast<const StepHeader*>(step)->clip_norm;
+        group.parts[i].write(rates_at(step, group.parts[i].rate_index), clip_norm, sums, sums + 1,
+                             scales + 2 * i);
+      });
+      scales += 2 * group.count;
+    }
+  });
+}
+
+template <>
+Prepared prepare(const Average& op, const OpForm& form, const Context&) {
+  return std::make_shared<KernelOp>(
+      form, [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const std::byte* step = args.back();
+        for (const std::int64_t count : counts) {
+          const float* weights = as_floats(args[0]);
+          float* average = as_floats(args[1]);
+          for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
+            const float share = reinterpret_cast<const StepHeader*>(step)->average_share;
+            average[i] = averaged(average[i], weights[i], share);
+          });
+          args = args.subspan(2);
         }
       });
 }

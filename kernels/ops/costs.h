@@ -1,6 +1,9 @@
 // Softmax and the costs, with their gradients.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "kernels/ops/argument.h"
 
 namespace convnet {
@@ -23,14 +26,31 @@ struct SoftmaxBackward {
   }
 };
 
+/// Labels of mixed images have three values: a class, another class, and the share of the other one in units
+/// of 1/kMixedUnit.
+constexpr std::int64_t kMixedLabelValues = 3;
+constexpr std::int32_t kMixedUnit = 65536;
+
+/// What the probabilities of an image should be: t = (1 - smoothing) * (its label's class, or two classes by
+/// their shares) + smoothing / classes. The image counts by the weight of its class, or by that of both.
+struct ClassTargets {
+  float smoothing = 0;
+  bool mixed = false;  ///< labels are those of mixed images; else the index of a class each
+  std::vector<float> class_weights = {};  ///< by class; empty: all are 1
+
+  std::int64_t label_values() const { return mixed ? kMixedLabelValues : 1; }
+};
+
 namespace args {
 
-/// The arguments of a cost of n images whose labels are the index of a class each.
-inline std::vector<Argument> class_cost_forward(std::int64_t n, std::int64_t c) {
-  return {read("labels", {n, 1}, DataType::s32), read("probs", {n, c}), costs()};
+/// The arguments of a cost of n images whose labels are classes.
+inline std::vector<Argument> class_cost_forward(std::int64_t n, std::int64_t c, const ClassTargets& targets) {
+  return {read("labels", {n, targets.label_values()}, DataType::s32), read("probs", {n, c}), costs()};
 }
-inline std::vector<Argument> class_cost_backward(std::int64_t n, std::int64_t c) {
-  return {read("labels", {n, 1}, DataType::s32), read("probs", {n, c}), write("diff_src", {n, c})};
+inline std::vector<Argument> class_cost_backward(std::int64_t n, std::int64_t c,
+                                                 const ClassTargets& targets) {
+  return {read("labels", {n, targets.label_values()}, DataType::s32), read("probs", {n, c}),
+          write("diff_src", {n, c})};
 }
 /// The arguments of a cost with a label for every output.
 inline std::vector<Argument> label_cost_forward(std::int64_t n, std::int64_t c) {
@@ -42,32 +62,36 @@ inline std::vector<Argument> label_cost_backward(std::int64_t n, std::int64_t c)
 
 }  // namespace args
 
-/// Multinomial logistic cost. Adds to costs[slot..slot+2]: sum of -log p(label), top-1 errors, top-k errors.
-/// log p is floored at -50. Ties share: an image whose label ties with t-1 others for the last places
-/// counts fractionally. Sets costs[0] = 1 where a cost or a probability is not finite.
+/// Multinomial logistic cost. Adds to costs[slot..slot+2]: sum of -t log p over images and classes, top-1
+/// errors, top-k errors; of mixed images the class with the larger share is the label. log p is floored at
+/// -50. Ties share: an image whose label ties with t-1 others for the last places counts fractionally. Sets
+/// costs[0] = 1 where a cost or a probability is not finite.
 struct LogregForward {
   std::int64_t n = 0, c = 0;
   std::int64_t topk = 1;
   std::int64_t slot = 1;
+  ClassTargets targets = {};
 
   std::string name() const { return "logreg.forward"; }
-  std::vector<Argument> arguments() const { return args::class_cost_forward(n, c); }
+  std::vector<Argument> arguments() const { return args::class_cost_forward(n, c, targets); }
 };
-/// diff_src = coeff * d(-log p(label))/dp.
+/// diff_src = -coeff * t / p, p floored at exp(-50).
 struct LogregBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
+  ClassTargets targets = {};
 
   std::string name() const { return "logreg.backward"; }
-  std::vector<Argument> arguments() const { return args::class_cost_backward(n, c); }
+  std::vector<Argument> arguments() const { return args::class_cost_backward(n, c, targets); }
 };
-/// diff_src = coeff * (p - onehot(label)): softmax and cost differentiated together.
+/// diff_src = coeff * (p - t): softmax and cost differentiated together.
 struct SoftmaxLogregBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
+  ClassTargets targets = {};
 
   std::string name() const { return "softmax+logreg.backward"; }
-  std::vector<Argument> arguments() const { return args::class_cost_backward(n, c); }
+  std::vector<Argument> arguments() const { return args::class_cost_backward(n, c, targets); }
 };
 
 /// Multinomial cost of one-hot (or soft) labels. Adds -sum t*log p (log p floored at -50) and top-1 errors to

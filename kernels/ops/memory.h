@@ -35,13 +35,13 @@ struct LoadImages {
     return all;
   }
 };
-/// Copies integer labels to the device.
+/// Copies integer labels to the device, `values` of each image.
 struct LoadLabels {
-  std::int64_t n = 0;
+  std::int64_t n = 0, values = 1;
 
   std::string name() const { return "load"; }
   std::vector<Argument> arguments() const {
-    return {args::read("src", {n, 1}, DataType::s32), args::write("dst", {n, 1}, DataType::s32)};
+    return {args::read("src", {n, values}, DataType::s32), args::write("dst", {n, values}, DataType::s32)};
   }
 };
 

@@ -315,6 +315,48 @@ TEST_CASE("images without labels are errors where the net reads labels") {
   CHECK(
       run.err.find("batch 7: image 2 (counted from 0) has no label, but the net reads labels (dataIdx=1)") !=
       std::string::npos);
+  // Whichever of them is read first with the bare one's label.
+  const Outcome mixed =
+      run_program(with(photos.train("pickles", "none"), "--train-range", "7") + Args{"--mixup", "1"});
+  CHECK(mixed.code == 2);
+  INFO(mixed.err);
+  CHECK(mixed.err.find("batch 7: image 1 (counted from 0), or the one that it is mixed with, has no label") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run on augmented photographs goes on to the same bits") {
+  const Photographs photos;
+  std::string net = kColorNet;
+  net.replace(net.rfind("dataIdx=1"), 9, "dataIdx=2");
+  net.replace(net.find("cost.logreg"), 11, "cost.crossent");
+  write_file(photos.folder / "net.cfg", net);
+  for (const std::string set : {"tars", "pickles"}) {
+    CAPTURE(set);
+    const Args augment = {"--mixup",
+                          "0.4",
+                          "--cutmix",
+                          "1",
+                          "--random-resized-crop",
+                          "0.3",
+                          "--random-erasing",
+                          "0.5",
+                          "--shuffle",
+                          set == "tars" ? "1" : "0"};
+    const std::string straight = set + "-straight", resumed = set + "-resumed";
+    run_well(photos.train(set, straight) + augment + Args{"--decode-threads", "1"});
+    run_well(with(photos.train(set, resumed), "--epochs", "1") + augment + Args{"--decode-threads", "3"});
+    run_well({"--load-file", photos.folder / resumed, "--epochs", "2"});
+    check_equal(newest(photos.folder / resumed), newest(photos.folder / straight));
+  }
+  // A test's labels are the images' own classes.
+  run_well({"--load-file", photos.folder / "tars-resumed", "--test-only", "1", "--write-features", "fc4",
+            "--feature-path", photos.folder / "features"});
+  const std::string labels = read_file(photos.folder / "features/labels_3.npy");
+  REQUIRE(labels.size() > 40);
+  for (std::size_t i = 0; i < 10; ++i)
+    CHECK(labels[labels.size() - 40 + 4 * i] == static_cast<char>((37 + i) % 4));
+  // Training goes on without mixtures.
+  run_well({"--load-file", photos.folder / "tars-resumed", "--epochs", "3", "--mixup", "0", "--cutmix", "0"});
 }
 
 TEST_CASE("what images look like stays as it was") {

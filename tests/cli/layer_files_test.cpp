@@ -426,6 +426,28 @@ TEST_CASE("what is odd but harmless gets a warning, and an error with --strict w
   }
 }
 
+TEST_CASE("a key of [DEFAULT] that looks like a layer's is reported, names of the user's own are not") {
+  const Workshop shop;
+  const std::string no_key = "of [DEFAULT] belongs to no layer type; did you mean ";
+  shop.write("[DEFAULT]\nfilterSise=3\n" + kDefinition,
+             kParameters + "[DEFAULT]\nwcc=0.1\nWCC=0.2\nepsW=0.1\nfilters=3\ncolour=red\n");
+  const Outcome run = plan(shop);
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(run.err.find("net.cfg:2: warning: key 'filterSise' " + no_key + "'filterSize'?\n") !=
+        std::string::npos);
+  CHECK(run.err.find("params.cfg:17: warning: key 'WCC' " + no_key + "'wc'?\n") != std::string::npos);
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 3);  // these, and that WCC is given twice
+  CHECK(plan(shop, {"--strict"}).code == 2);
+
+  // A value refers to it.
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=%(Eps)s") + "[DEFAULT]\neps=0.1\n");
+  const Outcome referred = plan(shop, {"--strict"});
+  INFO(referred.err);
+  CHECK(referred.code == 0);
+  CHECK(referred.err.empty());
+}
+
 TEST_CASE("a net too large for the machine is refused before it runs") {
   const Workshop shop;
   shop.write(replaced(kDefinition, "outputs=10", "outputs=16000000"), kParameters);

@@ -97,9 +97,10 @@ TEST_CASE("all wrong and all missing options are reported together") {
 }
 
 TEST_CASE("a wrong command is named") {
-  check_refused(
-      {"tarin"},
-      "unknown command 'tarin'; there are train, plan, place, bench, show, predict, make-data and layers");
+  check_refused({"tarin"},
+                "unknown command 'tarin'; the commands are train, plan, place, bench, show, predict, "
+                "make-data, layers, help, "
+                "completion");
   check_refused({}, "convnet trains convolutional networks");
   check_refused({"layers", "convv"}, "unknown layer type 'convv'; did you mean 'conv'? known: data, ");
   check_refused({"layers", "conv", "fc"}, "usage: convnet layers [TYPE | --markdown]");

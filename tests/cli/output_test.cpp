@@ -61,6 +61,13 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
   test();
   batch("2.2", "75.00");
   test();  // the run ends with one
+  const std::string folder = shop / "out", error = R"(logprob \(top-1 error\) \d\.\d{6}, after batch 2\.)";
+  expected.insert(expected.end(),
+                  {R"(Trained 2 epochs in \d+\.\d s)", "  best test:   " + error + "[12]",
+                   "  last test:   " + error + "2", "  checkpoint:  " + folder + "/2.2.safetensors",
+                   "  test it:     convnet --load-file " + folder + " --test-only 1",
+                   "  use it:      convnet predict " + folder + " FILE\\.\\.\\.",
+                   "  train on:    convnet --load-file " + folder + " --epochs 4"});
   check_lines(run.out, expected);
   CHECK(run.err.empty());
   CHECK(run.out.find('\r') == std::string::npos);

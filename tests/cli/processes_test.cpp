@@ -353,6 +353,11 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   const Outcome several = mpirun_well(launched(2, args("several", "0")));
   CHECK(costs_in(several.out) == costs_in(one.out));
   check_same_tensors(folder / "several/3.1.safetensors", folder / "one/3.1.safetensors");
+  const Args augmented = {"--shuffle", "1", "--random-resized-crop", "0.3", "--random-erasing", "0.5"};
+  const Outcome alone = run_well(args("alone", "0,1") + augmented);
+  CHECK(costs_in(alone.out) != costs_in(one.out));
+  mpirun_well(launched(2, args("together", "0") + augmented));
+  check_same_tensors(folder / "together/3.1.safetensors", folder / "alone/3.1.safetensors");
 
   // The seventh image of a minibatch is of the second process. The mean is known, so none is read before.
   items[8 + 6].bytes.resize(items[8 + 6].bytes.size() / 2);

@@ -82,18 +82,21 @@ TEST_CASE("a resumed run ends like the uninterrupted one") {
 
 TEST_CASE("a resumed run sees the crops of the uninterrupted one") {
   const Workshop shop;
-  const Args crops = {"--inner-size", "6", "--crop-pad", "1", "--pixel-std", "1"};
+  const Args crops = {"--inner-size", "6", "--crop-pad", "1", "--pixel-std", "1"},
+             erased = {"--flip", "0", "--random-erasing", "0.5"};
   for (const bool shuffle : {false, true}) {
     const std::string name = shuffle ? "shuffled" : "plain";
     const std::string straight = shop / (name + "-straight");
     const std::string resumed = shop / (name + "-resumed");
-    run_well(options(shop, 3, shuffle, straight) + crops);
-    run_well(options(shop, 1, shuffle, resumed) + crops);
+    run_well(options(shop, 3, shuffle, straight) + crops + erased);
+    run_well(options(shop, 1, shuffle, resumed) + crops + erased);
     run_well({"--load-file", resumed, "--epochs", "3"});
     check_equal(last_of(resumed, 3), last_of(straight, 3));
   }
   run_well(options(shop, 3, false, shop / "whole") + Args{"--inner-size", "6"});
   CHECK_FALSE(same_weights(last_of(shop / "plain-straight", 3), last_of(shop / "whole", 3)));
+  run_well(options(shop, 3, false, shop / "crops") + crops);
+  CHECK_FALSE(same_weights(last_of(shop / "plain-straight", 3), last_of(shop / "crops", 3)));
 }
 
 TEST_CASE("a run keeps the size and the unit of its images") {
@@ -297,6 +300,25 @@ TEST_CASE("every layer type resumes bit for bit: masks, noise, running statistic
   run_well(every_layer(1, shop / "resumed"));
   run_well(every_layer(2, shop / "resumed"));
   check_equal(last_of(shop / "resumed", 2), last_of(shop / "straight", 2));
+}
+
+TEST_CASE("optimisers, averages, clipping and mixed images resume bit for bit, on one device and on two") {
+  const Workshop shop;
+  for (const std::string optimizer : {"nesterov", "adamw", "lars"}) {
+    INFO(optimizer);
+    shop.write(kDefinition, "[DEFAULT]\noptimizer=" + optimizer + "\nsmoothing=0.1\n" + kParameters);
+    for (const Args& devices : {Args{"--gpu", "0"}, Args{"--gpu", "0,1", "--parallel", "data"}}) {
+      const std::string name = optimizer + std::to_string(devices.size());
+      const std::string straight = shop / (name + "-straight"), resumed = shop / (name + "-resumed");
+      const Args with = devices + Args{"--ema",   "0.9", "--clip-norm", "0.5", "--flip",           "1",
+                                       "--mixup", "0.4", "--cutmix",    "1",   "--random-erasing", "0.3"};
+      run_well(options(shop, 3, true, straight) + with);
+      run_well(options(shop, 1, true, resumed) + with);
+      run_well({"--load-file", resumed, "--epochs", "3"});
+      check_equal(last_of(resumed, 3), last_of(straight, 3));
+      CHECK(read_safetensors(last_of(straight, 3)).tensors.contains("conv1.weightsAvg.data"));
+    }
+  }
 }
 
 TEST_CASE("a training range without the saved batch starts at its first batch") {

@@ -11,10 +11,12 @@ using namespace convnet;
 namespace {
 
 struct Paint {
+  static constexpr OptionGroup group = OptionGroup::data;
   int layers = 1;
   bool glossy = false;
 };
 struct Wall {
+  static constexpr OptionGroup group = OptionGroup::training;
   std::string name;
   Paint inside, outside;
 };
@@ -34,6 +36,15 @@ OptionTable<Wall> wall_options() {
 }
 
 }  // namespace
+
+TEST_CASE("help lists an option where its struct says, or the option itself") {
+  OptionTable<Wall> table = wall_options();
+  table.add({of_original(option("height", &Wall::name, {.fallback = ""}))});
+  std::vector<std::optional<OptionGroup>> groups;
+  for (const OptionSpec& spec : table.specs()) groups.push_back(spec.group);
+  using enum OptionGroup;
+  CHECK(groups == std::vector<std::optional<OptionGroup>>{training, data, data, data, original});
+}
 
 TEST_CASE("options of a group are stored in the group") {
   const Wall wall = wall_options().parse(

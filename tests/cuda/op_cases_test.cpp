@@ -15,6 +15,7 @@ namespace {
 /// The names of all operations of the table.
 constexpr std::array kOperations = {"accumulate",
                                     "any_broken",
+                                    "average",
                                     "bce.backward",
                                     "bce.forward",
                                     "bias.backward",
@@ -86,6 +87,8 @@ constexpr std::array kOperations = {"accumulate",
                                     "sum2.backward",
                                     "sum2.forward",
                                     "update",
+                                    "update.scales",
+                                    "update.squares",
                                     "zero"};
 
 const std::vector<OpCase>& table() {

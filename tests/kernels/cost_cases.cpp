@@ -25,6 +25,14 @@ Values classes_of(const CostShape& s) {
   for (std::int64_t i = 0; i < s.n; ++i) classes.push_back(static_cast<double>(i * 3 % s.c));
   return classes;
 }
+/// Two classes and the share of the second one for every image.
+Values mixed_labels(const CostShape& s) {
+  Values labels;
+  for (std::int64_t i = 0; i < s.n; ++i)
+    for (const std::int64_t value : {i * 3 % s.c, i * 5 % s.c, i * 20011 % kMixedUnit})
+      labels.push_back(static_cast<double>(value));
+  return labels;
+}
 /// Multiples of 1/16 in (0,1): many ties.
 Values probs_of(const CostShape& s) {
   Values probs = test_values({s.n, s.c}, 2);
@@ -59,6 +67,13 @@ void add_softmax(std::vector<OpCase>& cases) {
   for (const std::int64_t views : {2, 9}) cases.push_back({SoftmaxForward{4 * views, 11, views}});
 }
 
+ClassTargets class_targets(std::int64_t classes, float smoothing, bool mixed, bool weighted) {
+  ClassTargets targets{smoothing, mixed};
+  for (std::int64_t i = 0; weighted && i < classes; ++i)
+    targets.class_weights.push_back(0.25F * static_cast<float>(1 + i % 6));
+  return targets;
+}
+
 void add_logreg(std::vector<OpCase>& cases, const CostShape& s) {
   const Values labels = classes_of(s), probs = probs_of(s);
   for (const std::int64_t topk : {1, 2, 5})
@@ -66,6 +81,17 @@ void add_logreg(std::vector<OpCase>& cases, const CostShape& s) {
       cases.push_back(cost_case(LogregForward{s.n, s.c, topk, slot}, slot + 4, labels, probs));
   cases.push_back({LogregBackward{s.n, s.c, 0.7F}, {labels, probs}});
   cases.push_back({SoftmaxLogregBackward{s.n, s.c, 0.7F}, {labels, probs}});
+  for (const bool mixed : {false, true})
+    for (const float smoothing : {0.0F, 0.1F, 1.0F})
+      for (const bool weighted : {false, true}) {
+        const ClassTargets targets = class_targets(s.c, smoothing, mixed, weighted);
+        const Values& these = mixed ? mixed_labels(s) : labels;
+        OpCase forward = cost_case(LogregForward{s.n, s.c, 2, 1, targets}, 5, these, probs);
+        forward.tolerance = 1e-6;
+        cases.push_back(std::move(forward));
+        cases.push_back({LogregBackward{s.n, s.c, 0.7F, targets}, {these, probs}});
+        cases.push_back({SoftmaxLogregBackward{s.n, s.c, 0.7F, targets}, {these, probs}});
+      }
 }
 
 /// Ties, floors and flags.
@@ -108,6 +134,13 @@ void add_label_costs(std::vector<OpCase>& cases, const Values& labels, const Val
 }
 
 }  // namespace
+
+ClassTargets class_targets(std::int64_t classes, float smoothing, bool mixed, bool weighted) {
+  ClassTargets targets{smoothing, mixed};
+  for (std::int64_t i = 0; weighted && i < classes; ++i)
+    targets.class_weights.push_back(0.25F * static_cast<float>(1 + i % 6));
+  return targets;
+}
 
 std::vector<CostShape> softmax_shapes() {
   std::vector<CostShape> all;

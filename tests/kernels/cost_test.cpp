@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
@@ -171,6 +173,67 @@ TEST_CASE("the fused gradient is the softmax's of the cost's", "[logreg]") {
   fused.set(1, probs);
   fused.run();
   CHECK(worst_difference(fused.get(2), back.get(2)) < 1e-6);
+}
+
+TEST_CASE("logreg spreads labels over classes, takes mixed ones, and weighs classes", "[logreg]") {
+  const std::int64_t n = 4, c = 5;
+  const std::vector<float> class_weights = {1, 0, 2, 0.5F, 3};
+  // Two classes and the share of the second; the last image has one class twice.
+  const Labels mixed = {0, 3, kMixedUnit / 4, 4, 2, 40000, 1, 0, 0, 2, 2, 30000};
+  OpRun softmax(cpu::prepare(SoftmaxForward{n, c}, {}));
+  softmax.set(0, random_values(n * c, 3, -3, 3));
+  softmax.run();
+  const auto probs = softmax.get(1);
+  for (const float smoothing : {0.0F, 0.2F}) {
+    for (const bool is_mixed : {false, true}) {
+      for (const bool weighted : {false, true}) {
+        INFO("smoothing " << smoothing << ", mixed " << is_mixed << ", weighted " << weighted);
+        const ClassTargets targets{smoothing, is_mixed, weighted ? class_weights : std::vector<float>()};
+        Labels labels;
+        double cost = 0, errors = 0;
+        std::vector<double> gradient, fused_gradient;
+        for (std::int64_t image = 0; image < n; ++image) {
+          const std::int32_t* three = mixed.data() + 3 * image;
+          const double share = is_mixed ? three[2] / 65536.0 : 0;
+          const std::int32_t first = three[0], second = is_mixed ? three[1] : three[0];
+          labels.insert(labels.end(), three, three + (is_mixed ? 3 : 1));
+          const auto weight_of = [&](std::int32_t k) {
+            return weighted ? static_cast<double>(class_weights[static_cast<std::size_t>(k)]) : 1.0;
+          };
+          const double weight = (1 - share) * weight_of(first) + share * weight_of(second);
+          const float* p = probs.data() + image * c;
+          for (std::int32_t k = 0; k < c; ++k) {
+            const double label = (k == first ? 1 - share : 0) + (k == second ? share : 0);
+            const double s = static_cast<double>(smoothing), q = static_cast<double>(p[k]);
+            const double t = (1 - s) * label + s / static_cast<double>(c);
+            cost -= weight * t * std::log(q);
+            gradient.push_back(-2 * weight * t / q);
+            fused_gradient.push_back(2 * weight * (q - t));
+          }
+          const std::int32_t label = share < 0.5 ? first : second;
+          errors += std::max_element(p, p + c) - p == label ? 0 : 1;
+        }
+        OpRun forward(cpu::prepare(LogregForward{n, c, 1, 1, targets}, {}));
+        forward.set_raw(0, labels);
+        forward.set(1, probs);
+        forward.set_raw(2, std::vector<double>{0, 0, 0, 0});
+        forward.run();
+        const auto costs = forward.raw<double>(2, 3);
+        CHECK(costs[0] == 0);
+        CHECK(costs[1] == Approx(cost).epsilon(1e-6));
+        CHECK(costs[2] == errors);
+        OpRun backward(cpu::prepare(LogregBackward{n, c, 2, targets}, {}));
+        OpRun fused(cpu::prepare(SoftmaxLogregBackward{n, c, 2, targets}, {}));
+        for (OpRun* op : {&backward, &fused}) {
+          op->set_raw(0, labels);
+          op->set(1, probs);
+          op->run();
+        }
+        CHECK(worst_difference(backward.get(2), gradient) < 1e-5);
+        CHECK(worst_difference(fused.get(2), fused_gradient) < 1e-6);
+      }
+    }
+  }
 }
 
 TEST_CASE("a label out of range is a bug and changes nothing", "[logreg]") {

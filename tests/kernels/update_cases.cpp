@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstring>
 
 #include "tests/kernels/op_cases.h"
 
@@ -7,6 +8,39 @@ namespace {
 
 /// Two entries of the rate table: the first is due after 24 images, the second is not yet.
 std::vector<std::byte> rates() { return step_block(5, {{0.1F, 0.9F, 0.05F, 24}, {0.2F, 0.5F, 0.01F, 0}}); }
+
+/// The step block of updates with norms, of AdamW and of averages: an entry of rates is scaled by LARS.
+std::vector<std::byte> more_rates(float clip_norm) {
+  std::vector<Rates> table = {
+      {.epsilon = 0.1F, .momentum = 0.9F, .decay = 0.05F, .images = 24},
+      {.epsilon = 0.2F, .momentum = 0.5F, .decay = 0.01F, .images = 0},
+      {.epsilon = 0.3F, .momentum = 0.9F, .decay = 0.02F, .images = 16, .trust = 0.01F}};
+  for (Rates& r : table) {
+    r.second = 0.99F, r.second_share = 0.01F, r.adam_epsilon = 1e-8F;
+    r.first_scale = 5.2F, r.second_scale = 7.1F;
+  }
+  std::vector<std::byte> block = step_block(5, table);
+  const StepHeader header{5, 0.25F, clip_norm};
+  std::memcpy(block.data(), &header, sizeof header);
+  return block;
+}
+
+/// A case whose arguments are random but for those that the operation does not size, and the squares, which
+/// are not negative.
+OpCase with_rates(const OpDesc& op, float clip_norm = 0) {
+  OpCase c{op};
+  const std::vector<Argument> args = arguments(op);
+  c.inputs.resize(args.size());
+  c.raw.resize(args.size());
+  for (std::size_t k = 0; k < args.size(); ++k) {
+    if (args[k].name == "step") c.raw[k] = more_rates(clip_norm);
+    if (args[k].name == "broken" || args[k].name == "costs") c.raw[k] = doubles({0});
+    if (args[k].name != "squares" || args[k].access == Access::write) continue;
+    for (std::int64_t i = 0; i < element_count(args[k].dims); ++i)
+      c.inputs[k].push_back(0.01 * static_cast<double>(1 + i % 7));
+  }
+  return c;
+}
 
 OpCase update_case(const Update& update, double broken = 0) {
   const std::size_t step = arguments(update).size() - 3;
@@ -57,6 +91,31 @@ std::vector<OpCase> update_cases() {
   // More gradients than in one launch, beside parts of few.
   cases.push_back(
       update_case({{{10, 8, 0, 193}, {5, 8, 0, 3}, {20, 8, 0, 400, true}, {7, 8, 1, 300, true}}}));
+
+  for (const UpdateRule rule : {UpdateRule::momentum, UpdateRule::nesterov, UpdateRule::adamw}) {
+    const auto part = [&](std::int64_t count, int gradients, bool accumulates, std::int64_t scale_index) {
+      return Update::Part{.count = count,
+                          .images = 8,
+                          .rate_index = accumulates ? 0 : 1,
+                          .gradients = gradients,
+                          .accumulates = accumulates,
+                          .rule = rule,
+                          .scale_index = scale_index};
+    };
+    cases.push_back(with_rates(Update{{part(1000, 1, false, -1)}}));
+    cases.push_back(
+        with_rates(Update{{part(700, 3, true, 1), part(5, 2, false, 0), part(9, 1, true, -1)}, 2}));
+    cases.push_back(with_rates(Update{{part(20, 400, true, 0), part(10, 193, false, -1)}, 1}));
+  }
+  for (const std::int64_t count : {1, 16384, 16385, 100000})
+    cases.push_back(with_rates(UpdateSquares{{{count}, {7, true}, {count, true}}}));
+  for (const float clip_norm : {0.0F, 0.001F, 1000.0F}) {
+    // More parts than in one launch; a matrix with several; one without images, and one that is not due.
+    UpdateScales scales{{3, 80}, {}};
+    for (int i = 0; i < 83; ++i) scales.parts.push_back({i % 31, i == 7 ? 0 : 8, i % 3, i % 2 == 1});
+    cases.push_back(with_rates(scales, clip_norm));
+  }
+  cases.push_back(with_rates(Average{{1, 5000, 3}}));
 
   for (const std::size_t broken : {0, 63, 64, 129, 130}) {
     Values flags(130, 0);

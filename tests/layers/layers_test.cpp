@@ -326,3 +326,32 @@ TEST_CASE("frozen matrices stay as they are and pass the gradient on") {
        "f",
        rates("a", "0", "0") + rates("b", "0", "0") + rates("f", "0", "0")});
 }
+
+TEST_CASE("initW takes he and xavier, by the numbers of inputs and outputs of a unit") {
+  const ShapeOnlyProvider provider({8, 6, 6}, 4);
+  const auto spec = [&](const std::string& layer) {
+    const Built built = build_net(between_data_and_cost(layer, "a", 4), provider);
+    REQUIRE(built.errors.empty());
+    return built.graph.find("a")->layer->weights[0].init_stdev;
+  };
+  const std::string conv = "channels=8\nfilters=12\nfilterSize=3\ngroups=2\ninitW=";
+  CHECK(spec(section("a", "conv", "inputs=data") + conv + "he\n") == Approx(std::sqrt(2.0 / 36)));
+  CHECK(spec(section("a", "conv", "inputs=data") + conv + "xavier\n") == Approx(std::sqrt(2.0 / (36 + 216))));
+  CHECK(spec(fc("a", "inputs=data outputs=10 initW=he")) == Approx(std::sqrt(2.0 / 288)));
+  CHECK(spec(fc("a", "inputs=data outputs=10 initW=xavier")) == Approx(std::sqrt(2.0 / 298)));
+  CHECK(spec(fc("a", "inputs=data outputs=10 initW=0.5")) == 0.5);
+  const auto errors = [&](const std::string& layer, const std::string& parameters) {
+    const Built built = build_net(between_data_and_cost(layer, "a", 4, parameters), provider);
+    REQUIRE(built.errors.size() == 1);
+    return built.errors[0];
+  };
+  CHECK_THAT(errors(fc("a", "inputs=data outputs=10 initW=hee"), ""),
+             Catch::Contains("'hee'") && Catch::Contains("or he or xavier"));
+  CHECK_THAT(errors(fc("a", "inputs=data outputs=10"), "[logprob]\ncoeff=1\nclassWeights=1,2\n"),
+             Catch::Contains("classWeights has 2 weights, but 'probs' has 4 classes"));
+  CHECK_THAT(errors(fc("a", "inputs=data outputs=10"), "[logprob]\ncoeff=1\nsmoothing=2\n"),
+             Catch::Contains("smoothing expects a number between 0 and 1"));
+  CHECK_THAT(
+      errors(fc("a", "inputs=data outputs=10"), "[a]\nepsW=1\nepsB=1\nmomW=0\nmomB=0\noptimizer=adam\n"),
+      Catch::Contains("expects one of sgd, nesterov, adamw, lars, not 'adam'; did you mean 'adamw'?"));
+}

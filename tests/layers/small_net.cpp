@@ -106,6 +106,8 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   StepOptions step;
   step.seed = options.seed;
   step.conserve_mem = options.conserve_memory;
+  step.clip_norm = options.clip_norm;
+  step.ema = options.ema;
   std::unique_ptr<Backend> backend = make_backend(devices, graph.gpu_count(), options.processes);
   if (options.wrap) backend = options.wrap(std::move(backend));
   net_ = std::make_unique<Net>(std::move(graph), provider_, devices, step, std::vector<float>{}, true,

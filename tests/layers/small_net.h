@@ -83,6 +83,7 @@ struct NetOptions {
   std::uint64_t seed = 3;
   std::string gpu = "0", precision = "fp32";
   bool data_parallel = false;
+  double clip_norm = 0, ema = 0;
   std::vector<ExtraMatrix> extra = {};
   /// Puts something between the net and its devices.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap = {};

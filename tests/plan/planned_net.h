@@ -25,6 +25,7 @@ inline const std::map<std::string, ConfigData>& config_data() {
       {"wrn-16-4", {{3, 32, 32}, 10}},
       {"vgg16", {{3, 224, 224}, 1000}},
       {"resnet18-imagenet", {{3, 224, 224}, 1000}},
+      {"resnet50-imagenet", {{3, 224, 224}, 1000}},
       {"alexnet-owt-2gpu-data", {{3, 224, 224}, 1000}},
       {"alexnet-owt-4gpu-data", {{3, 224, 224}, 1000}},
       {"alexnet-owt-2gpu-hybrid", {{3, 224, 224}, 1000}},

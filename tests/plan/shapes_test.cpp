@@ -82,7 +82,17 @@ const std::map<std::string, std::vector<Expected>>& expected() {
         {"g3b1", "256x14x14", 0, 0},
         {"g4b2", "512x7x7", 0, 0},
         {"pool", "512x1x1", 0, 0},
-        {"fc1000", "1000", 513000, 2.0 * 512000}}}};
+        {"fc1000", "1000", 513000, 2.0 * 512000}}},
+      {"resnet50-imagenet",
+       {{"conv1", "64x112x112", 64 * 3 * 49, 2.0 * 64 * 112 * 112 * 3 * 49},
+        {"g1b1-proj", "256x56x56", 256 * 64, 2.0 * 256 * 56 * 56 * 64},
+        {"g1b3", "256x56x56", 0, 0},
+        {"g2b1-conv1", "128x56x56", 128 * 256, 2.0 * 128 * 56 * 56 * 256},
+        {"g2b1-conv2", "128x28x28", 128 * 128 * 9, 2.0 * 128 * 28 * 28 * 128 * 9},
+        {"g3b6", "1024x14x14", 0, 0},
+        {"g4b3-conv3", "2048x7x7", 2048 * 512, 2.0 * 2048 * 7 * 7 * 512},
+        {"pool", "2048x1x1", 0, 0},
+        {"fc1000", "1000", 2049000, 2.0 * 2048000}}}};
   return nets;
 }
 
@@ -103,9 +113,13 @@ double flops(const Plan& plan, NodeId node) {
 }  // namespace
 
 TEST_CASE("shapes, parameters and FLOPs of the nets in configs") {
-  const std::map<std::string, std::int64_t> totals = {
-      {"lenet", 857738},          {"cifar-quick", 145578}, {"alexnet-owt", 61100840},
-      {"cifar10-11pct", 3672906}, {"wrn-16-4", 2748890},   {"resnet18-imagenet", 11689512}};
+  const std::map<std::string, std::int64_t> totals = {{"lenet", 857738},
+                                                      {"cifar-quick", 145578},
+                                                      {"alexnet-owt", 61100840},
+                                                      {"cifar10-11pct", 3672906},
+                                                      {"wrn-16-4", 2748890},
+                                                      {"resnet18-imagenet", 11689512},
+                                                      {"resnet50-imagenet", 25557032}};
   constexpr std::int64_t kImages = 7;
   for (const auto& [config, layers] : expected()) {
     PlannedNet net(config);

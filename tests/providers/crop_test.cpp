@@ -154,6 +154,29 @@ TEST_CASE("training crops lie anywhere and are mirrored half the time", "[crop]"
   check_uniform(places({4, 1, false}, 4, 200), -1, 3, 8000);
 }
 
+TEST_CASE("images are mirrored as --flip says", "[crop]") {
+  // Without crops, training has the whole image, mirrored half the time.
+  ImageOptions options;
+  options.flip = Flip::on;
+  check_uniform(places(options, 6, 10), 0, 0, 400);
+  CHECK(cropped(options)->matrices()[0].dims == Dims{2, 6, 6});
+  CHECK(seen(*cropped(options), {1, 0}).matrices[0] == Grid(DataType::u8).load(1).matrices[0]);
+  // With crops, it may be turned off; the places stay.
+  options = {4, 1, false};
+  const auto mirrored = places(options, 4, 20);
+  options.flip = Flip::on;
+  CHECK(places(options, 4, 20) == mirrored);
+  options.flip = Flip::off;
+  for (const auto& [place, count] : places(options, 4, 20)) {
+    CHECK_FALSE(place.mirror);
+    const auto as_mirrored = [&, y = place.y, x = place.x](bool mirror) {
+      const auto found = mirrored.find({y, x, mirror});
+      return found == mirrored.end() ? 0 : found->second;
+    };
+    CHECK(count == as_mirrored(false) + as_mirrored(true));
+  }
+}
+
 TEST_CASE("tests take the centre", "[crop]") {
   for (const int pad : {0, 2}) {
     const auto provider = cropped({4, pad, false});

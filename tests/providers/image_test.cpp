@@ -507,9 +507,12 @@ TEST_CASE("options that do not fit the provider are errors", "[image]") {
   ImageOptions pad;
   pad.crop_pad = 4;
   CHECK(read_error_of(folder.path(), pad) == "--crop-pad is for providers of small images, not for 'image'");
+  const TempFolder pickles;
+  write_file(pickles / "batches.meta", meta(2, 2, 16));
+  write_batch(pickles.path(), 1, photographs(2, 2, 16), 2);
   CHECK(message_of<InputError>([&] {
-          make_provider("image", folder.path(), 1, {}, BatchRange{1, 1});
-        }).starts_with("--shuffle holds all images in memory"));
+          make_provider("image", pickles.path(), 1, {}, BatchRange{1, 1});
+        }).starts_with("--shuffle: cuda-convnet2's batches are read a file at a time,"));
   CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, sized(64)); }) ==
         "--image-size is for data provider 'image', not for 'dummy-3x8x8-10'");
   CHECK(read_error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
@@ -533,4 +536,151 @@ TEST_CASE("workers do everything once, and the first failure is thrown", "[image
     }
     pool.run(0, [](std::int64_t) { FAIL("there is nothing to do"); });
   }
+}
+
+TEST_CASE("each epoch has a shuffled image data set in another order", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> all = photographs(12, 12, 16);
+  write_file(folder / "a-1.tar", tar_of({all.begin(), all.begin() + 4}));
+  write_file(folder / "a-2.tar", tar_of({all.begin() + 4, all.begin() + 9}));
+  write_file(folder / "a-3.tar", tar_of({all.begin() + 9, all.end()}));
+  const auto open = [&](int threads) {
+    ImageOptions options = sized(16);
+    options.decode_threads = threads;
+    return make_provider("image", folder.path(), 1, options, BatchRange{1, 2});
+  };
+  const auto provider = open(1);
+  const auto epoch_of = [&](int epoch) {
+    std::vector<std::int32_t> labels = image_labels_of(provider->read({1, epoch}, {}));
+    CHECK(labels.size() == 4);
+    const std::vector<std::int32_t> second = image_labels_of(provider->read({2, epoch}, {}));
+    CHECK(second.size() == 5);
+    labels.insert(labels.end(), second.begin(), second.end());
+    return labels;
+  };
+  std::vector<std::int32_t> first = epoch_of(1), other = epoch_of(2), stored(9);
+  std::iota(stored.begin(), stored.end(), 0);
+  CHECK(first != other);
+  CHECK(first != stored);
+  CHECK(epoch_of(0) == stored);
+  CHECK(epoch_of(1) == first);
+  // A run that begins with another batch and piece has the same images, and they go with their labels.
+  const DataBatch piece = open(3)->read({2, 1, 2, 2}, {});
+  CHECK(image_labels_of(piece) == std::vector<std::int32_t>{first[6], first[7]});
+  CHECK(image_of(piece, 1) == image_of(provider->read({2, 1}, {}), 3));
+  for (std::vector<std::int32_t>* labels : {&first, &other}) {
+    std::sort(labels->begin(), labels->end());
+    CHECK(*labels == stored);
+  }
+}
+
+TEST_CASE("mixed photographs are blends of what is seen of two", "[image]") {
+  const TempFolder folder;
+  write_file(folder / "batches.meta", meta(11, 20, 20));
+  write_batch(folder.path(), 1, photographs(11, 11, 20), 4);
+  ImageOptions options = sized(0, 16);
+  const auto plain = open_images(folder.path(), options)->read({1, 2}, {});
+  options.mixup = 1;
+  const auto open = [&](int threads) {
+    options.decode_threads = threads;
+    return open_images(folder.path(), options);
+  };
+  const DataBatch mixed = open(1)->read({1, 2}, {});
+  CHECK(open(1)->matrices()[1].dims == Dims{3});
+  const std::vector<std::int32_t> labels = image_labels_of(mixed);
+  const std::vector<float> classes = floats_of(mixed.matrices[2]);
+  REQUIRE(labels.size() == 33);
+  for (std::size_t i = 0; i < 11; ++i) {
+    const std::int32_t other = labels[3 * i + 1], weight = labels[3 * i + 2];
+    CAPTURE(i, other, weight);
+    CHECK(labels[3 * i] == static_cast<std::int32_t>(i));
+    REQUIRE(weight > 0);
+    CHECK(other != labels[3 * i]);
+    CHECK(classes[11 * i + static_cast<std::size_t>(other)] == static_cast<float>(weight) / 65536);
+    CHECK(classes[12 * i] == 1 - static_cast<float>(weight) / 65536);
+    const auto own = image_of(plain, static_cast<std::int64_t>(i)), from = image_of(plain, other),
+               blend = image_of(mixed, static_cast<std::int64_t>(i));
+    bool right = true;
+    for (std::size_t p = 0; p < own.size(); ++p)
+      right = right && std::to_integer<int>(blend[p]) == (std::to_integer<int>(own[p]) * (65536 - weight) +
+                                                          std::to_integer<int>(from[p]) * weight + 32768) /
+                                                             65536;
+    CHECK(right);
+  }
+  // Whatever the threads, pieces, where a run goes on, and the process.
+  for (const std::int64_t count : {1, 4, 11}) {
+    std::vector<std::byte> images;
+    for (std::int64_t first = 0; first < 11; first += count) {
+      const DataBatch piece = open(2)->read({1, 2, first, count}, {});
+      CHECK(piece.first == first);
+      CHECK(piece.last == (first + count >= 11));
+      images.insert(images.end(), piece.matrices[0].begin(), piece.matrices[0].end());
+    }
+    CHECK(images == mixed.matrices[0]);
+  }
+  CHECK(open(1)->read({1, 2, 11, 4}, {}).images == 0);
+  const ImageShare share{2, {false, true}};
+  const DataBatch piece = open(3)->read({1, 2, 2, 6, &share}, {});
+  for (std::int64_t i = 3; i < 6; ++i) CHECK(image_of(piece, i) == image_of(mixed, i + 2));
+  CHECK(image_of(piece, 0) == std::vector<std::byte>(3 * 16 * 16));
+  // Tests see each image alone.
+  const DataBatch test = open(1)->read({1, 0}, {});
+  CHECK(test.matrices[0] == open_images(folder.path(), sized(0, 16))->read({1, 0}, {}).matrices[0]);
+  CHECK(std::vector<std::int32_t>{image_labels_of(test)[15], image_labels_of(test)[16],
+                                  image_labels_of(test)[17]} == std::vector<std::int32_t>{5, 5, 0});
+}
+
+TEST_CASE("random resized crops are rectangles of the image", "[image]") {
+  const TempFolder folder;
+  // Red is twice the column, green twice the row.
+  DecodedImage ramp{100, 100, {}};
+  for (int i = 0; i < 100 * 100; ++i)
+    for (const int value : {i % 100 * 2, i / 100 * 2, 0})
+      ramp.pixels.push_back(static_cast<std::uint8_t>(value));
+  std::filesystem::create_directories(folder / "only");
+  write_file(folder / "only/a.png", test_images::png(ramp));
+  ImageOptions options = sized(40, 16);
+  const auto plain = open_images(folder.path(), options);
+  options.random_resized_crop = 0.1;
+  const auto provider = open_images(folder.path(), options);
+  CHECK(provider->read({1, 0}, {}).matrices == plain->read({1, 0}, {}).matrices);
+  double least = 1, most = 0;
+  int mirrored = 0;
+  for (int epoch = 1; epoch <= 200; ++epoch) {
+    const std::vector<std::byte> seen = provider->read({1, epoch}, {}).matrices[0];
+    const auto at = [&](std::size_t c, std::size_t y, std::size_t x) {
+      return std::to_integer<int>(seen[(c * 16 + y) * 16 + x]);
+    };
+    // From the second pixel to the last but one, 13 pixels on: the border has no part in these.
+    const double wide = (at(0, 8, 14) - at(0, 8, 1)) / 2.0 * 16 / 13,
+                 high = (at(1, 14, 8) - at(1, 1, 8)) / 2.0 * 16 / 13;
+    if (wide < 0) ++mirrored;
+    const double area = std::abs(wide) * high / 1e4, ratio = std::abs(wide) / high;
+    CAPTURE(epoch, wide, high);
+    CHECK(area > 0.08);
+    CHECK(area < 1.05);
+    CHECK(ratio > 0.7);
+    CHECK(ratio < 1.43);
+    least = std::min(least, area);
+    most = std::max(most, area);
+  }
+  CHECK(least < 0.2);
+  CHECK(most > 0.85);
+  CHECK(mirrored > 65);
+  CHECK(mirrored < 135);
+  // No rectangle but the image itself has its area; of one that is too long, the middle is taken.
+  options.random_resized_crop = 1;
+  options.flip = Flip::off;
+  const auto squeezed = [&](const DecodedImage& image, const ImageWindow& window) {
+    const DecodedImage small = resize_image(cut_window(image, window), {16, 16});
+    std::vector<std::byte> out;
+    for (std::size_t c = 0; c < 3; ++c)
+      for (std::size_t p = 0; p < 256; ++p) out.push_back(std::byte{small.pixels[3 * p + c]});
+    return out;
+  };
+  const DecodedImage wide = test_images::waves(30, 90, 1), high = test_images::waves(90, 30, 1);
+  write_file(folder / "only/a.png", test_images::png(wide));
+  CHECK(open_images(folder.path(), options)->read({1, 1}, {}).matrices[0] == squeezed(wide, {0, 25, 30, 40}));
+  write_file(folder / "only/a.png", test_images::png(high));
+  CHECK(open_images(folder.path(), options)->read({1, 1}, {}).matrices[0] == squeezed(high, {25, 0, 40, 30}));
 }

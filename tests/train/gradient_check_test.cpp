@@ -219,6 +219,16 @@ TEST_CASE("gradient checks hold the labels of a cost constant where layers make 
                   "s", "[x]\ncoeff=2\n");
 }
 
+TEST_CASE("gradients of smoothed labels and weighted classes are right") {
+  const std::string student =
+      fc("f", "inputs=data outputs=6 neuron=tanh[1,1]") + fc("q", "inputs=f outputs=4");
+  const std::string costs = "[x]\ncoeff=2\nsmoothing=0.2\nclassWeights=1,2,0,0.5\n";
+  for (const std::string top : {"data", "p"})  // differentiated together with the softmax, and not
+    check_all_right(
+        student + section("p", "softmax", "inputs=q") + section("x", "cost.logreg", "inputs=labels,p"), top,
+        costs);
+}
+
 TEST_CASE("right gradients of saturated nets and of nets with kinks are not called wrong") {
   int unclear = 0, all = 0;
   for (std::uint32_t seed = 0; seed < 15; ++seed) {

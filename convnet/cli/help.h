@@ -1,0 +1,41 @@
+// Help, the man page and shell completion, made from the tables of commands and options.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convnet/cli/commands.h"
+
+namespace convnet {
+
+/// Options of a command under one heading, with two examples of how to use them.
+struct HelpSection {
+  std::string title;
+  std::vector<const OptionSpec*> options;
+  std::vector<std::string> examples;  ///< command lines; $NET stands for kExampleNet
+};
+
+/// The value of $NET in examples.
+inline constexpr std::string_view kExampleNet =
+    "--layer-def configs/lenet.cfg --layer-params configs/lenet-params.cfg --data-provider dummy-1x28x28-10";
+inline constexpr std::string_view kExitCodes =
+    "0: done. 1: the run failed. 2: the input is wrong. 3: the machine cannot do it.";
+
+/// Returns the options of a command in sections, in the order of OptionGroup. Empty sections are left out.
+std::vector<HelpSection> help_sections(const Command& command);
+/// Returns the form of an option's value: "FILE", "cpu|cuda", "0|1".
+std::string value_form(const ParamSpec& spec);
+/// Returns the sentence of an option, with its default.
+std::string option_meaning(const ParamSpec& spec);
+
+/// Returns an overview of all commands.
+std::string usage_text();
+/// Returns the help of a command, wrapped to 96 columns.
+std::string command_help(const Command& command);
+/// Returns the man page convnet(1) in groff.
+std::string man_page();
+/// Returns the completion script of a shell: "bash", "zsh" or "fish". Throws InputError for others.
+std::string completion_script(const std::string& shell);
+
+}  // namespace convnet

@@ -1,0 +1,28 @@
+# What `cmake --install` installs, and the Debian package that scripts/package makes of it.
+include(GNUInstallDirs)
+install(TARGETS convnet RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/convnet)
+# Options name these files by the same path.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/bench/models DESTINATION ${CMAKE_INSTALL_DATADIR}/convnet/bench)
+install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${generated}/convnet.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${generated}/convnet.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME convnet)
+install(FILES ${generated}/_convnet DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
+install(FILES ${generated}/convnet.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "The convnet developers <convnet@example.invalid>" CACHE STRING "Maintainer of the Debian package")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer for convolutional networks that two text files describe")
+set(CPACK_PACKAGE_DIRECTORY ${CMAKE_BINARY_DIR}/package)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+# The libraries that the program was linked with decide what it depends on: MPI's, CUDA's, or neither.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS dataset-fashion-mnist)
+if(MPI_C_FOUND)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)
+endif()
+include(CPack)

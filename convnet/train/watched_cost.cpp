@@ -1,0 +1,82 @@
+#include "convnet/train/watched_cost.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
+#include "convnet/config/text.h"
+#include "convnet/net/costs.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Returns the cost layers that a run prints, in order of the file.
+std::vector<const Node*> printed_costs(const Graph& graph) {
+  std::vector<const Node*> costs;
+  for (const Node& node : graph.nodes)
+    if (node.is_cost() && !node.is_child) costs.push_back(&node);
+  return costs;
+}
+
+std::size_t values_of(const Node& cost) { return cost.layer->cost_names().size(); }
+
+}  // namespace
+
+double WatchedCost::of(const CostSums& test, const Graph& graph) const {
+  for (const CostReport& report : cost_reports(test, graph))
+    if (report.node->name == layer) return report.values.at(value);
+  throw std::logic_error("the watched cost is not there");
+}
+
+std::string WatchedCost::text(const Graph& graph) const {
+  return fmt::format("{} ({})", layer, graph.find(layer)->layer->cost_names().at(value));
+}
+
+WatchedCost find_watched_cost(const std::string& text, const Graph& graph) {
+  const std::vector<const Node*> costs = printed_costs(graph);
+  std::vector<std::string> names;
+  for (const Node* cost : costs) {
+    const std::size_t usual = values_of(*cost) > 1 ? 1 : 0;
+    if (text.empty() || text == cost->name) return {cost->name, usual};
+    if (text == cost->name + ".cost") return {cost->name, 0};
+    if (text == cost->name + ".error" && usual == 1) return {cost->name, 1};
+    names.push_back(cost->name);
+    names.push_back(cost->name + ".cost");
+    if (usual == 1) names.push_back(cost->name + ".error");
+  }
+  const std::string close = nearest(text, names);
+  throw InputError(fmt::format("--keep-best {}: there is no such cost; there are {}{}", text, join(names),
+                               close.empty() ? "" : "; did you mean '" + close + "'?"));
+}
+
+bool note_test(BestTest& best, double value, const Position& at) {
+  const bool better = best.epoch == 0 || value < best.value;
+  if (better)
+    best = {value, at.epoch, at.batch, 0};
+  else
+    ++best.tests_since;
+  return better;
+}
+
+void keep_as_best(const std::string& folder, const std::string& checkpoint) {
+  const fs::path best = fs::path(folder) / kBestFile,
+                 made = fs::path(folder) / (std::string(kBestFile) + ".new");
+  std::error_code error;
+  fs::remove(made, error);
+  // A link takes no space and no time; some file systems have none.
+  fs::create_hard_link(checkpoint, made, error);
+  if (error) {
+    error.clear();
+    fs::copy_file(checkpoint, made, error);
+  }
+  if (!error) fs::rename(made, best, error);
+  if (error)
+    throw RunError(fmt::format("{}: cannot be made from {}: {}", best.string(), checkpoint, error.message()));
+  sync_parent_folder(best.string());
+}
+
+}  // namespace convnet

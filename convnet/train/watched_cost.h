@@ -1,0 +1,36 @@
+// The best test of a run: the cost that says which one it is, and how long ago it was.
+#pragma once
+
+#include <string>
+
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/graph/graph.h"
+
+namespace convnet {
+
+/// The file beside a run's checkpoints that --keep-best writes. No other command removes it.
+inline constexpr const char* kBestFile = "best.safetensors";
+
+/// One value of a cost layer.
+struct WatchedCost {
+  std::string layer;
+  std::size_t value = 0;  ///< index into what the layer prints
+
+  /// Returns this value of a test.
+  double of(const CostSums& test, const Graph& graph) const;
+  /// Returns "logprob (top-1 error)".
+  std::string text(const Graph& graph) const;
+};
+
+/// Finds the value that --keep-best means: LAYER, LAYER.cost or LAYER.error. LAYER alone is the error where
+/// the layer prints one, else the cost. "" is the first cost layer. Throws InputError, with the nearest name
+/// there is, if there is none of that name.
+WatchedCost find_watched_cost(const std::string& text, const Graph& graph);
+
+/// Takes a test into account, which came after `at`. Returns whether it is the best so far.
+bool note_test(BestTest& best, double value, const Position& at);
+
+/// Makes best.safetensors in `folder` the contents of `checkpoint`. Throws RunError.
+void keep_as_best(const std::string& folder, const std::string& checkpoint);
+
+}  // namespace convnet

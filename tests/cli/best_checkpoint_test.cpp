@@ -1,0 +1,144 @@
+// The checkpoint of the best test, runs that end when tests get no better, and checkpoints without their
+// files.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "convnet/checkpoint/checkpoint.h"
+#include "tests/cli/small_net.h"
+
+using namespace convnet;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Options of a run that tests after every batch.
+Args training(const Workshop& shop, const std::string& folder, int epochs) {
+  return shop.dummy() +
+         Args{"--save-file", folder, "--epochs", std::to_string(epochs), "--test-freq", "1", "--mini", "100"};
+}
+
+/// The value of every test in a checkpoint's history, by index in what the cost prints.
+std::vector<double> tests_of(const Checkpoint& checkpoint, std::size_t value) {
+  std::vector<double> values;
+  for (const HistoryEntry& entry : checkpoint.state.history) {
+    if (entry.test_batch >= 0)
+      values.push_back(entry.costs.sums.at(0).second.at(value) / static_cast<double>(entry.costs.images));
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("the checkpoint of the best test is kept, by any value of a cost, also over resumed runs") {
+  const Workshop shop;
+  for (const auto& [cost, value] :
+       {std::pair<std::string, std::size_t>{"logprob", 1}, {"logprob.error", 1}, {"logprob.cost", 0}}) {
+    INFO(cost);
+    const std::string run = shop / ("run-" + cost);
+    run_well(training(shop, run, 2) + Args{"--keep-best", cost});
+    run_well({"--load-file", run, "--epochs", "4"});  // the option is that of the run
+    const std::vector<double> tests = tests_of(read_checkpoint(run), value);
+    REQUIRE(tests.size() == 8);
+    const auto best = std::min_element(tests.begin(), tests.end());
+    const Checkpoint kept = read_checkpoint(run + "/best.safetensors");
+    CHECK(kept.state.position.epoch == 1 + (best - tests.begin()) / 2);
+    CHECK(kept.state.position.batch == 1 + (best - tests.begin()) % 2);
+    CHECK(kept.state.best.value == Approx(*best));
+    CHECK(files_in(run).size() == 3);  // and the two newest
+    run_well({"--load-file", run + "/best.safetensors", "--test-only", "1"});
+  }
+  const Outcome wrong = run_program(training(shop, shop / "wrong", 1) + Args{"--keep-best", "logprop"});
+  CHECK(wrong.code == 2);
+  CHECK_THAT(wrong.err, Catch::Contains("--keep-best logprop: there is no such cost") &&
+                            Catch::Contains("did you mean 'logprob'?"));
+}
+
+TEST_CASE("a best checkpoint of a branch that is given up moves aside with the others") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 3) + Args{"--keep-best", "logprob.cost", "--keep", "9"});
+  const Checkpoint best = read_checkpoint(run + "/best.safetensors");
+  const std::string first = run + "/1.1.safetensors";
+  run_well({"--load-file", first, "--epochs", "1"});
+  const bool was_later = best.state.position > Position{1, 1};
+  CHECK(fs::exists(run + "/abandoned-after-1.1/best.safetensors") == was_later);
+  const Checkpoint newest = read_checkpoint(run);
+  CHECK(read_checkpoint(run + "/best.safetensors").state.best.value == Approx(newest.state.best.value));
+}
+
+TEST_CASE("a run ends after --patience tests without a better one, and stays ended until there is more") {
+  const Workshop shop;
+  // Nothing is learned, so no test is better than the first one of its batch.
+  shop.write(
+      kDefinition,
+      replaced(replaced(replaced(replaced(kParameters, "epsW=0.01", "epsW=1e-30"), "epsB=0.02", "epsB=1e-30"),
+                        "epsW=0.01", "epsW=1e-30"),
+               "epsB=0.02", "epsB=1e-30"));
+  const std::string run = shop / "run";
+  const Outcome ended = run_well(training(shop, run, 50) + Args{"--patience", "3"});
+  CHECK_THAT(ended.out,
+             Catch::Contains("Training ends: 3 tests without a better logprob (top-1 error) than"));
+  CHECK(tests_of(read_checkpoint(run), 1).size() == 4);
+  const Outcome again = run_well({"--load-file", run});
+  CHECK_THAT(again.out, Catch::Contains("Training ends: 3 tests"));
+  CHECK(tests_of(read_checkpoint(run), 1).size() == 4);
+  run_well({"--load-file", run, "--patience", "5"});
+  CHECK(tests_of(read_checkpoint(run), 1).size() == 6);
+}
+
+TEST_CASE("a run ends with its best and its last test, its checkpoint, and what to type next") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  const std::string out = run_well(training(shop, run, 2)).out;
+  const std::string summary = out.substr(out.find("Trained "));
+  const Checkpoint newest = read_checkpoint(run);
+  CHECK_THAT(summary, Catch::StartsWith("Trained 2 epochs in "));
+  CHECK_THAT(summary, Catch::Contains(fmt::format(
+                          "best test:   logprob (top-1 error) {:.6f}, after batch {}.{}\n",
+                          newest.state.best.value, newest.state.best.epoch, newest.state.best.batch)));
+  CHECK_THAT(summary,
+             Catch::Contains(fmt::format("last test:   logprob (top-1 error) {:.6f}, after batch 2.2\n",
+                                         tests_of(newest, 1).back())));
+  CHECK_THAT(summary, Catch::Contains("checkpoint:  " + run + "/2.2.safetensors\n") &&
+                          Catch::Contains("convnet --load-file " + run + " --test-only 1\n") &&
+                          Catch::Contains("convnet predict " + run + " FILE...\n") &&
+                          Catch::Contains("convnet --load-file " + run + " --epochs 4\n"));
+  CHECK_THAT(run_well({"--load-file", run}).out, !Catch::Contains("Trained "));
+}
+
+TEST_CASE("the average of a test of the whole range is that test") {
+  const Workshop shop;
+  const Args whole = shop.dummy() + Args{"--save-file",  shop / "run", "--epochs",   "3", "--test-freq", "1",
+                                         "--test-range", "3-5",        "--test-one", "0"};
+  const std::string out = run_well(whole).out;
+  std::size_t at = 0;
+  int tests = 0;
+  while ((at = out.find("Test output", at)) != std::string::npos) {
+    const std::size_t line = out.find("logprob:", at), end = out.find(" (", line);
+    const std::size_t average = out.find("logprob:", end);
+    CHECK(out.substr(line, end - line) == out.substr(average, out.find('\n', average) - average));
+    at = average;
+    ++tests;
+  }
+  CHECK(tests == 6);
+}
+
+TEST_CASE("a checkpoint works when its cfg files are gone, and says whose learning parameters a run takes") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 1));
+  shop.write(kDefinition, replaced(kParameters, "wc=0.001", "wc=0.002"));
+  CHECK_THAT(run_well({"--load-file", run, "--epochs", "2"}).out,
+             Catch::Contains("The learning parameters are those of " + shop.parameters_path() +
+                             ", which has changed since " + run + "/1.2.safetensors"));
+  fs::remove(shop.parameters_path());
+  fs::remove(shop.definition_path());
+  const Outcome resumed = run_well({"--load-file", run, "--epochs", "3"});
+  CHECK_THAT(resumed.out,
+             Catch::Contains(shop.parameters_path() + " is not there: the learning parameters are those of " +
+                             run + "/2.2.safetensors"));
+  CHECK(read_checkpoint(run).parameters_text.find("wc=0.002") != std::string::npos);
+  run_well({"--load-file", run, "--test-only", "1"});
+}

@@ -1,0 +1,89 @@
+// Help and its examples: each option has a place, and each example is a command line that is taken.
+#include "convnet/cli/help.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+
+#include "convnet/base/error.h"
+#include "convnet/cli/command_line.h"
+#include "tests/cli/run_program.h"
+
+namespace convnet {
+namespace {
+
+std::string help_of(const std::string& name) { return command_help(*find_command(name)); }
+
+TEST_CASE("help lists each option once, under a heading with two examples") {
+  for (const Command& command : commands()) {
+    if (command.options == nullptr) continue;
+    std::size_t listed = 0;
+    for (const HelpSection& section : help_sections(command)) {
+      INFO(command.name << ": " << section.title);
+      listed += section.options.size();
+      CHECK(section.examples.size() == 2);
+    }
+    CHECK(listed == command.options().size());
+  }
+}
+
+TEST_CASE("examples of help are command lines that the program takes") {
+  for (const Command& command : commands()) {
+    for (const HelpSection& section : help_sections(command)) {
+      for (const std::string& example : section.examples) {
+        INFO(example);
+        std::istringstream words(example.substr(std::string(command.example).size()));
+        const std::vector<std::string> args{std::istream_iterator<std::string>(words), {}};
+        const OptionTexts texts = parse_command_line(command.options(), args);
+        CHECK_FALSE(texts.empty());
+        for (const OptionSpec& spec : command.options()) {
+          const auto text = texts.find(spec.param.key);
+          if (text == texts.end() || spec.param.type != "choice") continue;
+          CHECK(std::count(spec.param.choices.begin(), spec.param.choices.end(), text->second) == 1);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("help keeps to 96 columns and shows the form of values") {
+  for (const Command& command : commands()) {
+    std::istringstream lines(command_help(command));
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.size() <= 98);  // bytes; a character of UTF-8 may have three
+    }
+  }
+  const std::string plan = help_of("plan");
+  for (const char* part : {"Usage: convnet plan ", "\nNet and data:\n", "\nDevices:\n", "  --layer-def FILE",
+                           "  --device auto|cpu|cuda", "  --mini IMAGES", "  --json 0|1", "  Examples:\n"})
+    CHECK(plan.find(part) != std::string::npos);
+  CHECK(plan.find("--epochs") == std::string::npos);
+}
+
+TEST_CASE("help describes commands and layer types by name") {
+  CHECK(run_well({"help"}).out == usage_text());
+  CHECK(run_well({"help", "plan"}).out == help_of("plan"));
+  CHECK(run_well({"plan", "--help"}).out == help_of("plan"));
+  CHECK(run_well({"--help"}).out == usage_text() + "\n" + help_of("train"));
+  CHECK(run_well({"help", "pool"}).out == run_well({"layers", "pool"}).out);
+  const Outcome wrong = run_program({"help", "plann"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err.find("there is no command or layer type 'plann'; did you mean 'plan'?") !=
+        std::string::npos);
+  CHECK(run_program({"help", "plan", "place"}).err.find("usage: convnet help") != std::string::npos);
+}
+
+TEST_CASE("completion names the shells that it is for") {
+  for (const char* shell : {"bash", "zsh", "fish"})
+    CHECK(run_well({"completion", shell}).out.find("convnet completion " + std::string(shell)) !=
+          std::string::npos);
+  const Outcome wrong = run_program({"completion", "tcsh"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err.find("there is no completion for 'tcsh'; the shells are bash, zsh and fish") !=
+        std::string::npos);
+  CHECK(run_program({"completion"}).err.find("usage: convnet completion bash|zsh|fish") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace convnet

@@ -1,0 +1,267 @@
+// Optimisers, clipped gradients and averaged weights: the formulas in double precision, the same answer from
+// several devices and hosts, and checkpoints that go on with the same bits.
+#include "convnet/base/error.h"
+#include "tests/parallel/placed_nets.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// What a net is trained with.
+struct Way {
+  std::string optimizer;
+  double clip_norm = 0, ema = 0;
+};
+const std::vector<Way> kWays = {{"sgd", 0.3, 0.9}, {"nesterov"},    {"nesterov", 0.3},
+                                {"adamw", 0, 0.9}, {"adamw", 0.3},  {"lars", 0, 0.5},
+                                {"lars", 0.3},     {"sgd", 0, 0.9}, {"sgd", 1000, 0}};
+
+NetTexts with_optimizer(NetTexts texts, const Way& way) {
+  texts.parameters = "[DEFAULT]\noptimizer=" + way.optimizer +
+                     "\nbeta2=0.99\nadamEpsilon=1e-3\ntrust=0.01\n" + texts.parameters;
+  return texts;
+}
+NetOptions with_way(NetOptions options, const Way& way) {
+  options.clip_norm = way.clip_norm;
+  options.ema = way.ema;
+  return options;
+}
+
+/// The optimisers by their definitions, in double precision.
+class Reference {
+ public:
+  Reference(SmallNet& net, Way way) : net_(net.reference()), way_(std::move(way)) {
+    for (const auto& [name, m] : net_.matrices) averages_[name] = m.values;
+  }
+
+  void step(const Minibatch& batch, int number) {
+    net_.forward(reference_inputs(batch), true, static_cast<std::uint64_t>(number - 1));
+    net_.backward();
+    const auto images = static_cast<double>(batch.images());
+    double squares = 0;
+    for (const auto& [name, m] : net_.matrices)
+      if (m.learned()) squares += squares_of(m.gradient) / (images * images);
+    const double norm = std::sqrt(squares);
+    const double clip = way_.clip_norm > 0 ? std::min(1.0, way_.clip_norm / (norm + 1e-6)) : 1;
+    for (auto& [name, m] : net_.matrices) {
+      if (m.learned()) {
+        for (double& g : m.gradient) g *= clip / images;
+        update(name, m, number);
+      }
+      const double share = number == 1 ? 1 : 1 - way_.ema;
+      for (std::size_t i = 0; i < m.values.size(); ++i)
+        averages_[name][i] += share * (m.values[i] - averages_[name][i]);
+    }
+  }
+
+  reference::NetReference& net() { return net_; }
+  const std::map<std::string, reference::Values>& averages() const { return averages_; }
+
+ private:
+  static double squares_of(const reference::Values& values) {
+    double sum = 0;
+    for (const double v : values) sum += v * v;
+    return sum;
+  }
+
+  void update(const std::string& name, reference::Matrix& m, int number) {
+    double rate = m.epsilon;
+    if (way_.optimizer == "lars" && name.find(".weights.") != std::string::npos) {
+      const double w = std::sqrt(squares_of(m.values)), g = std::sqrt(squares_of(m.gradient));
+      rate *= 0.01 * w / (g + m.decay * w);
+    }
+    reference::Values& squares = squares_[name];
+    squares.resize(m.values.size());
+    for (std::size_t i = 0; i < m.values.size(); ++i) {
+      double& w = m.values[i];
+      double& inc = m.increment[i];
+      if (way_.optimizer == "adamw") {
+        const double g = m.gradient[i];
+        w *= 1 - rate * m.decay;
+        inc = m.momentum * inc + (1 - m.momentum) * g;
+        squares[i] = 0.99 * squares[i] + 0.01 * g * g;
+        const double mean = inc / (1 - std::pow(m.momentum, number));
+        const double deviation = std::sqrt(squares[i] / (1 - std::pow(0.99, number)));
+        w -= rate * mean / (deviation + 1e-3);
+      } else {
+        const double g = m.gradient[i] + m.decay * w;
+        inc = m.momentum * inc - rate * g;
+        w += way_.optimizer == "nesterov" ? m.momentum * inc - rate * g : inc;
+      }
+    }
+  }
+
+  reference::NetReference net_;
+  Way way_;
+  std::map<std::string, reference::Values> squares_, averages_;
+};
+
+NetTexts small_net() {
+  return between_data_and_cost(
+      "[conv]\ntype=conv\ninputs=data\nchannels=3\nfilters=8\nfilterSize=3\npadding=1\nneuron=tanh[1,1]"
+      "\ninitW=0.2\n",
+      "conv", kClasses, "[conv]\nepsW=0.05\nepsB=0.05\nmomW=0.9\nmomB=0.8\nwc=0.02\n");
+}
+
+double distance_to(const std::vector<float>& values, const reference::Values& expected) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(static_cast<double>(values[i]) - expected[i], 2);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+std::string tensor_with(const std::string& suffix, const std::string& name) {
+  std::string changed = increment_tensor(name);
+  return changed.replace(changed.find("Inc"), 3, suffix);
+}
+
+}  // namespace
+
+TEST_CASE("optimisers follow their definitions for 20 steps") {
+  for (const Way& way : kWays) {
+    INFO(way.optimizer << ", clipped at " << way.clip_norm << ", averaged by " << way.ema);
+    SmallNet net(with_optimizer(small_net(), way), kImage, kClasses, with_way({}, way));
+    net.prepare(Phase::train, 16);
+    Reference reference(net, way);
+    for (int number = 1; number <= 20; ++number) {
+      const Minibatch batch = random_minibatch(kImage, 16, kClasses, static_cast<std::uint64_t>(number));
+      net.step(Phase::train, batch, static_cast<std::uint64_t>(number - 1));
+      reference.step(batch, number);
+    }
+    const std::map<std::string, NamedTensor> tensors = net.tensors();
+    for (const auto& [name, m] : reference.net().matrices) {
+      INFO(name);
+      CHECK(distance_to(tensors.at(name).values, m.values) < 1e-5);
+      CHECK(tensors.contains(tensor_with("Sqr", name)) == (way.optimizer == "adamw"));
+      REQUIRE(tensors.contains(tensor_with("Avg", name)) == (way.ema > 0));
+      if (way.ema == 0) continue;
+      CHECK(distance_to(tensors.at(tensor_with("Avg", name)).values, reference.averages().at(name)) < 1e-5);
+      CHECK(tensors.at(tensor_with("Avg", name)).values != tensors.at(name).values);
+    }
+  }
+}
+
+TEST_CASE("optimisers give the answer of one device on several devices and hosts") {
+  const std::vector<std::int64_t> sizes = {24, 24, 13, 2, 24};
+  std::vector<PlacedNet> nets = {data_parallel_nets().front(), data_parallel_nets().back(),
+                                 column_per_device_nets().front()};
+  PlacedNet hosts = data_parallel_nets().front();
+  hosts.options.gpu = device_list(4);
+  hosts.options.data_parallel = true;
+  hosts.options.devices_of_hosts = {2, 2};
+  nets.push_back(hosts);
+  for (const PlacedNet& net : nets) {
+    for (const Way& way : kWays) {
+      INFO(net.name << ", " << way.optimizer << ", clipped at " << way.clip_norm << ", averaged by "
+                    << way.ema);
+      NetOptions one_device;
+      one_device.extra = net.options.extra;
+      SmallNet plain(with_optimizer(net.plain, way), kImage, kClasses, with_way(one_device, way));
+      SmallNet placed(with_optimizer(net.placed, way), kImage, kClasses, with_way(net.options, way));
+      for (const std::int64_t images : {24, 2})
+        REQUIRE_NOTHROW(verify(placed.prepare(Phase::train, images), placed.graph()));
+      check_same_answer(train(placed, sizes, net.options.extra), train(plain, sizes, net.options.extra),
+                        3e-5);
+    }
+  }
+}
+
+TEST_CASE("a net goes on from a checkpoint with the same bits, and on other devices with the same answer") {
+  for (const Way& way : kWays) {
+    for (const int period : {0, 2}) {
+      INFO(way.optimizer << ", clipped at " << way.clip_norm << ", period " << period);
+      NetTexts texts = with_optimizer(small_net(), way);
+      if (period > 0) texts.parameters = with_update_period(texts.parameters, period);
+      const auto made = [&](const std::string& gpu, bool parallel) {
+        NetOptions options = with_way({}, way);
+        options.gpu = gpu;
+        options.data_parallel = parallel;
+        auto net = std::make_unique<SmallNet>(texts, kImage, kClasses, options);
+        net->prepare(Phase::train, 16);
+        return net;
+      };
+      const auto step = [&](SmallNet& net, int number) {
+        net.step(Phase::train, random_minibatch(kImage, 16, kClasses, static_cast<std::uint64_t>(number)),
+                 static_cast<std::uint64_t>(number));
+      };
+      const auto whole = made("0", false);
+      for (int number = 0; number < 5; ++number) step(*whole, number);
+      TensorFile file;
+      // Tests see the averages, checkpoints have both.
+      whole->net().use_averages();
+      whole->net().store(file);
+      whole->net().use_trained();
+      const auto resumed = made("0", false), moved = made("0,1", true);
+      resumed->net().load(file, "f", whole->net().windows());
+      moved->net().load(file, "f", whole->net().windows());
+      for (int number = 5; number < 8; ++number)
+        for (SmallNet* net : {whole.get(), resumed.get(), moved.get()}) step(*net, number);
+      for (const auto& [name, tensor] : whole->tensors()) {
+        INFO(name);
+        CHECK(resumed->tensors().at(name).values == tensor.values);
+        CHECK(distance(moved->tensors().at(name).values, tensor.values) < 3e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("tests see the averaged weights, and training goes on with its own") {
+  const Way way{"sgd", 0, 0.9};
+  SmallNet net(small_net(), kImage, kClasses, with_way({}, way));
+  const Minibatch batch = random_minibatch(kImage, 16, kClasses, 1);
+  for (std::uint64_t i = 0; i < 4; ++i) net.step(Phase::train, batch, i);
+  const std::map<std::string, NamedTensor> tensors = net.tensors();
+  SmallNet other(small_net(), kImage, kClasses);
+  other.prepare(Phase::test, 16);
+  for (const std::string name : {"conv.weights.data", "conv.biases"})
+    other.set_weights(name, tensors.at(tensor_with("Avg", name)).values);
+  for (const auto& [name, tensor] : tensors) {
+    if (tensors.contains(tensor_with("Avg", name)))
+      other.set_weights(name, tensors.at(tensor_with("Avg", name)).values);
+  }
+  const std::vector<double> trained_costs = net.step(Phase::test, batch, 4).costs;
+  net.net().use_averages();
+  const std::vector<double> costs = net.step(Phase::test, batch, 4).costs;
+  net.net().use_trained();
+  CHECK(costs == other.step(Phase::test, batch, 4).costs);
+  CHECK(costs != trained_costs);
+  CHECK(net.step(Phase::test, batch, 4).costs == trained_costs);
+}
+
+TEST_CASE("another kind of optimiser begins with increments of its own") {
+  const NetTexts texts = small_net();
+  const Minibatch batch = random_minibatch(kImage, 16, kClasses, 1);
+  const auto trained = [&](const std::string& optimizer) {
+    auto net = std::make_unique<SmallNet>(with_optimizer(texts, {optimizer}), kImage, kClasses);
+    net->step(Phase::train, batch, 0);
+    return net;
+  };
+  const auto sgd = trained("sgd"), adamw = trained("adamw");
+  for (const auto& [from, to] : {std::pair(sgd.get(), adamw.get()), std::pair(adamw.get(), sgd.get())}) {
+    TensorFile file;
+    from->net().store(file);
+    to->net().load(file, "f", from->net().windows());
+    const std::map<std::string, NamedTensor> tensors = to->tensors();
+    for (const float v : tensors.at(increment_tensor("conv.weights.data")).values) CHECK(v == 0);
+    CHECK(to->net().windows().empty());
+    CHECK(tensors.at("conv.weights.data").values == file.tensors.at("conv.weights.data").values);
+  }
+}
+
+TEST_CASE("gradients cannot be clipped where layers are updated at different times") {
+  NetTexts texts = small_net();
+  texts.parameters.insert(texts.parameters.find("[conv]") + 7, "updatePeriod=3\n");
+  NetOptions options;
+  options.clip_norm = 1;
+  std::string message;
+  try {
+    SmallNet net(texts, kImage, kClasses, options);
+  } catch (const InputError& e) {
+    message = e.what();
+  }
+  CHECK_THAT(message, Catch::Contains("--clip-norm needs the gradient of all weights at once") &&
+                          Catch::Contains("updatePeriod=3") && Catch::Contains("net.cfg:"));
+}

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Trains a softmax regression on Fashion-MNIST for 20 minibatches with each optimiser, with clipped gradients and with
+averaged weights, and compares all weights with those of torch.optim, clip_grad_norm_ and AveragedModel in double precision.
+
+Exit code 77 (ctest: skipped) where PyTorch or the data set is missing.
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import agreement  # ends with 77 where PyTorch is missing
+import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
+
+TOLERANCE = 1e-5
+EMA = 0.9
+DEFINITION = """[data]
+type=data
+dataIdx=0
+[labels]
+type=data
+dataIdx=1
+[fc]
+type=fc
+inputs=data
+outputs=10
+initW=0.001
+[probs]
+type=softmax
+inputs=fc
+[logprob]
+type=cost.logreg
+inputs=labels,probs
+"""
+PARAMETERS = """[DEFAULT]
+optimizer={optimizer}
+epsW={rate}
+epsB={rate}
+momW=0.9
+momB=0.9
+wc=0.01
+beta2=0.99
+[fc]
+[logprob]
+coeff=1
+"""
+# optimizer, rate, largest norm of the gradient, averages
+CASES = [("sgd", 1e-6, 0, False), ("sgd", 1e-4, 1.0, True), ("nesterov", 1e-6, 0, True),
+         ("nesterov", 1e-4, 1.0, False), ("adamw", 1e-4, 0, True), ("adamw", 1e-3, 1.0, False)]
+
+
+def train_with_convnet(program, scratch, case):
+    optimizer, rate, clip, average = case
+    (scratch / "net.cfg").write_text(DEFINITION)
+    (scratch / "params.cfg").write_text(PARAMETERS.format(optimizer=optimizer, rate=rate))
+    run = scratch / "run"
+    agreement.run_convnet(program, "--layer-def", scratch / "net.cfg", "--layer-params", scratch / "params.cfg",
+                          "--data-provider", "mnist", "--data-path", scratch.parent / "data", "--train-range", 1,
+                          "--test-range", 2, "--mini", agreement.MINI, "--epochs", 0, "--test-freq", 1, "--save-file",
+                          run, "--device", "cpu", "--force-save", 1, "--clip-norm", clip, "--ema", EMA if average else 0)
+    agreement.run_convnet(program, "--load-file", run, "--epochs", 1)
+    return agreement.read_safetensors(run / "0.0.safetensors")[0], agreement.read_safetensors(run / "1.1.safetensors")[0]
+
+
+def train_with_torch(initial, case, pixels, labels):
+    optimizer, rate, clip, average = case
+    model = torch.nn.Linear(784, 10).double()
+    model.weight.data.copy_(initial["fc.weights.data"])
+    model.bias.data.copy_(initial["fc.biases"])
+    averaged = AveragedModel(model, avg_fn=get_ema_avg_fn(EMA)) if average else None
+    groups = [{"params": [model.weight], "weight_decay": 0.01}, {"params": [model.bias], "weight_decay": 0.0}]
+    if optimizer == "adamw":
+        optim = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), eps=1e-8)
+    else:
+        optim = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=optimizer == "nesterov")
+    images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).reshape(-1, 784).double()
+    images = images - initial["mnist.mean"].reshape(1, 784)
+    targets = torch.frombuffer(bytearray(labels), dtype=torch.uint8).long()
+    for step in range(agreement.STEPS):
+        part = slice(step * agreement.MINI, (step + 1) * agreement.MINI)
+        optim.zero_grad()
+        torch.nn.functional.cross_entropy(model(images[part]), targets[part]).backward()
+        if clip > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optim.step()
+        if averaged is not None:
+            averaged.update_parameters(model)
+    tensors = {"fc.weights.data": model.weight.data, "fc.biases": model.bias.data}
+    if averaged is not None:
+        tensors |= {"fc.weightsAvg.data": averaged.module.weight.data, "fc.biasesAvg": averaged.module.bias.data}
+    return tensors
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
+    options = parser.parse_args()
+    if not (options.data / "train-images-idx3-ubyte.gz").is_file():
+        print(f"SKIPPED: no Fashion-MNIST in {options.data} (Debian package dataset-fashion-mnist)")
+        return 77
+    count = agreement.STEPS * agreement.MINI
+    _, pixels = agreement.read_idx(options.data / "train-images-idx3-ubyte.gz", count)
+    _, labels = agreement.read_idx(options.data / "train-labels-idx1-ubyte.gz", count)
+    tests = (agreement.read_idx(options.data / "t10k-images-idx3-ubyte.gz", agreement.TEST_IMAGES)[1],
+             agreement.read_idx(options.data / "t10k-labels-idx1-ubyte.gz", agreement.TEST_IMAGES)[1])
+    worst = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        agreement.write_data(pathlib.Path(folder) / "data", pixels, labels, tests, count)
+        for number, case in enumerate(CASES):
+            scratch = pathlib.Path(folder) / f"case{number}"
+            scratch.mkdir()
+            initial, final = train_with_convnet(options.program, scratch, case)
+            for name, theirs in train_with_torch(initial, case, pixels, labels).items():
+                difference = ((final[name] - theirs).norm() / theirs.norm()).item()
+                moved = theirs.norm() > 0 and (theirs - initial.get(name, theirs + 1)).norm() > 0.01 * theirs.norm()
+                worst = max(worst, difference if moved else 1.0)
+                print(f"{case}: {name}: relative difference {difference:.1e}, moved {moved}")
+    print(f"largest relative difference of a tensor, in norm: {worst:.2e} (allowed {TOLERANCE:.0e})")
+    return 0 if worst < TOLERANCE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
