@@ -194,9 +194,13 @@ void Trainer::run_all() {
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
+  const auto stop_here = [&] {
+    save();
+    summarise(seconds_since(start));
+  };
   bool saved = true;
   if (state_.test_due) {
-    if (!test()) return save();
+    if (!test()) return stop_here();
     saved = save_tested();
   }
   bool trained = false;
@@ -206,13 +210,10 @@ void Trainer::run_all() {
     const bool going_on = train_batch(work);
     if (going_on && test_follows(work)) {
       state_.test_due = true;
-      if (!test()) return save();
+      if (!test()) return stop_here();
       saved = save_tested();
     }
-    if (!going_on || stopped()) {
-      save();
-      return summarise(seconds_since(start));
-    }
+    if (!going_on || stopped()) return stop_here();
   }
   if (out_of_patience())
     fmt::print("Training ends: {} tests without a better {} than {:.6f} (--patience)\n",

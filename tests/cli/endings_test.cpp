@@ -143,6 +143,20 @@ TEST_CASE("weights that are not finite are never saved") {
   CHECK(files_in(shop / "run") == std::vector<std::string>{"1.1.safetensors"});
 }
 
+TEST_CASE("training that is stopped in a test says how it ended") {
+  const Workshop shop;
+  Program program(shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--train-range", "0-1",
+                                    "--test-range", "2-30000", "--test-one", "0", "--test-freq", "1",
+                                    "--save-file", shop / "run"});
+  REQUIRE(program.printed("1.0 (", 1));
+  program.send(SIGTERM);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK_THAT(run.out, !Catch::Contains("Test output"));
+  CHECK_THAT(run.out, Catch::Contains("Saved checkpoint to " + (shop / "run") + "\nTrained 1 epoch"));
+}
+
 TEST_CASE("tests that are stopped say what is missing") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1"});
