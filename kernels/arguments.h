@@ -15,6 +15,18 @@ inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std
   return index < hints.size() && hints[index] ? with_type(*hints[index], type).layout : nullptr;
 }
 
+/// The type of argument `index` where it is one that activations are stored as, else f32: what operations
+/// that read either follow.
+inline DataType hinted_type(const LayoutHints& hints, std::size_t index) {
+  const bool bf16 = index < hints.size() && hints[index] && hints[index]->type == DataType::bf16;
+  return bf16 ? DataType::bf16 : DataType::f32;
+}
+/// Argument `index` as it lies, and is stored, now; a plain tensor of f32 where that is not decided.
+inline TensorDesc hinted_activation(const Dims& dims, const LayoutHints& hints, std::size_t index) {
+  const DataType type = hinted_type(hints, index);
+  return {dims, type, hinted_layout(hints, index, type)};
+}
+
 /// The arguments of `op`: `layout` for those with the first one's dims and type, plain for the others.
 inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
                                                 const std::shared_ptr<const Layout>& layout = nullptr) {

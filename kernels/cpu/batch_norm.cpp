@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/batch_norm_math.h"
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
@@ -14,7 +15,7 @@ constexpr std::int64_t kLanes = 16;
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
 
-/// A piece of a tensor that stays in the first-level cache: rows of up to kLanes floats, `stride` apart. A
+/// A piece of a tensor that stays in the first-level cache: rows of up to kLanes numbers, `stride` apart. A
 /// lane holds values of one channel only.
 struct Strip {
   std::int64_t offset, rows, stride, lanes;
@@ -85,15 +86,15 @@ class Cutting {
 
 constexpr std::int64_t kReducedImages = 8;  // of a group, in sums
 
-/// Calls body(offset, bytes) for the rows of a strip; for whole rows, `bytes` is a constant.
+/// Calls body(offset, lanes) for the rows of a strip; for whole rows, `lanes` is a constant.
 template <class Body>
 void for_rows(const Strip& s, const Body& body) {
   if (s.lanes == kLanes) {
     for (std::int64_t r = 0; r < s.rows; ++r)
-      body(s.offset + r * s.stride, std::integral_constant<std::size_t, sizeof(Floats)>{});
+      body(s.offset + r * s.stride, std::integral_constant<std::size_t, kLanes>{});
   } else {
-    const std::size_t bytes = static_cast<std::size_t>(s.lanes) * sizeof(float);
-    for (std::int64_t r = 0; r < s.rows; ++r) body(s.offset + r * s.stride, bytes);
+    for (std::int64_t r = 0; r < s.rows; ++r)
+      body(s.offset + r * s.stride, static_cast<std::size_t>(s.lanes));
   }
 }
 
@@ -102,25 +103,25 @@ struct Sums {
   Floats a{}, b{};
 };
 
-/// Sums over the rows of a strip: step(offset, bytes, sums) adds a row. Four independent sums hide the
+/// Sums over the rows of a strip: step(offset, lanes, sums) adds a row. Four independent sums hide the
 /// latency of additions.
 template <class Step>
 void reduce_rows(const Strip& s, const Step& step, Sums& total) {
   Sums s0, s1, s2, s3;
-  const auto reduce = [&](auto bytes) {
+  const auto reduce = [&](auto lanes) {
     std::int64_t r = 0, at = s.offset;
     for (; r + 4 <= s.rows; r += 4, at += 4 * s.stride) {
-      step(at, bytes, s0);
-      step(at + s.stride, bytes, s1);
-      step(at + 2 * s.stride, bytes, s2);
-      step(at + 3 * s.stride, bytes, s3);
+      step(at, lanes, s0);
+      step(at + s.stride, lanes, s1);
+      step(at + 2 * s.stride, lanes, s2);
+      step(at + 3 * s.stride, lanes, s3);
     }
-    for (; r < s.rows; ++r, at += s.stride) step(at, bytes, s0);
+    for (; r < s.rows; ++r, at += s.stride) step(at, lanes, s0);
   };
   if (s.lanes == kLanes)
-    reduce(std::integral_constant<std::size_t, sizeof(Floats)>{});
+    reduce(std::integral_constant<std::size_t, kLanes>{});
   else
-    reduce(static_cast<std::size_t>(s.lanes) * sizeof(float));
+    reduce(static_cast<std::size_t>(s.lanes));
   total.a = (s0.a + s1.a) + (s2.a + s3.a);
   total.b = (s0.b + s1.b) + (s2.b + s3.b);
 }
@@ -128,15 +129,16 @@ void reduce_rows(const Strip& s, const Step& step, Sums& total) {
 /// Takes the moments of the lanes of a strip. The squares are taken about the mean of the first rows and then
 /// corrected. That loses five bits at worst: n values, k of them with a mean `offset` away from that of all,
 /// have a variance of at least offset^2 * k / n.
-void strip_moments(const Strip& s, const float* src, Moments<Doubles>& m) {
+template <class T>
+void strip_moments(const Strip& s, const T* src, Moments<Doubles>& m) {
   Strip start = s;
   start.rows = std::min<std::int64_t>(s.rows, 8);
   Sums values;
   reduce_rows(
       start,
-      [=](std::int64_t at, auto bytes, Sums& sums) {
-        Floats x{};
-        std::memcpy(&x, src + at, bytes);
+      [=](std::int64_t at, auto lanes, Sums& sums) {
+        Floats x;
+        load_floats<kLanes>(src + at, lanes, x);
         sums.a += x;
       },
       values);
@@ -145,9 +147,9 @@ void strip_moments(const Strip& s, const float* src, Moments<Doubles>& m) {
   Sums differences;
   reduce_rows(
       s,
-      [=](std::int64_t at, auto bytes, Sums& sums) {
-        Floats x{};
-        std::memcpy(&x, src + at, bytes);
+      [=](std::int64_t at, auto lanes, Sums& sums) {
+        Floats x;
+        load_floats<kLanes>(src + at, lanes, x);
         x -= mean;
         sums.a += x;
         sums.b += x * x;
@@ -161,7 +163,8 @@ void strip_moments(const Strip& s, const float* src, Moments<Doubles>& m) {
 
 /// The moments of a piece's channels, in the first lanes of the result.
 using ChannelMoments = std::array<Moments<double>, kLanes>;
-ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_t block, const float* src) {
+template <class T>
+ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_t block, const T* src) {
   Moments<Doubles> whole, rest;  // of whole strips and of those with `rest_lanes` lanes
   std::int64_t rest_lanes = 0;
   cut.for_strips(group, block, [&](const Strip& strip) {
@@ -193,7 +196,8 @@ ChannelMoments piece_moments(const Cutting& cut, std::int64_t group, std::int64_
 }
 
 /// Writes mean and variance of all channels.
-void moments(const ActivationView& view, const float* src, float* mean, float* variance) {
+template <class T>
+void moments(const ActivationView& view, const T* src, float* mean, float* variance) {
   const Cutting cut(view, kReducedImages);
   const std::int64_t channels = cut.channels();
   std::vector<double> means(static_cast<std::size_t>(cut.groups() * channels));
@@ -231,7 +235,8 @@ void moments(const ActivationView& view, const float* src, float* mean, float* v
 struct GradientSums {
   std::vector<double> dy, dy_x;
 };
-GradientSums gradient_sums(const ActivationView& view, const float* src, const float* diff_dst,
+template <class T>
+GradientSums gradient_sums(const ActivationView& view, const T* src, const T* diff_dst,
                            const std::vector<float>& mean) {
   const Cutting cut(view, kReducedImages);
   const std::int64_t channels = cut.channels();
@@ -246,10 +251,10 @@ GradientSums gradient_sums(const ActivationView& view, const float* src, const f
       Sums total;
       reduce_rows(
           strip,
-          [=](std::int64_t at, auto bytes, Sums& sums) {
-            Floats x{}, d{};
-            std::memcpy(&x, src + at, bytes);
-            std::memcpy(&d, diff_dst + at, bytes);
+          [=](std::int64_t at, auto lanes, Sums& sums) {
+            Floats x, d;
+            load_floats<kLanes>(src + at, lanes, x);
+            load_floats<kLanes>(diff_dst + at, lanes, d);
             sums.a += d;
             sums.b += d * (x - center);
           },
@@ -277,23 +282,25 @@ std::vector<float> padded(const float* values, std::int64_t count, std::int64_t 
   return all;
 }
 
-/// The layout of src where it is one that we can walk, else plain.
-TensorDesc walkable(const Dims& dims, const LayoutHints& hints) {
-  TensorDesc tensor{dims, DataType::f32, hinted_layout(hints, 0)};
-  if (!activation_view(tensor)) tensor.layout = nullptr;
-  if (!activation_view(tensor)) throw std::logic_error("bnorm: " + to_string(dims) + " is not (N,C[,H,W])");
-  return tensor;
+/// How the images of `op` lie and are stored.
+template <class Op>
+TensorDesc images_of(const Op& op, const LayoutHints& hints) {
+  if (op.dims.size() != 2 && op.dims.size() != 4)
+    throw std::logic_error("bnorm: " + to_string(op.dims) + " is not (N,C[,H,W])");
+  return walkable(op.dims, hints);
 }
 
 }  // namespace
 
 Prepared prepare(const BatchNormMoments& op, const LayoutHints& hints) {
-  const TensorDesc tensor = walkable(op.dims, hints);
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
-                                    [view = *activation_view(tensor)](std::span<std::byte* const> args) {
-                                      moments(view, as_floats(args[0]), as_floats(args[1]),
-                                              as_floats(args[2]));
-                                    });
+  const TensorDesc tensor = images_of(op, hints);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor),
+      [view = *activation_view(tensor), type = tensor.type](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          moments(view, as<const T>(args[0]), as_floats(args[1]), as_floats(args[2]));
+        });
+      });
 }
 
 Prepared prepare(const BatchNormMerge& op, const LayoutHints&) {
@@ -313,39 +320,40 @@ Prepared prepare(const BatchNormMerge& op, const LayoutHints&) {
 }
 
 Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
-  const TensorDesc tensor = walkable(op.dims, hints);
+  const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [view = *activation_view(tensor), epsilon = op.epsilon,
-                                            relu = op.relu](std::span<std::byte* const> args) {
+      argument_tensors(op, tensor), [view = *activation_view(tensor), type = tensor.type,
+                                     epsilon = op.epsilon, relu = op.relu](std::span<std::byte* const> args) {
         const Cutting cut(view, 1);
-        const float *src = as_floats(args[0]), *variance = as_floats(args[2]), *scale = as_floats(args[3]);
-        float* dst = as_floats(args[5]);
+        const float *variance = as_floats(args[2]), *scale = as_floats(args[3]);
         // Lanes of padding get zeros here, and so stay zero.
         const std::vector<float> means = padded(as_floats(args[1]), view.c, cut.channels());
         const std::vector<float> shifts = padded(as_floats(args[4]), view.c, cut.channels());
         std::vector<float> slopes(means.size());
         for (std::int64_t c = 0; c < view.c; ++c)
           slopes[static_cast<std::size_t>(c)] = batch_norm_slope(scale[c], variance[c], epsilon);
-        cut.for_pieces([&](std::int64_t group, std::int64_t block) {
-          Floats mean, slope, shift;
-          cut.spread(means, block, mean);
-          cut.spread(slopes, block, slope);
-          cut.spread(shifts, block, shift);
-          const auto normalise = [&](auto floor) {
+        const auto normalise = [&]<class T>(const T* src, T* dst, auto floor) {
+          cut.for_pieces([&](std::int64_t group, std::int64_t block) {
+            Floats mean, slope, shift;
+            cut.spread(means, block, mean);
+            cut.spread(slopes, block, slope);
+            cut.spread(shifts, block, shift);
             cut.for_strips(group, block, [&](const Strip& strip) {
-              for_rows(strip, [=](std::int64_t at, auto bytes) {
-                Floats x{};
-                std::memcpy(&x, src + at, bytes);
+              for_rows(strip, [=](std::int64_t at, auto lanes) {
+                Floats x;
+                load_floats<kLanes>(src + at, lanes, x);
                 x = (x - mean) * slope + shift;
                 if constexpr (floor()) x = x < 0 ? Floats{} : x;  // keeps NaN
-                std::memcpy(dst + at, &x, bytes);
+                store_floats<kLanes>(dst + at, lanes, x);
               });
             });
-          };
+          });
+        };
+        with_stored(type, [&]<class T>(T) {
           if (relu)
-            normalise(std::true_type{});
+            normalise(as<const T>(args[0]), as<T>(args[5]), std::true_type{});
           else
-            normalise(std::false_type{});
+            normalise(as<const T>(args[0]), as<T>(args[5]), std::false_type{});
         });
       });
 }
@@ -365,34 +373,34 @@ Prepared prepare(const BatchNormTrack& op, const LayoutHints&) {
 }
 
 Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
-  const TensorDesc tensor = walkable(op.dims, hints);
+  const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [view = *activation_view(tensor), epsilon = op.epsilon](std::span<std::byte* const> args) {
+      argument_tensors(op, tensor), [view = *activation_view(tensor), type = tensor.type,
+                                     epsilon = op.epsilon](std::span<std::byte* const> args) {
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
         float *diff_scale = as_floats(args[4]), *diff_shift = as_floats(args[5]);
-        const GradientSums sums =
-            gradient_sums(view, as_floats(args[0]), as_floats(args[1]),
-                          padded(mean, view.c, Cutting(view, kReducedImages).channels()));
-        for (std::int64_t c = 0; c < view.c; ++c) {
-          const auto at = static_cast<std::size_t>(c);
-          diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
-          diff_shift[c] = static_cast<float>(sums.dy[at]);
-        }
+        with_stored(type, [&]<class T>(T) {
+          const GradientSums sums =
+              gradient_sums(view, as<const T>(args[0]), as<const T>(args[1]),
+                            padded(mean, view.c, Cutting(view, kReducedImages).channels()));
+          for (std::int64_t c = 0; c < view.c; ++c) {
+            const auto at = static_cast<std::size_t>(c);
+            diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
+            diff_shift[c] = static_cast<float>(sums.dy[at]);
+          }
+        });
       });
 }
 
 Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
-  const TensorDesc tensor = walkable(op.dims, hints);
+  const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [view = *activation_view(tensor), epsilon = op.epsilon,
+      argument_tensors(op, tensor),
+      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon,
        values = static_cast<double>(std::max<std::int64_t>(op.values, 1))](std::span<std::byte* const> args) {
         const Cutting cut(view, 1);
-        const float *src = as_floats(args[0]), *diff_dst = as_floats(args[1]), *variance = as_floats(args[3]),
-                    *scale = as_floats(args[4]), *diff_scale = as_floats(args[5]),
-                    *diff_shift = as_floats(args[6]);
-        float* diff_src = as_floats(args[7]);
+        const float *variance = as_floats(args[3]), *scale = as_floats(args[4]),
+                    *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
         const std::vector<float> means = padded(as_floats(args[2]), view.c, cut.channels());
         std::vector<float> slopes(means.size()), offsets(means.size()), drags(means.size());
         for (std::int64_t c = 0; c < view.c; ++c) {
@@ -403,19 +411,23 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
           offsets[at] = g.offset;
           drags[at] = g.drag;
         }
-        cut.for_pieces([&](std::int64_t group, std::int64_t block) {
-          Floats mean, slope, offset, drag;
-          cut.spread(means, block, mean);
-          cut.spread(slopes, block, slope);
-          cut.spread(offsets, block, offset);
-          cut.spread(drags, block, drag);
-          cut.for_strips(group, block, [&](const Strip& strip) {
-            for_rows(strip, [=](std::int64_t at, auto bytes) {
-              Floats x{}, dy{};
-              std::memcpy(&x, src + at, bytes);
-              std::memcpy(&dy, diff_dst + at, bytes);
-              const Floats dx = slope * dy + (offset + drag * (x - mean));
-              std::memcpy(diff_src + at, &dx, bytes);
+        with_stored(type, [&]<class T>(T) {
+          const T *src = as<T>(args[0]), *diff_dst = as<T>(args[1]);
+          T* diff_src = as<T>(args[7]);
+          cut.for_pieces([&](std::int64_t group, std::int64_t block) {
+            Floats mean, slope, offset, drag;
+            cut.spread(means, block, mean);
+            cut.spread(slopes, block, slope);
+            cut.spread(offsets, block, offset);
+            cut.spread(drags, block, drag);
+            cut.for_strips(group, block, [&](const Strip& strip) {
+              for_rows(strip, [=](std::int64_t at, auto lanes) {
+                Floats x, dy;
+                load_floats<kLanes>(src + at, lanes, x);
+                load_floats<kLanes>(diff_dst + at, lanes, dy);
+                const Floats dx = slope * dy + (offset + drag * (x - mean));
+                store_floats<kLanes>(diff_src + at, lanes, dx);
+              });
             });
           });
         });

@@ -79,13 +79,14 @@ struct DropoutRun {
   Keep keep;
   float scale;
 
-  void operator()(const std::uint32_t* words, std::int64_t count, std::int64_t step, const float* src,
-                  float* dst) const {
+  template <class T>
+  void operator()(const std::uint32_t* words, std::int64_t count, std::int64_t step, const T* src,
+                  T* dst) const {
     const auto drop = [=, this](auto constant_step) {
 #pragma omp simd
       for (std::int64_t i = 0; i < count; ++i) {
-        const float kept = src[i * constant_step] * scale;
-        dst[i * constant_step] = keep(words[i]) ? kept : 0.0F;
+        const T kept = stored_as<T>(to_float(src[i * constant_step]) * scale);
+        dst[i * constant_step] = keep(words[i]) ? kept : T{};
       }
     };
     if (step == 1)
@@ -99,22 +100,24 @@ struct DropoutRun {
 struct NoisyReluRun {
   static constexpr std::int64_t kWords = 2;  // as element_normal() takes them
 
-  void operator()(const std::uint32_t* words, std::int64_t count, std::int64_t step, const float* src,
-                  float* dst) const {
+  template <class T>
+  void operator()(const std::uint32_t* words, std::int64_t count, std::int64_t step, const T* src,
+                  T* dst) const {
     for (std::int64_t i = 0; i < count; ++i) {
-      const float x = src[i * step];
+      const float x = to_float(src[i * step]);
       const float deviation = std::sqrt(1 / (1 + std::exp(-x)));
-      dst[i * step] = ReluFunctor{}.forward(x + deviation * normal(words[2 * i], words[2 * i + 1]));
+      dst[i * step] =
+          stored_as<T>(ReluFunctor{}.forward(x + deviation * normal(words[2 * i], words[2 * i + 1])));
     }
   }
 };
 
 /// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image, whose
 /// elements are counted from `first_element`. `src` and `dst` point to the block.
-template <class Run>
+template <class Run, class T>
 void random_block(const ActivationView& view, const WordStream& stream, const Run& run,
                   std::int64_t first_element, std::int64_t channel, std::int64_t begin, std::int64_t end,
-                  const float* src, float* dst) {
+                  const T* src, T* dst) {
   std::array<std::uint32_t, Run::kWords * kPixels + 8> words;
   const std::int64_t channels = std::min(view.block, view.c - channel);
   for (std::int64_t lane = 0; lane < channels; ++lane) {
@@ -124,37 +127,38 @@ void random_block(const ActivationView& view, const WordStream& stream, const Ru
     run(words.data() + offset, end - begin, view.block, src + at, dst + at);
   }
   for (std::int64_t s = begin; s < end; ++s)
-    for (std::int64_t lane = channels; lane < view.block; ++lane) dst[s * view.block + lane] = 0.0F;
+    for (std::int64_t lane = channels; lane < view.block; ++lane) dst[s * view.block + lane] = T{};
 }
 
 /// An operation on src, dst and the step block that does runs of elements by `run`.
 template <class Op, class Run>
 Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) {
-  TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
-  if (!activation_view(tensor)) tensor.layout = nullptr;
+  const TensorDesc tensor = walkable(op.dims, hints);
   ActivationView view = *activation_view(tensor);
   if (view.block == 1) {  // the elements of a plain image are one run, like the pixels of a single channel
     view.spatial *= view.c;
     view.c = view.padded_c = 1;
   }
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [view, run, key = op.key, first_image = op.first_image,
+      argument_tensors(op, tensor),
+      [view, run, type = tensor.type, key = op.key, first_image = op.first_image,
        first_element = op.first_element](std::span<std::byte* const> args) {
         StepHeader step;
         std::memcpy(&step, args[2], sizeof step);
         const std::int64_t blocks = view.padded_c / view.block;
         const std::int64_t pieces = (view.spatial + kPixels - 1) / kPixels;
+        with_stored(type, [&]<class T>(T) {
 #pragma omp parallel for collapse(3) schedule(static) if (view.size() >= kParallelElements)
-        for (std::int64_t n = 0; n < view.n; ++n)
-          for (std::int64_t b = 0; b < blocks; ++b)
-            for (std::int64_t piece = 0; piece < pieces; ++piece) {
-              const std::int64_t offset = (n * blocks + b) * view.spatial * view.block;
-              const WordStream stream{key, step.iteration, static_cast<std::uint32_t>(first_image + n)};
-              random_block(view, stream, run, first_element, b * view.block, piece * kPixels,
-                           std::min(view.spatial, (piece + 1) * kPixels), as_floats(args[0]) + offset,
-                           as_floats(args[1]) + offset);
-            }
+          for (std::int64_t n = 0; n < view.n; ++n)
+            for (std::int64_t b = 0; b < blocks; ++b)
+              for (std::int64_t piece = 0; piece < pieces; ++piece) {
+                const std::int64_t offset = (n * blocks + b) * view.spatial * view.block;
+                const WordStream stream{key, step.iteration, static_cast<std::uint32_t>(first_image + n)};
+                random_block(view, stream, run, first_element, b * view.block, piece * kPixels,
+                             std::min(view.spatial, (piece + 1) * kPixels), as<const T>(args[0]) + offset,
+                             as<T>(args[1]) + offset);
+              }
+        });
       });
 }
 

@@ -15,42 +15,48 @@ bool keeps_zero(const Neuron& f) {
 }  // namespace
 
 Prepared prepare(const NeuronForward& op, const LayoutHints& hints) {
-  TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
+  TensorDesc tensor = hinted_activation(op.dims, hints, 0);
   // A function that maps 0 to something else writes into padding, which is zeroed again afterwards.
   std::optional<ActivationView> padded;
   if (!tensor.plain() && !keeps_zero(op.f)) {
     padded = activation_view(tensor);
     if (!padded) tensor.layout = nullptr;
   }
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [f = op.f, count = stored_floats(tensor), padded](std::span<std::byte* const> args) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        visit_neuron(f, [&](auto functor) {
-          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor),
+                                    [f = op.f, type = tensor.type, count = stored_numbers(tensor),
+                                     padded](std::span<std::byte* const> args) {
+                                      with_stored(type, [&]<class T>(T) {
+                                        const T* src = as<T>(args[0]);
+                                        T* dst = as<T>(args[1]);
+                                        visit_neuron(f, [&](auto functor) {
+                                          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) dst[i] = functor.forward(src[i]);
-          });
-        });
-        if (!padded) return;
-        for (std::int64_t n = 0; n < padded->n; ++n) zero_padding(*padded, n, 0, padded->spatial, dst);
-      });
+                                            for (std::int64_t i = begin; i < end; ++i)
+                                              dst[i] = stored_as<T>(functor.forward(to_float(src[i])));
+                                          });
+                                        });
+                                        if (!padded) return;
+                                        for (std::int64_t n = 0; n < padded->n; ++n)
+                                          zero_padding(*padded, n, 0, padded->spatial, dst);
+                                      });
+                                    });
 }
 
 Prepared prepare(const NeuronBackward& op, const LayoutHints& hints) {
-  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [f = op.f, count = stored_floats(tensor)](std::span<std::byte* const> args) {
-        const float* saved = as_floats(args[0]);
-        const float* diff_dst = as_floats(args[1]);
-        float* diff_src = as_floats(args[2]);
-        // Padding needs no care: a zero gradient times any slope is zero.
-        visit_neuron(f, [&](auto functor) {
-          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+      argument_tensors(op, tensor),
+      [f = op.f, type = tensor.type, count = stored_numbers(tensor)](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T *saved = as<T>(args[0]), *diff_dst = as<T>(args[1]);
+          T* diff_src = as<T>(args[2]);
+          // Padding needs no care: a zero gradient times any slope is zero.
+          visit_neuron(f, [&](auto functor) {
+            for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-            for (std::int64_t i = begin; i < end; ++i) diff_src[i] = functor.backward(saved[i], diff_dst[i]);
+              for (std::int64_t i = begin; i < end; ++i)
+                diff_src[i] = stored_as<T>(functor.backward(to_float(saved[i]), to_float(diff_dst[i])));
+            });
           });
         });
       });
@@ -60,7 +66,7 @@ Prepared prepare(const Scale& op, const LayoutHints& hints) {
   const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout),
-      [factor = op.factor, count = stored_floats(tensor)](std::span<std::byte* const> args) {
+      [factor = op.factor, count = stored_numbers(tensor)](std::span<std::byte* const> args) {
         const float* src = as_floats(args[0]);
         float* dst = as_floats(args[1]);
         for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
@@ -71,16 +77,18 @@ Prepared prepare(const Scale& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const Accumulate& op, const LayoutHints& hints) {
-  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 1)};
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
-                                    [count = stored_floats(tensor)](std::span<std::byte* const> args) {
-                                      const float* src = as_floats(args[0]);
-                                      float* dst = as_floats(args[1]);
-                                      for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
-#pragma omp simd
-                                        for (std::int64_t i = begin; i < end; ++i) dst[i] += src[i];
-                                      });
-                                    });
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 1);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor),
+      [type = tensor.type, count = stored_numbers(tensor)](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T* src = as<T>(args[0]);
+          T* dst = as<T>(args[1]);
+          for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+            add_scaled(src + begin, 1, end - begin, dst + begin);
+          });
+        });
+      });
 }
 
 Prepared prepare(const CopyRuns& op, const LayoutHints&) {

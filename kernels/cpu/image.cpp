@@ -9,6 +9,12 @@
 namespace convnet::cpu::own {
 namespace {
 
+/// The layout of argument 0 where it is one that we can walk, else plain.
+ActivationView chosen_view(const Dims& dims, const LayoutHints& hints) {
+  if (const auto view = activation_view({dims, DataType::f32, hinted_layout(hints, 0)})) return *view;
+  return *activation_view({dims, DataType::f32, nullptr});
+}
+
 std::vector<TensorDesc> tensors_in(const ActivationView& view, const OpDesc& op) {
   std::vector<TensorDesc> tensors = argument_tensors(op);
   for (TensorDesc& t : tensors) t = in_view(view, t.dims);

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/bf16.h"
+
 namespace convnet::cpu {
 
 template <class T, int Lanes>
@@ -21,6 +23,48 @@ void load(const T* p, V& v) {
 template <class V, class T>
 void store(T* p, const V& v) {
   std::memcpy(p, &v, sizeof v);
+}
+
+/// Numbers of bf16 as floats, and rounded, as to_bf16() does.
+template <int Lanes>
+void widen(const typename Vector<std::uint16_t, Lanes>::Type& stored,
+           typename Vector<float, Lanes>::Type& v) {
+  using Bits = typename Vector<std::uint32_t, Lanes>::Type;
+  v = (typename Vector<float, Lanes>::Type)(__builtin_convertvector(stored, Bits) << 16);
+}
+template <int Lanes>
+void narrow(const typename Vector<float, Lanes>::Type& v,
+            typename Vector<std::uint16_t, Lanes>::Type& stored) {
+  using Bits = typename Vector<std::uint32_t, Lanes>::Type;
+  const Bits bits = (Bits)v;
+  const Bits rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) >> 16;
+  // NOLINTNEXTLINE(misc-redundant-expression): what differs from itself is NaN
+  stored = __builtin_convertvector((v != v) ? (bits >> 16 | 0x40U) : rounded,
+                                   typename Vector<std::uint16_t, Lanes>::Type);
+}
+
+/// Loads and stores floats that memory holds as numbers of a type, the first `count` ones; the others are
+/// loaded as zeros.
+template <int Lanes>
+void load_floats(const float* p, std::size_t count, typename Vector<float, Lanes>::Type& v) {
+  v = typename Vector<float, Lanes>::Type{};
+  std::memcpy(&v, p, count * sizeof *p);
+}
+template <int Lanes>
+void load_floats(const BFloat16* p, std::size_t count, typename Vector<float, Lanes>::Type& v) {
+  typename Vector<std::uint16_t, Lanes>::Type stored{};
+  std::memcpy(&stored, p, count * sizeof *p);
+  widen<Lanes>(stored, v);
+}
+template <int Lanes>
+void store_floats(float* p, std::size_t count, const typename Vector<float, Lanes>::Type& v) {
+  std::memcpy(p, &v, count * sizeof *p);
+}
+template <int Lanes>
+void store_floats(BFloat16* p, std::size_t count, const typename Vector<float, Lanes>::Type& v) {
+  typename Vector<std::uint16_t, Lanes>::Type stored;
+  narrow<Lanes>(v, stored);
+  std::memcpy(static_cast<void*>(p), &stored, count * sizeof *p);
 }
 
 constexpr int kRows = 16;
@@ -57,6 +101,12 @@ template <class T>
   for_rows([&](auto i) { exchange<4, i(), T>(rows); });
   for_rows([&](auto i) { exchange<8, i(), T>(rows); });
 }
+
+/// Numbers that are only moved, in a type that compilers make vectors of.
+inline float* bits_of(float* p) { return p; }
+inline const float* bits_of(const float* p) { return p; }
+inline std::uint16_t* bits_of(BFloat16* p) { return reinterpret_cast<std::uint16_t*>(p); }
+inline const std::uint16_t* bits_of(const BFloat16* p) { return reinterpret_cast<const std::uint16_t*>(p); }
 
 /// columns[i][row] = rows[row][i] for i < length, zeros for rows >= count.
 template <class T>

@@ -179,7 +179,7 @@ Prepared prepare(const SquaresForward& op, const LayoutHints& hints) {
   const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout),
-      [count = stored_floats(tensor), slot = op.slot](std::span<std::byte* const> args) {
+      [count = stored_numbers(tensor), slot = op.slot](std::span<std::byte* const> args) {
         constexpr std::int64_t kPart = 4096;
         const float* src = as_floats(args[0]);
         std::vector<double> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
@@ -205,7 +205,7 @@ Prepared prepare(const SquaresBackward& op, const LayoutHints& hints) {
   const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor.layout),
-      [count = stored_floats(tensor), factor = 2 * op.coeff](std::span<std::byte* const> args) {
+      [count = stored_numbers(tensor), factor = 2 * op.coeff](std::span<std::byte* const> args) {
         const float* src = as_floats(args[0]);
         float* diff = as_floats(args[1]);
         for_pieces(count, [=](std::int64_t begin, std::int64_t end) {

@@ -9,9 +9,8 @@ namespace convnet::cpu::own {
 namespace {
 
 /// The features [offset, offset + count) of what is seen of an image, minus the mean where there is one.
-template <class Source>
-void load_crop(const LoadImages& op, const std::byte* image, const float* mean, std::int64_t count,
-               float* dst) {
+template <class Source, class T>
+void load_crop(const LoadImages& op, const std::byte* image, const float* mean, std::int64_t count, T* dst) {
   const std::int64_t seen_height = op.from[2], seen_width = op.from[3];
   const std::int64_t height = op.whole[1], width = op.whole[2];
   const auto* const pixels = reinterpret_cast<const Source*>(image);
@@ -30,69 +29,88 @@ void load_crop(const LoadImages& op, const std::byte* image, const float* mean, 
     const bool has_pixels = y >= 0 && y < height;
     const std::int64_t from = has_pixels ? std::clamp(inside_begin, begin, end) : end;
     const std::int64_t to = has_pixels ? std::clamp(inside_end, from, end) : end;
-    float* const out = dst + (at - op.offset);
-    std::fill(out + begin, out + from, 0.0F);
+    T* const out = dst + (at - op.offset);
+    const float* const less = mean == nullptr ? nullptr : mean + (at - op.offset);
+    const auto fill = [=](std::int64_t first, std::int64_t end_of_fill, const auto& pixel) {
+      if (less == nullptr) {  // NOLINT(bugprone-branch-clone): the branches differ in the mean
+#pragma omp simd
+        for (std::int64_t x = first; x < end_of_fill; ++x) out[x] = stored_as<T>(pixel(x));
+      } else {
+#pragma omp simd
+        for (std::int64_t x = first; x < end_of_fill; ++x) out[x] = stored_as<T>(pixel(x) - less[x]);
+      }
+    };
+    const auto black = [](std::int64_t) { return 0.0F; };
+    fill(begin, from, black);
     const Source* const source = pixels + (row / seen_height * height + (has_pixels ? y : 0)) * width;
-    if (crop.mirror != 0) {  // NOLINT(bugprone-branch-clone): the branches differ in the direction
-#pragma omp simd
-      for (std::int64_t x = from; x < to; ++x) out[x] = static_cast<float>(source[inside_end - 1 - x]);
-    } else {
-#pragma omp simd
-      for (std::int64_t x = from; x < to; ++x) out[x] = static_cast<float>(source[x - inside_begin]);
-    }
-    std::fill(out + to, out + end, 0.0F);
+    if (crop.mirror != 0)
+      fill(from, to, [=](std::int64_t x) { return static_cast<float>(source[inside_end - 1 - x]); });
+    else
+      fill(from, to, [=](std::int64_t x) { return static_cast<float>(source[x - inside_begin]); });
+    fill(to, end, black);
   }
-  if (mean == nullptr) return;
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) dst[i] -= mean[i];
+}
+
+/// The arguments, with what is written stored as `type`.
+std::vector<TensorDesc> arguments_with(const LoadImages& op, DataType type) {
+  std::vector<TensorDesc> args = argument_tensors(op);
+  args.back().type = type;
+  return args;
 }
 
 template <class Source>
-Prepared prepare_crop(const LoadImages& op) {
-  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+Prepared prepare_crop(const LoadImages& op, DataType type) {
+  return std::make_shared<KernelOp>(arguments_with(op, type), [op, type](std::span<std::byte* const> args) {
     const std::int64_t image_bytes =
         cropped_image_bytes(element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source)));
     const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
     const float* mean = op.mean ? as_floats(args[1]) + op.offset : nullptr;
+    with_stored(type, [&]<class T>(T) {
 #pragma omp parallel for schedule(static) if (op.dims[0] * per_image >= kParallelElements)
-    for (std::int64_t n = 0; n < op.dims[0]; ++n)
-      load_crop<Source>(op, args[0] + n * image_bytes, mean, per_image,
-                        as_floats(args.back()) + n * per_image);
+      for (std::int64_t n = 0; n < op.dims[0]; ++n)
+        load_crop<Source>(op, args[0] + n * image_bytes, mean, per_image, as<T>(args.back()) + n * per_image);
+    });
   });
 }
 
 template <class Source>
-Prepared prepare_load(const LoadImages& op) {
-  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+Prepared prepare_load(const LoadImages& op, DataType type) {
+  return std::make_shared<KernelOp>(arguments_with(op, type), [op, type](std::span<std::byte* const> args) {
     const std::int64_t from_image = element_count({op.from.begin() + 1, op.from.end()});
     const std::int64_t per_image = element_count({op.dims.begin() + 1, op.dims.end()});
     const std::int64_t images = op.dims[0];
     const float* mean = op.mean ? as_floats(args[1]) + op.offset : nullptr;
+    with_stored(type, [&]<class T>(T) {
 #pragma omp parallel for schedule(static) if (images * per_image >= kParallelElements)
-    for (std::int64_t n = 0; n < images; ++n) {
-      const Source* src = reinterpret_cast<const Source*>(args[0]) + n * from_image + op.offset;
-      float* dst = as_floats(args.back()) + n * per_image;
-      if (mean != nullptr) {  // NOLINT(bugprone-branch-clone): the branches differ in the mean
+      for (std::int64_t n = 0; n < images; ++n) {
+        const Source* src = as<Source>(args[0]) + n * from_image + op.offset;
+        T* dst = as<T>(args.back()) + n * per_image;
+        if (mean != nullptr) {  // NOLINT(bugprone-branch-clone): the branches differ in the mean
 #pragma omp simd
-        for (std::int64_t i = 0; i < per_image; ++i) dst[i] = static_cast<float>(src[i]) - mean[i];
-      } else {
+          for (std::int64_t i = 0; i < per_image; ++i)
+            dst[i] = stored_as<T>(static_cast<float>(src[i]) - mean[i]);
+        } else {
 #pragma omp simd
-        for (std::int64_t i = 0; i < per_image; ++i) dst[i] = static_cast<float>(src[i]);
+          for (std::int64_t i = 0; i < per_image; ++i) dst[i] = stored_as<T>(static_cast<float>(src[i]));
+        }
       }
-    }
+    });
   });
 }
 
 }  // namespace
 
-Prepared prepare(const LoadImages& op, const LayoutHints&) {
+Prepared prepare(const LoadImages& op, const LayoutHints&, DataType product_type) {
+  // Maps go into products; vectors may be labels, which costs want as they are.
+  const DataType type = op.dims.size() == 4 ? product_type : DataType::f32;
   const std::int64_t last = op.offset + element_count({op.dims.begin() + 1, op.dims.end()});
   if (op.offset < 0 || last > element_count({op.from.begin() + 1, op.from.end()}))
     throw std::logic_error("load: features beyond those of " + to_string(op.from));
   const bool crop = !op.whole.empty();
   switch (op.source) {
-    case DataType::u8: return crop ? prepare_crop<std::uint8_t>(op) : prepare_load<std::uint8_t>(op);
-    case DataType::f32: return crop ? prepare_crop<float>(op) : prepare_load<float>(op);
+    case DataType::u8:
+      return crop ? prepare_crop<std::uint8_t>(op, type) : prepare_load<std::uint8_t>(op, type);
+    case DataType::f32: return crop ? prepare_crop<float>(op, type) : prepare_load<float>(op, type);
     case DataType::f64:
     case DataType::bf16:
     case DataType::s32: break;

@@ -3,8 +3,11 @@
 #include <array>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
+#include <type_traits>
 
 #include "convnet/base/error.h"
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/own_kernel.h"
 #include "kernels/cpu/power.h"
 
@@ -63,24 +66,30 @@ struct Run {
   std::int64_t count;    ///< of values in the tensor; the others are zero and not stored
 };
 
-template <int Block>
-Values<Block> load(const float* tensor, const Run& run) {
-  Values<Block> values{};
-  if (run.count == std::ssize(values)) {
-    std::memcpy(values.data(), tensor + run.memory, sizeof values);
-  } else {
-    std::copy_n(tensor + run.memory, run.count, values.data());
-  }
+/// Calls f(lanes) with the number of a run's values; where it has all, that is a constant.
+template <std::size_t Lanes, class F>
+[[gnu::always_inline]] inline void with_lanes(const Run& run, const F& f) {
+  if (run.count == std::int64_t{Lanes})
+    f(std::integral_constant<std::size_t, Lanes>{});
+  else
+    f(static_cast<std::size_t>(run.count));
+}
+
+template <int Block, class T>
+[[gnu::always_inline]] inline Values<Block> load(const T* tensor, const Run& run) {
+  constexpr std::size_t kLanes = std::tuple_size_v<Values<Block>>;
+  typename Vector<float, kLanes>::Type v;
+  with_lanes<kLanes>(run, [&](auto lanes) { load_floats<kLanes>(tensor + run.memory, lanes, v); });
+  Values<Block> values;
+  std::memcpy(values.data(), &v, sizeof values);
   return values;
 }
 
-template <std::size_t Lanes>
-void store(const std::array<float, Lanes>& values, const Run& run, float* tensor) {
-  if (run.count == std::ssize(values)) {
-    std::memcpy(tensor + run.memory, values.data(), sizeof values);
-  } else {
-    std::copy_n(values.data(), run.count, tensor + run.memory);
-  }
+template <std::size_t Lanes, class T>
+[[gnu::always_inline]] inline void store(const std::array<float, Lanes>& values, const Run& run, T* tensor) {
+  typename Vector<float, Lanes>::Type v;
+  std::memcpy(&v, values.data(), sizeof v);
+  with_lanes<Lanes>(run, [&](auto lanes) { store_floats<Lanes>(tensor + run.memory, lanes, v); });
 }
 
 /// Calls body(run) for all runs of pixels [begin, end) of image n.
@@ -127,8 +136,8 @@ template <int Block>
 }
 
 /// Writes the squares of a tile's values to scratch.
-template <int Block>
-void square(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t end, const float* src,
+template <int Block, class T>
+void square(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t end, const T* src,
             float* squares) {
   for_runs<Block>(t, n, begin, end, [=](const Run& run) {
     const Values<Block> x = load<Block>(src, run);
@@ -152,9 +161,8 @@ void for_tiles(const Tiling& t, std::int64_t arrays, const Body& body) {
   }
 }
 
-template <int Block, class Power>
-void forward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const float* src,
-             float* dst) {
+template <int Block, class Power, class T>
+void forward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const T* src, T* dst) {
   const float factor = p.scale / static_cast<float>(p.size);
   for_tiles(t, 1, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
     square<Block>(t, n, begin, end, src, squares);
@@ -171,9 +179,9 @@ void forward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power
 
 /// With the denominators d and f = d^-power:
 /// dx_i = dy_i f_i - 2 power scale/size x_i sum over {c: i in window(c)} of dy_c x_c f_c / d_c
-template <int Block, class Power>
-void backward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const float* src,
-              const float* diff_dst, float* diff_src) {
+template <int Block, class Power, class T>
+void backward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const T* src,
+              const T* diff_dst, T* diff_src) {
   const float factor = p.scale / static_cast<float>(p.size);
   const float slope = -2 * p.power * factor;
   for_tiles(t, 3, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
@@ -231,24 +239,28 @@ void dispatch(const CrossMapNorm& p, std::int64_t block, const Visitor& visit) {
 }  // namespace
 
 Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
-  const TensorDesc tensor{op.p.dims(), DataType::f32, hinted_layout(hints, 0)};
+  const TensorDesc tensor = hinted_activation(op.p.dims(), hints, 0);
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
+      argument_tensors(op, tensor), [p = op.p, type = tensor.type, tiling](std::span<std::byte* const> args) {
         dispatch(p, tiling.view.block, [&](auto block, const auto& negative_power) {
-          forward<block()>(p, tiling, negative_power, as_floats(args[0]), as_floats(args[1]));
+          with_stored(type, [&]<class T>(T) {
+            forward<block()>(p, tiling, negative_power, as<const T>(args[0]), as<T>(args[1]));
+          });
         });
       });
 }
 
 Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints) {
-  const TensorDesc tensor{op.p.dims(), DataType::f32, hinted_layout(hints, 0)};
+  const TensorDesc tensor = hinted_activation(op.p.dims(), hints, 0);
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
   return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout), [p = op.p, tiling](std::span<std::byte* const> args) {
+      argument_tensors(op, tensor), [p = op.p, type = tensor.type, tiling](std::span<std::byte* const> args) {
         dispatch(p, tiling.view.block, [&](auto block, const auto& negative_power) {
-          backward<block()>(p, tiling, negative_power, as_floats(args[0]), as_floats(args[1]),
-                            as_floats(args[2]));
+          with_stored(type, [&]<class T>(T) {
+            backward<block()>(p, tiling, negative_power, as<const T>(args[0]), as<const T>(args[1]),
+                              as<T>(args[2]));
+          });
         });
       });
 }

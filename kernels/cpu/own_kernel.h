@@ -8,15 +8,31 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/bf16.h"
 #include "kernels/cpu/activation_view.h"
 #include "kernels/cpu/own_kernels.h"
 
 namespace convnet::cpu {
 
-/// The layout of argument 0 where it is one that we can walk, else plain.
-inline ActivationView chosen_view(const Dims& dims, const LayoutHints& hints, std::size_t index = 0) {
-  if (const auto view = activation_view({dims, DataType::f32, hinted_layout(hints, index)})) return *view;
-  return *activation_view({dims, DataType::f32, nullptr});
+/// Argument `index` as it lies, and is stored, now, where that is a layout that we can walk; else plain.
+inline TensorDesc walkable(const Dims& dims, const LayoutHints& hints, std::size_t index = 0) {
+  TensorDesc tensor = hinted_activation(dims, hints, index);
+  if (!activation_view(tensor)) tensor.layout = nullptr;
+  return tensor;
+}
+
+/// Calls f(T{}), where memory holds numbers of `type` (f32 or bf16) as T.
+template <class F>
+void with_stored(DataType type, const F& f) {
+  if (type == DataType::bf16)
+    f(BFloat16{});
+  else
+    f(float{});
+}
+/// An argument's memory.
+template <class T>
+T* as(std::byte* memory) {
+  return reinterpret_cast<T*>(memory);
 }
 
 /// A tensor that lies as `view` does.
@@ -25,15 +41,15 @@ inline TensorDesc in_view(const ActivationView& view, const Dims& dims, DataType
   return blocked_activations(dims, static_cast<int>(view.block), type);
 }
 
-/// Floats in memory, padding included.
-inline std::int64_t stored_floats(const TensorDesc& tensor) {
-  return tensor.bytes() / size_of(DataType::f32);
-}
+/// Numbers in memory, padding included.
+inline std::int64_t stored_numbers(const TensorDesc& tensor) { return tensor.bytes() / size_of(tensor.type); }
 
 /// dst[i] += factor * src[i]. A function of its own: on captured pointers the compiler gathers and scatters.
-inline void add_scaled(const float* __restrict src, float factor, std::int64_t count, float* __restrict dst) {
+template <class Source, class T>
+void add_scaled(const Source* __restrict src, float factor, std::int64_t count, T* __restrict dst) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) dst[i] += factor * src[i];
+  for (std::int64_t i = 0; i < count; ++i)
+    dst[i] = stored_as<T>(to_float(dst[i]) + factor * to_float(src[i]));
 }
 
 /// Below this many elements, waking a second thread costs more than it saves.
@@ -53,13 +69,14 @@ void for_pieces(std::int64_t count, const Body& body) {
 }
 
 /// Zeroes the lanes past the last channel in pixels [begin, end) of image `n`.
-inline void zero_padding(const ActivationView& view, std::int64_t n, std::int64_t begin, std::int64_t end,
-                         float* tensor) {
+template <class T>
+void zero_padding(const ActivationView& view, std::int64_t n, std::int64_t begin, std::int64_t end,
+                  T* tensor) {
   if (view.c == view.padded_c) return;
-  float* block = tensor + ((n + 1) * view.padded_c - view.block) * view.spatial;
+  T* block = tensor + ((n + 1) * view.padded_c - view.block) * view.spatial;
   const std::int64_t used = view.block - (view.padded_c - view.c);
   for (std::int64_t s = begin; s < end; ++s)
-    std::fill(block + s * view.block + used, block + (s + 1) * view.block, 0.0F);
+    std::fill(block + s * view.block + used, block + (s + 1) * view.block, T{});
 }
 
 }  // namespace convnet::cpu

@@ -1,17 +1,20 @@
 // The entry to the own kernels of one instruction set. CMake defines CONVNET_OWN_KERNELS as its name.
 #include "kernels/cpu/own_kernels.h"
 
+#include <concepts>
 #include <stdexcept>
 #include <variant>
 
 namespace convnet::cpu {
 namespace {
 
-Prepared prepare_own(const OpDesc& op, const LayoutHints& hints) {
+Prepared prepare_own(const OpDesc& op, const LayoutHints& hints, DataType type) {
   return std::visit(
       [&]<class Op>(const Op& desc) -> Prepared {
         if constexpr (OnednnOp<Op>)
           throw std::logic_error(op_name(op) + " has no kernel of our own");
+        else if constexpr (std::same_as<Op, LoadImages>)
+          return own::prepare(desc, hints, type);
         else
           return own::prepare(desc, hints);
       },

@@ -12,7 +12,8 @@ namespace convnet::cpu {
 
 /// The functions of the own kernels that were compiled for one instruction set.
 struct OwnKernels {
-  Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints);
+  /// `type`: of the factors of products, which images are loaded as.
+  Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints, DataType type);
   /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
   /// take about a tenth of a second.
   double (*measure_peak_flops)(int threads);
@@ -37,7 +38,7 @@ Prepared prepare(const SoftmaxBackward& op, const LayoutHints& hints);
 Prepared prepare(const LogregForward& op, const LayoutHints& hints);
 Prepared prepare(const LogregBackward& op, const LayoutHints& hints);
 Prepared prepare(const SoftmaxLogregBackward& op, const LayoutHints& hints);
-Prepared prepare(const LoadImages& op, const LayoutHints& hints);
+Prepared prepare(const LoadImages& op, const LayoutHints& hints, DataType product_type);
 Prepared prepare(const LoadLabels& op, const LayoutHints& hints);
 Prepared prepare(const Accumulate& op, const LayoutHints& hints);
 Prepared prepare(const FillZero& op, const LayoutHints& hints);

@@ -75,19 +75,19 @@ Float<Block> rank(const Float<Block>& v) {
 
 /// Max of one window for `Block` channels. The first of equal values wins; a NaN beats every number, so that
 /// it is not lost. A window without pixels gives 0. Position void: positions are not kept.
-template <PoolKind Kind, int Size, int Block, class Position>
-void max_window(const PoolForward& op, const float* src, const Extent& ys, const Extent& xs, float* dst,
+template <PoolKind Kind, int Size, int Block, class Position, class T>
+void max_window(const PoolForward& op, const T* src, const Extent& ys, const Extent& xs, T* dst,
                 Position* position) {
   const PoolGeometry& g = op.g;
   Float<Block> best{};
   Int<Block> where{};
   if (pixels(ys, xs) > 0) {
-    load(src + (ys.begin * g.w + xs.begin) * Block, best);
+    load_floats<Block>(src + (ys.begin * g.w + xs.begin) * Block, Block, best);
     where += static_cast<std::int32_t>((ys.begin - ys.origin) * g.size + xs.begin - xs.origin);
   }
   for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
     Float<Block> v;
-    load(src + pixel * Block, v);
+    load_floats<Block>(src + pixel * Block, Block, v);
     const Float<Block> new_rank = rank<Kind, Block>(v), best_rank = rank<Kind, Block>(best);
     // NOLINTNEXTLINE(misc-redundant-expression): what differs from itself is NaN
     const auto better = (new_rank > best_rank) | ((v != v) & (best == best));
@@ -98,7 +98,7 @@ void max_window(const PoolForward& op, const float* src, const Extent& ys, const
     where = best > Float<Block>{} ? where : Int<Block>{} + PoolGeometry::kNowhere;
     best = best < Float<Block>{} ? Float<Block>{} : best;
   }
-  store(dst, best);
+  store_floats<Block>(dst, Block, best);
   if constexpr (!std::is_void_v<Position>) store_positions<Block>(where, position);
 }
 
@@ -107,22 +107,22 @@ float divisor(const PoolGeometry& g, const Extent& ys, const Extent& xs) {
   return g.sum ? 1.0F : static_cast<float>(std::max<std::int64_t>(pixels(ys, xs), 1));
 }
 
-template <int Size, int Block>
-void average_window(const PoolGeometry& g, const float* src, const Extent& ys, const Extent& xs, float* dst) {
+template <int Size, int Block, class T>
+void average_window(const PoolGeometry& g, const T* src, const Extent& ys, const Extent& xs, T* dst) {
   Float<Block> sum{};
   for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t) {
     Float<Block> v;
-    load(src + pixel * Block, v);
+    load_floats<Block>(src + pixel * Block, Block, v);
     sum += v;
   });
-  store(dst, Float<Block>(sum / divisor(g, ys, xs)));
+  store_floats<Block>(dst, Block, Float<Block>(sum / divisor(g, ys, xs)));
 }
 
-template <int Size, int Block, class Position>
-void max_window_backward(const PoolGeometry& g, const float* diff_dst, const Position* position,
-                         const Extent& ys, const Extent& xs, float* diff_src) {
+template <int Size, int Block, class Position, class T>
+void max_window_backward(const PoolGeometry& g, const T* diff_dst, const Position* position, const Extent& ys,
+                         const Extent& xs, float* diff_src) {
   Float<Block> diff;
-  load(diff_dst, diff);
+  load_floats<Block>(diff_dst, Block, diff);
   Int<Block> where;
   load_positions<Block>(position, where);
   for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t here) {
@@ -134,11 +134,11 @@ void max_window_backward(const PoolGeometry& g, const float* diff_dst, const Pos
   });
 }
 
-template <int Size, int Block>
-void average_window_backward(const PoolGeometry& g, const float* diff_dst, const Extent& ys, const Extent& xs,
+template <int Size, int Block, class T>
+void average_window_backward(const PoolGeometry& g, const T* diff_dst, const Extent& ys, const Extent& xs,
                              float* diff_src) {
   Float<Block> share;
-  load(diff_dst, share);
+  load_floats<Block>(diff_dst, Block, share);
   share /= divisor(g, ys, xs);
   for_each_pixel<Size>(g, ys, xs, [&](std::int64_t pixel, std::int32_t) {
     float* p = diff_src + pixel * Block;
@@ -167,8 +167,8 @@ void for_each_window(const PoolGeometry& g, const Window& window) {
 }
 
 /// A plane is one image's block of channels, in the blocked layout.
-template <PoolKind Kind, int Size, int Block, class Position>
-void forward_plane(const PoolForward& op, const float* src, float* dst, Position* positions) {
+template <PoolKind Kind, int Size, int Block, class Position, class T>
+void forward_plane(const PoolForward& op, const T* src, T* dst, Position* positions) {
   const PoolGeometry& g = op.g;
   for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
     if constexpr (Kind == PoolKind::average)
@@ -180,25 +180,11 @@ void forward_plane(const PoolForward& op, const float* src, float* dst, Position
   });
 }
 
-template <PoolKind Kind, int Size, int Block, class Position>
-void backward_plane(const PoolGeometry& g, const float* diff_dst, const Position* positions,
-                    float* diff_src) {
-  std::fill_n(diff_src, g.h * g.w * Block, 0.0F);
-  for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
-    if constexpr (Kind == PoolKind::average)
-      average_window_backward<size(), Block>(g, diff_dst + o * Block, ys, xs, diff_src);
-    else
-      max_window_backward<size(), Block>(g, diff_dst + o * Block, positions + o * Block, ys, xs, diff_src);
-  });
-}
-
-// Plain activations: 16 planes at a time are interleaved, in scratch memory, into one blocked plane.
-
 template <class T>
 struct alignas(kRows * sizeof(T)) Pixel {
   T lanes[kRows];
 };
-/// One blocked plane.
+/// A plane of up to kRows channels for a thread's own use.
 template <class T>
 class Scratch {
  public:
@@ -208,6 +194,35 @@ class Scratch {
  private:
   std::vector<Pixel<T>> pixels_;
 };
+/// Where the sums of a gradient are made that is stored as bf16: each is rounded once. Others need none.
+template <class T>
+Scratch<float> sums_for(const PoolGeometry& g) {
+  return Scratch<float>(std::is_same_v<T, float> ? 0 : g.h * g.w);
+}
+
+template <PoolKind Kind, int Size, int Block, class Position, class T>
+void backward_plane(const PoolGeometry& g, const T* diff_dst, const Position* positions, T* diff_src,
+                    Scratch<float>& scratch) {
+  const std::int64_t count = g.h * g.w * Block;
+  float* sums = nullptr;
+  if constexpr (std::is_same_v<T, float>)
+    sums = diff_src;
+  else
+    sums = scratch.data();
+  std::fill_n(sums, count, 0.0F);
+  for_each_window<Size>(g, [&](auto size, std::int64_t o, const Extent& ys, const Extent& xs) {
+    if constexpr (Kind == PoolKind::average)
+      average_window_backward<size(), Block>(g, diff_dst + o * Block, ys, xs, sums);
+    else
+      max_window_backward<size(), Block>(g, diff_dst + o * Block, positions + o * Block, ys, xs, sums);
+  });
+  if constexpr (!std::is_same_v<T, float>) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) diff_src[i] = stored_as<T>(sums[i]);
+  }
+}
+
+// Plain activations: 16 planes at a time are interleaved, in scratch memory, into one blocked plane.
 
 /// Calls body(first plane, count) for groups of planes, in parallel. Threads share groups, so results do not
 /// depend on their number.
@@ -222,49 +237,48 @@ void for_groups(std::int64_t planes, const MakeScratch& make_scratch, const Body
   }
 }
 
-template <PoolKind Kind, int Size, class Position>
-void forward_plain(const PoolForward& op, std::int64_t planes, const float* src, float* dst,
-                   Position* positions) {
+template <PoolKind Kind, int Size, class Position, class T>
+void forward_plain(const PoolForward& op, std::int64_t planes, const T* src, T* dst, Position* positions) {
   const PoolGeometry& g = op.g;
   using Stored = std::conditional_t<std::is_void_v<Position>, std::uint8_t, Position>;
   const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
   const auto make_scratch = [&] {
-    return std::tuple(Scratch<float>(in), Scratch<float>(out),
-                      Scratch<Stored>(std::is_void_v<Position> ? 0 : out));
+    return std::tuple(Scratch<T>(in), Scratch<T>(out), Scratch<Stored>(std::is_void_v<Position> ? 0 : out));
   };
   for_groups(planes, make_scratch, [=, &op](std::int64_t first, std::int64_t count, auto& scratch) {
     auto& [blocked_src, blocked_dst, blocked_positions] = scratch;
-    interleave(src + first * in, in, count, in, blocked_src.data());
+    interleave(bits_of(src) + first * in, in, count, in, bits_of(blocked_src.data()));
     if constexpr (std::is_void_v<Position>) {
       forward_plane<Kind, Size, kRows, void>(op, blocked_src.data(), blocked_dst.data(), nullptr);
     } else {
       forward_plane<Kind, Size, kRows>(op, blocked_src.data(), blocked_dst.data(), blocked_positions.data());
       separate(blocked_positions.data(), count, out, positions + first * out);
     }
-    separate(blocked_dst.data(), count, out, dst + first * out);
+    separate(bits_of(blocked_dst.data()), count, out, bits_of(dst) + first * out);
   });
 }
 
-template <PoolKind Kind, int Size, class Position>
-void backward_plain(const PoolGeometry& g, std::int64_t planes, const float* diff_dst,
-                    const Position* positions, float* diff_src) {
+template <PoolKind Kind, int Size, class Position, class T>
+void backward_plain(const PoolGeometry& g, std::int64_t planes, const T* diff_dst, const Position* positions,
+                    T* diff_src) {
   const std::int64_t in = g.h * g.w, out = g.oh * g.ow;
   const auto make_scratch = [&] {
-    return std::tuple(Scratch<float>(out), Scratch<Position>(Kind == PoolKind::average ? 0 : out),
-                      Scratch<float>(in));
+    return std::tuple(Scratch<T>(out), Scratch<Position>(Kind == PoolKind::average ? 0 : out), Scratch<T>(in),
+                      sums_for<T>(g));
   };
   for_groups(planes, make_scratch, [=](std::int64_t first, std::int64_t count, auto& scratch) {
-    auto& [blocked_dst, blocked_positions, blocked_src] = scratch;
-    interleave(diff_dst + first * out, out, count, out, blocked_dst.data());
+    auto& [blocked_dst, blocked_positions, blocked_src, sums] = scratch;
+    interleave(bits_of(diff_dst) + first * out, out, count, out, bits_of(blocked_dst.data()));
     if constexpr (Kind != PoolKind::average)
       interleave(positions + first * out, out, count, out, blocked_positions.data());
-    backward_plane<Kind, Size, kRows>(g, blocked_dst.data(), blocked_positions.data(), blocked_src.data());
-    separate(blocked_src.data(), count, in, diff_src + first * in);
+    backward_plane<Kind, Size, kRows, Position, T>(g, blocked_dst.data(), blocked_positions.data(),
+                                                   blocked_src.data(), sums);
+    separate(bits_of(blocked_src.data()), count, in, bits_of(diff_src) + first * in);
   });
 }
 
-template <PoolKind Kind, int Size, int Block, class Position>
-void forward(const PoolForward& op, std::int64_t planes, const float* src, float* dst, Position* positions) {
+template <PoolKind Kind, int Size, int Block, class Position, class T>
+void forward(const PoolForward& op, std::int64_t planes, const T* src, T* dst, Position* positions) {
   if constexpr (Block == 1) {
     forward_plain<Kind, Size>(op, planes, src, dst, positions);
   } else {
@@ -280,18 +294,22 @@ void forward(const PoolForward& op, std::int64_t planes, const float* src, float
   }
 }
 
-template <PoolKind Kind, int Size, int Block, class Position>
-void backward(const PoolGeometry& g, std::int64_t planes, const float* diff_dst, const Position* positions,
-              float* diff_src) {
+template <PoolKind Kind, int Size, int Block, class Position, class T>
+void backward(const PoolGeometry& g, std::int64_t planes, const T* diff_dst, const Position* positions,
+              T* diff_src) {
   if constexpr (Block == 1) {
     backward_plain<Kind, Size>(g, planes, diff_dst, positions, diff_src);
   } else {
     const std::int64_t in = g.h * g.w * Block, out = g.oh * g.ow * Block;
-#pragma omp parallel for schedule(static)
-    for (std::int64_t plane = 0; plane < planes; ++plane)
-      backward_plane<Kind, Size, Block>(g, diff_dst + plane * out,
-                                        Kind == PoolKind::average ? nullptr : positions + plane * out,
-                                        diff_src + plane * in);
+#pragma omp parallel
+    {
+      Scratch<float> sums = sums_for<T>(g);
+#pragma omp for schedule(static)
+      for (std::int64_t plane = 0; plane < planes; ++plane)
+        backward_plane<Kind, Size, Block, Position, T>(
+            g, diff_dst + plane * out, Kind == PoolKind::average ? nullptr : positions + plane * out,
+            diff_src + plane * in, sums);
+    }
   }
 }
 
@@ -315,37 +333,35 @@ void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
   }
 }
 
-template <class T>
-T* at(std::span<std::byte* const> pointers, std::size_t i) {
-  return reinterpret_cast<T*>(pointers[i]);
-}
-
 }  // namespace
 
 Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
-  const ActivationView view = chosen_view(g.src(), hints);
+  const TensorDesc src = walkable(g.src(), hints);
+  const ActivationView view = *activation_view(src);
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   const bool keep = op.keep_workspace;
-  std::vector<TensorDesc> args = {in_view(view, g.src()), in_view(view, g.dst())};
+  std::vector<TensorDesc> args = {src, in_view(view, g.dst(), src.type)};
   if (keep) args.push_back(in_view(view, g.dst(), g.workspace_type()));
-  return std::make_shared<KernelOp>(std::move(args), [=](std::span<std::byte* const> p) {
-    const float* src = at<const float>(p, 0);
-    float* dst = at<float>(p, 1);
+  return std::make_shared<KernelOp>(std::move(args), [=, type = src.type](std::span<std::byte* const> p) {
     dispatch(g, block, [&](auto lanes, auto size, auto position) {
       using Position = decltype(position);
-      const auto run = [&]<PoolKind Kind>() {
-        if (keep)
-          forward<Kind, size(), lanes()>(op, planes, src, dst, at<Position>(p, 2));
-        else
-          forward<Kind, size(), lanes(), void>(op, planes, src, dst, nullptr);
-      };
-      switch (g.kind) {
-        case PoolKind::max: return run.template operator()<PoolKind::max>();
-        case PoolKind::max_abs: return run.template operator()<PoolKind::max_abs>();
-        case PoolKind::average:
-          return forward<PoolKind::average, size(), lanes(), void>(op, planes, src, dst, nullptr);
-      }
+      with_stored(type, [&]<class T>(T) {
+        const T* from = as<T>(p[0]);
+        T* to = as<T>(p[1]);
+        const auto run = [&]<PoolKind Kind>() {
+          if (keep)
+            forward<Kind, size(), lanes()>(op, planes, from, to, as<Position>(p[2]));
+          else
+            forward<Kind, size(), lanes(), void>(op, planes, from, to, nullptr);
+        };
+        switch (g.kind) {
+          case PoolKind::max: return run.template operator()<PoolKind::max>();
+          case PoolKind::max_abs: return run.template operator()<PoolKind::max_abs>();
+          case PoolKind::average:
+            return forward<PoolKind::average, size(), lanes(), void>(op, planes, from, to, nullptr);
+        }
+      });
     });
   });
 }
@@ -353,24 +369,28 @@ Prepared prepare(const PoolForward& op, const LayoutHints& hints) {
 Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
   const bool positions = g.keeps_workspace();
+  const DataType type = hinted_type(hints, 0);
   // The positions keep the layout that forward gave them: the pooled tensor has it, too, and is larger than
   // the gradient.
   const bool decided = positions && hints.size() > 1 && hints[1];
-  const ActivationView view = chosen_view(g.dst(), hints, decided ? 1 : 0);
+  const ActivationView view = *activation_view(walkable(g.dst(), hints, decided ? 1 : 0));
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
-  std::vector<TensorDesc> args = {in_view(view, g.dst())};
+  std::vector<TensorDesc> args = {in_view(view, g.dst(), type)};
   if (positions) args.push_back(in_view(view, g.dst(), g.workspace_type()));
-  args.push_back(in_view(view, g.src()));
+  args.push_back(in_view(view, g.src(), type));
   return std::make_shared<KernelOp>(std::move(args), [=](std::span<std::byte* const> p) {
-    const float* diff_dst = at<const float>(p, 0);
-    float* diff_src = at<float>(p, positions ? 2 : 1);
     dispatch(g, block, [&](auto lanes, auto size, auto position) {
       using Position = decltype(position);
-      // max_abs needs no kernel of its own: only the position of a maximum counts.
-      if (positions)
-        backward<PoolKind::max, size(), lanes()>(g, planes, diff_dst, at<const Position>(p, 1), diff_src);
-      else
-        backward<PoolKind::average, size(), lanes(), Position>(g, planes, diff_dst, nullptr, diff_src);
+      with_stored(type, [&]<class T>(T) {
+        const T* diff_dst = as<T>(p[0]);
+        T* diff_src = as<T>(p[positions ? 2 : 1]);
+        // max_abs needs no kernel of its own: only the position of a maximum counts.
+        if (positions)
+          backward<PoolKind::max, size(), lanes(), Position>(g, planes, diff_dst, as<Position>(p[1]),
+                                                             diff_src);
+        else
+          backward<PoolKind::average, size(), lanes(), Position>(g, planes, diff_dst, nullptr, diff_src);
+      });
     });
   });
 }

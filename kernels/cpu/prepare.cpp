@@ -25,7 +25,7 @@ Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
         else if constexpr (OnednnOp<Op>)
           return onednn::prepare(desc, hints);
         else
-          return own_kernels(set).prepare(op, hints);
+          return own_kernels(set).prepare(op, hints, type);
       },
       op);
 }

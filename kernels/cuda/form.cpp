@@ -75,7 +75,7 @@ class Former {
     return own(argument_tensors(op, activation(op.dims, 0)));
   }
   OpForm operator()(const Accumulate& op) const { return own(argument_tensors(op, activation(op.dims, 1))); }
-  OpForm operator()(const EltwiseSum& op) const { return alike(op, op.dims, hinted_type(0)); }
+  OpForm operator()(const EltwiseSum& op) const { return alike(op, op.dims, hinted_type(hints_, 0)); }
   OpForm operator()(const EltwiseMax& op) const {
     check_sources(op_name(op) + ": ", op.inputs, "inputs");
     return alike(op, op.dims, DataType::f32);
@@ -274,15 +274,9 @@ class Former {
     if (index < hints_.size() && hints_[index]) return {dims, type, hinted_layout(hints_, index, type)};
     return channels_last(dims, type);
   }
-  /// Returns the type of argument `index` where it is one that activations are stored as, else f32: what
-  /// operations that read either follow.
-  DataType hinted_type(std::size_t index) const {
-    const bool bf16 = index < hints_.size() && hints_[index] && hints_[index]->type == DataType::bf16;
-    return bf16 ? DataType::bf16 : DataType::f32;
-  }
   /// Returns argument `index` as it lies, and is stored, now.
   TensorDesc activation(const Dims& dims, std::size_t index) const {
-    return hinted_or_preferred(dims, index, hinted_type(index));
+    return hinted_or_preferred(dims, index, hinted_type(hints_, index));
   }
   /// Gives all arguments one layout: channels last, or plain if one is hinted plain. That one may be a flat
   /// vector that is read as maps and has no other layout.

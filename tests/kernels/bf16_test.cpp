@@ -1,12 +1,16 @@
 #include "kernels/bf16.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
 
 #include "convnet/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "tests/catch.h"
 #include "tests/kernels/dnn_reference.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
 
 namespace convnet {
@@ -35,7 +39,97 @@ void check(const Op& op, const std::vector<Values>& inputs, std::size_t which, c
         kBf16Tolerance);
 }
 
+/// Operations that compute with activations of bf16 as they are stored.
+const std::set<std::string> kKeepBf16 = {"accumulate",       "bnorm.backward_data", "bnorm.backward_weights",
+                                         "bnorm.forward",    "bnorm.forward+relu",  "bnorm.moments",
+                                         "cmrnorm.backward", "cmrnorm.forward",     "dropout",
+                                         "eltmax.forward",   "eltmax.backward",     "eltsum",
+                                         "neuron.backward",  "neuron.forward",      "nrelu.forward",
+                                         "pool.backward",    "pool.forward",        "pool.forward+relu"};
+
+/// How the activations among the arguments of `op` lie and are stored: `block` channels together.
+LayoutHints hints_of(const OpDesc& op, int block, DataType type) {
+  LayoutHints hints;
+  for (const Argument& arg : arguments(op)) {
+    hints.emplace_back();
+    if (arg.type != DataType::f32 || (arg.dims.size() != 2 && arg.dims.size() != 4)) continue;
+    hints.back() = arg.dims.size() == 4 && block > 1 ? cpu::blocked_activations(arg.dims, block, type)
+                                                     : TensorDesc{arg.dims, type, nullptr};
+  }
+  return hints;
+}
+
+bool has_bf16(const PreparedOp& op) {
+  return std::any_of(op.args().begin(), op.args().end(),
+                     [](const TensorDesc& arg) { return arg.type == DataType::bf16; });
+}
+
+/// The inputs of a case, rounded where they may be stored as bf16.
+std::vector<Values> inputs_of(const test::OpCase& c) {
+  const std::vector<Argument> args = arguments(c.op);
+  std::vector<Values> inputs;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const DataType type = args[i].type;
+    if (i < c.raw.size() && !c.raw[i].empty())
+      inputs.push_back(test::unpacked(c.raw[i], type));
+    else if (args[i].access == Access::write)
+      inputs.emplace_back();
+    else if (i < c.inputs.size() && !c.inputs[i].empty())
+      inputs.push_back(c.inputs[i]);
+    else
+      inputs.push_back(test::test_values(args[i].dims, static_cast<std::uint32_t>(i + 1)));
+    if (type != DataType::f32) continue;
+    for (double& v : inputs.back()) v = static_cast<double>(rounded(static_cast<float>(v)));
+  }
+  return inputs;
+}
+
 }  // namespace
+
+TEST_CASE("own operations keep activations of bf16, and compute what they do with f32") {
+  std::set<std::string> kept;
+  for (const test::OpCase& c : test::op_cases()) {
+    for (const int block : {1, 8, 16}) {
+      if (std::holds_alternative<Reorder>(c.op) || std::holds_alternative<FillZero>(c.op)) continue;
+      const cpu::Prepared stored = cpu::prepare(c.op, hints_of(c.op, block, DataType::bf16));
+      if (!has_bf16(*stored)) continue;
+      INFO(op_name(c.op) << " of " << to_string(stored->args()[0].dims) << " in blocks of " << block);
+      kept.insert(op_name(c.op));
+      const std::vector<Values> inputs = inputs_of(c);
+      const test::Results expected =
+          test::run_plain(c.op, *cpu::prepare(c.op, hints_of(c.op, block, DataType::f32)), inputs);
+      const test::Results actual = test::run_plain(c.op, *stored, inputs);
+      const std::vector<Argument> args = arguments(c.op);
+      for (std::size_t i = 0; i < args.size(); ++i) {
+        if (args[i].access == Access::read) continue;
+        INFO(args[i].name);
+        CHECK(test::relative_error(actual[i], expected[i]) <= 1.0 / 256);  // half of a last bit, and sums
+      }
+    }
+  }
+  CHECK(kept == kKeepBf16);
+}
+
+TEST_CASE("images are loaded as the type of products") {
+  for (const test::OpCase& c : test::op_cases()) {
+    const auto* load = std::get_if<LoadImages>(&c.op);
+    if (load == nullptr) continue;
+    const std::vector<std::optional<TensorDesc>> hints(arguments(c.op).size());
+    const cpu::Prepared stored = cpu::prepare(c.op, hints, DataType::bf16);
+    CHECK(stored->args().back().type == (load->dims.size() == 4 ? DataType::bf16 : DataType::f32));
+    std::vector<Values> inputs = inputs_of(c);
+    if (load->source == DataType::u8 && c.raw.empty())
+      for (double& v : inputs[0]) v = std::floor(std::abs(v) * 255);
+    const Values expected = test::run_plain(c.op, *cpu::prepare(c.op, hints), inputs).back();
+    const Values actual = test::run_plain(c.op, *stored, inputs).back();
+    REQUIRE(actual.size() == expected.size());
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      const auto wanted = static_cast<float>(expected[i]);
+      if (actual[i] != static_cast<double>(load->dims.size() == 4 ? rounded(wanted) : wanted))
+        FAIL(op_name(c.op) << " gives " << actual[i] << " instead of " << wanted);
+    }
+  }
+}
 
 TEST_CASE("bf16 rounds to the nearest number, ties to even") {
   CHECK(rounded(1.0F) == 1.0F);
