@@ -61,6 +61,7 @@ class AugmentedProvider final : public Provider {
   void check_range(const BatchRange& range, const std::string& option) const override {
     plain_->check_range(range, option);
   }
+  std::optional<BatchSplit> split() const override { return plain_->split(); }
   std::int64_t images_in(int batch) const override { return plain_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { plain_->check_labels(range); }
   bool has_mean() const override { return plain_->has_mean(); }

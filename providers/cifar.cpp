@@ -62,6 +62,10 @@ struct DataSet {
   std::vector<float> mean;  // of the meta, if it holds one
 
   std::int64_t pixels() const { return element_count(dims); }
+  /// Whether the last batch is of the data set's test images.
+  bool has_tests() const {
+    return fs::path(batches.rbegin()->second.path).stem().string().starts_with("test");
+  }
   std::vector<int> numbers() const {
     std::vector<int> all;
     for (const auto& [number, source] : batches) all.push_back(number);
@@ -365,6 +369,14 @@ class CifarProvider final : public StoredProvider {
       if (!set_.batches.contains(batch))
         throw InputError(fmt::format("{} {}: batch {} is not in {}; it has {}", option, range.str(), batch,
                                      set_.folder, batches_text(set_.numbers())));
+  }
+
+  std::optional<BatchSplit> split() const override {
+    const std::vector<int> numbers = set_.numbers();
+    if (numbers.back() - numbers.front() + 1 != std::ssize(numbers)) return std::nullopt;
+    const BatchRange all{numbers.front(), numbers.back()};
+    if (!set_.has_tests() || all.count() == 1) return BatchSplit{all, {}};
+    return BatchSplit{{all.first, all.last - 1}, BatchRange{all.last, all.last}};
   }
 
   std::int64_t images_in(int batch) const override {

@@ -98,6 +98,7 @@ class CroppedProvider final : public StoredProvider {
   void check_range(const BatchRange& range, const std::string& option) const override {
     whole_->check_range(range, option);
   }
+  std::optional<BatchSplit> split() const override { return whole_->split(); }
   std::int64_t images_in(int batch) const override { return whole_->images_in(batch); }
   DataBatch load(int batch) const override { return whole_->load(batch); }
   void check_labels(const BatchRange& range) const override { whole_->check_labels(range); }

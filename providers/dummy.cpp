@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
@@ -18,11 +19,6 @@ namespace {
 constexpr std::int64_t images_per_batch = 1000;
 constexpr std::int64_t max_value = std::int64_t{1} << 31;  // of a size, and of the values in a batch
 constexpr std::int64_t default_classes = 10;
-
-struct DummySpec {
-  Dims dims;                 // (C,H,W) or (n)
-  std::int64_t classes = 0;  // 0: no labels
-};
 
 /// A decimal number from 1 to max_value.
 std::optional<std::int64_t> parse_size(std::string_view text) {
@@ -40,54 +36,105 @@ bool consume(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-/// "CxHxW-K", "n", "labeled-n" or "lr-n".
-std::optional<DummySpec> parse_form(std::string_view text) {
-  DummySpec spec;
-  std::size_t sides = 1;
-  if (consume(text, "labeled-") || consume(text, "lr-")) {
-    spec.classes = default_classes;
-  } else if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
-    const auto classes = parse_size(text.substr(dash + 1));
-    if (!classes) return std::nullopt;
-    spec.classes = *classes;
-    sides = 3;
-    text = text.substr(0, dash);
-  }
+/// "CxHxW" or "n", with `sides` sides.
+std::optional<Dims> parse_sides(std::string_view text, std::size_t sides) {
+  Dims dims;
   for (;;) {
     const std::size_t cut = text.find('x');
     const auto side = parse_size(text.substr(0, cut));
-    if (!side || spec.dims.size() == sides) return std::nullopt;
-    spec.dims.push_back(*side);
+    if (!side || dims.size() == sides) return std::nullopt;
+    dims.push_back(*side);
     if (cut == std::string_view::npos) break;
     text.remove_prefix(cut + 1);
   }
-  if (spec.dims.size() != sides) return std::nullopt;
-  return spec;
+  if (dims.size() != sides) return std::nullopt;
+  return dims;
 }
 
-DummySpec parse_name(const std::string& name) {
+MatrixInfo numbers(std::string name, Dims dims) {
+  return {std::move(name), std::move(dims), DataType::f32, 0};
+}
+MatrixInfo labels(std::string name, std::int64_t classes) {
+  return {std::move(name), {1}, DataType::s32, classes};
+}
+
+/// "CxHxW-K", "n", "labeled-n" or "lr-n": the images, and their labels if there are any.
+std::optional<std::vector<MatrixInfo>> parse_images(std::string_view text) {
+  std::int64_t classes = 0;  // 0: no labels
+  std::size_t sides = 1;
+  if (consume(text, "labeled-") || consume(text, "lr-")) {
+    classes = default_classes;
+  } else if (const std::size_t dash = text.find('-'); dash != std::string_view::npos) {
+    const auto count = parse_size(text.substr(dash + 1));
+    if (!count) return std::nullopt;
+    classes = *count;
+    sides = 3;
+    text = text.substr(0, dash);
+  }
+  const auto dims = parse_sides(text, sides);
+  if (!dims) return std::nullopt;
+  std::vector<MatrixInfo> matrices = {numbers("data", *dims)};
+  if (classes > 0) matrices.push_back(labels("labels", classes));
+  return matrices;
+}
+
+/// A further matrix: "n" or "CxHxW" numbers, or labels of K classes, "kK".
+std::optional<MatrixInfo> parse_further(std::string_view text, std::string name) {
+  if (consume(text, "k")) {
+    const auto classes = parse_size(text);
+    if (!classes) return std::nullopt;
+    return labels(std::move(name), *classes);
+  }
+  const auto dims = parse_sides(text, text.find('x') == std::string_view::npos ? 1 : 3);
+  if (!dims) return std::nullopt;
+  return numbers(std::move(name), *dims);
+}
+
+std::vector<MatrixInfo> parse_name(const std::string& name) {
   std::string_view form = name;
-  const auto spec = consume(form, "dummy-") ? parse_form(form) : std::nullopt;
-  if (!spec)
+  consume(form, "dummy-");
+  const auto plus = [&] { return std::min(form.find('+'), form.size()); };
+  auto matrices = parse_images(form.substr(0, plus()));
+  if (!matrices)
     throw InputError(fmt::format(
         "data provider '{}': the dummy providers are dummy-CxHxW-K (like dummy-3x224x224-1000), dummy-n, "
         "dummy-labeled-n and dummy-lr-n, with numbers from 1 to {}",
         name, max_value));
+  for (form.remove_prefix(plus()); !form.empty(); form.remove_prefix(plus())) {
+    form.remove_prefix(1);
+    const std::string_view part = form.substr(0, plus());
+    const auto matrix = parse_further(part, fmt::format("matrix{}", matrices->size()));
+    if (!matrix)
+      throw InputError(fmt::format(
+          "data provider '{}': after a plus comes a further matrix: N or CxHxW numbers, or labels of K "
+          "classes, kK, as in dummy-3x32x32-10+168+3x64x64+k7; '{}' is none of these",
+          name, part));
+    matrices->push_back(*matrix);
+  }
   std::int64_t room = max_value / images_per_batch;
-  for (std::int64_t side : spec->dims) room /= side;
-  if (room == 0)
-    throw InputError(
-        fmt::format("data provider '{}': too large: a batch of {} images would hold over {} values", name,
-                    images_per_batch, max_value));
-  return *spec;
+  for (const MatrixInfo& matrix : *matrices) {
+    std::int64_t left = room;
+    for (const std::int64_t side : matrix.dims) left /= side;
+    room -= left > 0 ? element_count(matrix.dims) : room;
+    if (left == 0 || room < 0)
+      throw InputError(
+          fmt::format("data provider '{}': too large: a batch of {} images would hold over {} values", name,
+                      images_per_batch, max_value));
+  }
+  return *matrices;
 }
 
 class DummyProvider final : public StoredProvider {
  public:
-  DummyProvider(const DummySpec& spec, std::uint64_t seed)
-      : data_key_(philox_key(seed, "dummy.data")), label_key_(philox_key(seed, "dummy.labels")) {
-    matrices_.push_back({"data", spec.dims, DataType::f32, 0});
-    if (spec.classes > 0) matrices_.push_back({"labels", {1}, DataType::s32, spec.classes});
+  DummyProvider(std::vector<MatrixInfo> matrices, bool has_mean, std::uint64_t seed)
+      : matrices_(std::move(matrices)), has_mean_(has_mean) {
+    for (std::size_t m = 0; m < matrices_.size(); ++m) {
+      matrices_[m].whole.clear();
+      const std::string stream = m == 0                                    ? "data"
+                                 : m == 1 && matrices_[m].name == "labels" ? "labels"
+                                                                           : fmt::format("matrix{}", m);
+      keys_.push_back(philox_key(seed, "dummy." + stream));
+    }
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
@@ -97,6 +144,7 @@ class DummyProvider final : public StoredProvider {
       throw InputError(fmt::format("{} {}: batch numbers of dummy data start at 0", option, range.str()));
   }
 
+  std::optional<BatchSplit> split() const override { return BatchSplit{{1, 1}, BatchRange{2, 2}}; }
   std::int64_t images_in(int batch) const override {
     check_range({batch, batch}, "batch");
     return images_per_batch;
@@ -105,31 +153,40 @@ class DummyProvider final : public StoredProvider {
   DataBatch load(int batch) const override {
     DataBatch loaded;
     loaded.images = images_in(batch);
-    loaded.matrices.push_back(random_images(static_cast<std::uint32_t>(batch)));
-    if (matrices_.size() > 1) loaded.matrices.push_back(random_labels(static_cast<std::uint32_t>(batch)));
+    for (std::size_t m = 0; m < matrices_.size(); ++m)
+      loaded.matrices.push_back(random_matrix(m, static_cast<std::uint32_t>(batch)));
     return loaded;
   }
 
-  bool has_mean() const override { return false; }
+  bool has_mean() const override { return has_mean_; }
   void check_labels(const BatchRange&) const override {}  // they are right by construction
 
-  std::vector<float> mean_image(const BatchRange&) const override { return {}; }
+  std::vector<float> mean_image(const BatchRange&) const override {
+    return std::vector<float>(has_mean_ ? static_cast<std::size_t>(element_count(matrices_[0].dims)) : 0);
+  }
 
  private:
-  /// The numbers of element_random().
-  std::vector<std::byte> random_images(std::uint32_t batch) const {
+  std::vector<std::byte> random_matrix(std::size_t m, std::uint32_t batch) const {
+    if (matrices_[m].classes > 0) return random_labels(m, batch);
+    return matrices_[m].type == DataType::u8
+               ? random_numbers(m, batch, [](float v) { return static_cast<std::uint8_t>(v * 256); })
+               : random_numbers(m, batch, [](float v) { return v; });
+  }
+
+  /// The numbers of element_random(), as `stored` gives them.
+  template <class Stored>
+  std::vector<std::byte> random_numbers(std::size_t m, std::uint32_t batch, const Stored& stored) const {
     constexpr std::uint32_t calls = 16,
                             numbers = 4 * calls;  // together, in a loop that the compiler vectorises
-    const std::int64_t size = element_count(matrices_[0].dims);
+    const std::int64_t size = element_count(matrices_[m].dims);
     std::vector<std::byte> bytes;
-    bytes.reserve(static_cast<std::size_t>(size * images_per_batch) * sizeof(float));
+    bytes.reserve(static_cast<std::size_t>(size * images_per_batch) * sizeof(stored(0.0F)));
     for (std::uint32_t image = 0; image < images_per_batch; ++image) {
       for (std::int64_t begin = 0; begin < size; begin += numbers) {
-        float values[numbers];
+        decltype(stored(0.0F)) values[numbers];
         for (std::uint32_t call = 0; call < calls; ++call) {
-          const auto random =
-              philox(data_key_, static_cast<std::uint32_t>(begin / 4) + call, image, batch, 0);
-          for (std::uint32_t i = 0; i < 4; ++i) values[4 * call + i] = uniform01(random.value[i]);
+          const auto random = philox(keys_[m], static_cast<std::uint32_t>(begin / 4) + call, image, batch, 0);
+          for (std::uint32_t i = 0; i < 4; ++i) values[4 * call + i] = stored(uniform01(random.value[i]));
         }
         const auto filled = std::as_bytes(
             std::span(values).first(static_cast<std::size_t>(std::min<std::int64_t>(numbers, size - begin))));
@@ -139,25 +196,34 @@ class DummyProvider final : public StoredProvider {
     return bytes;
   }
 
-  std::vector<std::byte> random_labels(std::uint32_t batch) const {
-    const auto classes = static_cast<std::uint64_t>(matrices_[1].classes);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(images_per_batch) * sizeof(std::int32_t));
+  std::vector<std::byte> random_labels(std::size_t m, std::uint32_t batch) const {
+    const auto classes = static_cast<std::uint64_t>(matrices_[m].classes);
+    const std::int64_t values = element_count(matrices_[m].dims);  // more than one: of mixed images
+    std::vector<std::int32_t> all(static_cast<std::size_t>(images_per_batch * values));
     for (std::uint32_t image = 0; image < images_per_batch; ++image) {
-      const auto label =
-          static_cast<std::int32_t>(element_random(label_key_, batch, image, 0) * classes >> 32);
-      std::memcpy(bytes.data() + image * sizeof label, &label, sizeof label);
+      const auto label = static_cast<std::int32_t>(element_random(keys_[m], batch, image, 0) * classes >> 32);
+      std::int32_t* const row = all.data() + image * values;
+      row[0] = label;
+      if (values > 1) row[1] = label;  // mixed with itself, of weight 0
     }
-    return bytes;
+    const auto bytes = std::as_bytes(std::span(all));
+    return {bytes.begin(), bytes.end()};
   }
 
-  std::uint64_t data_key_, label_key_;
   std::vector<MatrixInfo> matrices_;
+  std::vector<std::uint64_t> keys_;  ///< of each matrix
+  bool has_mean_;
 };
 
 }  // namespace
 
 std::unique_ptr<StoredProvider> make_dummy_provider(const std::string& name, std::uint64_t seed) {
-  return std::make_unique<DummyProvider>(parse_name(name), seed);
+  return std::make_unique<DummyProvider>(parse_name(name), false, seed);
+}
+
+std::unique_ptr<StoredProvider> make_dummy_provider(const std::vector<MatrixInfo>& matrices, bool has_mean,
+                                                    std::uint64_t seed) {
+  return std::make_unique<DummyProvider>(matrices, has_mean, seed);
 }
 
 }  // namespace convnet

@@ -112,6 +112,7 @@ class ImageProvider final : public Provider {
                                      path_, source_->contents()));
   }
 
+  std::optional<BatchSplit> split() const override { return source_->split(); }
   std::int64_t images_in(int batch) const override {
     check_range({batch, batch}, "batch");
     return source_->images_in(batch);
@@ -441,7 +442,7 @@ class ImageProvider final : public Provider {
 
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed, const std::optional<BatchRange>& shuffled) {
-  return make_image_provider(open_image_source(path), path, options, seed, shuffled);
+  return make_image_provider(open_image_source(path, options.hold_out), path, options, seed, shuffled);
 }
 
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <tuple>
 
 #include "convnet/base/error.h"
@@ -24,7 +25,7 @@ struct ImageFile {
 
 class ImageFolders final : public ImageSource {
  public:
-  explicit ImageFolders(const std::string& path) : parts_(find_parts(path)) {
+  ImageFolders(const std::string& path, bool hold_out) : parts_(find_parts(path)) {
     classes_ = names_in(parts_[0].folder, true);
     std::sort(classes_.begin(), classes_.end());
     if (classes_.empty())
@@ -33,11 +34,11 @@ class ImageFolders final : public ImageSource {
           parts_[0].folder));
     info_.classes = static_cast<std::int64_t>(classes_.size());
     info_.class_names = classes_;
+    for (const ImagePart& part : parts_) files_.push_back(files_of(part.folder));
+    if (hold_out && parts_.size() == 1) hold_out_tenth();
     std::vector<std::size_t> batches;
-    for (const ImagePart& part : parts_) {
-      files_.push_back(files_of(part.folder));
-      batches.push_back((files_.back().size() + dealt_batch_images - 1) / dealt_batch_images);
-    }
+    for (const std::vector<ImageFile>& files : files_)
+      batches.push_back((files.size() + dealt_batch_images - 1) / dealt_batch_images);
     number_parts(parts_, batches);
   }
 
@@ -46,6 +47,11 @@ class ImageFolders final : public ImageSource {
                        [&](const ImagePart& p) { return p.batches.holds(batch); });
   }
   std::string contents() const override { return parts_text(parts_); }
+  std::optional<BatchSplit> split() const override {
+    BatchSplit split = split_of(parts_);
+    split.held_out = held_out_;
+    return split;
+  }
   std::int64_t images_in(int batch) const override {
     const std::size_t part = part_of(batch);
     return std::min(dealt_batch_images,
@@ -83,6 +89,24 @@ class ImageFolders final : public ImageSource {
     return files;
   }
 
+  /// Makes a second part. Which images are in it does not change where others are added.
+  void hold_out_tenth() {
+    constexpr std::uint64_t kShare = 10;
+    std::vector<ImageFile>& all = files_[0];
+    if (all.size() < 2)
+      throw InputError(parts_[0].folder + ": there is one image, and none is left to test with");
+    auto held = std::stable_partition(all.begin(), all.end(),
+                                      [](const ImageFile& file) { return file.order % kShare != 0; });
+    // Few images may all be on one side.
+    held = std::clamp(held, all.begin() + 1, all.end() - 1);
+    std::vector<ImageFile> tests(std::make_move_iterator(held), std::make_move_iterator(all.end()));
+    all.erase(held, all.end());
+    files_.push_back(std::move(tests));
+    parts_[0].name = "train";
+    parts_.push_back({"held out", parts_[0].folder, {}});
+    held_out_ = true;
+  }
+
   void add_files(const std::string& folder, std::int32_t label, std::vector<ImageFile>& files) {
     ImageFiles found = image_files_below(folder);
     for (std::string& name : found.names) {
@@ -96,12 +120,13 @@ class ImageFolders final : public ImageSource {
   std::vector<ImagePart> parts_;
   std::vector<std::string> classes_;           // sorted
   std::vector<std::vector<ImageFile>> files_;  // by part, in the order of batches
+  bool held_out_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<ImageSource> open_image_folders(const std::string& folder) {
-  return std::make_unique<ImageFolders>(folder);
+std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool hold_out) {
+  return std::make_unique<ImageFolders>(folder, hold_out);
 }
 
 }  // namespace convnet

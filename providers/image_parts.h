@@ -24,6 +24,8 @@ struct ImagePart {
 std::vector<ImagePart> find_parts(const std::string& path);
 /// Numbers the batches from 1; `batches` counts those of each part.
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches);
+/// The batches of the first part for training, those of the second for tests.
+BatchSplit split_of(const std::vector<ImagePart>& parts);
 /// "1-40 (train), 41-44 (val)".
 std::string parts_text(const std::vector<ImagePart>& parts);
 

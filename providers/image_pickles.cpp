@@ -113,6 +113,21 @@ class ImagePickles final : public ImageSource {
     return batches_text(numbers);
   }
 
+  /// `convnet make-data` numbers batches of training from 0, and those of tests from the next multiple of
+  /// 1000.
+  std::optional<BatchSplit> split() const override {
+    constexpr int kThousand = 1000;
+    const int first = files_.begin()->first, last = files_.rbegin()->first;
+    int end = first;
+    while (files_.contains(end + 1)) ++end;
+    if (end == last) return BatchSplit{{first, last}, {}};
+    const auto next = files_.upper_bound(end);
+    const bool rest_is_tests =
+        next->first % kThousand == 0 && last - next->first + 1 == std::distance(next, files_.end());
+    if (!rest_is_tests) return std::nullopt;
+    return BatchSplit{{first, end}, BatchRange{next->first, last}};
+  }
+
   bool any_order() const override { return false; }  // a file is read whole
 
   std::int64_t images_in(int batch) const override {

@@ -38,6 +38,12 @@ void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>&
   }
 }
 
+BatchSplit split_of(const std::vector<ImagePart>& parts) {
+  BatchSplit split{parts[0].batches, {}};
+  if (parts.size() > 1) split.test = parts[1].batches;
+  return split;
+}
+
 std::string parts_text(const std::vector<ImagePart>& parts) {
   std::string text;
   for (const ImagePart& part : parts)
@@ -89,7 +95,7 @@ ImageFiles image_files_below(const std::string& folder) {
   return found;
 }
 
-std::unique_ptr<ImageSource> open_image_source(const std::string& path) {
+std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out) {
   if (path.empty()) throw InputError("data provider 'image' needs --data-path, the folder of the data set");
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) return open_image_tars(path);
@@ -97,7 +103,7 @@ std::unique_ptr<ImageSource> open_image_source(const std::string& path) {
   if (fs::exists(fs::path(path) / "batches.meta", ignored)) return open_image_pickles(path);
   for (const std::string& name : names_in(find_parts(path)[0].folder, false))
     if (name.ends_with(".tar")) return open_image_tars(path);
-  return open_image_folders(path);
+  return open_image_folders(path, hold_out);
 }
 
 }  // namespace convnet

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,8 @@ class ImageSource {
   virtual bool has(int batch) const = 0;
   /// "batches 1-40 (train), 41-44 (val)": what is there, for messages.
   virtual std::string contents() const = 0;
+  /// As Provider::split().
+  virtual std::optional<BatchSplit> split() const { return std::nullopt; }
   /// As Provider::images_in().
   virtual std::int64_t images_in(int batch) const = 0;
   /// How many of the images [first, first + count) there are, and whether the batch ends with them. Makes
@@ -75,12 +78,13 @@ constexpr std::int64_t dealt_batch_images = 1024;
 ///    order. Images are dealt into batches, from 1, of dealt_batch_images in an order that depends on their
 ///    names alone.
 /// In the last two forms folders `train` and `val` (or else `test`) may hold two such sets of the same
-/// classes: the batches of the second follow those of the first. Throws InputError, RunError.
-std::unique_ptr<ImageSource> open_image_source(const std::string& path);
+/// classes: the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
+/// folders without a second set becomes one, by a hash of class and name. Throws InputError, RunError.
+std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out = false);
 
 // The forms, for open_image_source().
 std::unique_ptr<ImageSource> open_image_pickles(const std::string& folder);
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path);
-std::unique_ptr<ImageSource> open_image_folders(const std::string& folder);
+std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool hold_out);
 
 }  // namespace convnet

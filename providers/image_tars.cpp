@@ -68,6 +68,7 @@ class ImageTars final : public ImageSource {
 
   bool has(int batch) const override { return batch >= 1 && batch <= static_cast<int>(shards_.size()); }
   std::string contents() const override { return parts_text(parts_); }
+  std::optional<BatchSplit> split() const override { return split_of(parts_); }
 
   std::int64_t images_in(int batch) const override {
     {

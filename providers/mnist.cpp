@@ -155,6 +155,7 @@ class MnistProvider final : public StoredProvider {
                                  last, train_.batches().str(), test_.batches().str()));
   }
 
+  std::optional<BatchSplit> split() const override { return BatchSplit{train_.batches(), test_.batches()}; }
   std::int64_t images_in(int batch) const override { return half_of(batch).images_in(batch); }
 
   DataBatch load(int batch) const override {

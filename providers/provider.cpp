@@ -13,6 +13,7 @@
 #include "providers/dummy.h"
 #include "providers/image.h"
 #include "providers/mnist.h"
+#include "providers/npy.h"
 #include "providers/shuffle.h"
 
 namespace convnet {
@@ -95,6 +96,7 @@ namespace {
 std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, const std::string& path,
                                                      std::uint64_t seed) {
   if (name == "mnist") return make_mnist_provider(path);
+  if (name == "npy") return make_npy_provider(path);
   if (name == "cifar" || name == "cropped-cifar") return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
   throw InputError(fmt::format("data provider '{}' is not known; the known ones are {}", name,
@@ -134,7 +136,7 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
 }
 
 std::vector<std::string> provider_names() {
-  return {"image",         "mnist",   "cifar",           "cropped-cifar",
+  return {"image",         "mnist",   "cifar",           "cropped-cifar", "npy",
           "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 

@@ -51,6 +51,13 @@ struct BatchRange {
   bool operator==(const BatchRange&) const = default;
 };
 
+/// The batches of a data set, for runs that name none.
+struct BatchSplit {
+  BatchRange train;                ///< all batches where there are none of tests
+  std::optional<BatchRange> test;  ///< the batches of its own for tests, if it has them
+  bool held_out = false;           ///< they are a tenth of the training images (ImageOptions::hold_out)
+};
+
 /// "1-5, 7" of sorted batch numbers.
 std::string batches_text(const std::vector<int>& batches);
 
@@ -110,6 +117,8 @@ struct ImageOptions {
   double color_noise = 0;        ///< its scale, in standard deviations; 0: none
   bool skip_bad_images = false;  ///< the next readable one takes an unreadable image's place
   int decode_threads = 0;        ///< 0: as many as there are cores
+  bool hold_out = false;         ///< a tenth of the images, by a hash of their names, becomes a set of tests
+                                 ///< where folders of classes have none
 
   // Only training sees what these do.
   Flip flip = Flip::automatic;
@@ -137,6 +146,8 @@ class Provider {
   virtual const std::vector<MatrixInfo>& matrices() const = 0;
   /// Throws InputError naming option and available numbers if a batch of `range` is not there.
   virtual void check_range(const BatchRange& range, const std::string& option) const = 0;
+  /// The batches that there are; nullopt where that cannot be told.
+  virtual std::optional<BatchSplit> split() const { return std::nullopt; }
   /// Images in a batch; reads no image data. Where only reading tells, it is at most so many until all of the
   /// batch was read.
   virtual std::int64_t images_in(int batch) const = 0;
@@ -199,10 +210,10 @@ class StoredProvider : public Provider {
   mutable std::optional<int> passing_;  ///< one of kept_ that goes when another batch is read
 };
 
-/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar" and "cropped-cifar" (read `path`),
-/// "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training sees the
-/// images of that range in another order each epoch (shuffle.h). `seed` decides everything random. Throws
-/// InputError for an unknown name, with the known ones, and for options that do not fit the provider.
+/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar", "cropped-cifar" and "npy" (read
+/// `path`), "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training
+/// sees the images of that range in another order each epoch (shuffle.h). `seed` decides everything random.
+/// Throws InputError for an unknown name, with the known ones, and for options that do not fit the provider.
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
                                         const ImageOptions& images = {},
                                         const std::optional<BatchRange>& shuffled = {});

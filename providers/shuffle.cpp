@@ -19,6 +19,7 @@ class ShuffledProvider final : public Provider {
   void check_range(const BatchRange& range, const std::string& option) const override {
     ordered_->check_range(range, option);
   }
+  std::optional<BatchSplit> split() const override { return ordered_->split(); }
   std::int64_t images_in(int batch) const override { return ordered_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { ordered_->check_labels(range); }
   bool has_mean() const override { return ordered_->has_mean(); }

@@ -37,6 +37,11 @@ ImageOptions image_options(const DataOptions& options);
 /// Opens the data set. `seed` decides the random choices of its provider.
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
+/// Sets the ranges of a run to which `texts` give neither --train-range nor --test-range: all batches that
+/// there are, and where the data set has none for tests, a tenth of them. Returns a sentence about it, or ""
+/// for ranges that are given. Throws InputError where nobody can tell.
+std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
+
 /// Returns the options for plans of a net that learns.
 PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider);
 /// Returns the options for a graph on these devices.

@@ -28,6 +28,7 @@ struct DataOptions {
   static constexpr OptionGroup group = OptionGroup::data;
   std::string provider, path;
   BatchRange train_range, test_range;
+  bool hold_out = false;  ///< ImageOptions::hold_out; set by choose_ranges()
   bool test_one = true, shuffle = false;
   int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
   double color_noise = 0, scalar_mean = -1;

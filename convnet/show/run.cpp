@@ -60,8 +60,7 @@ Run open_run(const OptionTexts& given) {
   // One view of an image is enough to show it.
   texts.erase("multiview-test");
   for (const auto& [key, text] : given) texts[key] = text;
-  require_options(texts, {"data-provider", "train-range", "test-range"},
-                  "; the checkpoint does not say them");
+  require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
   run.options = run_options().parse(texts);
   run.options.devices = with_devices(run.options.devices);
 
@@ -71,6 +70,7 @@ Run open_run(const OptionTexts& given) {
                parse_ini(c.parameters_path, c.parameters_text, diagnostics)};
   run.matrices = c.matrices;
   try {
+    choose_ranges(run.options.data, texts);
     run.provider = open_provider(run.options.data, run.options.step.seed);
     run.provider->check_range(run.options.data.test_range, "--test-range");
     if (run.matrices.empty()) run.matrices = run.provider->matrices();

@@ -58,12 +58,25 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* pr
 
 void require_train_options(const OptionTexts& texts, const TrainOptions& given) {
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
-  if (!given.tests.only_tests()) required.emplace_back("train-range");
-  required.emplace_back("test-range");
+  // Without both, choose_ranges() takes what there is.
+  const bool any_range = texts.contains("train-range") || texts.contains("test-range");
+  if (any_range && !given.tests.only_tests()) required.emplace_back("train-range");
+  if (any_range) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
   if (named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
     required.emplace_back("save-path or --save-file");
   require_options(texts, required, "; or --load-file with a checkpoint to resume from");
+}
+
+/// A line about defaults that a new user may not expect, where they are not given; "" for none.
+std::string defaults_text(const TrainOptions& options, const OptionTexts& texts) {
+  std::vector<std::string> defaults;
+  if (!texts.contains("epochs")) defaults.push_back(fmt::format("--epochs {}", options.epochs));
+  if (!texts.contains("test-freq"))
+    defaults.push_back(fmt::format("--test-freq {} (batches between tests)", options.test_freq));
+  if (!texts.contains("test-one") && options.data.test_range.count() > 1)
+    defaults.emplace_back("--test-one 1 (each test uses one test batch, in turn)");
+  return defaults.empty() ? "" : "Not given, and so as in cuda-convnet2: " + join(defaults);
 }
 
 OptionTexts saved_of(const OptionTexts& texts) {
@@ -191,6 +204,11 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   run.options.devices = with_devices(run.options.devices, processes);
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   run.saved_options = saved_of(texts);
+  run.notes = choose_ranges(run.options.data, texts);
+  if (!run.options.tests.only_tests() && !run.options.check_grads) {
+    const std::string defaults = defaults_text(run.options, texts);
+    run.notes += (run.notes.empty() || defaults.empty() ? "" : "\n") + defaults;
+  }
   if (run.folder && !run.options.tensorboard.empty()) {
     check_folder_writable(run.options.tensorboard, "event files are to be written to");
     const std::lock_guard guard(claiming);

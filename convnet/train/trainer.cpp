@@ -112,6 +112,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
       fmt::print(stderr, "{}\n", warning);
   }
   fmt::print("{}\n", devices_text(net_, options_.devices, options_.step.mini));
+  if (!loaded.notes.empty()) fmt::print("{}\n", loaded.notes);
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
         too_many_threads(options_.devices.threads), dangling_links_text(provider_->dangling_links())}) {

@@ -70,7 +70,7 @@ TEST_CASE("a wrong option is named") {
        "devices, "
        "which then stand for those of each"},
       {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, "
+       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, npy, "
        "dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},
@@ -87,9 +87,10 @@ TEST_CASE("all wrong and all missing options are reported together") {
   check_refused({"--mini", "0", "--keep", "none", "--test-range", "9-2"}, "\n--keep expects");
   check_refused({"--mini", "0", "--keep", "none", "--test-range", "9-2"}, "\n--test-range '9-2' is empty");
   check_refused({"--epochs", "1"},
-                "missing: --layer-def, --layer-params, --data-provider, --train-range, --test-range, "
-                "--save-path or --save-file; or "
+                "missing: --layer-def, --layer-params, --data-provider, --save-path or --save-file; or "
                 "--load-file with a checkpoint to resume from");
+  check_refused({"--epochs", "1", "--train-range", "1"},
+                "missing: --layer-def, --layer-params, --data-provider, --test-range, --save-path");
   check_refused({"plan"}, "missing: --layer-def, --layer-params, --data-provider");
   check_refused({"bench", "--layer-def", "x"}, "missing: --layer-params, --data-provider");
   const Workshop shop;

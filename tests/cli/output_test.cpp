@@ -1,7 +1,9 @@
 // Checks what the program prints, and which files it leaves.
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
 
@@ -114,8 +116,8 @@ TEST_CASE("option --test-one 0 tests the whole range at once, --test-one 1 one b
 
 TEST_CASE("option --epochs 0 --force-save saves the untrained net") {
   const Workshop shop;
-  const Outcome run =
-      run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "0", "--force-save", "1"});
+  const Outcome run = run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "0",
+                                                   "--test-freq", "9", "--force-save", "1"});
   check_lines(run.out,
               {devices, "Nothing to train: 0 of 0 epochs are done", "Saved checkpoint to " + (shop / "out")});
   CHECK(files_in(shop / "out") == std::vector<std::string>{"0.0.safetensors"});
@@ -181,9 +183,89 @@ TEST_CASE("a --save-file that exists is resumed from, with the same command line
   const Outcome more = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(more.out).at(0) ==
         "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished");
-  CHECK(lines_of(more.out).at(2).starts_with("2.1 (50.00%)... "));
+  CHECK(lines_of(more.out).at(2) ==
+        "Not given, and so as in cuda-convnet2: --test-freq 57 (batches between tests)");
+  CHECK(lines_of(more.out).at(3).starts_with("2.1 (50.00%)... "));
   const Outcome again = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(again.out).back() == "Nothing to train: 2 of 2 epochs are done");
+}
+
+TEST_CASE("a run without ranges uses all batches, and says so") {
+  const Workshop shop;
+  const Args net = shop.net() + Args{"--data-provider", "mnist", "--data-path", shop.write_data()};
+  const Args args = net + Args{"--save-file", shop / "out", "--epochs", "1", "--test-freq", "1"};
+  const Outcome run = run_well(args);
+  CHECK(lines_of(run.out).at(1) == "Batches: training 1, tests 2");
+  CHECK_THAT(lines_of(run.out).at(2), Catch::StartsWith("1.1 (0.00%)... "));
+  // Those of a resumed run and of a test are chosen again.
+  CHECK_THAT(run_well({"--load-file", shop / "out", "--epochs", "2"}).out,
+             Catch::Contains("\nBatches: training 1"));
+  CHECK_THAT(run_well({"--load-file", shop / "out", "--test-only", "1"}).out,
+             Catch::Contains("Batches: training 1, tests 2") && Catch::Contains("\n2... logprob:"));
+  run_well({"show", "--load-file", shop / "out", "--save-preds", shop / "preds.csv"});
+  // What a new user may not expect is said.
+  const Outcome defaults = run_well(net + Args{"--save-file", shop / "defaults", "--epochs", "1"});
+  CHECK(lines_of(defaults.out).at(2) ==
+        "Not given, and so as in cuda-convnet2: --test-freq 57 (batches between tests)");
+  // One of the two is not enough.
+  const Outcome half = run_program(args + Args{"--train-range", "1"});
+  CHECK(half.code == 2);
+  CHECK_THAT(half.err, Catch::Contains("missing: --test-range"));
+}
+
+TEST_CASE("a data set of arrays trains a regression, a second set of labels and a net on features") {
+  const Workshop shop;
+  std::filesystem::create_directories(shop / "arrays");
+  constexpr int kImages = 1200;
+  const auto save = [&](const std::string& name, const std::string& descr, const std::string& sides,
+                        const std::string& bytes) {
+    std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" +
+                         std::to_string(kImages) + sides + "), }";
+    header.resize(117, ' ');
+    write_file(shop / "arrays/" + name, std::string("\x93NUMPY\x01\0\x76\0", 10) + header + "\n" + bytes);
+  };
+  std::string pixels, labels, kinds, targets;
+  for (int i = 0; i < kImages; ++i) {
+    const int level = i * 37 % 200;
+    pixels += std::string(64, static_cast<char>(level));
+    labels += static_cast<char>(level / 20);
+    kinds += static_cast<char>(level > 100);
+    const float target = static_cast<float>(level) / 100;
+    targets.append(reinterpret_cast<const char*>(&target), sizeof target);
+  }
+  save("images.npy", "|u1", ", 1, 8, 8", pixels);
+  save("labels.npy", "|u1", ",", labels);
+  save("bright.npy", "|b1", ",", kinds);
+  save("target.npy", "<f4", ", 1", targets);
+  // Matrices: 0 images, 1 labels, 2 bright, 3 target.
+  write_file(
+      shop / "regression.cfg",
+      "[data]\ntype=data\ndataIdx=0\n[bright]\ntype=data\ndataIdx=2\n[target]\ntype=data\ndataIdx=3\n"
+      "[fc1]\ntype=fc\ninputs=data\noutputs=1\ninitW=0.001\n"
+      "[difference]\ntype=eltsum\ninputs=fc1,target\ncoeffs=1,-1\n[l2]\ntype=cost.sum2\ninputs=difference\n"
+      "[fc2]\ntype=fc\ninputs=data\noutputs=2\ninitW=0.001\n[probs]\ntype=softmax\ninputs=fc2\n"
+      "[logprob]\ntype=cost.logreg\ninputs=bright,probs\n");
+  write_file(shop / "regression-params.cfg",
+             "[DEFAULT]\nepsW=0.000001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[fc1]\n[fc2]\n[l2]\ncoeff=1\n["
+             "logprob]\ncoeff=1\n");
+  const Args args = {"--layer-def",     shop / "regression.cfg",
+                     "--layer-params",  shop / "regression-params.cfg",
+                     "--data-provider", "npy",
+                     "--data-path",     shop / "arrays",
+                     "--save-file",     shop / "run",
+                     "--mini",          "50",
+                     "--epochs",        "30",
+                     "--test-freq",     "30",
+                     "--threads",       "1"};
+  const Outcome run = run_well(args);
+  CHECK_THAT(run.out,
+             Catch::Contains("Batches: training 1, tests 2: there are none of tests, and the last tenth is "
+                             "held out, which is fair only if images are in no order of their classes\n"));
+  const auto costs = read_safetensors(shop / "run/30.1.safetensors");
+  const auto weights = costs.tensors.at("fc1.weights.data").values;
+  double slope = 0;
+  for (const float w : weights) slope += static_cast<double>(w);
+  CHECK(slope == Approx(0.01).epsilon(0.05));  // target = level / 100
 }
 
 TEST_CASE("plan --json prints one JSON object and reads no image") {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include "tests/catch.h"
 
@@ -87,6 +88,59 @@ TEST_CASE("Flat dummy data has the documented matrices", "[providers]") {
     CHECK(batch.matrices[0].size() == 1000 * 5 * sizeof(float));
     CHECK(batch.matrices[1].size() == 1000 * sizeof(std::int32_t));
   }
+}
+
+TEST_CASE("Further dummy matrices follow after pluses", "[providers]") {
+  const auto provider = make_dummy_provider("dummy-3x5x7-11+168+2x4x4+k7", 42);
+  const std::vector<MatrixInfo>& infos = provider->matrices();
+  REQUIRE(infos.size() == 5);
+  CHECK(infos[2].name == "matrix2");
+  CHECK(infos[2].dims == Dims{168});
+  CHECK(infos[3].dims == Dims{2, 4, 4});
+  CHECK(infos[3].type == DataType::f32);
+  CHECK(infos[4].classes == 7);
+  const DataBatch batch = provider->load(3);
+  REQUIRE(batch.matrices.size() == 5);
+  for (std::size_t m = 0; m < infos.size(); ++m)
+    CHECK(std::ssize(batch.matrices[m]) == 1000 * infos[m].image_bytes());
+  // The images do not depend on what follows them.
+  const DataBatch alone = make_dummy_provider("dummy-3x5x7-11", 42)->load(3);
+  CHECK(batch.matrices[0] == alone.matrices[0]);
+  CHECK(batch.matrices[1] == alone.matrices[1]);
+  const auto labels = values_of<std::int32_t>(batch.matrices[4]);
+  CHECK(*std::min_element(labels.begin(), labels.end()) == 0);
+  CHECK(*std::max_element(labels.begin(), labels.end()) == 6);
+  CHECK(values_of<float>(batch.matrices[2])[0] != values_of<float>(batch.matrices[3])[0]);
+  CHECK(make_dummy_provider("dummy-4+k3", 0)->matrices()[1].classes == 3);
+}
+
+TEST_CASE("Dummy data like that of another set has its matrices", "[providers]") {
+  const std::vector<MatrixInfo> infos = {{"data", {3, 8, 8}, DataType::u8, 0, {}, {3, 10, 10}},
+                                         {"labels", {3}, DataType::s32, 5}};
+  const auto provider = make_dummy_provider(infos, true, 1);
+  CHECK(provider->has_mean());
+  CHECK(provider->mean_image({0, 0}) == std::vector<float>(192, 0.0F));
+  const DataBatch batch = provider->load(0);
+  CHECK(std::ssize(batch.matrices[0]) == 1000 * 192);
+  CHECK(*std::max_element(batch.matrices[0].begin(), batch.matrices[0].end()) == std::byte{255});
+  const auto labels = values_of<std::int32_t>(batch.matrices[1]);
+  for (std::size_t i = 0; i < labels.size(); i += 3) {
+    REQUIRE((labels[i] >= 0 && labels[i] < 5));
+    REQUIRE(labels[i + 1] == labels[i]);
+    REQUIRE(labels[i + 2] == 0);
+  }
+}
+
+TEST_CASE("A malformed further matrix is named", "[providers]") {
+  for (const char* part : {"", "k", "k0", "0", "x", "3x4", "3x4x5x6", "-5", "k3x3", "5k"})
+    CHECK(message_of<InputError>([&] { make_provider("dummy-4+7+" + std::string(part), "", 0); }) ==
+          "data provider 'dummy-4+7+" + std::string(part) +
+              "': after a plus comes a further matrix: N or CxHxW numbers, or labels of K classes, kK, as in "
+              "dummy-3x32x32-10+168+3x64x64+k7; '" +
+              part + "' is none of these");
+  for (const char* name : {"dummy-4+2147483648", "dummy-1000000+1000000+1000000"})
+    CHECK_THAT(message_of<InputError>([&] { make_provider(name, "", 0); }),
+               Catch::Contains("too large: a batch of 1000 images would hold over 2147483648 values"));
 }
 
 TEST_CASE("Any batch from 0 is in range for dummy data", "[providers]") {

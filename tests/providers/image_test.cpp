@@ -202,6 +202,47 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
             ": there is no batches.meta (the original's batches), no tar and no folder of images here");
 }
 
+TEST_CASE("a tenth of folders without a test set can be held out by names", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(60, 3, 12);
+  write_folders(folder / "set", items);
+  ImageOptions options;
+  options.inner_size = 8;
+  options.hold_out = true;
+  const auto provider = make_provider("image", folder / "set", 0, options);
+  const auto split = provider->split();
+  REQUIRE(split);
+  CHECK(split->held_out);
+  CHECK(split->train == BatchRange{1, 1});
+  REQUIRE(split->test);
+  CHECK(*split->test == BatchRange{2, 2});
+  const std::int64_t held = provider->images_in(2);
+  CHECK(held > 0);
+  CHECK(held < 20);
+  CHECK(provider->images_in(1) + held == 60);
+  // New images change nothing about the others: they only come to one side.
+  write_file(folder / "set/c0/new.jpg", items[0].bytes);
+  const auto more = make_provider("image", folder / "set", 0, options);
+  CHECK(more->images_in(2) >= held);
+  CHECK(more->images_in(1) + more->images_in(2) == 61);
+  // Without that, batches are what they always were.
+  options.hold_out = false;
+  CHECK(make_provider("image", folder / "set", 0, options)->images_in(1) == 61);
+  CHECK_FALSE(make_provider("image", folder / "set", 0, options)->split()->test);
+  // A set with tests of its own keeps them.
+  write_folders(folder / "both/train", items);
+  write_folders(folder / "both/val", items);
+  options.hold_out = true;
+  CHECK_FALSE(make_provider("image", folder / "both", 0, options)->split()->held_out);
+  CHECK(make_provider("image", folder / "both", 0, options)->images_in(1) == 60);
+  // Two images are the least.
+  write_folders(folder / "two", {items[0], items[1]});
+  CHECK(make_provider("image", folder / "two", 0, options)->images_in(2) == 1);
+  write_folders(folder / "one", {items[0]});
+  CHECK_THAT(message_of<InputError>([&] { make_provider("image", folder / "one", 0, options); }),
+             Catch::EndsWith("there is one image, and none is left to test with"));
+}
+
 TEST_CASE("1,024 images of folders make a batch", "[image]") {
   const TempFolder folder;
   std::filesystem::create_directories(folder / "a");

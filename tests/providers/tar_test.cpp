@@ -20,7 +20,7 @@ struct Tar {
   std::map<std::string, std::string> contents;
 };
 
-Tar read(const InputFile& file, FileRegion region) {
+Tar read_tar_file(const InputFile& file, FileRegion region) {
   Tar tar;
   for (const TarMember& member : index_tar(file, region)) {
     tar.names.push_back(member.name);
@@ -29,15 +29,15 @@ Tar read(const InputFile& file, FileRegion region) {
   return tar;
 }
 
-Tar read(const std::string& path) {
+Tar read_tar_file(const std::string& path) {
   const InputFile file(path);
-  return read(file, {0, file.size()});
+  return read_tar_file(file, {0, file.size()});
 }
 
 Tar read_bytes(const std::string& bytes) {
   const TempFolder folder;
   write_file(folder / "t.tar", bytes);
-  return read(folder / "t.tar");
+  return read_tar_file(folder / "t.tar");
 }
 
 std::string error_of(const std::string& bytes) {
@@ -52,7 +52,7 @@ TEST_CASE("tars of every form hold the same", "[tar]") {
   for (const std::string form : {"ustar", "gnu", "pax"}) {
     CAPTURE(form);
     const std::string path = std::string(CONVNET_SOURCE_DIR) + "/tests/providers/data/" + form + ".tar";
-    const Tar tar = read(path);
+    const Tar tar = read_tar_file(path);
     std::vector<std::string> names = {"images/a.txt", "empty", deep};
     if (form != "ustar") {
       names.push_back(std::string(300, 'n'));
@@ -67,7 +67,7 @@ TEST_CASE("tars of every form hold the same", "[tar]") {
     CHECK(tar.contents.at(deep) == std::string(700, 'x'));
 
     const InputFile file(path);
-    const Tar inner = read(file, index_tar(file).back().at);
+    const Tar inner = read_tar_file(file, index_tar(file).back().at);
     CHECK(inner.names == std::vector<std::string>{"inner"});
     CHECK(inner.contents.at("inner") == "within");
   }

@@ -1,0 +1,221 @@
+#include "providers/npy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "convnet/base/error.h"
+#include "providers/image_parts.h"
+#include "providers/npy_array.h"
+
+namespace convnet {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kImagesPerBatch = 1000;
+
+std::string array_path(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / (name + ".npy")).string();
+}
+bool has_array(const std::string& folder, const std::string& name) {
+  std::error_code ignored;
+  return fs::exists(array_path(folder, name), ignored);
+}
+
+/// The folder itself, or its folders train and val, or test.
+std::vector<ImagePart> parts_of(const std::string& path) {
+  if (path.empty()) throw InputError("data provider 'npy' needs --data-path: the folder of the .npy files");
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) throw InputError(fmt::format("--data-path {}: no such folder", path));
+  const auto below = [&](const char* name) { return (fs::path(path) / name).string(); };
+  if (has_array(path, "images") || !has_array(below("train"), "images")) return {{"", path, {}}};
+  std::vector<ImagePart> parts = {{"train", below("train"), {}}};
+  for (const char* name : {"val", "test"})
+    if (parts.size() == 1 && has_array(below(name), "images")) parts.push_back({name, below(name), {}});
+  return parts;
+}
+
+/// The names of the arrays in a folder, in the order of the provider's matrices.
+std::vector<std::string> array_names(const std::string& folder) {
+  if (!has_array(folder, "images"))
+    throw InputError(fmt::format("{}: there is no images.npy here, nor in a folder train in it", folder));
+  std::vector<std::string> names;
+  for (const std::string& file : names_in(folder, false)) {
+    const std::string name = fs::path(file).stem().string();
+    if (file == name + ".npy" && name != "images" && name != "labels") names.push_back(name);
+  }
+  std::sort(names.begin(), names.end(), natural_less);
+  if (has_array(folder, "labels")) names.insert(names.begin(), "labels");
+  names.insert(names.begin(), "images");
+  return names;
+}
+
+/// The dims of a record as a net sees it.
+Dims record_dims(const NpyArray& array) {
+  const Dims& dims = array.dims();
+  switch (dims.size()) {
+    case 1: return {1};
+    case 2: return {dims[1]};
+    case 3: return {1, dims[1], dims[2]};
+    case 4: return {dims[1], dims[2], dims[3]};
+    default: break;
+  }
+  throw InputError(fmt::format("{}: its shape is {}; arrays are (N), (N,D), (N,H,W) or (N,C,H,W)",
+                               array.path(), to_string(dims)));
+}
+
+/// The arrays of a part.
+using Arrays = std::vector<std::unique_ptr<NpyArray>>;
+
+Arrays open_arrays(const std::string& folder, const std::vector<std::string>& names) {
+  Arrays arrays;
+  for (const std::string& name : names) {
+    arrays.push_back(std::make_unique<NpyArray>(array_path(folder, name)));
+    const NpyArray& first = *arrays[0];
+    if (arrays.back()->records() != first.records())
+      throw InputError(fmt::format("{} holds {} records, but {} holds {}", arrays.back()->path(),
+                                   arrays.back()->records(), first.path(), first.records()));
+  }
+  if (arrays.size() > 1 && names[1] == "labels" && !arrays[1]->is_labels())
+    throw InputError(
+        fmt::format("{}: labels are a whole number for each image; arrays of numbers have other names",
+                    arrays[1]->path()));
+  if (arrays[0]->is_labels())
+    throw InputError(fmt::format("{}: its shape is {}; images are (N,C,H,W), (N,H,W) or (N,D)",
+                                 arrays[0]->path(), to_string(arrays[0]->dims())));
+  return arrays;
+}
+
+class NpyProvider final : public StoredProvider {
+ public:
+  explicit NpyProvider(const std::string& path) : path_(path), parts_(parts_of(path)) {
+    const std::vector<std::string> names = array_names(parts_[0].folder);
+    std::vector<std::size_t> batches;
+    for (const ImagePart& part : parts_) {
+      if (const auto other = array_names(part.folder); other != names)
+        throw InputError(fmt::format("{} holds the arrays {}, but {} holds {}", parts_[0].folder,
+                                     fmt::join(names, ", "), part.folder, fmt::join(other, ", ")));
+      arrays_.push_back(open_arrays(part.folder, names));
+      const std::int64_t count = (arrays_.back()[0]->records() + kImagesPerBatch - 1) / kImagesPerBatch;
+      if (count > 1'000'000) throw InputError(fmt::format("{}: more than a billion images", part.folder));
+      batches.push_back(static_cast<std::size_t>(count));
+    }
+    number_parts(parts_, batches);
+    for (std::size_t m = 0; m < names.size(); ++m) matrices_.push_back(matrix(m, names[m]));
+    matrices_[0].name = "data";
+  }
+
+  const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
+
+  void check_range(const BatchRange& range, const std::string& option) const override {
+    if (range.first >= 1 && range.last <= parts_.back().batches.last) return;
+    throw InputError(fmt::format("{} {}: {} has batches {}", option, range.str(), path_, parts_text(parts_)));
+  }
+
+  std::optional<BatchSplit> split() const override { return split_of(parts_); }
+  std::int64_t images_in(int batch) const override {
+    const std::size_t part = part_of(batch);
+    return std::min(kImagesPerBatch, arrays_[part][0]->records() - first_of(part, batch));
+  }
+
+  DataBatch load(int batch) const override {
+    const std::size_t part = part_of(batch);
+    DataBatch loaded;
+    loaded.images = images_in(batch);
+    for (std::size_t m = 0; m < matrices_.size(); ++m) {
+      const NpyArray& array = *arrays_[part][m];
+      if (matrices_[m].classes == 0) {
+        loaded.matrices.push_back(array.numbers(first_of(part, batch), loaded.images));
+        continue;
+      }
+      const auto labels = array.labels(first_of(part, batch), loaded.images);
+      const auto bytes = std::as_bytes(std::span(labels));
+      loaded.matrices.emplace_back(bytes.begin(), bytes.end());
+    }
+    return loaded;
+  }
+
+  void check_labels(const BatchRange&) const override {}  // the constructor has read all of them
+  bool has_mean() const override { return true; }
+
+  std::vector<float> mean_image(const BatchRange& range) const override {
+    const auto size = static_cast<std::size_t>(element_count(matrices_[0].dims));
+    std::vector<double> sums(size);
+    std::int64_t images = 0;
+    const auto add = [&]<class T>(const T* values) {
+      for (std::size_t j = 0; j < size; ++j) sums[j] += static_cast<double>(values[j]);
+    };
+    for (int batch = range.first; batch <= range.last; ++batch) {
+      const std::size_t part = part_of(batch);
+      const std::int64_t count = images_in(batch);
+      const std::vector<std::byte> pixels = arrays_[part][0]->numbers(first_of(part, batch), count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::byte* const image = pixels.data() + i * matrices_[0].image_bytes();
+        if (matrices_[0].type == DataType::u8)
+          add(reinterpret_cast<const std::uint8_t*>(image));
+        else
+          add(reinterpret_cast<const float*>(image));
+      }
+      images += count;
+    }
+    std::vector<float> mean(size);
+    for (std::size_t j = 0; j < size; ++j)
+      mean[j] = static_cast<float>(sums[j] / static_cast<double>(images));
+    return mean;
+  }
+
+ private:
+  /// Describes matrix `m`, which all parts must have alike.
+  MatrixInfo matrix(std::size_t m, const std::string& name) const {
+    const NpyArray& array = *arrays_[0][m];
+    MatrixInfo info{name, record_dims(array), array.type()};
+    for (const Arrays& arrays : arrays_) {
+      const NpyArray& other = *arrays[m];
+      if (record_dims(other) != info.dims || other.is_labels() != array.is_labels() ||
+          other.type() != info.type)
+        throw InputError(fmt::format("{} holds records of {}, but {} of {}, or of another type", array.path(),
+                                     to_string(info.dims), other.path(), to_string(record_dims(other))));
+    }
+    if (!array.is_labels()) return info;
+    info.type = DataType::s32;
+    for (const Arrays& arrays : arrays_) {
+      const std::vector<std::int32_t> all = arrays[m]->labels(0, arrays[m]->records());
+      info.classes = std::max(info.classes, std::int64_t{*std::max_element(all.begin(), all.end())} + 1);
+    }
+    if (name != "labels") return info;
+    info.class_names = read_class_names(path_);
+    if (info.class_names.empty()) return info;
+    if (const std::int64_t named = std::ssize(info.class_names); named < info.classes)
+      throw InputError(fmt::format("{} has {} lines, but there are labels up to {}",
+                                   (fs::path(path_) / "classes.txt").string(), named, info.classes - 1));
+    info.classes = std::ssize(info.class_names);
+    return info;
+  }
+
+  std::size_t part_of(int batch) const {
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (parts_[i].batches.holds(batch)) return i;
+    throw InputError(fmt::format("{}: there is no batch {}; it has {}", path_, batch, parts_text(parts_)));
+  }
+  std::int64_t first_of(std::size_t part, int batch) const {
+    return std::int64_t{batch - parts_[part].batches.first} * kImagesPerBatch;
+  }
+
+  std::string path_;
+  std::vector<ImagePart> parts_;
+  std::vector<Arrays> arrays_;  ///< by part and matrix
+  std::vector<MatrixInfo> matrices_;
+};
+
+}  // namespace
+
+std::unique_ptr<StoredProvider> make_npy_provider(const std::string& path) {
+  return std::make_unique<NpyProvider>(path);
+}
+
+}  // namespace convnet
