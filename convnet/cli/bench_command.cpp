@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/clock.h"
@@ -9,8 +10,9 @@
 #include "convnet/cli/bench_report.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/net/auto_placement.h"
+#include "convnet/cli/named_net.h"
 #include "convnet/plan/simulate.h"
+#include "convnet/train/options.h"
 #include "convnet/train/report.h"
 
 namespace convnet {
@@ -19,6 +21,7 @@ namespace {
 struct BenchOptions {
   static constexpr OptionGroup group = OptionGroup::output;
   NetFileOptions files;
+  CheckpointOptions checkpoints;
   DataOptions data;
   StepOptions step;
   int steps = 0;
@@ -31,6 +34,7 @@ const OptionTable<BenchOptions>& options_of_bench() {
       OptionTable<BenchOptions>()
           .add(&BenchOptions::files,
                net_file_options().only({"layer-def", "layer-params", "layer-path", "strict"}))
+          .add(&BenchOptions::checkpoints, checkpoint_options().only({"load-file"}))
           .add(&BenchOptions::step, step_options())
           .add(&BenchOptions::data, data_options().only({"data-provider", "data-path", "inner-size",
                                                          "pixel-std", "image-size", "decode-threads"}))
@@ -201,22 +205,14 @@ std::int64_t largest_memory(const PlanSet& plans) {
   return most;
 }
 
-/// Makes the net of the files, which `diagnostics` are about; prints warnings.
-std::unique_ptr<Net> make_net(const BenchOptions& options, const NetFiles& files, const Provider& provider,
-                              Diagnostics& diagnostics) {
-  GraphOptions graph_of = graph_options(options.files, options.devices);
-  Placement placement;
-  if (options.devices.parallel == Parallel::automatic) {
-    diagnostics.throw_if_errors();
-    Predictor predictor(options.devices.model);
-    std::string found;
-    placement =
-        auto_placement(files, provider, options.files, options.devices, options.step, predictor, found);
-    graph_of.placement = &placement;
-    if (!options.report.json) fmt::print("{}\n", found);
-  }
-  Graph graph = checked_graph(files, provider, graph_of, diagnostics);
-  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+/// Makes the net that is measured, with `diagnostics` about its files; prints warnings.
+std::unique_ptr<Net> make_net(const BenchOptions& options, const NamedNet& named, Diagnostics& diagnostics) {
+  const Provider& provider = *named.provider;
+  std::optional<Predictor> predictor;
+  const auto predicts = [&]() -> Predictor& { return predictor.emplace(options.devices.model); };
+  std::string found;
+  Graph graph = graph_of(named, options.files, options.devices, options.step, predicts, found, diagnostics);
+  if (!found.empty() && !options.report.json) fmt::print("{}\n", found);
   check_images_fit(provider, options.step.mini, 0);
   const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;
   auto net = std::make_unique<Net>(std::move(graph), provider, options.devices, options.step,
@@ -257,19 +253,21 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
 const std::vector<OptionSpec>& bench_command_options() { return options_of_bench().specs(); }
 
 void bench_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_command_line(bench_command_options(), args);
-  require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
+  const OptionTexts given = parse_command_line(bench_command_options(), args);
+  OptionTexts texts = given;
+  const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
   BenchOptions options = options_of_bench().parse(texts);
   options.devices = with_devices(options.devices);
   const int mini = options.step.mini;
   Diagnostics diagnostics;
-  const NetFiles files = read_net_files(options.files, diagnostics);
-  const auto provider = open_provider(options.data, options.step.seed);
-  const auto net = make_net(options, files, *provider, diagnostics);
+  const NamedNet named =
+      open_named_net(checkpoint, given, options.files, options.data, options.step, diagnostics);
+  const Provider& provider = *named.provider;
+  const auto net = make_net(options, named, diagnostics);
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
-  if (net->backend().shares_memory()) check_images_fit(*provider, mini, needed_memory(net->plans()));
-  const Matrices minibatch = one_minibatch(*provider, mini);
+  if (net->backend().shares_memory()) check_images_fit(provider, mini, needed_memory(net->plans()));
+  const Matrices minibatch = one_minibatch(provider, mini);
   net->init_weights(options.step.seed);
   const BenchMeasurement m = measure_all(*net, plan, minibatch, options);
 
@@ -279,7 +277,7 @@ void bench_command(const std::vector<std::string>& args) {
     trace.write(options.report.profile);
   }
   nlohmann::json report = bench_json(net->graph(), plan, m, mini);
-  report.update({{"net", options.files.layer_def},
+  report.update({{"net", named.files.definition.path},
                  {"device", net->plans().target().name()},
                  {"precision", net->plans().target().precision()},
                  {"threads", thread_count(options.devices.threads)},

@@ -7,8 +7,9 @@
 #include "convnet/base/error.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/net/auto_placement.h"
+#include "convnet/cli/named_net.h"
 #include "convnet/plan/print.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct PlanCommandOptions {
   static constexpr OptionGroup group = OptionGroup::output;
   NetFileOptions files;
+  CheckpointOptions checkpoints;
   DataOptions data;
   StepOptions step;
   std::string model, trace;
@@ -27,6 +29,7 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
   static const auto table =
       OptionTable<PlanCommandOptions>()
           .add(&PlanCommandOptions::files, net_file_options())
+          .add(&PlanCommandOptions::checkpoints, checkpoint_options().only({"load-file"}))
           .add(&PlanCommandOptions::step, step_options())
           .add(&PlanCommandOptions::data,
                data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
@@ -59,15 +62,16 @@ std::string prediction_text(const nlohmann::json& prediction) {
 }
 
 /// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
-double seconds_alone(const NetFiles& files, const Provider& provider, const PlanCommandOptions& options,
-                     int devices, Predictor& predictor) {
+double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, int devices,
+                     Predictor& predictor) {
   DeviceOptions one = options.devices;
   one.threads = std::max(1, thread_count(one.threads) / devices);
   one.gpu = "0";
   one.devices_of_hosts.clear();
   one.parallel = Parallel::data;
   Diagnostics reported;
-  const Graph graph = checked_graph(files, provider, graph_options(options.files, one), reported);
+  const Provider& provider = *net.provider;
+  const Graph graph = checked_graph(net.files, provider, graph_options(options.files, one), reported);
   const auto target = make_target(one, 1);
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, one, provider));
   return predictor.predict(one, plans.plan(Phase::train, options.step.mini), 1).step;
@@ -78,8 +82,9 @@ double seconds_alone(const NetFiles& files, const Provider& provider, const Plan
 const std::vector<OptionSpec>& plan_command_options() { return options_of_plan().specs(); }
 
 void plan_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_command_line(plan_command_options(), args);
-  require_options(texts, {"layer-def", "layer-params", "data-provider"}, "");
+  const OptionTexts given = parse_command_line(plan_command_options(), args);
+  OptionTexts texts = given;
+  const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, plan_command_options());
   PlanCommandOptions options = options_of_plan().parse(texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
@@ -94,26 +99,22 @@ void plan_command(const std::vector<std::string>& args) {
     throw DeviceError("--gpu all: " + reason + "; list the devices to plan for, like --gpu 0,1,2,3");
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
-  const NetFiles files = read_net_files(options.files, diagnostics);
-  const auto provider = open_provider(options.data, options.step.seed);
+  const NamedNet net =
+      open_named_net(checkpoint, given, options.files, options.data, options.step, diagnostics);
+  const Provider& provider = *net.provider;
   std::string found;
-  GraphOptions graph_of = graph_options(options.files, options.devices);
-  Placement placement;
-  if (options.devices.parallel == Parallel::automatic) {
-    diagnostics.throw_if_errors();
+  const auto measured = [&]() -> Predictor& {
     if (!predictor) predictor.emplace("measured");
-    placement =
-        auto_placement(files, *provider, options.files, options.devices, options.step, *predictor, found);
-    graph_of.placement = &placement;
-    if (!options.report.json) fmt::print("{}\n\n", found);
-  }
-  const Graph graph = checked_graph(files, *provider, graph_of, diagnostics);
-  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+    return *predictor;
+  };
+  const Graph graph =
+      graph_of(net, options.files, options.devices, options.step, measured, found, diagnostics);
+  if (!found.empty() && !options.report.json) fmt::print("{}\n\n", found);
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   const auto target = make_target(options.devices, graph.gpu_count());
-  PlanSet plans(graph, provider->matrices(), *target, plan_options(options.step, options.devices, *provider));
+  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
   const Plan& train = plans.plan(Phase::train, options.step.mini);
   const Plan& test = plans.plan(Phase::test, options.step.mini);
   verify(train, graph);
@@ -129,7 +130,7 @@ void plan_command(const std::vector<std::string>& args) {
       trace.write(options.trace);
     }
     if (const int devices = plans.devices(); devices > 1) {
-      const double alone = seconds_alone(files, *provider, options, devices, *predictor);
+      const double alone = seconds_alone(net, options, devices, *predictor);
       plan["prediction"]["step_seconds_on_one_device"] = alone;
       if (const std::string warning = slower_warning(devices, simulation.step, alone); !warning.empty())
         fmt::print(stderr, "{}\n", warning);

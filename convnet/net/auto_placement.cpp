@@ -47,6 +47,13 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
   return answer;
 }
 
+std::string placement_head(const DeviceOptions& devices, const StepOptions& step) {
+  std::vector<std::string> hosts;
+  for (const int count : devices.devices_of_hosts) hosts.push_back(std::to_string(count));
+  return fmt::format("# {} devices, of hosts [{}], {} images\n", devices.gpus().size(), join(hosts, ","),
+                     step.mini);
+}
+
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,
                          const DeviceOptions& devices, const StepOptions& step, Predictor& predictor,
                          std::string& found, Processes* processes) {

@@ -22,6 +22,9 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
                                 const StepOptions& step, Predictor& predictor,
                                 const SearchLimits& limits = {});
 
+/// Returns the first line of a placement in checkpoints: what it was found for.
+std::string placement_head(const DeviceOptions& devices, const StepOptions& step);
+
 /// Returns the placement for --parallel auto, which all of several processes (else `processes` is null) get
 /// from the first one. `found` becomes a line about it, on that process.
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,

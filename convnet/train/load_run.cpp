@@ -139,19 +139,11 @@ void load_data(LoadedRun& run) {
   if (learns) run.provider->check_labels(data.test_range);
 }
 
-/// The first line of a placement in checkpoints: what it was found for.
-std::string found_for(const TrainOptions& options) {
-  std::vector<std::string> hosts;
-  for (const int devices : options.devices.devices_of_hosts) hosts.push_back(std::to_string(devices));
-  return fmt::format("# {} devices, of hosts [{}], {} images\n", options.devices.gpus().size(),
-                     join(hosts, ","), options.step.mini);
-}
-
 /// Finds where layers run with --parallel auto: where they ran before on such devices, or by a search.
 Placement place_layers(LoadedRun& run, Processes* processes) {
   const DeviceOptions& devices = run.options.devices;
   Placement placement;
-  const std::string head = found_for(run.options);
+  const std::string head = placement_head(devices, run.options.step);
   if (run.checkpoint && run.checkpoint->placement.starts_with(head)) {
     placement = read_placement(run.checkpoint->placement, run.files.definition,
                                static_cast<int>(devices.gpus().size()), run.checkpoint->file);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -82,6 +84,22 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
 }
 
+/// Returns a path as a word of a shell's command line.
+std::string shell_word(const std::string& path) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("_./=:,+@%-", c) != nullptr;
+  };
+  if (!path.empty() && std::all_of(path.begin(), path.end(), plain)) return path;
+  std::string word = "'";
+  for (const char c : path) {
+    if (c == '\'')
+      word += "'\\''";
+    else
+      word += c;
+  }
+  return word + "'";
+}
+
 /// Returns whether images can be classified with the net.
 bool has_classes(const Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
@@ -109,10 +127,11 @@ std::string summary_text(const TrainingState& state, const WatchedCost& watched,
                         last->epoch, last->batch);
   if (checkpoint.empty()) return text;
   text += fmt::format("  checkpoint:  {}\n", checkpoint);
-  text += fmt::format("  test it:     convnet --load-file {} --test-only 1\n", folder);
-  if (has_classes(graph)) text += fmt::format("  use it:      convnet predict {} FILE...\n", folder);
+  const std::string run = shell_word(folder);
+  text += fmt::format("  test it:     convnet --load-file {} --test-only 1\n", run);
+  if (has_classes(graph)) text += fmt::format("  use it:      convnet predict {} FILE...\n", run);
   const int more = state.position.epoch < epochs ? epochs : 2 * epochs;
-  text += fmt::format("  train on:    convnet --load-file {} --epochs {}\n", folder, more);
+  text += fmt::format("  train on:    convnet --load-file {} --epochs {}\n", run, more);
   return text;
 }
 

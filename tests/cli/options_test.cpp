@@ -91,7 +91,8 @@ TEST_CASE("all wrong and all missing options are reported together") {
                 "--load-file with a checkpoint to resume from");
   check_refused({"--epochs", "1", "--train-range", "1"},
                 "missing: --layer-def, --layer-params, --data-provider, --test-range, --save-path");
-  check_refused({"plan"}, "missing: --layer-def, --layer-params, --data-provider");
+  check_refused({"plan"},
+                "missing: --layer-def, --layer-params, --data-provider; or --load-file with a checkpoint");
   check_refused({"bench", "--layer-def", "x"}, "missing: --layer-params, --data-provider");
   const Workshop shop;
   check_refused(shop.dummy(), "missing: --save-path or --save-file");

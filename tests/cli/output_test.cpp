@@ -203,8 +203,9 @@ TEST_CASE("a run without ranges uses all batches, and says so") {
   CHECK_THAT(run_well({"--load-file", shop / "out", "--test-only", "1"}).out,
              Catch::Contains("Batches: training 1, tests 2") && Catch::Contains("\n2... logprob:"));
   run_well({"show", "--load-file", shop / "out", "--save-preds", shop / "preds.csv"});
-  // What a new user may not expect is said.
-  const Outcome defaults = run_well(net + Args{"--save-file", shop / "defaults", "--epochs", "1"});
+  // What a new user may not expect is said. Commands are printed as a shell takes them.
+  const Outcome defaults = run_well(net + Args{"--save-file", shop / "Ann's run", "--epochs", "1"});
+  CHECK_THAT(defaults.out, Catch::Contains("--load-file '" + (shop / "Ann'\\''s run") + "' --test-only 1\n"));
   CHECK(lines_of(defaults.out).at(2) ==
         "Not given, and so as in cuda-convnet2: --test-freq 57 (batches between tests)");
   // One of the two is not enough.
@@ -266,6 +267,29 @@ TEST_CASE("a data set of arrays trains a regression, a second set of labels and 
   double slope = 0;
   for (const float w : weights) slope += static_cast<double>(w);
   CHECK(slope == Approx(0.01).epsilon(0.05));  // target = level / 100
+}
+
+TEST_CASE("plan and bench take a checkpoint, without its files and its data set") {
+  const Workshop shop;
+  const std::string data = shop.write_data();
+  const Args net = shop.net() + Args{"--data-provider", "mnist", "--data-path", data, "--mini", "20"};
+  run_well(net + Args{"--save-file", shop / "run", "--epochs", "1"});
+  // The same plan as from the files.
+  const auto plan = [&](const Args& args) {
+    return nlohmann::json::parse(run_well(Args{"plan", "--json"} + args).out);
+  };
+  const nlohmann::json from_files = plan(net);
+  std::filesystem::remove_all(data);
+  shop.write("[other]\ntype=data\ndataIdx=0\n", "");
+  CHECK(plan({"--load-file", shop / "run"}) == from_files);
+  CHECK(plan({"--load-file", shop / "run", "--mini", "10"}) != from_files);
+  const nlohmann::json bench = nlohmann::json::parse(
+      run_well({"bench", "--json", "--load-file", shop / "run", "--steps", "2", "--threads", "1"}).out);
+  CHECK(bench["mini"] == 20);
+  const Outcome both = run_program(Args{"plan", "--load-file", shop / "run"} + shop.net());
+  CHECK(both.code == 2);
+  CHECK_THAT(both.err, Catch::Contains("--load-file names a net, and so does --layer-def; use one of them"));
+  CHECK_THAT(run_program({"bench", "--load-file", shop / "none"}).err, Catch::Contains("none"));
 }
 
 TEST_CASE("plan --json prints one JSON object and reads no image") {
