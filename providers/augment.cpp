@@ -62,6 +62,9 @@ class AugmentedProvider final : public Provider {
     plain_->check_range(range, option);
   }
   std::optional<BatchSplit> split() const override { return plain_->split(); }
+  std::string image_name(int batch, std::int64_t image) const override {
+    return plain_->image_name(batch, image);
+  }
   std::int64_t images_in(int batch) const override { return plain_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { plain_->check_labels(range); }
   bool has_mean() const override { return plain_->has_mean(); }

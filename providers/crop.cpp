@@ -99,6 +99,9 @@ class CroppedProvider final : public StoredProvider {
     whole_->check_range(range, option);
   }
   std::optional<BatchSplit> split() const override { return whole_->split(); }
+  std::string image_name(int batch, std::int64_t image) const override {
+    return whole_->image_name(batch, image);
+  }
   std::int64_t images_in(int batch) const override { return whole_->images_in(batch); }
   DataBatch load(int batch) const override { return whole_->load(batch); }
   void check_labels(const BatchRange& range) const override { whole_->check_labels(range); }

@@ -113,9 +113,14 @@ class ImageProvider final : public Provider {
   }
 
   std::optional<BatchSplit> split() const override { return source_->split(); }
+  std::string image_name(int batch, std::int64_t image) const override { return source_->name(batch, image); }
   std::int64_t images_in(int batch) const override {
     check_range({batch, batch}, "batch");
     return source_->images_in(batch);
+  }
+  std::int64_t count_images(int batch) const override {
+    check_range({batch, batch}, "batch");
+    return source_->extent(batch, 0, LoadRequest::all).images;
   }
   bool has_mean() const override { return true; }
   bool step_subtracts_mean() const override { return !options_.read_subtracts_mean(); }

@@ -58,6 +58,12 @@ class ImageFolders final : public ImageSource {
                     static_cast<std::int64_t>(files_[part].size()) - first_of(part, batch));
   }
 
+  std::string name(int batch, std::int64_t image) const override {
+    const std::size_t part = part_of(batch);
+    const ImageFile& file = files_[part][static_cast<std::size_t>(first_of(part, batch) + image)];
+    return (fs::path(classes_[static_cast<std::size_t>(file.label)]) / file.name).string();
+  }
+
   EncodedImage read(int batch, std::int64_t image) const override {
     const std::size_t part = part_of(batch);
     const ImageFile& file = files_[part][static_cast<std::size_t>(first_of(part, batch) + image)];

@@ -43,6 +43,8 @@ class ImageSource {
   virtual std::string contents() const = 0;
   /// As Provider::split().
   virtual std::optional<BatchSplit> split() const { return std::nullopt; }
+  /// As Provider::image_name().
+  virtual std::string name(int, std::int64_t) const { return ""; }
   /// As Provider::images_in().
   virtual std::int64_t images_in(int batch) const = 0;
   /// How many of the images [first, first + count) there are, and whether the batch ends with them. Makes

@@ -86,6 +86,10 @@ class ImageTars final : public ImageSource {
     return {std::min(count, left), count >= left};
   }
 
+  std::string name(int batch, std::int64_t image) const override {
+    return (*shard(batch))[static_cast<std::size_t>(image)].name;
+  }
+
   EncodedImage read(int batch, std::int64_t image) const override {
     const std::shared_ptr<const Shard> images = shard(batch);
     const ShardImage& it = (*images)[static_cast<std::size_t>(image)];

@@ -151,6 +151,11 @@ class Provider {
   /// Images in a batch; reads no image data. Where only reading tells, it is at most so many until all of the
   /// batch was read.
   virtual std::int64_t images_in(int batch) const = 0;
+  /// Images in a batch, exactly; where only reading tells, it is read.
+  virtual std::int64_t count_images(int batch) const { return images_in(batch); }
+  /// The name of an image as tests see a batch: a file below the data set's folder, or what a shard calls it;
+  /// "" where images have none. The batch must have been read. Thread-safe.
+  virtual std::string image_name(int, std::int64_t) const { return ""; }
   /// Throws InputError naming a label in `range` that is none of the classes, where all labels are read
   /// faster than they are used; else does nothing, and read() finds them.
   virtual void check_labels(const BatchRange&) const {}

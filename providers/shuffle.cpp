@@ -20,6 +20,9 @@ class ShuffledProvider final : public Provider {
     ordered_->check_range(range, option);
   }
   std::optional<BatchSplit> split() const override { return ordered_->split(); }
+  std::string image_name(int batch, std::int64_t image) const override {
+    return ordered_->image_name(batch, image);
+  }
   std::int64_t images_in(int batch) const override { return ordered_->images_in(batch); }
   void check_labels(const BatchRange& range) const override { ordered_->check_labels(range); }
   bool has_mean() const override { return ordered_->has_mean(); }

@@ -105,7 +105,7 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
         std::int32_t label = 0;
         std::memcpy(&label, inputs.matrices[classifier.labels] + i * infos[classifier.labels].image_bytes(),
                     sizeof label);
-        result.images.push_back({batch, first + i, label});
+        result.images.push_back({batch, first + i, label, run.provider->image_name(batch, first + i)});
       }
       first += images;
       line.show(first, data.images, first);
@@ -198,12 +198,15 @@ void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
 
 std::string predictions_csv(const ImagePredictions& predictions) {
   const std::size_t best = std::min(kBest, predictions.classes.size());
-  std::string text = "batch,image,label";
+  const bool named = std::any_of(predictions.images.begin(), predictions.images.end(),
+                                 [](const ImagePredictions::Image& image) { return !image.name.empty(); });
+  std::string text = named ? "batch,image,name,label" : "batch,image,label";
   for (std::size_t k = 1; k <= best; ++k) text += fmt::format(",class {0},probability {0}", k);
   text += "\n";
   for (std::size_t i = 0; i < predictions.images.size(); ++i) {
     const ImagePredictions::Image& image = predictions.images[i];
     text += fmt::format("{},{},", image.batch, image.place);
+    if (named) text += csv_field(image.name) + ",";
     if (image.label >= 0 && image.label < static_cast<std::int64_t>(predictions.classes.size()))
       text += csv_field(predictions.classes[static_cast<std::size_t>(image.label)]);
     for (const std::size_t cls : predictions.best(i, best))

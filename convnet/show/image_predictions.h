@@ -17,6 +17,7 @@ struct ImagePredictions {
     int batch = 0;
     std::int64_t place = 0;  ///< index in the batch
     std::int64_t label = 0;
+    std::string name = {};  ///< as Provider::image_name()
   };
   std::vector<std::string> classes;  ///< names by output of the softmax
   std::vector<Image> images;
@@ -55,8 +56,8 @@ Size predictions_size(std::size_t images);
 void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
                       const std::vector<std::size_t>& chosen, const std::vector<Picture>& pictures);
 
-/// Writes a header, then a line for each image: batch, index in it, true label, and the five best classes
-/// with their probabilities (RFC 4180).
+/// Writes a header, then a line for each image: batch, index in it, name if the data set has names, true
+/// label, and the five best classes with their probabilities (RFC 4180).
 std::string predictions_csv(const ImagePredictions& predictions);
 
 /// Draws the confusion matrix: rows are true classes, columns predicted ones, shades fractions of the row.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
@@ -34,6 +35,15 @@ std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices
   return std::nullopt;
 }
 
+/// A name as a line: control characters as \xHH.
+std::string line_of(const std::string& name) {
+  std::string line;
+  for (const char c : name)
+    line += static_cast<unsigned char>(c) < ' ' ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
+                                                : std::string(1, c);
+  return line + "\n";
+}
+
 std::vector<std::string> layers_to_read(const TestOptions& options,
                                         const std::optional<Classifier>& classifier) {
   std::vector<std::string> layers;
@@ -50,9 +60,10 @@ void close(std::optional<NpyWriter>& file) {
 }  // namespace
 
 TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
-                         bool writes)
+                         bool writes, NameImage name)
     : options_(options),
       writes_(writes),
+      name_(std::move(name)),
       graph_(net.graph()),
       classifier_(choose_classifier(graph_, matrices, options)),
       labels_(choose_labels(matrices, classifier_)),
@@ -83,6 +94,8 @@ void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::
 }
 
 void TestOutputs::begin_batch(int number, std::int64_t images) {
+  batch_ = number;
+  images_ = 0;
   if (!writes_) return;
   std::size_t layer = 0;
   if (!options_.write_features.empty())
@@ -93,6 +106,7 @@ void TestOutputs::begin_batch(int number, std::int64_t images) {
 
 void TestOutputs::add_step(const Plan& plan, const std::vector<const std::byte*>& inputs) {
   const auto images = static_cast<std::size_t>(plan.images / plan.views);
+  images_ += plan.images / plan.views;
   std::vector<std::int32_t> labels(labels_ ? images : 0);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::int64_t row = static_cast<std::int64_t>(i) * plan.views;
@@ -120,6 +134,13 @@ void TestOutputs::end_batch() {
   for (BatchFiles* files : {&features_, &probabilities_}) {
     close(files->values);
     close(files->labels);
+  }
+  if (!writes_ || !name_ || images_ == 0 || name_(batch_, 0).empty()) return;
+  std::string names;
+  for (std::int64_t i = 0; i < images_; ++i) names += line_of(name_(batch_, i));
+  for (const std::string& folder : {options_.feature_path, options_.test_out}) {
+    if (!folder.empty())
+      write_whole_file((fs::path(folder) / fmt::format("names_{}.txt", batch_)).string(), names);
   }
 }
 

@@ -18,11 +18,14 @@ namespace convnet {
 /// --write-features, --test-out, --confusion. Views of an image count as one, their mean.
 class TestOutputs {
  public:
+  /// Makes the name of an image of a batch, as Provider::image_name().
+  using NameImage = std::function<std::string(int batch, std::int64_t image)>;
+
   /// Throws InputError where an option asks for what the net does not have, or a file's folder cannot be
   /// written. References are kept. `writes`: whether this process writes the files; of several, the first
   /// does.
   TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
-              bool writes = true);
+              bool writes = true, NameImage name = nullptr);
 
   /// Begins batch `number`, of `images` images, whose steps follow.
   void begin_batch(int number, std::int64_t images);
@@ -32,7 +35,8 @@ class TestOutputs {
   void collect() { reader_.collect(); }
   /// Adds a step that is done. `inputs` are its matrices as in StepInputs, all views of the images.
   void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
-  /// Gives the batch's files their names. Throws RunError.
+  /// Gives the batch's files their names, and writes those of its images, if they have any, beside them.
+  /// Throws RunError.
   void end_batch();
 
   /// Lists what is not written, for the message of a run that is stopped before it has done `batches`, the
@@ -53,6 +57,9 @@ class TestOutputs {
 
   const TestOptions& options_;
   bool writes_;
+  NameImage name_;
+  int batch_ = 0;            ///< the current one
+  std::int64_t images_ = 0;  ///< of it
   const Graph& graph_;
   std::optional<Classifier> classifier_;
   std::optional<Confusion> confusion_;

@@ -481,7 +481,10 @@ void Trainer::print_test(const CostSums& sums, double seconds) {
 
 void Trainer::test_only() {
   std::optional<TestOutputs> opened;
-  together(processes_, [&] { opened.emplace(net_, provider_->matrices(), options_.tests, is_first()); });
+  together(processes_, [&] {
+    opened.emplace(net_, provider_->matrices(), options_.tests, is_first(),
+                   [this](int batch, std::int64_t image) { return provider_->image_name(batch, image); });
+  });
   TestOutputs& outputs = *opened;
   fmt::print("======================Test output======================\n");
   CostSums pooled;
@@ -489,7 +492,7 @@ void Trainer::test_only() {
     CostSums sums;
     prefetcher_.start(request(batch, 0));
     if (batch < test_range_.last) prefetcher_.start(request(batch + 1, 0));
-    together(processes_, [&] { outputs.begin_batch(batch, provider_->images_in(batch)); });
+    together(processes_, [&] { outputs.begin_batch(batch, provider_->count_images(batch)); });
     if (!test_batch(request(batch, 0), sums, &outputs))
       throw RunError(fmt::format("stopped in test batch {} of {}; missing are {}", batch, test_range_.str(),
                                  outputs.missing({batch, test_range_.last})));

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <sstream>
 #include <thread>
 
 #include "convnet/checkpoint/safetensors.h"
@@ -374,6 +375,36 @@ TEST_CASE("what images look like stays as it was") {
   CHECK(error({"--color-noise", "0.1"}).find("--color-noise needs the tensor 'image.colorPca'") !=
         std::string::npos);
   run_well(resume);
+}
+
+TEST_CASE("images of folders and tars keep their names") {
+  const Photographs set;
+  for (const std::string form : {"folders", "tars"}) {
+    INFO(form);
+    const std::string run = set.folder / (form + "-run"), out = set.folder / (form + "-out");
+    run_well(set.train(form, run) + Args{"--shuffle", "1", "--mixup", "0.2"});
+    run_well({"--load-file", run, "--test-only", "1", "--test-out", out});
+    const std::string batch = form == "folders" ? "2" : "3";
+    const std::string names = read_file(out + "/names_" + batch + ".txt");
+    CHECK(count(names, "\n") == 10);
+    const std::string csv = set.folder / (form + ".csv");
+    run_well({"show", "--load-file", run, "--save-preds", csv});
+    const std::string table = read_file(csv);
+    CHECK(table.starts_with("batch,image,name,label,"));
+    // Both list the images in one order, and the folder's name is the label's.
+    std::istringstream lines(names), rows(table);
+    std::string row, name;
+    std::getline(rows, row);
+    for (int i = 0; std::getline(lines, name) && std::getline(rows, row); ++i) {
+      CHECK(row.starts_with(batch + "," + std::to_string(i) + "," + name + ","));
+      if (form == "folders") CHECK_THAT(row, Catch::Contains("," + name.substr(0, name.find('/')) + ","));
+    }
+    // A data set without names has no column and no file for them.
+    const std::string pickled = set.folder / "pickled-run";
+    if (!std::filesystem::exists(pickled)) run_well(set.train("pickles", pickled));
+    run_well({"--load-file", pickled, "--test-only", "1", "--test-out", set.folder / "pickled"});
+    CHECK_FALSE(std::filesystem::exists(set.folder / "pickled/names_1000.txt"));
+  }
 }
 
 }  // namespace convnet
