@@ -32,7 +32,8 @@ const std::vector<Command>& commands() {
        "Measures the speed of a training step, by layer.", Operands::none, bench_command_options,
        "convnet bench $NET", plain<bench_command>},
       {"show",
-       "CHECKPOINT [--show-cost LAYER | --show-filters LAYER | --show-preds LAYER | --html FILE] [options]",
+       "CHECKPOINT... [--show-cost LAYER | --show-filters LAYER | --show-preds LAYER | --html FILE] "
+       "[options]",
        "Draws curves, filters and predictions as pictures or a page.", Operands::files, show_command_options,
        "convnet show run", plain<show_command>},
       {"predict", "CHECKPOINT FILE|FOLDER|-... [options]", "Prints the classes of image files.",

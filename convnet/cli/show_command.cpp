@@ -1,6 +1,8 @@
 // `convnet show`: pictures and a page of a checkpoint.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "convnet/base/error.h"
@@ -142,20 +144,43 @@ void write_predictions(const Run& run, const ShowOptions& asked, const ImagePred
         fmt::format("{} of {} test images", chosen.size(), predictions.images.size()));
 }
 
+/// Writes the page of several runs.
+void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
+  constexpr std::size_t kMostRuns = 32;
+  if (names.size() > kMostRuns)
+    throw InputError(fmt::format("{} runs are more than a page shows, {}", names.size(), kMostRuns));
+  for (const auto& [key, text] : given) {
+    if (key != "html" && key != "load-file" && key != "smooth-test-errors")
+      throw InputError("--" + key + " is for one checkpoint; several runs are compared with --html FILE");
+  }
+  const ShowOptions asked = options_of_show().parse(given);
+  if (asked.html.empty()) throw InputError("several runs are compared with --html FILE");
+  OutputFile{asked.html};  // one that cannot be written is an error now
+  std::vector<std::unique_ptr<Run>> runs;
+  std::vector<NamedRun> named;
+  for (const std::string& name : names) {
+    given["load-file"] = name;
+    runs.push_back(std::make_unique<Run>(open_run(given)));
+    named.push_back({name, runs.back().get(), smoothing(asked, runs.back()->options.data)});
+  }
+  write(asked.html, html_page_of_runs(named), fmt::format("{} runs side by side", names.size()));
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& show_command_options() { return options_of_show().specs(); }
 
 void show_command(const std::vector<std::string>& args) {
-  // The checkpoint comes first, or as --load-file.
-  std::vector<std::string> options_only = args;
+  // Checkpoints come first, or one as --load-file.
+  const auto options_begin =
+      std::find_if(args.begin(), args.end(), [](const auto& arg) { return arg.starts_with("-"); });
+  const std::vector<std::string> named(args.begin(), options_begin), options_only(options_begin, args.end());
   OptionTexts given;
-  if (!args.empty() && !args[0].starts_with("-")) {
-    given["load-file"] = args[0];
-    options_only.erase(options_only.begin());
-  }
+  if (!named.empty()) given["load-file"] = named[0];
   given.merge(parse_command_line(show_command_options(), options_only));
-  require_options(given, {"load-file"}, "; usage: convnet show CHECKPOINT [options]");
+  if (named.size() > 1) return compare_runs(named, given);
+  require_options(given, {"load-file"},
+                  "; usage: convnet show CHECKPOINT [options], or convnet show RUN1 RUN2 ... --html FILE");
   const ShowOptions asked = options_of_show().parse(given);
   const int pictures = !asked.show_cost.empty() + !asked.show_filters.empty() + !asked.show_preds.empty();
   if (pictures == 0 && asked.html.empty() && asked.save_preds.empty())

@@ -48,6 +48,9 @@ constexpr Color rule = {225, 228, 232};   ///< grid lines
 constexpr Color train = {59, 125, 196};
 constexpr Color test = {217, 83, 30};
 constexpr Color right = {46, 139, 87};  ///< a true label
+/// Of many series, in turn.
+constexpr Color series[] = {train,         test,          right,          {142, 89, 176},
+                            {178, 134, 0}, {0, 137, 150}, {196, 60, 110}, {110, 110, 110}};
 }  // namespace palette
 
 }  // namespace convnet

@@ -27,6 +27,16 @@ std::pair<double, double> extent(const Chart& chart, double Point::*direction) {
   return {low, high};
 }
 
+/// The smallest positive value; a fraction of 1 if there is none.
+double least_positive(const Chart& chart) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Series& s : chart.series) {
+    for (const Point& p : s.points)
+      if (p.y > 0) least = std::min(least, p.y);
+  }
+  return std::isfinite(least) ? least : 0.1;
+}
+
 /// Names of the series on the right of the title's line; returns where they begin.
 double draw_legend(Canvas& canvas, const Chart& chart, double right) {
   constexpr double kSwatch = 22;
@@ -45,6 +55,7 @@ double draw_legend(Canvas& canvas, const Chart& chart, double right) {
 }  // namespace
 
 std::string Axis::label(double tick) const {
+  if (logarithmic) return fmt::format("{:.3g}", std::pow(10, tick));
   if (std::abs(tick) < step / 2) return "0";
   if (step >= 1e5 || step < 1e-4) return fmt::format("{:.4g}", tick);
   return fmt::format("{:.{}f}", tick, std::max(0, -static_cast<int>(std::floor(std::log10(step) + 1e-9))));
@@ -79,7 +90,25 @@ Axis make_axis(double low, double high, int ticks, bool tight) {
   return axis;
 }
 
+Axis make_log_axis(double low, double high) {
+  constexpr double kManyDecades = 3;
+  Axis axis;
+  axis.logarithmic = true;
+  axis.low = std::log10(low);
+  axis.high = std::max(std::log10(high), axis.low + 0.3);
+  const bool many = axis.high - axis.low > kManyDecades;
+  for (int decade = static_cast<int>(std::floor(axis.low)); decade <= static_cast<int>(axis.high); ++decade) {
+    for (const double nice : {1.0, 2.0, 5.0}) {
+      const double tick = decade + std::log10(nice);
+      if (tick >= axis.low - 1e-9 && tick <= axis.high + 1e-9 && (nice == 1 || !many))
+        axis.ticks.push_back(tick);
+    }
+  }
+  return axis;
+}
+
 Point ChartFrame::place(Point value) const {
+  if (y.logarithmic) value.y = value.y > 0 ? std::max(std::log10(value.y), y.low) : y.low;
   return {plot.x + (value.x - x.low) / (x.high - x.low) * plot.width,
           plot.bottom() - (value.y - y.low) / (y.high - y.low) * plot.height};
 }
@@ -89,7 +118,7 @@ ChartFrame frame_of(const Chart& chart, double width, double height) {
   const auto [left, right] = extent(chart, &Point::x);
   const auto [low, high] = extent(chart, &Point::y);
   frame.x = make_axis(left, right, 10, true);
-  frame.y = make_axis(low, high, 6, false);
+  frame.y = chart.logarithmic ? make_log_axis(least_positive(chart), high) : make_axis(low, high, 6, false);
   double label = 0;
   for (const double tick : frame.y.ticks)
     label = std::max(label, text_width(frame.y.label(tick), kLabelSize));
@@ -105,12 +134,12 @@ void draw_chart(Canvas& canvas, const Chart& chart, double width, double height)
   canvas.text({plot.x, 29}, fitted(chart.title, kTitleSize, legend - plot.x), palette::ink, kTitleSize,
               Anchor::start);
   for (const double tick : frame.y.ticks) {
-    const double y = frame.place({frame.x.low, tick}).y;
+    const double y = frame.place({frame.x.low, frame.y.logarithmic ? std::pow(10, tick) : tick}).y;
     canvas.line({{plot.x, y}, {plot.right(), y}}, palette::rule, 1);
     canvas.text({plot.x - 8, y + 4.5}, frame.y.label(tick), palette::faint, kLabelSize, Anchor::end);
   }
   for (const double tick : frame.x.ticks) {
-    const double x = frame.place({tick, frame.y.low}).x;
+    const double x = frame.place({tick, 1}).x;
     canvas.line({{x, plot.bottom()}, {x, plot.bottom() + 5}}, palette::faint, 1);
     canvas.text({x, plot.bottom() + 20}, frame.x.label(tick), palette::faint, kLabelSize, Anchor::middle);
   }

@@ -16,17 +16,22 @@ struct Series {
 struct Chart {
   std::string title, x_label;
   std::vector<Series> series;
+  bool logarithmic = false;  ///< the y axis; values that are not positive stand at its lower end
 };
 
 /// The range of values on an axis, and the positions of its numbers.
 struct Axis {
   double low = 0, high = 1, step = 1;
   std::vector<double> ticks;
+  bool logarithmic = false;  ///< low, high and ticks are decimal logarithms
   std::string label(double tick) const;
 };
 /// Makes an axis that begins at 0 if that costs little, with about `ticks` numbers. `tight`: ends at `high`,
 /// else at a tick.
 Axis make_axis(double low, double high, int ticks, bool tight);
+
+/// Makes a logarithmic axis from the smallest to the largest positive number.
+Axis make_log_axis(double low, double high);
 
 /// The positions of a chart's values in a drawing.
 struct ChartFrame {

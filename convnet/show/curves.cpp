@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <iterator>
+#include <map>
 
 #include "convnet/base/error.h"
 #include "convnet/net/costs.h"
@@ -115,6 +117,53 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
   Chart chart{cost.name + ": " + names[request.value], "epochs", {}};
   for (Series& s : std::vector<Series>{train, test}) {
     if (!s.points.empty()) chart.series.push_back(std::move(s));
+  }
+  return chart;
+}
+
+Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs) {
+  constexpr int kSteps = 200;
+  struct Group {
+    const Schedule* schedule;
+    std::string first;
+    int more = 0;
+  };
+  std::map<std::string, Group> groups;  // by the schedule's text
+  std::vector<std::string> order;
+  for (const Node& node : graph.nodes) {
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+      const WeightSpec& spec = node.layer->weights[i];
+      if (node.first_element > 0 || node.owners[i] != WeightOwner{node.id, i} || !graph.learns(node, i))
+        continue;
+      const std::string text = spec.learning.epsilon.str();
+      const auto [group, fresh] =
+          groups.try_emplace(text, Group{&spec.learning.epsilon, node.whole + "." + spec.name});
+      if (fresh)
+        order.push_back(text);
+      else
+        ++group->second.more;
+    }
+  }
+  Chart chart{"learning rates", "epochs", {}};
+  const Position& at = state.position;
+  const double batches = train_range.count();
+  const double finished =
+      at.epoch == 0 ? 0
+                    : (at.epoch - 1) * batches + std::clamp(at.batch - train_range.first + 1.0, 0.0, batches);
+  if (finished <= 0) return chart;
+  for (std::size_t g = 0; g < std::min(order.size(), std::size(palette::series)); ++g) {
+    const Group& group = groups.at(order[g]);
+    Series series{group.first, palette::series[g], {}, {}};
+    for (int i = 0; i <= kSteps; ++i) {
+      const double done = finished * i / kSteps;
+      TrainingProgress progress = TrainingProgress::after(done, batches, epochs);
+      progress.minibatches = static_cast<double>(state.iteration) * i / kSteps;
+      series.points.push_back({done / batches, group.schedule->at(progress)});
+      series.labels.push_back(fmt::format("epoch {:.2f}", done / batches));
+    }
+    if (group.more > 0) series.name += fmt::format(" and {} more", group.more);
+    series.name += last_value(series.points);
+    chart.series.push_back(std::move(series));
   }
   return chart;
 }

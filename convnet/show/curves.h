@@ -20,4 +20,8 @@ struct CurveRequest {
 /// such cost or value (with what there is), a history without entries, or one that is damaged.
 Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequest& request);
 
+/// The learning rates that the net's matrices have had until now, a series for each schedule, at most eight.
+/// `epochs`: those of the whole run. No series: nothing learns, or nothing was trained.
+Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs);
+
 }  // namespace convnet

@@ -142,19 +142,34 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
   if (std::max(f.width, f.height) + 2 * kGap > style.side)
     throw InputError("has filters of " + std::to_string(f.height) + "x" + std::to_string(f.width) +
                      " weights, more than a picture shows");
-  const std::int64_t channels = color ? 1 : std::min(f.channels, (style.side - kGap) / (f.width + kGap));
+  const std::int64_t wanted =
+      style.most_channels > 0 ? std::min<std::int64_t>(f.channels, style.most_channels) : f.channels;
+  const std::int64_t channels = color ? 1 : std::min(wanted, (style.side - kGap) / (f.width + kGap));
   // Channels of one filter stand closer than filters do.
   const std::int64_t filter_gap = channels > 1 ? 3 * kGap : kGap;
   const std::int64_t cell_width = channels * (f.width + kGap) - kGap + filter_gap;
   const std::int64_t cell_height = f.height + kGap;
-  const std::int64_t columns = columns_of(f.count, cell_width, cell_height, style.side);
-  const std::int64_t rows = std::min((f.count + columns - 1) / columns, (style.side - kGap) / cell_height);
-  const std::int64_t shown = std::min(f.count, rows * columns);
+  const std::int64_t most =
+      style.most_filters > 0 ? std::min<std::int64_t>(f.count, style.most_filters) : f.count;
+  const std::int64_t columns = columns_of(most, cell_width, cell_height, style.side);
+  const std::int64_t rows = std::min((most + columns - 1) / columns, (style.side - kGap) / cell_height);
+  const std::int64_t shown = std::min(most, rows * columns);
 
-  const auto [smallest, largest] = std::minmax_element(f.values.begin(), f.values.end());
-  const double low = *smallest;
-  const double range = static_cast<double>(*largest) - low;
+  struct Range {
+    double low, width;
+  };
+  const auto range_of = [&](std::int64_t first, std::int64_t count) {
+    const auto begin = f.values.begin() + first;
+    const auto [smallest, largest] = std::minmax_element(begin, begin + count);
+    return Range{*smallest, static_cast<double>(*largest) - static_cast<double>(*smallest)};
+  };
+  std::vector<Range> ranges(1, range_of(0, std::ssize(f.values)));
+  if (style.own_range) {
+    ranges.clear();
+    for (std::int64_t i = 0; i < shown; ++i) ranges.push_back(range_of(i * f.size(), f.size()));
+  }
   const auto level = [&](std::int64_t filter, std::int64_t channel, std::int64_t y, std::int64_t x) {
+    const auto& [low, range] = ranges[style.own_range ? static_cast<std::size_t>(filter) : 0];
     const double share = range > 0 ? (f.at(filter, channel, y, x) - low) / range : 0.5;
     return static_cast<std::uint8_t>(std::lround(255 * share));
   };
@@ -180,6 +195,7 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
   if (color) caption += style.from_yuv ? ", YUV as RGB" : ", channels as RGB";
   if (channels > 1) caption += ", a channel beside the other";
   if (channels < f.channels && !color) caption += "; the first " + std::to_string(channels) + " channels";
+  if (style.own_range) caption += "; each from its smallest weight, black, to its largest";
   if (shown < f.count) caption += "; the first " + std::to_string(shown) + " filters";
   const int longest = std::max(picture.width(), picture.height());
   const int usual = std::clamp((kUsualPixels + longest / 2) / longest, 1, kMostEnlarged);

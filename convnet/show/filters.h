@@ -16,6 +16,8 @@ struct FilterStyle {
       0;  ///< channels of a fully-connected layer's input; 0: three or one, whichever makes squares
   int local_plane = 0;  ///< for a local layer: draws the filters of this output map at all positions
   int side = 2048;      ///< most pixels of the picture's width and height
+  int most_channels = 0, most_filters = 0;  ///< of those that are drawn; 0: as many as fit
+  bool own_range = false;                   ///< each filter from black to white by its own weights
 };
 
 struct FilterPicture {

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "convnet/base/error.h"
 #include "convnet/net/costs.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
+#include "convnet/show/net_drawing.h"
 #include "convnet/show/svg.h"
 #include "convnet/show/text.h"
 
@@ -25,6 +29,7 @@ constexpr const char* kHead = R"(<!DOCTYPE html>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
 <style>
 body { font: 15px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #262b33; background: #fff; max-width: 980px; margin: 0 auto; padding: 24px; }
@@ -36,6 +41,7 @@ svg image, .filters { image-rendering: pixelated; }
 .pointing { display: none; }
 .scripted .pointing { display: block; }
 table { border-collapse: collapse; }
+.lines td { white-space: pre-wrap; vertical-align: top; font-family: "DejaVu Sans Mono", Consolas, monospace; font-size: 12px; }
 td, th { text-align: left; padding: 3px 16px 3px 0; font-weight: normal; vertical-align: middle; overflow-wrap: anywhere; }
 th { color: #6b7280; white-space: nowrap; vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -43,6 +49,24 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 pre { overflow-x: auto; background: #f6f7f9; padding: 12px; font: 12px/1.45 "DejaVu Sans Mono", Consolas, monospace; }
 figure { margin: 12px 0; }
 .filters { max-width: 100%; }
+.log { display: none; }
+.logarithmic .log { display: block; }
+.logarithmic .linear { display: none; }
+button { font: inherit; color: inherit; background: none; border: 1px solid #9aa3af; border-radius: 4px; padding: 2px 10px; }
+.wide { overflow-x: auto; }
+.wide svg { max-width: none; }
+@media (prefers-color-scheme: dark) {
+  body { color: #dfe3e8; background: #15181d; }
+  h2 { border-color: #343a43; }
+  .note, th { color: #9aa3af; }
+  pre { background: #20242b; }
+  svg:not(.paper) [fill="#262b33"] { fill: #dfe3e8; }
+  svg:not(.paper) [fill="#6b7280"] { fill: #9aa3af; }
+  svg:not(.paper) [stroke="#6b7280"] { stroke: #9aa3af; }
+  svg:not(.paper) [stroke="#e1e4e8"] { stroke: #343a43; }
+  svg:not(.paper) [fill="#f2f4f6"] { fill: #272c34; }
+  .paper { color-scheme: light; background: #fff; border-radius: 4px; }
+}
 #tip { position: absolute; display: none; pointer-events: none; background: #262b33; color: #fff; padding: 6px 10px; border-radius: 4px; font-size: 13px; white-space: pre; }
 </style>
 )";
@@ -83,6 +107,11 @@ for (const svg of document.querySelectorAll('svg[data-chart]')) {
     tip.style.top = event.pageY + 12 + 'px';
   });
 }
+for (const button of document.querySelectorAll('button.scale'))
+  button.addEventListener('click', () => {
+    const log = document.body.classList.toggle('logarithmic');
+    for (const each of document.querySelectorAll('button.scale')) each.textContent = log ? 'linear scale' : 'logarithmic scale';
+  });
 document.body.classList.add('scripted');
 </script>
 )";
@@ -118,7 +147,7 @@ std::string summary(const Run& run) {
 }
 
 /// A chart with what the script needs to say its values.
-std::string chart_element(const Chart& chart) {
+std::string chart_svg(const Chart& chart) {
   const ChartFrame frame = frame_of(chart, kChartWidth, kChartHeight);
   nlohmann::json data = {{"plot", {frame.plot.x, frame.plot.y, frame.plot.width, frame.plot.height}},
                          {"x", {frame.x.low, frame.x.high}},
@@ -134,9 +163,27 @@ std::string chart_element(const Chart& chart) {
   return canvas.str();
 }
 
+/// A chart on both scales, of which the page shows one.
+std::string chart_element(Chart chart) {
+  const std::string linear = chart_svg(chart);
+  chart.logarithmic = true;
+  return "<div class=\"linear\">" + linear + "</div>\n<div class=\"log\">" + chart_svg(chart) + "</div>\n";
+}
+
+constexpr const char* kScaleButton =
+    "<p class=\"pointing\"><button class=\"scale\">logarithmic scale</button></p>\n";
+
+/// --epochs of the run, as far as the checkpoint says it.
+int epochs_of(const Run& run) {
+  int epochs = 50000;
+  if (const auto given = run.checkpoint.options.find("epochs"); given != run.checkpoint.options.end())
+    std::from_chars(given->second.data(), given->second.data() + given->second.size(), epochs);
+  return std::max(epochs, 1);
+}
+
 std::string curves(const Run& run, int smooth) {
   if (run.checkpoint.state.history.empty()) return note("There is no history yet.");
-  std::string body = note("Point at a curve for its values.", "note pointing");
+  std::string body = note("Point at a curve for its values.", "note pointing") + kScaleButton;
   for (const Node& node : run.graph.nodes) {
     if (!node.is_cost() || node.is_child) continue;
     std::vector<std::string> drawn;
@@ -149,6 +196,9 @@ std::string curves(const Run& run, int smooth) {
           cost_chart(run.checkpoint.state, run.graph, {node.name, i, smooth, run.options.data.train_range}));
     }
   }
+  const Chart rates =
+      rate_chart(run.checkpoint.state, run.graph, run.options.data.train_range, epochs_of(run));
+  if (!rates.series.empty()) body += chart_element(rates);
   return body;
 }
 
@@ -196,7 +246,7 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
     body = note("No test image's best class is wrong.");
   } else {
     const Size size = predictions_size(chosen.size());
-    SvgCanvas canvas(size.width, size.height);
+    SvgCanvas canvas(size.width, size.height, "class=\"paper\"");
     draw_predictions(canvas, p, chosen, pictures_of(run, p, chosen));
     body += canvas.str();
   }
@@ -210,7 +260,7 @@ std::string predictions(const Run& run, const PagePredictions& tested) {
                                                         "test writes the matrix to a file.",
                                                         p.classes.size())));
   const Size matrix = confusion_size(p.classes);
-  SvgCanvas drawing(matrix.width, matrix.height);
+  SvgCanvas drawing(matrix.width, matrix.height, "class=\"paper\"");
   draw_confusion(drawing, confusion, p.classes);
   return html + section("Confusion matrix",
                         note(fmt::format(
@@ -226,6 +276,11 @@ std::string filters_of(const Run& run, const Node& node, std::size_t input) {
   const Dims& dims = weights.values->dims;
   FilterStyle style;
   style.side = 900;
+  if (dims.size() == 4 && dims[1] > 3) {  // deep layers: as many as tell something
+    style.most_channels = 8;
+    style.most_filters = 64;
+    style.own_range = true;
+  }
   if (dims.size() < 4 || dims.back() < 2) {
     const Node& below = run.graph.nodes[node.inputs[input]];
     const FeatureShape& shape = below.layer->output;
@@ -277,12 +332,146 @@ std::string magnitude_table(const Run& run) {
   return "<table>\n" + rows + "</table>\n";
 }
 
+std::string drawing(const Run& run) {
+  const NetDrawing net(run.graph);
+  SvgCanvas canvas(net.width(), net.height(), "class=\"net\"");
+  net.draw(canvas);
+  return "<div class=\"wide\">" + canvas.str() + "</div>\n";
+}
+
 std::string plan(const Run& run) {
   try {
     return "<pre>" + html_escape(plan_of(run)) + "</pre>\n";
   } catch (const std::runtime_error& e) {  // a net for another machine: InputError or DeviceError
     return note(e.what());
   }
+}
+
+/// The test series of a run's chart, or that of training where there were no tests.
+Series series_of(const Chart& chart, const std::string& name, Color color) {
+  Series series = chart.series.back();
+  series.name = name;
+  series.color = color;
+  return series;
+}
+
+/// The curves of several runs, a chart for each value of a cost that one of them has.
+std::string curves_of(const std::vector<NamedRun>& runs) {
+  std::string body = note(
+                         "Test values over epochs; of runs without tests those of training. Point at a curve "
+                         "for its values.",
+                         "note") +
+                     kScaleButton;
+  std::map<std::pair<std::string, std::string>, Chart> charts;
+  std::vector<std::pair<std::string, std::string>> order;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const Run& run = *runs[r].run;
+    if (run.checkpoint.state.history.empty()) continue;
+    for (const Node& node : run.graph.nodes) {
+      if (!node.is_cost() || node.is_child) continue;
+      const std::vector<std::string> names = node.layer->cost_names();
+      for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
+        if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+            names.begin() + static_cast<std::ptrdiff_t>(i))
+          continue;
+        const Chart one = cost_chart(run.checkpoint.state, run.graph,
+                                     {node.name, i, runs[r].smooth, run.options.data.train_range});
+        const auto [chart, fresh] =
+            charts.try_emplace({node.name, names[i]}, Chart{one.title, one.x_label, {}});
+        if (fresh) order.push_back(chart->first);
+        chart->second.series.push_back(
+            series_of(one, runs[r].name, palette::series[r % std::size(palette::series)]));
+      }
+    }
+  }
+  for (const auto& key : order) body += chart_element(charts.at(key));
+  return body;
+}
+
+std::string cell(const std::string& text) { return "<td>" + html_escape(text) + "</td>"; }
+
+/// A row for each run: how far it is, its best and its last test.
+std::string table_of(const std::vector<NamedRun>& runs) {
+  std::string rows =
+      "<tr><th>run</th><th>trained until</th><th>first cost</th><th>best test error</th><th>last test "
+      "error</th></tr>\n";
+  for (const NamedRun& named : runs) {
+    const Run& run = *named.run;
+    const Position& at = run.checkpoint.state.position;
+    const auto cost = std::find_if(run.graph.nodes.begin(), run.graph.nodes.end(),
+                                   [](const Node& node) { return node.is_cost() && !node.is_child; });
+    std::string best = "none", last = "none", name = "none";
+    if (cost != run.graph.nodes.end() && !run.checkpoint.state.history.empty()) {
+      name = cost->name;
+      const std::size_t value = std::min<std::size_t>(1, cost->layer->cost_names().size() - 1);
+      const Chart chart = cost_chart(run.checkpoint.state, run.graph,
+                                     {cost->name, value, named.smooth, run.options.data.train_range});
+      for (const Series& series : chart.series) {
+        if (!series.name.starts_with("test")) continue;
+        const auto least = std::min_element(series.points.begin(), series.points.end(),
+                                            [](const Point& a, const Point& b) { return a.y < b.y; });
+        best = fmt::format("{:.4g} ({})", least->y,
+                           series.labels[static_cast<std::size_t>(least - series.points.begin())]);
+        last = fmt::format("{:.4g}", series.points.back().y);
+      }
+    }
+    rows += "<tr>" + cell(named.name) + cell(fmt::format("epoch {}, batch {}", at.epoch, at.batch)) +
+            cell(name) + cell(best) + cell(last) + "</tr>\n";
+  }
+  return "<table>\n" + rows + "</table>\n";
+}
+
+/// The options that differ, and the lines of both files that not all runs have.
+std::string differences(const std::vector<NamedRun>& runs) {
+  std::set<std::string> keys;
+  for (const NamedRun& named : runs)
+    for (const auto& [key, text] : named.run->checkpoint.options) keys.insert(key);
+  const auto option = [](const Run& run, const std::string& key) -> std::string {
+    const auto found = run.checkpoint.options.find(key);
+    return found == run.checkpoint.options.end() ? "" : found->second;
+  };
+  std::string rows;
+  const auto row = [&](const std::string& name, const auto& value) {
+    std::set<std::string> different;
+    for (const NamedRun& named : runs) different.insert(value(*named.run));
+    if (different.size() < 2) return;
+    rows += "<tr><th>" + html_escape(name) + "</th>";
+    for (const NamedRun& named : runs) rows += cell(value(*named.run));
+    rows += "</tr>\n";
+  };
+  for (const std::string& key : keys) {
+    if (key != "save-file" && key != "save-path")
+      row("--" + key, [&](const Run& run) { return option(run, key); });
+  }
+  const auto lines_not_shared = [&](std::string Checkpoint::*text) {
+    std::map<std::string, std::set<const Run*>> having;
+    const auto for_lines = [text](const Run& run, const auto& use) {
+      const std::string& all = run.checkpoint.*text;
+      for (std::size_t at = 0; at < all.size();) {
+        const std::size_t end = std::min(all.find('\n', at), all.size());
+        use(all.substr(at, end - at));
+        at = end + 1;
+      }
+    };
+    for (const NamedRun& named : runs)
+      for_lines(*named.run, [&](const std::string& line) { having[line].insert(named.run); });
+    return [&runs, for_lines, having](const Run& run) {
+      constexpr std::size_t kMost = 12;
+      std::string lines;
+      std::size_t count = 0;
+      for_lines(run, [&](const std::string& line) {
+        if (line.empty() || having.at(line).size() == runs.size()) return;
+        if (++count <= kMost) lines += (lines.empty() ? "" : "\n") + line;
+      });
+      return count > kMost ? lines + fmt::format("\nand {} more lines", count - kMost) : lines;
+    };
+  };
+  row("layers", lines_not_shared(&Checkpoint::definition_text));
+  row("parameters", lines_not_shared(&Checkpoint::parameters_text));
+  if (rows.empty()) return note("The runs have the same options and files.");
+  std::string head = "<tr><th></th>";
+  for (const NamedRun& named : runs) head += "<th>" + html_escape(named.name) + "</th>";
+  return "<table class=\"lines\">\n" + head + "</tr>\n" + rows + "</table>\n";
 }
 
 }  // namespace
@@ -294,11 +483,23 @@ std::string html_page(const Run& run, const PagePredictions& tested, int smooth)
   html += summary(run);
   html += section("Training", curves(run, smooth));
   html += predictions(run, tested);
+  html += section("Net", drawing(run));
   html += section("Filters", filters(run));
   html +=
       section("Weights and updates",
               note("Mean absolute values; an update is what the last step added.") + magnitude_table(run));
   html += section("Plan", plan(run));
+  html += kScript;
+  return html + "</body>\n</html>\n";
+}
+
+std::string html_page_of_runs(const std::vector<NamedRun>& runs) {
+  std::string html = kHead;
+  html += "<title>" + std::to_string(runs.size()) + " runs</title>\n</head>\n<body>\n<h1>" +
+          std::to_string(runs.size()) + " runs</h1>\n";
+  html += table_of(runs);
+  html += section("Tests", curves_of(runs));
+  html += section("Differences", differences(runs));
   html += kScript;
   return html + "</body>\n</html>\n";
 }

@@ -351,4 +351,54 @@ TEST_CASE("names of layers, costs and classes are text on the page, not markup")
 }
 
 }  // namespace
+TEST_CASE("the page has both scales, learning rates and a drawing of the net") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 2);
+  run_well({"show", shop / "run", "--html", shop / "page.html"});
+  const std::string page = read_file(shop / "page.html");
+  CHECK(holds(page, "prefers-color-scheme: dark"));
+  // Two values of the cost and the rates, each linear and logarithmic.
+  CHECK(count(page, "<div class=\"linear\">") == count(page, "<div class=\"log\">"));
+  CHECK(holds(page, ">learning rates</text>"));
+  std::vector<std::string> series;
+  for (const json& chart : charts_of(page))
+    for (const json& s : chart["series"]) series.push_back(s["name"]);
+  CHECK(std::count(series.begin(), series.end(), "conv1.weights.data") == 2);
+  // Every layer of the file has a box with its output.
+  const std::string drawing = page.substr(page.find("class=\"net\""));
+  for (const std::string text :
+       {">conv1<", ">conv 2x6x6 +neuron<", ">pool1<", ">fc10<", ">probs<", ">logprob<"})
+    CHECK(holds(drawing.substr(0, drawing.find("</svg>")), text));
+}
+
+TEST_CASE("several runs are shown side by side") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 2);
+  run_well(shop.mnist() +
+           Args{"--save-file", shop / "<other>", "--epochs", "3", "--test-freq", "1", "--mini", "10"});
+  run_well({"show", shop / "run", shop / "<other>", "--html", shop / "runs.html"});
+  const std::string page = read_file(shop / "runs.html");
+  CHECK_FALSE(holds(page, "<other>"));
+  CHECK(holds(page, "/&lt;other&gt;"));
+  const std::vector<json> charts = charts_of(page);
+  REQUIRE(!charts.empty());
+  for (const json& chart : charts) CHECK(chart["series"].size() == 2);
+  CHECK(charts[0]["series"][0]["points"].size() == 2);
+  CHECK(charts[0]["series"][1]["points"].size() == 3);
+  CHECK(holds(page, "<th>--mini</th>"));
+  CHECK(holds(page, "<td>10</td>"));
+  CHECK(holds(page, "<th>--epochs</th><td>2</td><td>3</td>"));
+  CHECK_FALSE(holds(page, "<th>--threads</th>"));
+  // A file that was edited between them shows its lines.
+  shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=0.005"));
+  train(shop, 3);
+  run_well({"show", shop / "run", shop / "<other>", "--html", shop / "runs.html"});
+  CHECK(holds(read_file(shop / "runs.html"), "<th>parameters</th><td>epsW=0.005</td>"));
+  CHECK(holds(error({shop / "run", shop / "<other>"}), "several runs are compared with --html FILE"));
+  CHECK(holds(error({shop / "run", shop / "<other>", "--html", shop / "a", "--show-cost", "logprob"}),
+              "--show-cost is for one checkpoint"));
+}
+
 }  // namespace convnet

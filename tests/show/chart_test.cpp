@@ -98,3 +98,20 @@ TEST_CASE("a long title gives way to the legend") {
   CHECK(svg.str().find("M\xE2\x80\xA6<") != std::string::npos);
   CHECK(svg.str().find(std::string(60, 'M')) == std::string::npos);
 }
+TEST_CASE("logarithmic axes have decades, and hold what is not positive at their end") {
+  const Axis wide = make_log_axis(0.002, 300);
+  std::vector<std::string> labels;
+  for (const double tick : wide.ticks) labels.push_back(wide.label(tick));
+  CHECK(labels == std::vector<std::string>{"0.01", "0.1", "1", "10", "100"});
+  labels.clear();
+  const Axis narrow = make_log_axis(0.04, 0.6);
+  for (const double tick : narrow.ticks) labels.push_back(narrow.label(tick));
+  CHECK(labels == std::vector<std::string>{"0.05", "0.1", "0.2", "0.5"});
+  const Chart chart{
+      "errors", "epochs", {{"a", palette::train, {{0, 0.1}, {1, 0.01}, {2, 0}}, {"", "", ""}}}, true};
+  const ChartFrame frame = frame_of(chart, 800, 400);
+  CHECK(frame.place({0, 0.1}).y == Approx(frame.plot.y));
+  CHECK(frame.place({1, 0.01}).y == Approx(frame.plot.bottom()));
+  CHECK(frame.place({2, 0}).y == Approx(frame.plot.bottom()));
+  CHECK(frame.place({1, std::sqrt(0.001)}).y == Approx(frame.plot.y + frame.plot.height / 2));
+}

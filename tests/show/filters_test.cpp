@@ -133,3 +133,25 @@ TEST_CASE("filters that are all alike are grey, and too many are cut off with a 
   CHECK(many.picture.width() <= 2048);
   CHECK(many.picture.height() <= 2048);
 }
+
+TEST_CASE("of deep layers some channels of some filters are drawn, each filter from black to white") {
+  NamedTensor w = counted({4, 9, 2, 2});
+  for (std::size_t i = 0; i < 36; ++i) w.values[i] /= 1000;  // a filter of small weights
+  FilterStyle style;
+  style.most_channels = 2;
+  style.most_filters = 3;
+  style.own_range = true;
+  const FilterPicture f = draw_filters(w, style);
+  CHECK(
+      f.caption ==
+      "4 filters of 9x2x2, a channel beside the other; the first 2 channels; each from its smallest weight, "
+      "black, to its largest; the first 3 filters");
+  const Picture p = decode_png(f.picture.png());
+  // The first weight of each filter is its smallest one; filters stand below each other or side by side.
+  int black = 0;
+  for (int y = 0; y < p.height(); y += std::max(1, p.height() / 40))
+    for (int x = 0; x < p.width(); x += std::max(1, p.width() / 40)) black += p.at(x, y) == kBlack ? 1 : 0;
+  CHECK(black > 0);
+  style.own_range = false;
+  CHECK(draw_filters(w, style).picture.png() != f.picture.png());
+}
