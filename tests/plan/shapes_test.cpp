@@ -73,6 +73,11 @@ const std::map<std::string, std::vector<Expected>>& expected() {
         {"g3b2", "256x8x8", 0, 0},
         {"pool", "256x1x1", 0, 0},
         {"fc10", "10", 2570, 2.0 * 2560}}},
+      {"wrn-16-4-fashion",
+       {{"conv0", "16x28x28", 16 * 9, 2.0 * 16 * 28 * 28 * 9},
+        {"g2b1-conv1", "128x14x14", 128 * 64 * 9, 2.0 * 128 * 14 * 14 * 64 * 9},
+        {"g3b1-proj", "256x7x7", 256 * 128, 2.0 * 256 * 7 * 7 * 128},
+        {"fc10", "10", 2570, 2.0 * 2560}}},
       {"resnet18-imagenet",
        {{"conv1", "64x112x112", 64 * 3 * 49, 2.0 * 64 * 112 * 112 * 3 * 49},
         {"pool1", "64x56x56", 0, 0},  // ceil((112 + 1 - 3) / 2) + 1
@@ -118,6 +123,7 @@ TEST_CASE("shapes, parameters and FLOPs of the nets in configs") {
                                                       {"alexnet-owt", 61100840},
                                                       {"cifar10-11pct", 3672906},
                                                       {"wrn-16-4", 2748890},
+                                                      {"wrn-16-4-fashion", 2748602},
                                                       {"resnet18-imagenet", 11689512},
                                                       {"resnet50-imagenet", 25557032}};
   constexpr std::int64_t kImages = 7;
