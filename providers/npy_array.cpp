@@ -256,7 +256,7 @@ std::vector<std::int32_t> NpyArray::labels(std::int64_t first, std::int64_t coun
       if (!(item >= T{0}) || static_cast<double>(item) > kLargest)
         throw InputError(fmt::format("{}: record {} (counted from 0) is label {}; labels are 0 to {}", path(),
                                      first + static_cast<std::int64_t>(i), item, kLargest));
-      labels[i] = static_cast<std::int32_t>(item);
+      labels[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(item));  // it is not negative
     }
     return labels;
   });

@@ -26,11 +26,11 @@ std::optional<Checkpoint> named_checkpoint(OptionTexts& texts, const std::vector
       throw InputError(std::string("--load-file names a net, and so does --") + option + "; use one of them");
   }
   Checkpoint checkpoint = read_checkpoint(named->second);
-  for (const auto& [key, text] : checkpoint.options) {
+  for (const auto& option : checkpoint.options) {
+    const auto is_it = [&](const auto& key) { return key == option.first; };
     const bool taken = std::any_of(specs.begin(), specs.end(),
-                                   [&](const OptionSpec& spec) { return spec.param.key == key; });
-    if (taken && std::find(kOfFiles.begin(), kOfFiles.end(), key) == kOfFiles.end())
-      texts.try_emplace(key, text);
+                                   [&](const OptionSpec& spec) { return is_it(spec.param.key); });
+    if (taken && std::none_of(kOfFiles.begin(), kOfFiles.end(), is_it)) texts.insert(option);
   }
   return checkpoint;
 }

@@ -155,7 +155,7 @@ void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
   }
   const ShowOptions asked = options_of_show().parse(given);
   if (asked.html.empty()) throw InputError("several runs are compared with --html FILE");
-  OutputFile{asked.html};  // one that cannot be written is an error now
+  check_file_writable(asked.html, "the page is to be written to");
   std::vector<std::unique_ptr<Run>> runs;
   std::vector<NamedRun> named;
   for (const std::string& name : names) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kUsualPixels = 640;  // that small filters are enlarged to
 constexpr int kMostEnlarged = 16;  // times
-constexpr int kGap = 1;            // between filters, in weights
+constexpr std::int64_t kGap = 1;   // between filters, in weights
 
 /// Filters as (filters, channels, height, width).
 struct Filters {

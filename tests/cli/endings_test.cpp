@@ -145,8 +145,8 @@ TEST_CASE("weights that are not finite are never saved") {
 
 TEST_CASE("training that is stopped in a test says how it ended") {
   const Workshop shop;
-  Program program(shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--train-range", "0-1",
-                                    "--test-range", "2-30000", "--test-one", "0", "--test-freq", "1",
+  Program program(shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--train-range",
+                                    "0-1", "--test-range", "2-30000", "--test-one", "0", "--test-freq", "1",
                                     "--save-file", shop / "run"});
   REQUIRE(program.printed("1.0 (", 1));
   program.send(SIGTERM);
