@@ -392,6 +392,20 @@ class CifarProvider final : public StoredProvider {
     return source.of(found->second).count();
   }
 
+  std::string image_name(int batch, std::int64_t image) const override {
+    if (set_.format == Format::binary) return "";
+    const BatchSource& source = source_of(batch);
+    const std::lock_guard lock(mutex_);
+    auto found = names_.find(source.path);
+    if (found == names_.end()) {
+      const PickleValue dict = read_pickle(source.path);
+      found = names_.emplace(source.path, read_file_names(dict, image_table(set_, dict).images)).first;
+    }
+    if (found->second.empty()) return "";
+    const BatchSource::Span span = source.of(static_cast<std::int64_t>(found->second.size()));
+    return found->second[static_cast<std::size_t>(span.begin + image)];
+  }
+
   DataBatch load(int batch) const override {
     const BatchSource& source = source_of(batch);
     return set_.format == Format::binary ? load_binary(set_, source) : load_pickle(set_, source);
@@ -428,7 +442,8 @@ class CifarProvider final : public StoredProvider {
   const DataSet set_;
   std::vector<MatrixInfo> matrices_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::int64_t> images_;  // by file, under the mutex
+  mutable std::map<std::string, std::int64_t> images_;             // by file, under the mutex
+  mutable std::map<std::string, std::vector<std::string>> names_;  // the same
 };
 
 }  // namespace

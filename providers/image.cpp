@@ -113,7 +113,14 @@ class ImageProvider final : public Provider {
   }
 
   std::optional<BatchSplit> split() const override { return source_->split(); }
-  std::string image_name(int batch, std::int64_t image) const override { return source_->name(batch, image); }
+  std::string image_name(int batch, std::int64_t image) const override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto other = stand_ins_.find({batch, image}); other != stand_ins_.end())
+        image = other->second;
+    }
+    return source_->name(batch, image);
+  }
   std::int64_t images_in(int batch) const override {
     check_range({batch, batch}, "batch");
     return source_->images_in(batch);
@@ -269,7 +276,12 @@ class ImageProvider final : public Provider {
     for (std::int64_t at = image;;) {
       EncodedImage encoded = source_->read(batch, at);
       try {
-        return {decode(encoded, wanted_side), std::move(encoded.labels)};
+        Found found{decode(encoded, wanted_side), std::move(encoded.labels)};
+        if (at != image) {
+          const std::lock_guard lock(mutex_);
+          stand_ins_[{batch, image}] = at;
+        }
+        return found;
       } catch (const InputError&) {
         if (!options_.skip_bad_images) throw;
         const std::lock_guard lock(mutex_);
@@ -440,7 +452,8 @@ class ImageProvider final : public Provider {
   const std::uint64_t crop_key_, label_key_, color_key_;
   const std::unique_ptr<WorkerPool> workers_;
   mutable std::mutex mutex_;
-  mutable std::set<std::string> skipped_;  // under the mutex
+  mutable std::set<std::string> skipped_;                                   // under the mutex
+  mutable std::map<std::pair<int, std::int64_t>, std::int64_t> stand_ins_;  // by batch and image; the same
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "providers/image_parts.h"
@@ -42,6 +43,7 @@ struct SubBatch {
   PickleValue root;  // holds what `images` show
   std::vector<std::string_view> images;
   std::vector<std::vector<std::int32_t>> labels;
+  std::vector<std::string> names;  // of the images, or none
 };
 
 struct LabelRule {
@@ -78,7 +80,7 @@ std::vector<std::vector<std::int32_t>> read_labels(const PickleValue& labels, co
 }
 
 SubBatch read_sub_batch(const std::string& path, const LabelRule& rule) {
-  SubBatch read{read_pickle(path), {}, {}};
+  SubBatch read{read_pickle(path), {}, {}, {}};
   const PickleValue data = read.root.at("data");
   if (!is_sequence(data) || data.size() == 0)
     data.fail(fmt::format("data should be a list of JPEGs, not {}", data.describe()));
@@ -88,6 +90,7 @@ SubBatch read_sub_batch(const std::string& path, const LabelRule& rule) {
   if (read.labels.size() != read.images.size())
     labels.fail(
         fmt::format("there are labels of {} images for {} images", read.labels.size(), read.images.size()));
+  read.names = read_file_names(read.root, std::ssize(read.images));
   return read;
 }
 
@@ -129,6 +132,19 @@ class ImagePickles final : public ImageSource {
   }
 
   bool any_order() const override { return false; }  // a file is read whole
+
+  std::string name(int batch, std::int64_t image) const override {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& path : files_.at(batch)) {
+      if (!counts_.contains(path)) get(path);
+      if (image < counts_.at(path)) {
+        const auto names = names_.find(path);
+        return names == names_.end() ? "" : names->second[static_cast<std::size_t>(image)];
+      }
+      image -= counts_.at(path);
+    }
+    return "";
+  }
 
   std::int64_t images_in(int batch) const override {
     const std::lock_guard lock(mutex_);
@@ -184,12 +200,13 @@ class ImagePickles final : public ImageSource {
   }
 
  private:
-  /// Under the mutex; counts the file's images, too.
+  /// Under the mutex; counts the file's images and keeps their names, too.
   std::shared_ptr<const SubBatch> get(const std::string& path) const {
     if (const auto found = cache_.find(path); found != cache_.end()) return found->second;
-    auto file = std::make_shared<const SubBatch>(read_sub_batch(path, rule_));
-    counts_[path] = static_cast<std::int64_t>(file->images.size());
-    return file;
+    SubBatch file = read_sub_batch(path, rule_);
+    counts_[path] = static_cast<std::int64_t>(file.images.size());
+    if (!file.names.empty()) names_[path] = std::exchange(file.names, {});
+    return std::make_shared<const SubBatch>(std::move(file));
   }
 
   static std::vector<std::string> files_of(const std::string& folder, const std::string& name) {
@@ -265,6 +282,7 @@ class ImagePickles final : public ImageSource {
   std::map<int, std::vector<std::string>> files_;  // of each batch, in order
   mutable std::mutex mutex_;                       // guards what follows
   mutable std::map<std::string, std::int64_t> counts_;
+  mutable std::map<std::string, std::vector<std::string>> names_;  // of files that were read and have names
   mutable std::map<std::string, std::shared_ptr<const SubBatch>> cache_;  // what the last extent needs
 };
 

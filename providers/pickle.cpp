@@ -161,4 +161,17 @@ PickleValue parse_pickle(std::string bytes, std::string name) {
 
 PickleValue read_pickle(const std::string& path) { return parse_pickle(read_whole_file(path), path); }
 
+std::vector<std::string> read_file_names(const PickleValue& batch, std::int64_t images) {
+  const std::optional<PickleValue> names = batch.find("filenames");
+  if (!names || names->is_none()) return {};
+  const bool sequence = names->kind() == PickleKind::list || names->kind() == PickleKind::tuple;
+  if (!sequence || static_cast<std::int64_t>(names->size()) != images)
+    names->fail(fmt::format("filenames should be a list of {} names, one for each image, not {}", images,
+                            names->describe()));
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < names->size(); ++i)
+    texts.emplace_back((*names)[i].string("a name in filenames"));
+  return texts;
+}
+
 }  // namespace convnet

@@ -91,4 +91,8 @@ PickleValue read_pickle(const std::string& path);
 /// The same of bytes; `name` stands for the file in messages.
 PickleValue parse_pickle(std::string bytes, std::string name);
 
+/// `filenames` of a batch's dict: a name for each of its images, of any bytes; empty where there are none.
+/// Fails if they are no list of `images` strings.
+std::vector<std::string> read_file_names(const PickleValue& batch, std::int64_t images);
+
 }  // namespace convnet
