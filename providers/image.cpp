@@ -138,7 +138,7 @@ class ImageProvider final : public Provider {
     return {skipped_.begin(), skipped_.end()};
   }
 
-  std::vector<std::string> dangling_links() const override { return source_->info().dangling_links; }
+  LeftOutFiles left_out() const override { return source_->info().left_out; }
 
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     check_range({request.batch, request.batch}, "batch");

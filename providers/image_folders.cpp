@@ -119,8 +119,7 @@ class ImageFolders final : public ImageSource {
       const std::uint64_t order = philox_key(0, classes_[static_cast<std::size_t>(label)] + "/" + name);
       files.push_back({order, label, std::move(name)});
     }
-    info_.dangling_links.insert(info_.dangling_links.end(), found.dangling_links.begin(),
-                                found.dangling_links.end());
+    info_.left_out.add(found.left_out);
   }
 
   std::vector<ImagePart> parts_;

@@ -39,8 +39,8 @@ bool is_image_extension(std::string_view extension);
 
 /// The images in a class's folder.
 struct ImageFiles {
-  std::vector<std::string> names;           ///< paths below the folder, in no order
-  std::vector<std::string> dangling_links;  ///< paths of links that are called like images and lead nowhere
+  std::vector<std::string> names;  ///< paths below the folder, in no order
+  LeftOutFiles left_out;
 };
 /// Finds images in `folder` and in folders in it, without those whose names begin with a dot. Throws
 /// RunError.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -12,6 +14,17 @@
 namespace convnet {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// Whether files that end so are pictures that are not read.
+bool is_other_picture(std::string_view extension) {
+  constexpr std::array<std::string_view, 13> others = {"avif", "gif", "heic", "heif", "jfif", "jp2", "jxl",
+                                                       "pgm",  "ppm", "tga",  "tif",  "tiff", "webp"};
+  return std::find(others.begin(), others.end(), extension) != others.end();
+}
+
+}  // namespace
 
 std::vector<ImagePart> find_parts(const std::string& path) {
   std::error_code ignored;
@@ -83,15 +96,20 @@ ImageFiles image_files_below(const std::string& folder) {
   fs::recursive_directory_iterator at(folder, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with('.') || !is_image_extension(lower_extension(name, name.rfind('.')))) continue;
+    if (name.starts_with('.')) continue;
+    const std::string extension = lower_extension(name, name.rfind('.'));
     std::error_code ignored;
+    if (is_other_picture(extension) && at->is_regular_file(ignored))
+      found.left_out.other_formats.push_back(at->path().string());
+    if (!is_image_extension(extension)) continue;
     if (at->is_regular_file(ignored))
       found.names.push_back(at->path().lexically_relative(folder).string());
     else if (at->is_symlink(ignored) && !at->exists(ignored))
-      found.dangling_links.push_back(at->path().string());
+      found.left_out.dangling_links.push_back(at->path().string());
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
-  std::sort(found.dangling_links.begin(), found.dangling_links.end());
+  for (std::vector<std::string>* files : {&found.left_out.dangling_links, &found.left_out.other_formats})
+    std::sort(files->begin(), files->end());
   return found;
 }
 

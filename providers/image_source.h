@@ -22,11 +22,11 @@ struct EncodedImage {
 /// Facts that a data set states about itself.
 struct ImageSetInfo {
   std::int64_t classes = 0;
-  std::vector<std::string> class_names;     ///< one for each class, or none
-  int image_size = 0;                       ///< shorter side of the images; 0: any
-  std::vector<float> mean;                  ///< (3, image_size, image_size); empty: not known
-  std::vector<float> color_pca;             ///< PixelStatistics::color_pca; empty: not known
-  std::vector<std::string> dangling_links;  ///< as Provider::dangling_links()
+  std::vector<std::string> class_names;  ///< one for each class, or none
+  int image_size = 0;                    ///< shorter side of the images; 0: any
+  std::vector<float> mean;               ///< (3, image_size, image_size); empty: not known
+  std::vector<float> color_pca;          ///< PixelStatistics::color_pca; empty: not known
+  LeftOutFiles left_out;
 };
 
 /// Numbered batches of encoded images. Const functions may be called from several threads at once.

@@ -69,8 +69,7 @@ void Finder::find_class(const std::string& parent, const std::string& name,
                       {0, fs::file_size(path)},
                       static_cast<int>(place - names.begin())});
   }
-  found_.dangling_links.insert(found_.dangling_links.end(), files.dangling_links.begin(),
-                               files.dangling_links.end());
+  found_.left_out.add(files.left_out);
   if (images.size() == first)
     throw InputError(folder.string() +
                      ": holds no image (jpg, jpeg, png, bmp), though it stands for a class");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convnet/base/file.h"
+#include "providers/provider.h"
 #include "providers/tar.h"
 
 namespace convnet {
@@ -25,7 +26,7 @@ struct LabelledImages {
   std::vector<std::string> class_names;
   std::vector<LabelledImage> training, validation;
   std::vector<std::shared_ptr<const InputFile>> tars;
-  std::vector<std::string> dangling_links;  ///< links that are called like images and lead nowhere
+  LeftOutFiles left_out;
 
   /// The file's bytes; may be called from any thread. Throws like InputFile.
   std::string read(const LabelledImage& image) const;

@@ -140,10 +140,17 @@ std::vector<std::string> provider_names() {
           "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 
-std::string dangling_links_text(const std::vector<std::string>& links) {
-  if (links.empty()) return "";
-  return fmt::format("warning: {} link(s) to images lead nowhere and are left out:\n  {}", links.size(),
-                     fmt::join(links, "\n  "));
+std::string left_out_text(const LeftOutFiles& files) {
+  std::vector<std::string> warnings;
+  if (const auto& links = files.dangling_links; !links.empty())
+    warnings.push_back(fmt::format("warning: {} link(s) to images lead nowhere and are left out:\n  {}",
+                                   links.size(), fmt::join(links, "\n  ")));
+  if (const auto& others = files.other_formats; !others.empty())
+    warnings.push_back(fmt::format(
+        "warning: {} picture(s) are left out, as {}: only files named .jpg, .jpeg, .png and .bmp are "
+        "read; convert them to JPEG or PNG",
+        others.size(), others.front()));
+  return fmt::format("{}", fmt::join(warnings, "\n"));
 }
 
 }  // namespace convnet

@@ -133,6 +133,16 @@ struct ImageOptions {
   bool read_subtracts_mean() const { return color_noise > 0; }
 };
 
+/// Files in folders of images that look like images and cannot be read as such, by path.
+struct LeftOutFiles {
+  std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
+  std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, WebP, …
+  void add(const LeftOutFiles& more) {
+    dangling_links.insert(dangling_links.end(), more.dangling_links.begin(), more.dangling_links.end());
+    other_formats.insert(other_formats.end(), more.other_formats.begin(), more.other_formats.end());
+  }
+};
+
 /// Access by (epoch, batch, image): the same request gives the same images every time. read() may be called
 /// from another thread than the other functions, one call at a time.
 class Provider {
@@ -174,8 +184,8 @@ class Provider {
   virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
   /// Unreadable images that were left out so far, by name; thread-safe.
   virtual std::vector<std::string> skipped_images() const { return {}; }
-  /// Links that are named like images but lead nowhere; they belong to no batch.
-  virtual std::vector<std::string> dangling_links() const { return {}; }
+  /// Files of the data set that belong to no batch.
+  virtual LeftOutFiles left_out() const { return {}; }
 };
 
 /// The images [first, first + count) of a batch, as far as there are.
@@ -226,7 +236,7 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
 /// The known provider names, for help and errors.
 std::vector<std::string> provider_names();
 
-/// A warning that names links to images that lead nowhere; "" for none.
-std::string dangling_links_text(const std::vector<std::string>& links);
+/// A warning that names the files; "" for none.
+std::string left_out_text(const LeftOutFiles& files);
 
 }  // namespace convnet

@@ -121,7 +121,7 @@ void make_data_command(const std::vector<std::string>& args) {
   refuse_inside(options.dst, options.src);
   const LabelledImages images = find_images(options.src);
   for (const std::string& warning :
-       {too_many_threads(options.devices.threads), dangling_links_text(images.dangling_links)})
+       {too_many_threads(options.devices.threads), left_out_text(images.left_out)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   fmt::print("{}: {} training images, {} validation images, {} classes\n", options.src,
              images.training.size(), images.validation.size(), images.class_names.size());

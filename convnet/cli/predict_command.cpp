@@ -59,14 +59,16 @@ struct Prediction {
   std::vector<float> probabilities;
 };
 
-/// Adds the images in a folder, or a file itself.
+/// Adds the images in a folder, or a file itself. Warns of what it leaves out.
 void add_files(const std::string& path, std::vector<std::string>& files) {
   std::error_code none;
   if (!fs::is_directory(path, none)) {
     files.push_back(path);
     return;
   }
-  std::vector<std::string> found = image_files_below(path).names;
+  auto [found, left_out] = image_files_below(path);
+  if (const std::string warning = left_out_text(left_out); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
   if (found.empty()) throw InputError(path + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
   std::sort(found.begin(), found.end(), natural_less);
   for (const std::string& name : found) files.push_back((fs::path(path) / name).string());

@@ -109,10 +109,10 @@ bool has_classes(const Graph& graph) {
 
 }  // namespace
 
-std::string summary_text(const TrainingState& state, const WatchedCost& watched, const Graph& graph,
-                         double seconds, int epochs, const std::string& folder,
+std::string summary_text(const TrainingState& state, const BatchRange& range, const WatchedCost& watched,
+                         const Graph& graph, double seconds, int epochs, const std::string& folder,
                          const std::string& checkpoint) {
-  const bool whole = state.position.minibatches == 0;
+  const bool whole = state.position.minibatches == 0 && state.position.batch == range.last;
   std::string text = fmt::format("Trained {} epoch{} in {}", state.position.epoch,
                                  state.position.epoch == 1 ? "" : "s", duration_text(seconds));
   text += whole ? "\n" : ", the last one in part\n";

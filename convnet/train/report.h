@@ -24,10 +24,10 @@ struct TimeUse {
 /// where, and how a minibatch is cut.
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
-/// Returns the last lines of a run that has trained for `seconds`: its best and its last test by the watched
-/// cost, `checkpoint` ("" for none), and commands to go on with.
-std::string summary_text(const TrainingState& state, const WatchedCost& watched, const Graph& graph,
-                         double seconds, int epochs, const std::string& folder,
+/// Returns the last lines of a run that has trained for `seconds` on the batches of `range`: its best and its
+/// last test by the watched cost, `checkpoint` ("" for none), and commands to go on with.
+std::string summary_text(const TrainingState& state, const BatchRange& range, const WatchedCost& watched,
+                         const Graph& graph, double seconds, int epochs, const std::string& folder,
                          const std::string& checkpoint);
 
 /// Returns "0.01", or "0.001 to 0.02": the learning rates of the matrices that learn.

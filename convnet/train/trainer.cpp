@@ -115,7 +115,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
   if (!loaded.notes.empty()) fmt::print("{}\n", loaded.notes);
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
-        too_many_threads(options_.devices.threads), dangling_links_text(provider_->dangling_links())}) {
+        too_many_threads(options_.devices.threads), left_out_text(provider_->left_out())}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);
@@ -227,8 +227,8 @@ void Trainer::run_all() {
 }
 
 void Trainer::summarise(double seconds) const {
-  fmt::print("{}", summary_text(state_, watched_, net_.graph(), seconds, options_.epochs, folder_,
-                                last_checkpoint_));
+  fmt::print("{}", summary_text(state_, train_range_, watched_, net_.graph(), seconds, options_.epochs,
+                                folder_, last_checkpoint_));
   std::fflush(stdout);
 }
 

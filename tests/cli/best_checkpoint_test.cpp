@@ -81,6 +81,11 @@ TEST_CASE("a run ends after --patience tests without a better one, and stays end
   CHECK_THAT(ended.out,
              Catch::Contains("Training ends: 3 tests without a better logprob (top-1 error) than"));
   CHECK(tests_of(read_checkpoint(run), 1).size() == 4);
+  // The fourth batch is the second one of its epoch, the third the first one.
+  CHECK_THAT(ended.out, Catch::Contains("Trained 2 epochs in ") && !Catch::Contains("in part"));
+  const Outcome part = run_well(training(shop, shop / "part", 50) + Args{"--patience", "2"});
+  CHECK_THAT(part.out,
+             Catch::Contains("Trained 2 epochs in ") && Catch::Contains(", the last one in part\n"));
   const Outcome again = run_well({"--load-file", run});
   CHECK_THAT(again.out, Catch::Contains("Training ends: 3 tests"));
   CHECK(tests_of(read_checkpoint(run), 1).size() == 4);

@@ -307,6 +307,20 @@ TEST_CASE("links to images that lead nowhere are counted and named") {
             .err == warning);
 }
 
+TEST_CASE("pictures of formats that are not read are counted") {
+  const Photographs photos;
+  const std::string folder = photos.folder / "folders/train/c1/";
+  for (const std::string name : {"a.webp", "b.TIFF", ".c.gif", "notes.txt"}) write_file(folder + name, "");
+  const std::string warning = "warning: 2 picture(s) are left out, as " + folder +
+                              "a.webp: only files named .jpg, .jpeg, .png and .bmp are read; convert them to "
+                              "JPEG or PNG\n";
+  CHECK(run_well(photos.train("folders", photos.folder / "run")).err == warning);
+  CHECK(run_well({"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made", "--size",
+                  "16"})
+            .err == warning);
+  CHECK(run_well({"predict", photos.folder / "run", folder}).err == warning);
+}
+
 TEST_CASE("images without labels are errors where the net reads labels") {
   const Photographs photos;
   const std::string jpeg = photographs(1, 1, 20)[0].bytes;
