@@ -1,6 +1,10 @@
 // Vectors in registers, and matrices of 16 rows turned into matrices of 16 columns and back.
 #pragma once
 
+#if defined(__AVX512BW__)
+#include <immintrin.h>
+#endif
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +46,26 @@ void narrow(const typename Vector<float, Lanes>::Type& v,
   stored = __builtin_convertvector((v != v) ? (bits >> 16 | 0x40U) : rounded,
                                    typename Vector<std::uint16_t, Lanes>::Type);
 }
+
+#if defined(__AVX512BW__)
+// Compilers make several instructions of these conversions. (The masks that leave nothing out avoid GCC's
+// warnings of undefined values.)
+template <>
+[[gnu::always_inline]] inline void widen<16>(const Vector<std::uint16_t, 16>::Type& stored,
+                                             Vector<float, 16>::Type& v) {
+  constexpr __mmask16 all = 0xffff;
+  v = (Vector<float, 16>::Type)_mm512_maskz_slli_epi32(all, _mm512_maskz_cvtepu16_epi32(all, (__m256i)stored),
+                                                       16);
+}
+#endif
+#if defined(__AVX512BF16__)
+/// Numbers too small for normal floats become zero here.
+template <>
+[[gnu::always_inline]] inline void narrow<16>(const Vector<float, 16>::Type& v,
+                                              Vector<std::uint16_t, 16>::Type& stored) {
+  stored = (Vector<std::uint16_t, 16>::Type)_mm512_cvtneps_pbh(v);
+}
+#endif
 
 /// Loads and stores floats that memory holds as numbers of a type, the first `count` ones; the others are
 /// loaded as zeros.

@@ -21,9 +21,20 @@ Prepared prepare_own(const OpDesc& op, const LayoutHints& hints, DataType type) 
       op);
 }
 
+Prepared prepare_own_winograd(const OpDesc& op, DataType type) {
+  return std::visit(
+      [&]<class Op>(const Op& desc) -> Prepared {
+        if constexpr (requires { own::prepare_winograd(desc, type); })
+          return own::prepare_winograd(desc, type);
+        else
+          return nullptr;
+      },
+      op);
+}
+
 }  // namespace
 
 extern "C" const OwnKernels CONVNET_OWN_KERNELS;  // C linkage: CMake keeps the symbol by its name
-const OwnKernels CONVNET_OWN_KERNELS = {prepare_own, own::measure_peak_flops, own::measure_copy_bandwidth};
+const OwnKernels CONVNET_OWN_KERNELS = {prepare_own, prepare_own_winograd, own::measure_peak_flops, own::measure_copy_bandwidth};
 
 }  // namespace convnet::cpu

@@ -14,6 +14,9 @@ namespace convnet::cpu {
 struct OwnKernels {
   /// `type`: of the factors of products, which images are loaded as.
   Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints, DataType type);
+  /// Prepares a convolution by Winograd's method (winograd.cpp), if `type` is bf16; null where the instruction
+  /// set has no products of bf16 numbers, or another method is faster.
+  Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
   /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
   /// take about a tenth of a second.
   double (*measure_peak_flops)(int threads);
@@ -87,6 +90,10 @@ Prepared prepare(const SumRuns& op, const LayoutHints& hints);
 Prepared prepare(const UpdateSquares& op, const LayoutHints& hints);
 Prepared prepare(const UpdateScales& op, const LayoutHints& hints);
 Prepared prepare(const Average& op, const LayoutHints& hints);
+
+Prepared prepare_winograd(const ConvForward& op, DataType type);
+Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
+Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);
 
 double measure_peak_flops(int threads);
 double measure_copy_bandwidth(int threads);

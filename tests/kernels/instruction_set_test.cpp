@@ -59,10 +59,13 @@ TEST_CASE("the level is final once an operation was prepared", "[instruction_set
 }
 
 #if defined(__x86_64__)
-TEST_CASE("own kernels exist for AVX2 and AVX-512", "[instruction_set]") {
+TEST_CASE("own kernels exist for AVX2, AVX-512 and products of bf16", "[instruction_set]") {
   const cpu::OwnKernels& avx2 = cpu::own_kernels(InstructionSet::avx2);
   const cpu::OwnKernels& avx512 = cpu::own_kernels(InstructionSet::avx512_core);
-  CHECK(&cpu::own_kernels(InstructionSet::avx512_core_amx) == &avx512);
+  const cpu::OwnKernels& bf16 = cpu::own_kernels(InstructionSet::avx512_core_bf16);
+  CHECK(&cpu::own_kernels(InstructionSet::avx512_core_vnni) == &avx512);
+  CHECK(&cpu::own_kernels(InstructionSet::avx512_core_amx) == &bf16);
+  CHECK(bf16.prepare != avx512.prepare);
   CHECK(avx2.prepare != avx512.prepare);
   CHECK(avx2.measure_peak_flops != avx512.measure_peak_flops);
 }
