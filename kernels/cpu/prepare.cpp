@@ -20,7 +20,7 @@ const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base;
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
   // With AMX, the library's direct convolutions of bf16 numbers are faster.
-  if (set < InstructionSet::avx512_core_amx) {
+  if (type == DataType::f32 || set < InstructionSet::avx512_core_amx) {
     if (Prepared winograd = own_kernels(set).prepare_winograd(op, type)) return winograd;
   }
   return std::visit(

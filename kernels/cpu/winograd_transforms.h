@@ -1,0 +1,137 @@
+// Winograd's method in one dimension, and its application to tiles: Lavin and Gray, "Fast Algorithms for
+// Convolutional Neural Networks" (2015), section 4. F(m,r) computes m outputs of a filter with r taps from
+// n = m+r-1 inputs with n products. In two dimensions, with ' for transposes and * for products of elements:
+//   Y = A' [(G g G') * (B' d B)] A.
+// As that is linear in g, the gradient of a filter is G' [(B' d B) * (A dY A')] G.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "kernels/cpu/interleave.h"
+
+namespace convnet::cpu::winograd {
+
+constexpr int kLanes = 16;  ///< channels that are transformed together
+using Vec = Vector<float, kLanes>::Type;
+template <int N>
+using Line = std::array<Vec, N>;
+
+/// Calls f(Constant<0>) ... f(Constant<N-1>): arrays of vectors stay in registers only without loops.
+template <int N, class F>
+[[gnu::always_inline]] inline void unrolled(const F& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, I>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
+/// F(2,3): polynomials at 0, 1, -1 and infinity.
+struct F2x3 {
+  static constexpr int points = 4, outputs = 2, taps = 3;
+
+  /// B' d.
+  [[gnu::always_inline]] static inline void input(const Line<4>& d, Line<4>& v) {
+    v = {d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]};
+  }
+  /// A' m.
+  [[gnu::always_inline]] static inline void output(const Line<4>& m, Line<2>& y) {
+    y = {m[0] + m[1] + m[2], m[1] - m[2] - m[3]};
+  }
+  /// A y.
+  [[gnu::always_inline]] static inline void gradient(const Line<2>& y, Line<4>& v) {
+    v = {y[0], y[0] + y[1], y[0] - y[1], -y[1]};
+  }
+  /// G g.
+  [[gnu::always_inline]] static inline void filter(const Line<3>& g, Line<4>& u) {
+    const Vec ends = g[0] + g[2];
+    u = {g[0], 0.5F * (ends + g[1]), 0.5F * (ends - g[1]), g[2]};
+  }
+  /// G' u.
+  [[gnu::always_inline]] static inline void filter_gradient(const Line<4>& u, Line<3>& g) {
+    const Vec sum = 0.5F * (u[1] + u[2]);
+    g = {u[0] + sum, 0.5F * (u[1] - u[2]), sum + u[3]};
+  }
+};
+
+/// F(4,3) and F(2,5): polynomials at 0, 1, -1, 2, -2 and infinity.
+template <int Outputs>
+struct SixPoints {
+  static constexpr int points = 6, outputs = Outputs, taps = 7 - Outputs;
+
+  [[gnu::always_inline]] static inline void input(const Line<6>& d, Line<6>& v) {
+    const Vec even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1];
+    const Vec even2 = d[4] - d[2], odd2 = 2 * (d[3] - d[1]);
+    v = {4 * d[0] - 5 * d[2] + d[4], even + odd, even - odd, even2 + odd2, even2 - odd2,
+         4 * d[1] - 5 * d[3] + d[5]};
+  }
+  [[gnu::always_inline]] static inline void output(const Line<6>& m, Line<Outputs>& y) {
+    powers<Outputs>(m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4], y);
+    y[0] += m[0];
+    y[Outputs - 1] += m[5];
+  }
+  [[gnu::always_inline]] static inline void gradient(const Line<Outputs>& y, Line<6>& v) {
+    const auto [even, odd, even2, odd2] = values<Outputs>(y);
+    v = {y[0], even + odd, even - odd, even2 + odd2, even2 - odd2, y[Outputs - 1]};
+  }
+  [[gnu::always_inline]] static inline void filter(const Line<taps>& g, Line<6>& u) {
+    const auto [even, odd, even2, odd2] = values<taps>(g);
+    u = {0.25F * g[0],
+         -kSixth * (even + odd),
+         -kSixth * (even - odd),
+         kSixth / 4 * (even2 + odd2),
+         kSixth / 4 * (even2 - odd2),
+         g[taps - 1]};
+  }
+  [[gnu::always_inline]] static inline void filter_gradient(const Line<6>& u, Line<taps>& g) {
+    powers<taps>(-kSixth * (u[1] + u[2]), -kSixth * (u[1] - u[2]), kSixth / 4 * (u[3] + u[4]),
+                 kSixth / 4 * (u[3] - u[4]), g);
+    g[0] += 0.25F * u[0];
+    g[taps - 1] += u[5];
+  }
+
+ private:
+  static constexpr float kSixth = 1.0F / 6;
+
+  /// The even and the odd part of a polynomial with coefficients `c`, at 1 and at 2.
+  template <int N>
+  [[gnu::always_inline]] static inline Line<4> values(const Line<N>& c) {
+    Line<4> parts{};
+    unrolled<N>([&](auto j) __attribute__((always_inline)) {
+      parts[j % 2] += c[j];
+      parts[2 + j % 2] += static_cast<float>(1 << j) * c[j];
+    });
+    return parts;
+  }
+  /// y[j] = even + 2^j even2 for even j, odd + 2^j odd2 for odd ones.
+  template <int N>
+  [[gnu::always_inline]] static inline void powers(Vec even, Vec odd, Vec even2, Vec odd2, Line<N>& y) {
+    unrolled<N>([&](auto j) __attribute__((always_inline)) {
+      y[j] = j % 2 == 0 ? even + static_cast<float>(1 << j) * even2 : odd + static_cast<float>(1 << j) * odd2;
+    });
+  }
+};
+using F4x3 = SixPoints<4>;
+using F2x5 = SixPoints<2>;
+
+/// M x M', where element (i,j) of x, which has In rows and columns, is get(i, j); put(i, j, value) takes
+/// those of the result, of Out rows and columns. `line` multiplies a column by M.
+template <int In, int Out, class Get, class Transform, class Put>
+[[gnu::always_inline]] inline void transform(const Get& get, const Transform& line, const Put& put) {
+  std::array<Line<In>, Out> rows;
+  unrolled<In>([&](auto j) __attribute__((always_inline)) {
+    Line<In> column;
+    unrolled<In>([&](auto i) __attribute__((always_inline)) { column[i] = get(i, j); });
+    Line<Out> transformed;
+    line(column, transformed);
+    unrolled<Out>([&](auto i) __attribute__((always_inline)) { rows[i][j] = transformed[i]; });
+  });
+  unrolled<Out>([&](auto i) __attribute__((always_inline)) {
+    Line<Out> transformed;
+    line(rows[i], transformed);
+    unrolled<Out>([&](auto j) __attribute__((always_inline)) { put(i, j, transformed[j]); });
+  });
+}
+
+}  // namespace convnet::cpu::winograd
