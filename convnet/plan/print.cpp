@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -58,6 +59,27 @@ json memory_json(const Plan& plan, DeviceId device) {
           {"total", needs.persistent + needs.transient}};
 }
 
+/// "f32 nChw16c".
+std::string form_of(const TensorDesc& desc) {
+  return std::string(to_string(desc.type)) + " " + desc.layout_name();
+}
+
+/// Why a reorder is there: who reads what it writes, in which form.
+std::string reason_of(const Task& reorder, const Plan& plan, const Graph& graph) {
+  const Buffer& from = plan.buffers[reorder.uses[0].buffer];
+  const BufferId made = reorder.uses[1].buffer;
+  for (const Task& task : plan.tasks) {
+    const bool reads = std::any_of(task.uses.begin(), task.uses.end(), [&](const BufferUse& use) {
+      return use.buffer == made && use.access != Access::write;
+    });
+    if (!reads) continue;
+    const std::string of = task.node.exists() ? " of '" + graph.nodes[task.node].name + "'" : "";
+    return work_name(task) + of + " reads " + form_of(plan.buffers[made].desc) + ", but '" + from.name +
+           "' is " + form_of(from.desc);
+  }
+  return "";
+}
+
 json task_json(const Task& task, const Plan& plan, const Graph& graph) {
   json uses = json::array();
   for (const BufferUse& use : task.uses) {
@@ -80,6 +102,7 @@ json task_json(const Task& task, const Plan& plan, const Graph& graph) {
           {"after", numbers_of(task.after)},
           {"flops", task.flops},
           {"bytes", task.bytes},
+          {"why", task.kind == TaskKind::reorder ? reason_of(task, plan, graph) : ""},
           {"buffers", uses}};
 }
 
@@ -287,6 +310,8 @@ std::string plan_text(const json& plan) {
         text += fmt::format("{:>4} {}{:<18} {:<10} {:<32} {}{}\n", index++, where,
                             t["layer"].get<std::string>(), t["kind"].get<std::string>(),
                             t["op"].get<std::string>(), t["algorithm"].get<std::string>(), after);
+        const std::string why = t["why"].get<std::string>();
+        if (!why.empty()) text += fmt::format("       why: {}\n", why);
         for (const json& b : t["buffers"])
           text += fmt::format("       {:<10} {} {} {}\n", b["access"].get<std::string>(),
                               b["buffer"].get<std::string>(), b["dims"].get<std::string>(),

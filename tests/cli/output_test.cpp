@@ -363,5 +363,35 @@ TEST_CASE("bench says what it runs on, and why on no GPU") {
   CHECK(first.find("minibatches of 32 images; no GPU: ") != std::string::npos);
 }
 
+TEST_CASE("a verbose plan says for each reorder why it is there") {
+  const std::string net = std::string(CONVNET_SOURCE_DIR) + "/configs/cifar-quick";
+  const Args plan = {"plan",
+                     "--layer-def",
+                     net + ".cfg",
+                     "--layer-params",
+                     net + "-params.cfg",
+                     "--data-provider",
+                     "dummy-3x32x32-10",
+                     "--mini",
+                     "16",
+                     "--verbose",
+                     "1"};
+  const Outcome text = run_well(plan);
+  CHECK(text.out.find("\n       why: inner_product.forward of 'fc64' reads f32 ") != std::string::npos);
+  const auto report = nlohmann::json::parse(run_well(plan + Args{"--json", "1"}).out);
+  int reorders = 0;
+  for (const char* phase : {"train_tasks", "test_tasks"})
+    for (const nlohmann::json& task : report.at(phase)) {
+      INFO(task.dump(2));
+      const std::string why = task.at("why");
+      CHECK(why.empty() == (task.at("kind") != "reorder"));
+      if (why.empty()) continue;
+      ++reorders;
+      CHECK(why.find(" reads f32 ") != std::string::npos);
+      CHECK(why.find(", but '") != std::string::npos);
+    }
+  CHECK(reorders > 0);
+}
+
 }  // namespace
 }  // namespace convnet
