@@ -91,13 +91,16 @@ void check_outputs(const PlaceCommandOptions& options) {
     throw InputError("--out and --out-params name the same file");
 }
 
-/// Builds the plans of a training step and of a test, and proves them. Returns the hash of the first.
-std::uint64_t proven_plan(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
-                          const Placement* placement) {
+Graph graph_of(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
+               const Placement* placement) {
   Diagnostics diagnostics;
-  GraphOptions graph_of = graph_options(options.files, options.devices);
-  graph_of.placement = placement;
-  const Graph graph = checked_graph(files, provider, graph_of, diagnostics);
+  GraphOptions graph = graph_options(options.files, options.devices);
+  graph.placement = placement;
+  return checked_graph(files, provider, graph, diagnostics);
+}
+
+/// Builds the plans of a training step and of a test, and proves them. Returns the hash of the first.
+std::uint64_t proven_plan(const Graph& graph, const Provider& provider, const PlaceCommandOptions& options) {
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
   const Plan& train = plans.plan(Phase::train, options.step.mini);
@@ -110,14 +113,11 @@ std::uint64_t proven_plan(const NetFiles& files, const Provider& provider, const
 /// Makes the two files of a placement, and checks that they say the same.
 NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
                   const PlacedCandidate& best) {
-  Diagnostics diagnostics;
-  GraphOptions graph_of = graph_options(options.files, options.devices);
-  graph_of.placement = &best.placement;
-  const Graph graph = checked_graph(files, provider, graph_of, diagnostics);
+  const Graph graph = graph_of(files, provider, options, &best.placement);
   const PlacedFiles placed = placed_files(files.definition, files.parameters, graph, best.placement);
   NetFiles written{placed.definition, placed.parameters};
-  if (proven_plan(written, provider, options, nullptr) !=
-      proven_plan(files, provider, options, &best.placement))
+  if (proven_plan(graph_of(written, provider, options, nullptr), provider, options) !=
+      proven_plan(graph, provider, options))
     throw std::logic_error("place: the files that were written do not have the plan that was found");
   return written;
 }

@@ -41,23 +41,40 @@ constexpr double kHopeless = 3;
 /// too, is better than the best.
 constexpr std::int64_t kManyCopies = 20000;
 
-Graph graph_of(const PlacementQuestion& question, const Placement* placement, int data_devices,
-               Diagnostics& diagnostics) {
+/// Throws InputError if the files are wrong.
+Graph checked_graph(const PlacementQuestion& question, const Placement* placement, int data_devices) {
+  Diagnostics diagnostics;
   GraphOptions options = question.graph;
   options.placement = placement;
   options.data_parallel = data_devices > 0;
   if (data_devices > 0) options.devices = data_devices;
-  return build_graph(question.definition, question.parameters, question.matrices, options, diagnostics);
+  Graph graph =
+      build_graph(question.definition, question.parameters, question.matrices, options, diagnostics);
+  diagnostics.throw_if_errors();
+  return graph;
 }
+
+/// A graph and what makes its plans. `used`: the devices they run on.
+struct Planned {
+  Graph graph;
+  std::shared_ptr<const Target> target;
+  PlanSet plans;
+
+  Planned(const PlacementQuestion& question, const Placement* placement, int data_devices, int used)
+      : graph(checked_graph(question, placement, data_devices)),
+        target(question.target(used)),
+        plans(graph, question.matrices, *target, question.plan) {}
+  Planned(const Planned&) = delete;
+  Planned& operator=(const Planned&) = delete;
+};
 
 class Search {
  public:
   explicit Search(const PlacementQuestion& question) : question_(question) {
-    Diagnostics diagnostics;
     PlacementQuestion plain = question;
     plain.graph.rewrites = false;
-    graph_ = graph_of(plain, nullptr, 1, diagnostics);
-    diagnostics.throw_if_errors();
+    graph_ = checked_graph(plain, nullptr, 1);
+    Diagnostics diagnostics;
     for (const Node& node : graph_.nodes) {
       if (node.layer->facts.sees == SeesImages::of_replica && question.graph.devices > 1)
         diagnostics.error(node.where, "layer '" + node.section +
@@ -225,12 +242,8 @@ class Search {
 
   /// Adds the seconds of each unit for a microbatch, from the plan of one on one device.
   void add_seconds(int most, const Table<NodeId, std::size_t>& unit_of, std::vector<UnitCosts>& costs) {
-    Diagnostics diagnostics;
-    const Graph graph = graph_of(question_, nullptr, 1, diagnostics);
-    diagnostics.throw_if_errors();
-    const auto target = question_.target(most);
-    PlanSet plans(graph, question_.matrices, *target, question_.plan);
-    const Plan plan = plans.draft(Phase::train, std::max<std::int64_t>(1, question_.images / most));
+    Planned planned(question_, nullptr, 1, most);
+    const Plan plan = planned.plans.draft(Phase::train, std::max<std::int64_t>(1, question_.images / most));
     const Simulation simulation = question_.predict(plan, most);
     for (UnitCosts& unit : costs) unit.update_seconds = unit.seconds[most] = 0;
     for (const TaskId t : plan.tasks.ids()) {
@@ -360,13 +373,9 @@ class Search {
     PlacedCandidate candidate;
     candidate.name = std::move(name);
     candidate.description = std::move(description);
-    Diagnostics diagnostics;
-    const Graph graph = graph_of(question_, &placement, 0, diagnostics);
-    diagnostics.throw_if_errors();
-    const auto target = question_.target(used);
-    PlanSet plans(graph, question_.matrices, *target, question_.plan);
-    const Plan plan = plans.draft(Phase::train, question_.images);
-    candidate.memory = least_memory(plan, plans.devices());
+    Planned planned(question_, &placement, 0, used);
+    const Plan plan = planned.plans.draft(Phase::train, question_.images);
+    candidate.memory = least_memory(plan, planned.plans.devices());
     candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
     for (const Task& task : plan.tasks) {
       if (!communicates(task.kind)) continue;
@@ -375,7 +384,7 @@ class Search {
     }
     const Simulation simulation = question_.predict(plan, used);
     candidate.seconds = simulation.step;
-    candidate.limited_by = limits(simulation_json(simulation, plan, graph, ""));
+    candidate.limited_by = limits(simulation_json(simulation, plan, planned.graph, ""));
     candidate.placement = std::move(placement);
     candidate.devices = used;
     return candidate;
@@ -383,13 +392,10 @@ class Search {
 
   /// Finds the memory that a candidate needs with all places, and returns whether it fits.
   bool really_fits(PlacedCandidate& candidate) const {
-    Diagnostics diagnostics;
-    const Graph graph = graph_of(question_, &candidate.placement, 0, diagnostics);
-    const auto target = question_.target(candidate.devices);
-    PlanSet plans(graph, question_.matrices, *target, question_.plan);
-    plans.plan(Phase::train, question_.images);
-    for (const DeviceId device : plans.device_ids())
-      candidate.memory = std::max(candidate.memory, plans.memory_needed(device));
+    Planned planned(question_, &candidate.placement, 0, candidate.devices);
+    planned.plans.plan(Phase::train, question_.images);
+    for (const DeviceId device : planned.plans.device_ids())
+      candidate.memory = std::max(candidate.memory, planned.plans.memory_needed(device));
     candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
     return candidate.fits;
   }

@@ -10,6 +10,7 @@
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
 #include "tests/providers/image_sets.h"
 
@@ -90,12 +91,7 @@ TensorFile newest(const std::string& folder) {
 
 /// Equal tensors and history.
 void check_equal(const TensorFile& a, const TensorFile& b) {
-  REQUIRE(a.tensors.size() == b.tensors.size());
-  for (const auto& [name, tensor] : b.tensors) {
-    INFO(name);
-    REQUIRE(a.tensors.contains(name));
-    CHECK(a.tensors.at(name).values == tensor.values);
-  }
+  check_equal_tensors(a, b);
   const auto state = [](const TensorFile& file) { return nlohmann::json::parse(file.metadata.at("state")); };
   CHECK(state(a).at("history") == state(b).at("history"));
   CHECK(state(a).at("position") == state(b).at("position"));
@@ -325,11 +321,8 @@ TEST_CASE("images without labels are errors where the net reads labels") {
   const Photographs photos;
   const std::string jpeg = photographs(1, 1, 20)[0].bytes;
   write_file(photos.folder / "pickles/data_batch_7", sub_batch({jpeg, jpeg, jpeg}, {{1}, {2}, {}}));
-  const Outcome run = run_program(with(photos.train("pickles", "none"), "--train-range", "7"));
-  CHECK(run.code == 2);
-  CHECK(
-      run.err.find("batch 7: image 2 (counted from 0) has no label, but the net reads labels (dataIdx=1)") !=
-      std::string::npos);
+  check_refused(with(photos.train("pickles", "none"), "--train-range", "7"),
+                "batch 7: image 2 (counted from 0) has no label, but the net reads labels (dataIdx=1)");
   // Whichever of them is read first with the bare one's label.
   const Outcome mixed =
       run_program(with(photos.train("pickles", "none"), "--train-range", "7") + Args{"--mixup", "1"});

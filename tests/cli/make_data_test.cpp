@@ -207,31 +207,27 @@ print("loaded")
 
 TEST_CASE("make-data names what is wrong with its options") {
   const Source source;
-  const auto refused = [](const Args& args, const std::string& message) {
-    const Outcome run = run_program(args);
-    INFO(run.out << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err.find(message) != std::string::npos);
-  };
-  refused({"make-data"}, "missing: --src, --dst");
-  refused({"make-data", "--mini", "3"}, "unknown option '--mini'");
-  refused(source.args("set", {"--size", "15"}), "--size expects an integer between 16 and 1024, not '15'");
-  refused(source.args("set", {"--batch-size", "0"}), "--batch-size expects an integer between 1 and");
-  refused(source.args("set", {"--crop-to-square", "2"}), "--crop-to-square expects 0 or 1");
-  refused(source.args("set", {"--dst", source.folder / "train/set"}),
-          "/train/set: lies in --src; choose a folder outside");
-  refused(source.args("set", {"--dst", source.folder.path()}), ": lies in --src; choose a folder outside");
-  refused(source.args("set", {"--src", source.folder / "none"}), source.folder / "none: no such file");
-  refused(source.args("set", {"--src", source.folder / "val/cat/9.png"}), "val/cat/9.png: byte 0: ");
+  check_refused({"make-data"}, "missing: --src, --dst");
+  check_refused({"make-data", "--mini", "3"}, "unknown option '--mini'");
+  check_refused(source.args("set", {"--size", "15"}),
+                "--size expects an integer between 16 and 1024, not '15'");
+  check_refused(source.args("set", {"--batch-size", "0"}), "--batch-size expects an integer between 1 and");
+  check_refused(source.args("set", {"--crop-to-square", "2"}), "--crop-to-square expects 0 or 1");
+  check_refused(source.args("set", {"--dst", source.folder / "train/set"}),
+                "/train/set: lies in --src; choose a folder outside");
+  check_refused(source.args("set", {"--dst", source.folder.path()}),
+                ": lies in --src; choose a folder outside");
+  check_refused(source.args("set", {"--src", source.folder / "none"}), source.folder / "none: no such file");
+  check_refused(source.args("set", {"--src", source.folder / "val/cat/9.png"}), "val/cat/9.png: byte 0: ");
   CHECK_FALSE(std::filesystem::exists(source.target / "set"));
 
   write_below(source.folder.path(), "train/dog/bad.png", "no image");
-  refused(source.args("set"), "train/dog/bad.png: ");
+  check_refused(source.args("set"), "train/dog/bad.png: ");
   const Outcome skipping = run_program(source.args("set", {"--skip-bad-images"}));
   CHECK(skipping.code == 0);
   CHECK(skipping.err.starts_with("1 images were left out:\n  train/dog/bad.png: "));
-  refused(source.args("set", {"--skip-bad-images", "--seed", "7"}),
-          "holds a data set made with --seed 1 (now 7)");
+  check_refused(source.args("set", {"--skip-bad-images", "--seed", "7"}),
+                "holds a data set made with --seed 1 (now 7)");
 }
 
 TEST_CASE("make-data takes tars") {

@@ -49,9 +49,8 @@ TEST_CASE("a multiview test averages the softmax, however it is cut and placed")
 TEST_CASE("multiview tests need crops") {
   const Workshop shop;
   shop.write_data();
-  const Outcome run = run_program(shop.mnist() + Args{"--save-file", shop / "run", "--multiview-test", "1"});
-  CHECK(run.code == 2);
-  CHECK(run.err.find("--multiview-test needs --inner-size, the side of the views") != std::string::npos);
+  check_refused(shop.mnist() + Args{"--save-file", shop / "run", "--multiview-test", "1"},
+                "--multiview-test needs --inner-size, the side of the views");
 }
 
 }  // namespace convnet

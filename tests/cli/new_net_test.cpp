@@ -118,10 +118,7 @@ TEST_CASE("option --unshare-weights goes on with a copy of the shared weights") 
 TEST_CASE("conversions of layers that are not there, or not of the kind, are refused") {
   const Workshop shop;
   const auto refused = [&](const Args& args, const std::string& message) {
-    const Outcome run = run_program(shop.dummy() + Args{"--save-file", shop / "out"} + args);
-    INFO(run.out << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err.find(message) != std::string::npos);
+    check_refused(shop.dummy() + Args{"--save-file", shop / "out"} + args, message);
   };
   refused({"--conv-to-local", "conv2"}, "--conv-to-local: there is no layer 'conv2'; did you mean 'conv1'?");
   refused({"--conv-to-local", "fc10"}, "net.cfg:21: --conv-to-local: layer 'fc10' is not of type conv");
@@ -140,14 +137,11 @@ TEST_CASE("a layer that shares weights becomes local with weights of its own") {
       kParameters + "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n");
   const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
   for (const std::string layer : {"conv1", "conv2"}) {
-    const Outcome run = run_program(plan + Args{"--conv-to-local", layer});
-    INFO(run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err.find(
-              std::string("net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type '") +
-              (layer == "conv1" ? "local" : "conv") +
-              "'; weights are shared between equal types; --unshare-weights conv2 gives 'conv2' weights of "
-              "its own") != std::string::npos);
+    check_refused(plan + Args{"--conv-to-local", layer},
+                  std::string("net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type '") +
+                      (layer == "conv1" ? "local" : "conv") +
+                      "'; weights are shared between equal types; --unshare-weights conv2 gives 'conv2' "
+                      "weights of its own");
     run_well(plan + Args{"--conv-to-local", layer, "--unshare-weights", "conv2"});
   }
   run_well(plan + Args{"--conv-to-local", "conv1,conv2"});

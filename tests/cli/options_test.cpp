@@ -8,16 +8,6 @@
 namespace convnet {
 namespace {
 
-void check_refused(const Args& args, const std::string& message, int code = 2) {
-  const Outcome run = run_program(args);
-  std::string line = "convnet";
-  for (const std::string& arg : args) line += " " + arg;
-  INFO(line << "\n" << run.out << run.err);
-  CHECK(run.signal == 0);
-  CHECK(run.code == code);
-  CHECK(run.err.find(message) != std::string::npos);
-}
-
 TEST_CASE("a wrong option is named") {
   struct Mistake {
     Args args;  ///< after those of a good run

@@ -7,6 +7,7 @@
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
 
 namespace convnet {
@@ -29,13 +30,6 @@ std::string text_of(const std::string& file) {
   return text.str();
 }
 
-void check_not_placed(const Args& args, const std::string& message, int code = 2) {
-  const Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  CHECK(run.code == code);
-  CHECK(run.err.find(message) != std::string::npos);
-}
-
 nlohmann::json best_of(const Args& args) {
   return nlohmann::json::parse(run_well(args + Args{"--json", "1"}).out)["candidates"][0];
 }
@@ -45,15 +39,6 @@ Args training(const Workshop& shop, const std::string& folder, int epochs) {
                                          "--save-file",  folder, "--epochs", std::to_string(epochs),
                                          "--test-freq",  "1",    "--mini",   "50",
                                          "--test-range", "3"};
-}
-
-void check_equal_tensors(const std::string& a, const std::string& b) {
-  const TensorFile first = read_safetensors(a), second = read_safetensors(b);
-  REQUIRE(first.tensors.size() == second.tensors.size());
-  for (const auto& [name, tensor] : second.tensors) {
-    INFO(name);
-    CHECK(first.tensors.at(name).values == tensor.values);
-  }
 }
 
 }  // namespace
@@ -99,21 +84,19 @@ TEST_CASE("place keeps what candidates the file itself has, and tells how many t
 TEST_CASE("place refuses what cannot be placed or written, and writes nothing then") {
   const Workshop shop;
   const Args both = {"--out", shop / "a.cfg", "--out-params", shop / "b.cfg"};
-  check_not_placed(Args{"place"} + shop.net() + Args{"--data-provider", "dummy-1x8x8-10"},
-                   "missing: --model");
-  check_not_placed(placing(shop, {"--out", shop / "a.cfg"}), "--out and --out-params belong together");
-  check_not_placed(placing(shop, {"--out", shop / "net.cfg", "--out-params", shop / "b.cfg"}),
-                   "is a file of the net itself");
-  check_not_placed(placing(shop, {"--out", shop / "a.cfg", "--out-params", shop / "a.cfg"}), "the same file");
-  check_not_placed(placing(shop, Args{"--memory-limit", "0.01"} + both),
-                   "no placement fits into 0 MiB of each device");
-  check_not_placed(placing(shop, Args{"--memory-limit", "0.01"} + both),
-                   "smaller --mini or --conserve-mem 1");
-  check_not_placed(placing(shop, Args{"--gpu", "0,1,2", "--hosts", "2x2"} + both), "needs 4 devices");
-  check_not_placed(placing(shop, Args{"--model", shop / "none.json"} + both), "none.json");
-  check_not_placed(placing(shop, {"--out", shop / "a.cfg", "--out-params", "/proc/none/b.cfg"}), "/proc", 1);
+  check_refused(Args{"place"} + shop.net() + Args{"--data-provider", "dummy-1x8x8-10"}, "missing: --model");
+  check_refused(placing(shop, {"--out", shop / "a.cfg"}), "--out and --out-params belong together");
+  check_refused(placing(shop, {"--out", shop / "net.cfg", "--out-params", shop / "b.cfg"}),
+                "is a file of the net itself");
+  check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", shop / "a.cfg"}), "the same file");
+  check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both),
+                "no placement fits into 0 MiB of each device");
+  check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both), "smaller --mini or --conserve-mem 1");
+  check_refused(placing(shop, Args{"--gpu", "0,1,2", "--hosts", "2x2"} + both), "needs 4 devices");
+  check_refused(placing(shop, Args{"--model", shop / "none.json"} + both), "none.json");
+  check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", "/proc/none/b.cfg"}), "/proc", 1);
   shop.write(replaced(kDefinition, "type=conv", "type=cnov"), kParameters);
-  check_not_placed(placing(shop, both), "did you mean 'conv'");
+  check_refused(placing(shop, both), "did you mean 'conv'");
   CHECK(files_in(shop.path()) == std::vector<std::string>{"net.cfg", "params.cfg"});
 }
 
@@ -158,7 +141,7 @@ TEST_CASE("plan and bench take --parallel auto") {
   CHECK(measured.out.find("predicted for this machine, measured") != std::string::npos);
   const Outcome bench = run_well(Args{"bench", "--steps", "2"} + net + machine());
   CHECK(bench.out.find("Placement: ") == 0);
-  check_not_placed(Args{"bench", "--steps", "2"} + net + Args{"--model", shop / "none.json"}, "none.json");
+  check_refused(Args{"bench", "--steps", "2"} + net + Args{"--model", shop / "none.json"}, "none.json");
 }
 
 }  // namespace convnet

@@ -8,6 +8,7 @@
 #include "convnet/checkpoint/safetensors.h"
 #include "kernels/cpu/instruction_set.h"
 #include "tests/catch.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
 #include "tests/providers/image_sets.h"
 
@@ -56,16 +57,6 @@ Args training(const Workshop& shop, const std::string& folder, const std::string
                              "--device",     "cpu",  "--stall-timeout", "60"};
 }
 
-void check_same_tensors(const std::string& a, const std::string& b) {
-  const TensorFile first = read_safetensors(a), second = read_safetensors(b);
-  REQUIRE(first.tensors.size() == second.tensors.size());
-  for (const auto& [name, tensor] : second.tensors) {
-    INFO(name);
-    REQUIRE(first.tensors.contains(name));
-    CHECK(first.tensors.at(name).values == tensor.values);
-  }
-}
-
 /// The lines of a run without times and devices.
 std::string costs_in(const std::string& out) {
   std::string lines;
@@ -90,7 +81,7 @@ TEST_CASE("with --parallel auto the first process finds the placement for all") 
   const Outcome several = mpirun_well(launched(2, training(shop, shop / "several", "0") + found));
   CHECK(count(several.out, "Placement: ") == 1);
   CHECK(costs_in(several.out) == costs_in(one.out));
-  check_same_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
+  check_equal_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
   const Outcome wrong = mpirun(launched(
       2, training(shop, shop / "wrong", "0") + Args{"--parallel", "auto", "--model", shop / "none.json"}));
   CHECK(wrong.code == 2);
@@ -122,7 +113,7 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
     CHECK(count(several.out, "Saved checkpoint") == count(one.out, "Saved checkpoint"));
     CHECK(several.out.find("in " + std::to_string(c.processes) + " processes") != std::string::npos);
     CHECK(files_in(shop / c.name) == files_in(shop / c.name + "-one"));
-    check_same_tensors(shop / c.name + "/2.2.safetensors", shop / c.name + "-one/2.2.safetensors");
+    check_equal_tensors(shop / c.name + "/2.2.safetensors", shop / c.name + "-one/2.2.safetensors");
   }
 }
 
@@ -142,7 +133,7 @@ TEST_CASE("processes on different processors compute with the least instruction 
     const Outcome run = mpirun_well(limited == 0 ? held + Args{":"} + free : free + Args{":"} + held);
     CHECK(count(run.out, line + std::to_string(limited) + " on host ") == 1);
     CHECK(costs_in(run.out) == costs_in(one.out));
-    check_same_tensors(folder + "/2.2.safetensors", shop / "one/2.2.safetensors");
+    check_equal_tensors(folder + "/2.2.safetensors", shop / "one/2.2.safetensors");
   }
 
   const Outcome alike = mpirun_well(launched(2, training(shop, shop / "alike", "0")));
@@ -173,7 +164,7 @@ TEST_CASE("processes on two hosts sum by host and save the bits of one process w
   CHECK(several->out.find("in 4 processes (2 on host host0, 2 on host host1)") != std::string::npos);
   const Outcome one = run_well(training(shop, shop / "one", "0,1,2,3") + Args{"--hosts", "2x2"});
   CHECK(costs_in(several->out) == costs_in(one.out));
-  check_same_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
+  check_equal_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
 }
 
 TEST_CASE("a run goes on with another number of processes") {
@@ -183,7 +174,7 @@ TEST_CASE("a run goes on with another number of processes") {
   mpirun_well(launched(2, training(shop, shop / "moved", "0", 1)));
   run_well(training(shop, shop / "moved", "0,1", 2));
   mpirun_well(launched(2, training(shop, shop / "moved", "local", 3)));
-  check_same_tensors(shop / "moved/3.2.safetensors", shop / "straight/3.2.safetensors");
+  check_equal_tensors(shop / "moved/3.2.safetensors", shop / "straight/3.2.safetensors");
 }
 
 TEST_CASE("features and probabilities of several processes are those of one") {
@@ -352,12 +343,12 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   const Outcome one = run_well(args("one", "0,1"));
   const Outcome several = mpirun_well(launched(2, args("several", "0")));
   CHECK(costs_in(several.out) == costs_in(one.out));
-  check_same_tensors(folder / "several/3.1.safetensors", folder / "one/3.1.safetensors");
+  check_equal_tensors(folder / "several/3.1.safetensors", folder / "one/3.1.safetensors");
   const Args augmented = {"--shuffle", "1", "--random-resized-crop", "0.3", "--random-erasing", "0.5"};
   const Outcome alone = run_well(args("alone", "0,1") + augmented);
   CHECK(costs_in(alone.out) != costs_in(one.out));
   mpirun_well(launched(2, args("together", "0") + augmented));
-  check_same_tensors(folder / "together/3.1.safetensors", folder / "alone/3.1.safetensors");
+  check_equal_tensors(folder / "together/3.1.safetensors", folder / "alone/3.1.safetensors");
 
   // The seventh image of a minibatch is of the second process. The mean is known, so none is read before.
   items[8 + 6].bytes.resize(items[8 + 6].bytes.size() / 2);

@@ -6,6 +6,7 @@
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
 
 namespace convnet {
@@ -17,14 +18,7 @@ nlohmann::json state_of(const TensorFile& file) { return nlohmann::json::parse(f
 void check_equal(const std::string& file, const std::string& expected) {
   const TensorFile a = read_safetensors(file);
   const TensorFile b = read_safetensors(expected);
-  REQUIRE(a.tensors.size() == b.tensors.size());
-  for (const auto& [name, tensor] : b.tensors) {
-    INFO(name);
-    REQUIRE(a.tensors.contains(name));
-    const NamedTensor& other = a.tensors.at(name);
-    CHECK(other.dims == tensor.dims);
-    CHECK(other.values == tensor.values);
-  }
+  check_equal_tensors(a, b);
   for (const char* key : {"position", "iteration", "test_cursor", "test_due", "history"}) {
     INFO(key);
     CHECK(state_of(a).at(key) == state_of(b).at(key));
@@ -111,10 +105,7 @@ TEST_CASE("a run keeps the size and the unit of its images") {
   REQUIRE(saved.tensors.at("mnist.deviations").dims == Dims{1});
   CHECK(saved.tensors.at("mnist.deviations").values[0] > 50);
   const auto refused = [&](const Args& change, const std::string& message) {
-    const Outcome run = run_program(Args{"--load-file", shop / "run", "--epochs", "2"} + change);
-    INFO(run.out << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err.find(message) != std::string::npos);
+    check_refused(Args{"--load-file", shop / "run", "--epochs", "2"} + change, message);
   };
   refused({"--inner-size", "4"},
           file + ": this run has --inner-size 6, for all of its life; --inner-size 4 is for a new run");
@@ -130,10 +121,8 @@ TEST_CASE("a run keeps the size and the unit of its images") {
   TensorFile damaged = saved;
   damaged.tensors.erase("mnist.deviations");
   write_safetensors(damaged_file, damaged);
-  const Outcome run = run_program({"--load-file", damaged_file, "--epochs", "2"});
-  CHECK(run.code == 2);
-  CHECK(run.err.find("--pixel-std needs the tensor 'mnist.deviations', a positive number for each channel") !=
-        std::string::npos);
+  check_refused({"--load-file", damaged_file, "--epochs", "2"},
+                "--pixel-std needs the tensor 'mnist.deviations', a positive number for each channel");
 }
 
 TEST_CASE("a run stopped by SIGTERM or SIGINT again and again ends like the uninterrupted one") {
@@ -352,11 +341,8 @@ TEST_CASE("a checkpoint with weights that are not finite is refused") {
     TensorFile file = read_safetensors(shop / "out/1.2.safetensors");
     file.tensors.at("fc10.biases").values[3] = value;
     write_safetensors(shop / "bad.safetensors", file);
-    const Outcome run = run_program({"--load-file", shop / "bad.safetensors", "--test-only"});
-    INFO(run.out << run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err.find("bad.safetensors: tensor 'fc10.biases' holds numbers that are not finite") !=
-          std::string::npos);
+    check_refused({"--load-file", shop / "bad.safetensors", "--test-only"},
+                  "bad.safetensors: tensor 'fc10.biases' holds numbers that are not finite");
   }
 }
 

@@ -17,10 +17,8 @@ namespace fs = std::filesystem;
 
 /// A run that is refused, with exit code 2 and before anything is trained.
 void check_run_refused(const Args& args, const std::string& message) {
-  const Outcome run = run_program(args);
-  INFO(run.out << run.err);
-  CHECK(run.code == 2);
-  CHECK(run.err.find(message) != std::string::npos);
+  const Outcome run = check_refused(args, message);
+  INFO(run.out);
   CHECK(run.out.find("...") == std::string::npos);
 }
 

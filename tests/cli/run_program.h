@@ -142,6 +142,18 @@ inline Outcome run_well(const Args& args) {
   return run;
 }
 
+/// Runs the program, which must end with this exit code and a message with this part.
+inline Outcome check_refused(const Args& args, const std::string& message, int code = 2) {
+  Outcome run = run_program(args);
+  std::string line = "convnet";
+  for (const std::string& arg : args) line += " " + arg;
+  INFO(line << "\n" << run.out << run.err);
+  CHECK(run.signal == 0);
+  CHECK(run.code == code);
+  CHECK(run.err.find(message) != std::string::npos);
+  return run;
+}
+
 /// Arguments of a shell (/bin/sh) that runs `script`, in which "$@" is the program with `args`.
 inline Args in_shell(const std::string& script, const Args& args) {
   return Args{"-c", script, "sh", CONVNET_PROGRAM} + args;

@@ -125,10 +125,9 @@ TEST_CASE("option --tensorboard writes costs, rates, filters and both files") {
 TEST_CASE("option --tensorboard where no folder can be is refused before training") {
   const Workshop shop;
   shop.write_data();
-  const Outcome run = run_program(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "run",
-                                                      "--tensorboard", shop.definition_path()});
-  CHECK(run.code == 2);
-  CHECK(run.err.find("is not a folder; event files are to be written to") != std::string::npos);
+  check_refused(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "run", "--tensorboard",
+                                    shop.definition_path()},
+                "is not a folder; event files are to be written to");
 }
 
 TEST_CASE("curves of another run are not written over") {
@@ -273,11 +272,8 @@ TEST_CASE("a folder of curves that cannot be used is refused with the cause") {
   const Workshop shop;
   shop.write_data();
   const auto check = [&](const std::string& board, const std::string& message) {
-    const Outcome run = run_program(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "run"} +
-                                    Args{"--tensorboard", board});
-    INFO(run.err);
-    CHECK(run.code == 2);
-    CHECK(run.err.find(message) != std::string::npos);
+    check_refused(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "run", "--tensorboard", board},
+                  message);
     CHECK_FALSE(std::filesystem::exists(shop / "run"));
   };
   std::filesystem::create_symlink(shop / "gone", shop / "link");
