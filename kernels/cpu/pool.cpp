@@ -370,10 +370,14 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
   const bool positions = g.keeps_workspace();
   const DataType type = hinted_type(hints, 0);
-  // The positions keep the layout that forward gave them: the pooled tensor has it, too, and is larger than
-  // the gradient.
-  const bool decided = positions && hints.size() > 1 && hints[1];
-  const ActivationView view = *activation_view(walkable(g.dst(), hints, decided ? 1 : 0));
+  // Positions keep the layout that forward gave them, and the pooled tensor has it, too. Else the layout is
+  // the one that is wanted of the result, which is larger than the gradient.
+  TensorDesc lies = walkable(g.dst(), hints, positions && hints.size() > 1 && hints[1] ? 1 : 0);
+  if (!positions && hints.size() > 1 && hints[1]) {
+    const ActivationView result = *activation_view(walkable(g.src(), hints, 1));
+    lies = in_view(result, g.dst());
+  }
+  const ActivationView view = *activation_view(lies);
   const std::int64_t planes = view.n * (view.padded_c / view.block), block = view.block;
   std::vector<TensorDesc> args = {in_view(view, g.dst(), type)};
   if (positions) args.push_back(in_view(view, g.dst(), g.workspace_type()));
