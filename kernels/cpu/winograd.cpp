@@ -1,7 +1,7 @@
-// Convolutions by Winograd's method (winograd_transforms.h): F(4x4,3x3) and F(2x2,5x5) of f32 numbers, and
-// F(2x2,3x3) of bf16 numbers. Tiles of inputs and the filters are transformed, and over all channels and
-// tiles each point of a transformed tile is a product of matrices. Transforms are made in f32; for products
-// of bf16 numbers they are rounded once. Sums are f32.
+// Convolutions by Winograd's method (winograd_transforms.h): 3x3 with stride 1 and 2, and 5x5. Tiles of
+// inputs and the filters are transformed, and over all channels and tiles each point of a transformed tile is
+// a product of matrices. Transforms are made in f32; for products of bf16 numbers they are rounded once. Sums
+// are f32.
 #include "kernels/cpu/own_kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
@@ -74,39 +74,6 @@ struct Side {
   std::int64_t block() const { return kLanes * h * w; }  ///< numbers of 16 channels of an image
 };
 
-/// A convolution, forward or backward, as tiles of Size x Size of its outputs see it.
-template <int Size>
-struct Tiling {
-  std::int64_t n;
-  Side in, out;
-  std::int64_t pad;  ///< zeros before the first row and column of the input
-
-  std::int64_t rows() const { return (out.h + Size - 1) / Size; }
-  std::int64_t columns() const { return (out.w + Size - 1) / Size; }
-  std::int64_t tiles() const { return n * rows() * columns(); }
-
-  /// The first output of a tile.
-  struct Place {
-    std::int64_t image, y, x;
-  };
-  Place place_of(std::int64_t tile) const {
-    const std::int64_t row = tile / columns();
-    return {row / rows(), row % rows() * Size, tile % columns() * Size};
-  }
-};
-template <class Method>
-using TilingOf = Tiling<Method::outputs>;
-
-template <class Method>
-TilingOf<Method> forward_tiling(const ConvGeometry& g) {
-  return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad};
-}
-/// Gradients of the input are a convolution of the output's with the filters turned around.
-template <class Method>
-TilingOf<Method> backward_tiling(const ConvGeometry& g) {
-  return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::taps - 1 - g.pad};
-}
-
 /// Size x Size pixels of 16 channels, from (y,x) on; zeros outside of the image.
 template <int Size, class T>
 class Window {
@@ -138,6 +105,45 @@ class Window {
   alignas(64) static constexpr std::array<T, kLanes> kZeros{};
   std::array<std::int64_t, std::size_t{Size} * Size> at_;
 };
+
+/// A convolution, forward or backward, as tiles of its outputs.
+template <class Method>
+struct Tiling {
+  std::int64_t n;
+  Side in, out;
+  std::int64_t pad;  ///< zeros before the first row and column of the input
+
+  std::int64_t rows() const { return (out.h + Method::outputs - 1) / Method::outputs; }
+  std::int64_t columns() const { return (out.w + Method::outputs - 1) / Method::outputs; }
+  std::int64_t tiles() const { return n * rows() * columns(); }
+
+  struct Place {
+    std::int64_t image, row, column;  ///< of tiles
+  };
+  Place place_of(std::int64_t tile) const {
+    const std::int64_t row = tile / columns();
+    return {row / rows(), row % rows(), tile % columns()};
+  }
+  /// The pixels of a tile, which begin where the tile's first output or input is.
+  template <class T>
+  Window<Method::outputs, T> outputs(const Place& place) const {
+    return {out, place.row * Method::outputs, place.column * Method::outputs};
+  }
+  template <class T>
+  Window<Method::inputs, T> inputs(const Place& place) const {
+    return {in, place.row * Method::step - pad, place.column * Method::step - pad};
+  }
+};
+
+template <class Method>
+Tiling<Method> forward_tiling(const ConvGeometry& g) {
+  return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad};
+}
+/// Gradients of the input are a convolution of the output's with the filters turned around.
+template <class Method>
+Tiling<typename Method::Backward> backward_tiling(const ConvGeometry& g) {
+  return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad : 0};
+}
 
 /// A matrix of units: (row, k) is at row * row_step + k * step.
 struct Factor {
@@ -202,7 +208,7 @@ template <class Method, class T>
 class Outputs : public PreparedOp {
  public:
   /// `backward`: the filters are those of the forward convolution, (I,O,H,W) as seen from here.
-  Outputs(const TilingOf<Method>& tiling, bool backward, std::vector<TensorDesc> args, bool accumulate,
+  Outputs(const Tiling<Method>& tiling, bool backward, std::vector<TensorDesc> args, bool accumulate,
           bool relu, bool bias)
       : t_(tiling),
         backward_(backward),
@@ -310,11 +316,11 @@ class Outputs : public PreparedOp {
     const std::int64_t step = input_step();
     for (std::int64_t i = 0; i < count; ++i) {
       const auto place = t_.place_of(first + i);
-      const Window<kSide, const T> window(t_.in, place.y - t_.pad, place.x - t_.pad);
+      const auto window = t_.template inputs<const T>(place);
       const T* block = in + place.image * t_.in.image();
       Unit* row = to + i * in_units();
       for (std::int64_t c = 0; c < t_.in.c(); c += kLanes) {
-        transform<kSide, kSide>(
+        transform<Method::inputs, kSide>(
             [&](int y, int x) __attribute__((always_inline)) { return window.load(block, y, x); },
             Method::input,
             [&](int y, int x, Vec v) __attribute__((always_inline)) {
@@ -352,7 +358,7 @@ class Outputs : public PreparedOp {
     const std::int64_t width = panel_width(t_.out.c(), column), step = product_step();
     for (std::int64_t i = 0; i < count; ++i) {
       const auto place = t_.place_of(first + i);
-      const Window<Method::outputs, T> window(t_.out, place.y, place.x);
+      const auto window = t_.template outputs<T>(place);
       T* block = out + place.image * t_.out.image() + column / kLanes * t_.out.block();
       for (std::int64_t c = 0; c < width; c += kLanes, block += t_.out.block()) {
         const float* const from = products + i * width + c;
@@ -384,7 +390,7 @@ class Outputs : public PreparedOp {
     store_floats<kLanes>(pixel, kLanes, v);
   }
 
-  const TilingOf<Method> t_;
+  const Tiling<Method> t_;
   const bool backward_, accumulate_, relu_, bias_;
   const int threads_;
   std::int64_t tiles_ = 0;  ///< that are transformed at a time
@@ -395,11 +401,8 @@ class Outputs : public PreparedOp {
 template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
-  FilterGradients(const ConvGeometry& g, std::vector<TensorDesc> args, bool bias)
-      : t_(forward_tiling<Method>(g)),
-        bias_(bias),
-        threads_(omp_get_max_threads()),
-        tiles_(sum_bytes() > kFewSums ? 384 : 96) {
+  FilterGradients(const Tiling<Method>& tiling, std::vector<TensorDesc> args, bool bias)
+      : t_(tiling), bias_(bias), threads_(omp_get_max_threads()), tiles_(sum_bytes() > kFewSums ? 384 : 96) {
     args_ = std::move(args);
     algorithm_ = "winograd:own";
     const std::int64_t for_thread = std::clamp<std::int64_t>(kCacheBytes / block_bytes(), 1, 4);
@@ -483,27 +486,28 @@ class FilterGradients : public PreparedOp {
     std::array<Window<Size, const T>, kDepth> windows;
     std::array<const T*, kDepth> images;
   };
-  template <int Size>
-  UnitTiles<Size> tiles_of(const T* data, const Side& side, std::int64_t tile, std::int64_t pad) const {
+  template <int Size, class WindowOf>
+  UnitTiles<Size> tiles_of(const T* data, const Side& side, std::int64_t tile, const WindowOf& window) const {
     UnitTiles<Size> tiles;
     for (std::size_t part = 0; part < kDepth; ++part, ++tile) {
       tiles.images[part] = data;
       if (tile >= t_.tiles()) continue;
       const auto place = t_.place_of(tile);
-      tiles.windows[part] = {side, place.y - pad, place.x - pad};
+      tiles.windows[part] = window(place);
       tiles.images[part] += place.image * side.image();
     }
     return tiles;
   }
 
   void transform_inputs(const T* in, std::int64_t tile, Unit* to) const {
-    const UnitTiles<kSide> tiles = tiles_of<kSide>(in, t_.in, tile, t_.pad);
+    const auto tiles = tiles_of<Method::inputs>(
+        in, t_.in, tile, [&](const auto& place) { return t_.template inputs<const T>(place); });
     const std::int64_t step = input_step();
     for (std::int64_t c = 0; c < t_.in.c(); c += kLanes) {
       std::array<std::array<Vec, kDepth>, kPoints> v;
       unrolled<kDepth>([&](auto part) __attribute__((always_inline)) {
         const T* const block = tiles.images[part] + c / kLanes * t_.in.block();
-        transform<kSide, kSide>(
+        transform<Method::inputs, kSide>(
             [&](int y, int x)
                 __attribute__((always_inline)) { return tiles.windows[part].load(block, y, x); },
             Method::input,
@@ -517,7 +521,8 @@ class FilterGradients : public PreparedOp {
   }
   /// Adds the gradients to those of the biases, too.
   void transform_gradients(const T* gradients, std::int64_t tile, Unit* to, float* bias) const {
-    const UnitTiles<kOutputs> tiles = tiles_of<kOutputs>(gradients, t_.out, tile, 0);
+    const auto tiles = tiles_of<kOutputs>(
+        gradients, t_.out, tile, [&](const auto& place) { return t_.template outputs<const T>(place); });
     const std::int64_t step = gradient_step();
     for (std::int64_t c = 0; c < t_.out.c(); c += kLanes) {
       std::array<std::array<Vec, kDepth>, kPoints> v;
@@ -579,7 +584,7 @@ class FilterGradients : public PreparedOp {
             taps[static_cast<std::size_t>(f)][static_cast<std::size_t>(lane)];
   }
 
-  const TilingOf<Method> t_;
+  const Tiling<Method> t_;
   const bool bias_;
   const int threads_;
   const std::int64_t tiles_;   ///< of a block
@@ -592,27 +597,47 @@ struct Range {
   /// Input channels times output channels, with those of padding.
   std::int64_t least_filters, most_filters = std::int64_t{1} << 62;
 };
-template <class Method>
-bool pays(const ConvGeometry& g, const Side& out, const Range& range) {
-  if (g.n == 0 || g.filter != Method::taps || g.stride != 1 || g.groups != 1) return false;
-  const auto whole = [](std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; };
-  const std::int64_t computed = whole(out.h, Method::outputs) * whole(out.w, Method::outputs);
-  const std::int64_t filters = whole(g.c, kLanes) * whole(g.k, kLanes);
-  return static_cast<double>(out.h * out.w) >= range.least_used * static_cast<double>(computed) &&
-         filters >= range.least_filters && filters <= range.most_filters && 2 * g.c >= kLanes &&
-         2 * g.k >= kLanes;
+/// `M`: Method, or Method::Backward for gradients of inputs.
+template <class Method, class M>
+bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
+  if (g.n == 0 || g.filter != Method::taps || g.stride != Method::stride || g.groups != 1) return false;
+  if (Method::stride > 1 && g.pad != 1) return false;  // as Strided2x3Backward wants it
+  const std::int64_t computed = t.rows() * t.columns() * M::outputs * M::outputs;
+  return static_cast<double>(t.out.h * t.out.w) >= range.least_used * static_cast<double>(computed) &&
+         t.in.c() * t.out.c() >= range.least_filters && t.in.c() * t.out.c() <= range.most_filters &&
+         2 * g.c >= kLanes && 2 * g.k >= kLanes;
 }
 
-/// Calls f(Method{}, number) with what computes a convolution with outputs `out` faster than the library, if
+enum class Pass { forward, backward_data, backward_weights };
+
+/// Calls f(Method{}, number, tiling) with what computes a pass of a convolution faster than the library, if
 /// anything does; else returns null.
-template <class F>
-Prepared with_method(const ConvGeometry& g, DataType type, const Side& out, const F& f) {
-  if (type == DataType::f32 && pays<F4x3>(g, out, {0.5, 512, 100'000})) return f(F4x3{}, float{});
-  if (type == DataType::f32 && pays<F2x5>(g, out, {0.8, 512})) return f(F2x5{}, float{});
+template <Pass pass, class F>
+Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
+  const auto tried = [&]<class Method, class T>(Method method, T number, const Range& range) -> Prepared {
+    const auto t = [&] {
+      if constexpr (pass == Pass::backward_data)
+        return backward_tiling<Method>(g);
+      else
+        return forward_tiling<Method>(g);
+    }();
+    return pays<Method>(g, t, range) ? f(method, number, t) : nullptr;
+  };
+  Prepared found;
+  if (type == DataType::f32) {
+    found = tried(F4x3{}, float{}, {0.5, 512, 100'000});
+    if (!found) found = tried(F2x5{}, float{}, {0.8, 512});
+    if (!found) found = tried(Strided2x3{}, float{}, {0.5, 4000, 100'000});
+    return found;
+  }
 #if defined(__AVX512BF16__)
-  if (type == DataType::bf16 && pays<F2x3>(g, out, {0.75, 768})) return f(F2x3{}, BFloat16{});
+  found = tried(F2x3{}, BFloat16{}, {0.75, 768});
+  if (!found) found = tried(F2x3And2{}, BFloat16{}, {0.8, 1000});
+  constexpr Range strided =
+      pass == Pass::backward_weights ? Range{0.5, 768, 200'000} : Range{0.5, 4000, 100'000};
+  if (!found) found = tried(Strided2x3{}, BFloat16{}, strided);
 #endif
-  return nullptr;
+  return found;
 }
 
 /// The arguments: activations of `type` in blocks of 16 channels, all else plain f32.
@@ -630,22 +655,23 @@ std::vector<TensorDesc> tensors_of(const Op& op, DataType type) {
 }  // namespace
 
 Prepared prepare_winograd(const ConvForward& op, DataType type) {
-  return with_method(
-      op.g, type, {op.g.k, op.g.oh, op.g.ow}, [&]<class Method, class T>(Method, T) -> Prepared {
-        return std::make_shared<Outputs<Method, T>>(forward_tiling<Method>(op.g), false, tensors_of(op, type),
-                                                    op.accumulate, op.relu, op.bias);
+  return with_method<Pass::forward>(
+      op.g, type, [&]<class Method, class T>(Method, T, const auto& tiling) -> Prepared {
+        return std::make_shared<Outputs<Method, T>>(tiling, false, tensors_of(op, type), op.accumulate,
+                                                    op.relu, op.bias);
       });
 }
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type) {
-  return with_method(op.g, type, {op.g.c, op.g.h, op.g.w}, [&]<class Method, class T>(Method, T) -> Prepared {
-    return std::make_shared<Outputs<Method, T>>(backward_tiling<Method>(op.g), true, tensors_of(op, type),
-                                                false, false, false);
-  });
+  return with_method<Pass::backward_data>(
+      op.g, type, [&]<class Method, class T>(Method, T, const auto& tiling) -> Prepared {
+        return std::make_shared<Outputs<typename Method::Backward, T>>(tiling, true, tensors_of(op, type),
+                                                                       false, false, false);
+      });
 }
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type) {
-  return with_method(
-      op.g, type, {op.g.k, op.g.oh, op.g.ow}, [&]<class Method, class T>(Method, T) -> Prepared {
-        return std::make_shared<FilterGradients<Method, T>>(op.g, tensors_of(op, type), op.bias);
+  return with_method<Pass::backward_weights>(
+      op.g, type, [&]<class Method, class T>(Method, T, const auto& tiling) -> Prepared {
+        return std::make_shared<FilterGradients<Method, T>>(tiling, tensors_of(op, type), op.bias);
       });
 }
 

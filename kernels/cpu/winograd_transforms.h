@@ -27,9 +27,18 @@ template <int N, class F>
   (std::make_integer_sequence<int, N>{});
 }
 
+/// What a method computes: `outputs` outputs of a filter with `taps` taps that moves by `stride` inputs, from
+/// `inputs` inputs. Tiles are `step` inputs apart.
+template <int Outputs, int Taps, int Stride = 1>
+struct Sizes {
+  static constexpr int outputs = Outputs, taps = Taps, stride = Stride;
+  static constexpr int inputs = (Outputs - 1) * Stride + Taps, step = Outputs * Stride;
+};
+
 /// F(2,3): polynomials at 0, 1, -1 and infinity.
-struct F2x3 {
-  static constexpr int points = 4, outputs = 2, taps = 3;
+struct F2x3 : Sizes<2, 3> {
+  static constexpr int points = 4;  ///< products
+  using Backward = F2x3;            ///< gradients of inputs, with the filter turned around
 
   /// B' d.
   [[gnu::always_inline]] static inline void input(const Line<4>& d, Line<4>& v) {
@@ -55,10 +64,107 @@ struct F2x3 {
   }
 };
 
+/// F(2,2): polynomials at 0, 1 and infinity.
+struct F2x2 {
+  [[gnu::always_inline]] static inline Line<3> input(Vec d0, Vec d1, Vec d2) {
+    return {d0 - d1, d1, d1 - d2};
+  }
+  [[gnu::always_inline]] static inline Line<2> output(Vec m0, Vec m1, Vec m2) { return {m0 + m1, m1 - m2}; }
+  [[gnu::always_inline]] static inline Line<3> gradient(Vec y0, Vec y1) { return {y0, y0 + y1, -y1}; }
+  [[gnu::always_inline]] static inline Line<3> filter(Vec g0, Vec g1) { return {g0, g0 + g1, g1}; }
+  [[gnu::always_inline]] static inline Line<2> filter_gradient(Vec u0, Vec u1, Vec u2) {
+    return {u0 + u1, u1 + u2};
+  }
+};
+
+/// Two outputs of a filter with five taps, as F(2,3) of the first three and F(2,2) of the others. It takes
+/// more products than F(2,5), but factors of 8 bits bear it.
+struct F2x3And2 : Sizes<2, 5> {
+  static constexpr int points = 7;
+  using Backward = F2x3And2;
+
+  [[gnu::always_inline]] static inline void input(const Line<6>& d, Line<7>& v) {
+    Line<4> first;
+    F2x3::input({d[0], d[1], d[2], d[3]}, first);
+    const Line<3> rest = F2x2::input(d[3], d[4], d[5]);
+    v = {first[0], first[1], first[2], first[3], rest[0], rest[1], rest[2]};
+  }
+  [[gnu::always_inline]] static inline void output(const Line<7>& m, Line<2>& y) {
+    F2x3::output({m[0], m[1], m[2], m[3]}, y);
+    const Line<2> rest = F2x2::output(m[4], m[5], m[6]);
+    y = {y[0] + rest[0], y[1] + rest[1]};
+  }
+  [[gnu::always_inline]] static inline void gradient(const Line<2>& y, Line<7>& v) {
+    Line<4> first;
+    F2x3::gradient(y, first);
+    const Line<3> rest = F2x2::gradient(y[0], y[1]);
+    v = {first[0], first[1], first[2], first[3], rest[0], rest[1], rest[2]};
+  }
+  [[gnu::always_inline]] static inline void filter(const Line<5>& g, Line<7>& u) {
+    Line<4> first;
+    F2x3::filter({g[0], g[1], g[2]}, first);
+    const Line<3> rest = F2x2::filter(g[3], g[4]);
+    u = {first[0], first[1], first[2], first[3], rest[0], rest[1], rest[2]};
+  }
+  [[gnu::always_inline]] static inline void filter_gradient(const Line<7>& u, Line<5>& g) {
+    Line<3> first;
+    F2x3::filter_gradient({u[0], u[1], u[2], u[3]}, first);
+    const Line<2> rest = F2x2::filter_gradient(u[4], u[5], u[6]);
+    g = {first[0], first[1], first[2], rest[0], rest[1]};
+  }
+};
+
+/// Gradients of the inputs of Strided2x3 with one input of padding: four from three outputs' ones. Outputs
+/// with even numbers see the middle tap, the others two taps, by F(2,2).
+struct Strided2x3Backward {
+  static constexpr int outputs = 4, taps = 3, inputs = 3, step = 2, points = 5;
+
+  [[gnu::always_inline]] static inline void input(const Line<3>& d, Line<5>& v) {
+    const Line<3> outer = F2x2::input(d[0], d[1], d[2]);
+    v = {outer[0], outer[1], outer[2], d[0], d[1]};
+  }
+  [[gnu::always_inline]] static inline void output(const Line<5>& m, Line<4>& y) {
+    const Line<2> outer = F2x2::output(m[0], m[1], m[2]);
+    y = {m[3], outer[0], m[4], outer[1]};
+  }
+  [[gnu::always_inline]] static inline void filter(const Line<3>& g, Line<5>& u) {
+    const Line<3> outer = F2x2::filter(g[0], g[2]);
+    u = {outer[0], outer[1], outer[2], g[1], g[1]};
+  }
+};
+
+/// Two outputs of a filter with three taps and stride 2: the outer taps see inputs with even numbers, by
+/// F(2,2); the middle tap sees the others.
+struct Strided2x3 : Sizes<2, 3, 2> {
+  static constexpr int points = 5;
+  using Backward = Strided2x3Backward;
+
+  [[gnu::always_inline]] static inline void input(const Line<5>& d, Line<5>& v) {
+    const Line<3> outer = F2x2::input(d[0], d[2], d[4]);
+    v = {outer[0], outer[1], outer[2], d[1], d[3]};
+  }
+  [[gnu::always_inline]] static inline void output(const Line<5>& m, Line<2>& y) {
+    const Line<2> outer = F2x2::output(m[0], m[1], m[2]);
+    y = {outer[0] + m[3], outer[1] + m[4]};
+  }
+  [[gnu::always_inline]] static inline void gradient(const Line<2>& y, Line<5>& v) {
+    const Line<3> outer = F2x2::gradient(y[0], y[1]);
+    v = {outer[0], outer[1], outer[2], y[0], y[1]};
+  }
+  [[gnu::always_inline]] static inline void filter(const Line<3>& g, Line<5>& u) {
+    Strided2x3Backward::filter(g, u);
+  }
+  [[gnu::always_inline]] static inline void filter_gradient(const Line<5>& u, Line<3>& g) {
+    const Line<2> outer = F2x2::filter_gradient(u[0], u[1], u[2]);
+    g = {outer[0], u[3] + u[4], outer[1]};
+  }
+};
+
 /// F(4,3) and F(2,5): polynomials at 0, 1, -1, 2, -2 and infinity.
 template <int Outputs>
-struct SixPoints {
-  static constexpr int points = 6, outputs = Outputs, taps = 7 - Outputs;
+struct SixPoints : Sizes<Outputs, 7 - Outputs> {
+  static constexpr int points = 6, taps = 7 - Outputs;
+  using Backward = SixPoints;
 
   [[gnu::always_inline]] static inline void input(const Line<6>& d, Line<6>& v) {
     const Vec even = d[4] - 4 * d[2], odd = d[3] - 4 * d[1];

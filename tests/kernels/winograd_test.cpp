@@ -85,15 +85,16 @@ void check(const ConvGeometry& g, DataType type) {
                     test::reference_backward_data(g, diff_dst, weights)) <= tolerance(type));
 }
 
-/// A convolution that each type and filter is tried with.
+/// The kinds of convolutions there are methods for.
 struct Case {
   DataType type;
-  std::int64_t filter;
+  std::int64_t filter, stride;
 };
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Case c : {Case{DataType::f32, 3}, {DataType::f32, 5}, {DataType::bf16, 3}})
-    if (can_run(c.type)) all.push_back(c);
+  for (const DataType type : {DataType::f32, DataType::bf16})
+    for (const auto& [filter, stride] : {std::pair{3, 1}, {5, 1}, {3, 2}})
+      if (can_run(type)) all.push_back({type, filter, stride});
   return all;
 }
 
@@ -101,7 +102,8 @@ std::vector<Case> cases() {
 
 TEST_CASE("Winograd's method matches the reference", "[winograd]") {
   if (cases().empty()) return test::skip("this processor has no AVX-512");
-  for (const auto& [type, filter] : cases()) {
+  for (const auto& [type, filter, stride] : cases()) {
+    if (stride > 1) continue;
     const std::int64_t same = filter / 2;
     for (const ConvGeometry& g : {
              conv(2, 32, 8, 8, 32, filter, 1, same),    // one panel of half the width
@@ -117,14 +119,26 @@ TEST_CASE("Winograd's method matches the reference", "[winograd]") {
          })
       if (filter == 3 || g.oh % 2 + g.ow % 2 == 0) check(g, type);
   }
+  for (const auto& [type, filter, stride] : cases()) {
+    if (stride == 1) continue;
+    for (const ConvGeometry& g : {
+             conv(2, 64, 8, 8, 64, filter, stride, 1),
+             conv(3, 48, 7, 13, 112, filter, stride, 1),  // the last filters reach no padding
+             conv(1, 64, 12, 11, 80, filter, stride, 1),
+             conv(2, 50, 10, 9, 90, filter, stride, 1),  // channels that are padded
+             conv(5, 64, 14, 6, 64, filter, stride, 1),
+             conv(40, 64, 16, 15, 64, filter, stride, 1),
+         })
+      check(g, type);
+  }
 }
 
 TEST_CASE(
     "Winograd's method adds biases and what is there, cuts off below zero, and sums gradients of biases",
     "[winograd]") {
   if (cases().empty()) return test::skip("this processor has no AVX-512");
-  for (const auto& [type, filter] : cases()) {
-    const ConvGeometry g = conv(3, 32, 8, 8, 50, filter, 1, filter / 2);
+  for (const auto& [type, filter, stride] : cases()) {
+    const ConvGeometry g = conv(3, 64, 8, 8, 70, filter, stride, filter / 2);
     const Values src = stored_values(g.src(), 1, type), weights = test::test_values(g.weights(), 2),
                  bias = test::test_values(g.k, 3), old = stored_values(g.dst(), 5, type);
     for (const bool accumulate : {false, true})
@@ -149,8 +163,8 @@ TEST_CASE(
 
 TEST_CASE("Winograd's method keeps NaN where it is seen, also below a relu", "[winograd]") {
   if (cases().empty()) return test::skip("this processor has no AVX-512");
-  for (const auto& [type, filter] : cases()) {
-    const ConvGeometry g = conv(2, 32, 8, 8, 32, filter, 1, filter / 2);
+  for (const auto& [type, filter, stride] : cases()) {
+    const ConvGeometry g = conv(2, 64, 8, 8, 64, filter, stride, filter / 2);
     const ConvForward op{g, false, false, true};
     Values src = stored_values(g.src(), 1, type);
     src[0] = std::nan("");
@@ -173,9 +187,13 @@ TEST_CASE("Winograd's method is for convolutions that it was measured to make fa
   CHECK_FALSE(taken(f32, conv(2, 3, 8, 8, 96, 3, 1, 1)));     // mostly padding
   CHECK_FALSE(taken(f32, conv(2, 512, 8, 8, 512, 3, 1, 1)));  // many filters
   CHECK_FALSE(taken(bf16, conv(2, 16, 8, 8, 32, 3, 1, 1)));
-  CHECK_FALSE(taken(bf16, conv(2, 32, 8, 8, 32, 5, 1, 2)));
+  CHECK(taken(bf16, conv(2, 32, 8, 8, 32, 5, 1, 2)) == can_run(bf16));
+  CHECK_FALSE(taken(bf16, conv(2, 16, 8, 8, 48, 5, 1, 2)));
+  CHECK_FALSE(taken(bf16, conv(2, 64, 7, 7, 64, 5, 1, 2)));  // tiles over the border
   for (const DataType type : {f32, bf16}) {
+    CHECK(taken(type, conv(2, 64, 8, 8, 64, 3, 2, 1)) == can_run(type));
     CHECK_FALSE(taken(type, conv(2, 32, 8, 8, 32, 3, 2, 1)));
+    CHECK_FALSE(taken(type, conv(2, 64, 8, 8, 64, 3, 2, 0)));  // gradients of inputs want padding of 1
     CHECK_FALSE(taken(type, conv(2, 64, 8, 8, 64, 3, 1, 1, 2)));
     CHECK_FALSE(taken(type, conv(2, 32, 1, 1, 32, 3, 1, 1)));  // one of 4 or 16 outputs is wanted
     CHECK_FALSE(taken(type, conv(0, 32, 8, 8, 32, 3, 1, 1)));
