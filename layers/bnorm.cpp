@@ -22,7 +22,7 @@ class BnormLayer : public Layer {
 
   BnormLayer(const FeatureShape& maps, std::vector<WeightSpec> matrices, const BnormParams& p)
       : Layer(maps,
-              {.fuses_relu = FusesRelu::forward,
+              {.fuses_relu = FusesRelu::forward_and_gradient,
                .sees = p.sync ? SeesImages::of_pass : SeesImages::of_replica,
                .backward_reads = BackwardReads::inputs,
                .backward_in_place = true,
@@ -63,9 +63,12 @@ class BnormLayer : public Layer {
       return batch(l, name);
     };
     const Value diff_scale = sum(scale, "own d scale"), diff_shift = sum(shift, "own d shift");
-    l.run(BatchNormBackwardWeights{shape.dims(l.microbatch().images), epsilon},
-          {l.input(0), l.output_gradient(), batch(l, used(l, "mean")), batch(l, used(l, "variance")),
-           diff_scale, diff_shift});
+    const bool relu = l.microbatch().fused;
+    std::vector<Value> args = {l.input(0), l.output_gradient(), batch(l, used(l, "mean")),
+                               batch(l, used(l, "variance"))};
+    if (relu) args.insert(args.end(), {l.weights(scale), l.weights(shift)});
+    args.insert(args.end(), {diff_scale, diff_shift});
+    l.run(BatchNormBackwardWeights{shape.dims(l.microbatch().images), epsilon, relu}, args);
   }
 
   void backward(Lowering& l) const override {
@@ -75,11 +78,16 @@ class BnormLayer : public Layer {
       diff_scale = sum_of_replicas(l, "d scale");
       diff_shift = sum_of_replicas(l, "d shift");
     }
+    const bool relu = l.microbatch().fused;
     const Value diff_dst = l.output_gradient();
+    std::vector<Value> args = {
+        l.input(0), diff_dst,  batch(l, used(l, "mean")), batch(l, used(l, "variance")), l.weights(scale),
+        diff_scale, diff_shift};
+    if (relu) args.push_back(l.weights(shift));
+    args.push_back(l.input_gradient(0));
     l.run(BatchNormBackwardData{shape.dims(l.microbatch().images), merged(l) ? values_of_all(l) : values(l),
-                                epsilon},
-          {l.input(0), diff_dst, batch(l, used(l, "mean")), batch(l, used(l, "variance")), l.weights(scale),
-           diff_scale, diff_shift, l.input_gradient(0)});
+                                epsilon, relu},
+          args);
   }
 
  private:

@@ -231,14 +231,57 @@ void moments(const ActivationView& view, const T* src, float* mean, float* varia
   }
 }
 
+/// `count` values of one parameter, and zeros up to `channels`.
+std::vector<float> padded(const float* values, std::int64_t count, std::int64_t channels) {
+  std::vector<float> all(values, values + count);
+  all.resize(static_cast<std::size_t>(channels));
+  return all;
+}
+
+/// How the channels of a block are normalised.
+struct Normalisation {
+  Floats mean, slope, shift;
+
+  [[gnu::always_inline]] Floats operator()(const Floats& x) const { return (x - mean) * slope + shift; }
+  /// The gradient of the normalised values, from that of a relu of them.
+  [[gnu::always_inline]] Floats below_relu(const Floats& x, const Floats& gradient) const {
+    return (*this)(x) > 0 ? gradient : Floats{};
+  }
+};
+
+/// How all channels are normalised. Those of padding get zeros, and so stay zero.
+class Normalisations {
+ public:
+  Normalisations(const Cutting& cut, std::int64_t channels, const float* mean, const float* variance,
+                 const float* scale, const float* shift, float epsilon)
+      : cut_(cut),
+        means_(padded(mean, channels, cut.channels())),
+        slopes_(means_.size()),
+        shifts_(padded(shift, channels, cut.channels())) {
+    for (std::int64_t c = 0; c < channels; ++c)
+      slopes_[static_cast<std::size_t>(c)] = batch_norm_slope(scale[c], variance[c], epsilon);
+  }
+  Normalisation of(std::int64_t block) const {
+    Normalisation n;
+    cut_.spread(means_, block, n.mean);
+    cut_.spread(slopes_, block, n.slope);
+    cut_.spread(shifts_, block, n.shift);
+    return n;
+  }
+
+ private:
+  Cutting cut_;
+  std::vector<float> means_, slopes_, shifts_;
+};
+
 /// The sums of dy and of dy * (x - mean) over all values of each channel.
 struct GradientSums {
   std::vector<double> dy, dy_x;
 };
-template <class T>
-GradientSums gradient_sums(const ActivationView& view, const T* src, const T* diff_dst,
-                           const std::vector<float>& mean) {
-  const Cutting cut(view, kReducedImages);
+/// gradient_of(block)(x, diff_dst) is dy.
+template <class T, class Gradient>
+GradientSums gradient_sums(const Cutting& cut, const T* src, const T* diff_dst,
+                           const std::vector<float>& mean, const Gradient& gradient_of) {
   const std::int64_t channels = cut.channels();
   GradientSums parts;
   parts.dy.resize(static_cast<std::size_t>(std::max<std::int64_t>(cut.groups(), 1) * channels));
@@ -246,6 +289,7 @@ GradientSums gradient_sums(const ActivationView& view, const T* src, const T* di
   cut.for_pieces([&](std::int64_t group, std::int64_t block) {
     Floats center;
     cut.spread(mean, block, center);
+    const auto gradient = gradient_of(block);
     Doubles dy{}, dy_x{};
     cut.for_strips(group, block, [&](const Strip& strip) {
       Sums total;
@@ -255,6 +299,7 @@ GradientSums gradient_sums(const ActivationView& view, const T* src, const T* di
             Floats x, d;
             load_floats<kLanes>(src + at, lanes, x);
             load_floats<kLanes>(diff_dst + at, lanes, d);
+            d = gradient(x, d);
             sums.a += d;
             sums.b += d * (x - center);
           },
@@ -275,11 +320,13 @@ GradientSums gradient_sums(const ActivationView& view, const T* src, const T* di
   return parts;
 }
 
-/// `count` values of one parameter, and zeros up to `channels`.
-std::vector<float> padded(const float* values, std::int64_t count, std::int64_t channels) {
-  std::vector<float> all(values, values + count);
-  all.resize(static_cast<std::size_t>(channels));
-  return all;
+/// Calls f with the constant true or false.
+template <class F>
+void with_constant(bool value, const F& f) {
+  if (value)
+    f(std::true_type{});
+  else
+    f(std::false_type{});
 }
 
 /// How the images of `op` lie and are stored.
@@ -325,24 +372,16 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
       argument_tensors(op, tensor), [view = *activation_view(tensor), type = tensor.type,
                                      epsilon = op.epsilon, relu = op.relu](std::span<std::byte* const> args) {
         const Cutting cut(view, 1);
-        const float *variance = as_floats(args[2]), *scale = as_floats(args[3]);
-        // Lanes of padding get zeros here, and so stay zero.
-        const std::vector<float> means = padded(as_floats(args[1]), view.c, cut.channels());
-        const std::vector<float> shifts = padded(as_floats(args[4]), view.c, cut.channels());
-        std::vector<float> slopes(means.size());
-        for (std::int64_t c = 0; c < view.c; ++c)
-          slopes[static_cast<std::size_t>(c)] = batch_norm_slope(scale[c], variance[c], epsilon);
+        const Normalisations all(cut, view.c, as_floats(args[1]), as_floats(args[2]), as_floats(args[3]),
+                                 as_floats(args[4]), epsilon);
         const auto normalise = [&]<class T>(const T* src, T* dst, auto floor) {
           cut.for_pieces([&](std::int64_t group, std::int64_t block) {
-            Floats mean, slope, shift;
-            cut.spread(means, block, mean);
-            cut.spread(slopes, block, slope);
-            cut.spread(shifts, block, shift);
+            const Normalisation normalised = all.of(block);
             cut.for_strips(group, block, [&](const Strip& strip) {
               for_rows(strip, [=](std::int64_t at, auto lanes) {
                 Floats x;
                 load_floats<kLanes>(src + at, lanes, x);
-                x = (x - mean) * slope + shift;
+                x = normalised(x);
                 if constexpr (floor()) x = x < 0 ? Floats{} : x;  // keeps NaN
                 store_floats<kLanes>(dst + at, lanes, x);
               });
@@ -350,10 +389,7 @@ Prepared prepare(const BatchNormForward& op, const LayoutHints& hints) {
           });
         };
         with_stored(type, [&]<class T>(T) {
-          if (relu)
-            normalise(as<const T>(args[0]), as<T>(args[5]), std::true_type{});
-          else
-            normalise(as<const T>(args[0]), as<T>(args[5]), std::false_type{});
+          with_constant(relu, [&](auto floor) { normalise(as<const T>(args[0]), as<T>(args[5]), floor); });
         });
       });
 }
@@ -376,19 +412,34 @@ Prepared prepare(const BatchNormBackwardWeights& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor), [view = *activation_view(tensor), type = tensor.type,
-                                     epsilon = op.epsilon](std::span<std::byte* const> args) {
+                                     epsilon = op.epsilon, relu = op.relu](std::span<std::byte* const> args) {
+        const Cutting cut(view, kReducedImages);
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]);
-        float *diff_scale = as_floats(args[4]), *diff_shift = as_floats(args[5]);
-        with_stored(type, [&]<class T>(T) {
-          const GradientSums sums =
-              gradient_sums(view, as<const T>(args[0]), as<const T>(args[1]),
-                            padded(mean, view.c, Cutting(view, kReducedImages).channels()));
-          for (std::int64_t c = 0; c < view.c; ++c) {
-            const auto at = static_cast<std::size_t>(c);
-            diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
-            diff_shift[c] = static_cast<float>(sums.dy[at]);
-          }
-        });
+        float *diff_scale = as_floats(args[relu ? 6 : 4]), *diff_shift = as_floats(args[relu ? 7 : 5]);
+        const auto sum = [&](const auto& gradient_of) {
+          GradientSums sums;
+          with_stored(type, [&]<class T>(T) {
+            sums = gradient_sums(cut, as<const T>(args[0]), as<const T>(args[1]),
+                                 padded(mean, view.c, cut.channels()), gradient_of);
+          });
+          return sums;
+        };
+        const auto below_relu = [&] {
+          const Normalisations all(cut, view.c, mean, variance, as_floats(args[4]), as_floats(args[5]),
+                                   epsilon);
+          return sum([&](std::int64_t block) {
+            return [normalised = all.of(block)](const Floats& x, const Floats& dy) {
+              return normalised.below_relu(x, dy);
+            };
+          });
+        };
+        const auto plain = [](std::int64_t) { return [](const Floats&, const Floats& dy) { return dy; }; };
+        const GradientSums sums = relu ? below_relu() : sum(plain);
+        for (std::int64_t c = 0; c < view.c; ++c) {
+          const auto at = static_cast<std::size_t>(c);
+          diff_scale[c] = static_cast<float>(sums.dy_x[at] * inverse_deviation(variance[c], epsilon));
+          diff_shift[c] = static_cast<float>(sums.dy[at]);
+        }
       });
 }
 
@@ -396,28 +447,26 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
   const TensorDesc tensor = images_of(op, hints);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
-      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon,
+      [view = *activation_view(tensor), type = tensor.type, epsilon = op.epsilon, relu = op.relu,
        values = static_cast<double>(std::max<std::int64_t>(op.values, 1))](std::span<std::byte* const> args) {
         const Cutting cut(view, 1);
-        const float *variance = as_floats(args[3]), *scale = as_floats(args[4]),
+        const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
                     *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
-        const std::vector<float> means = padded(as_floats(args[2]), view.c, cut.channels());
-        std::vector<float> slopes(means.size()), offsets(means.size()), drags(means.size());
+        const std::vector<float> zeros(static_cast<std::size_t>(view.c));
+        const Normalisations all(cut, view.c, mean, variance, scale, relu ? as_floats(args[7]) : zeros.data(),
+                                 epsilon);
+        std::vector<float> offsets(static_cast<std::size_t>(cut.channels())), drags(offsets.size());
         for (std::int64_t c = 0; c < view.c; ++c) {
           const auto at = static_cast<std::size_t>(c);
           const BatchNormGradient g =
               batch_norm_gradient(scale[c], variance[c], epsilon, diff_scale[c], diff_shift[c], values);
-          slopes[at] = g.slope;
           offsets[at] = g.offset;
           drags[at] = g.drag;
         }
-        with_stored(type, [&]<class T>(T) {
-          const T *src = as<T>(args[0]), *diff_dst = as<T>(args[1]);
-          T* diff_src = as<T>(args[7]);
+        const auto differentiate = [&]<class T>(const T* src, const T* diff_dst, T* diff_src, auto masked) {
           cut.for_pieces([&](std::int64_t group, std::int64_t block) {
-            Floats mean, slope, offset, drag;
-            cut.spread(means, block, mean);
-            cut.spread(slopes, block, slope);
+            const Normalisation normalised = all.of(block);
+            Floats offset, drag;
             cut.spread(offsets, block, offset);
             cut.spread(drags, block, drag);
             cut.for_strips(group, block, [&](const Strip& strip) {
@@ -425,10 +474,16 @@ Prepared prepare(const BatchNormBackwardData& op, const LayoutHints& hints) {
                 Floats x, dy;
                 load_floats<kLanes>(src + at, lanes, x);
                 load_floats<kLanes>(diff_dst + at, lanes, dy);
-                const Floats dx = slope * dy + (offset + drag * (x - mean));
+                if constexpr (masked()) dy = normalised.below_relu(x, dy);
+                const Floats dx = normalised.slope * dy + (offset + drag * (x - normalised.mean));
                 store_floats<kLanes>(diff_src + at, lanes, dx);
               });
             });
+          });
+        };
+        with_stored(type, [&]<class T>(T) {
+          with_constant(relu, [&](auto masked) {
+            differentiate(as<const T>(args[0]), as<const T>(args[1]), as<T>(args.back()), masked);
           });
         });
       });

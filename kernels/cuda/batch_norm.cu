@@ -139,22 +139,28 @@ struct ChannelMoments {
   }
 };
 
-/// Computes for every part the sums of dy and of dy * (x - mean).
+/// Computes for every part the sums of dy and of dy * (x - mean). Scale and shift are those of the layer if
+/// it has a relu above it, else null.
 template <class T>
 struct PartGradients {
   Cut cut;
   const T *src, *diff_dst;
-  const float* mean;
+  const float *mean, *variance, *scale, *shift;
+  float epsilon;
   float *dy, *dy_x;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Cut::Place at_part = cut.place(i);
-    const float center = mean[at_part.channel];
+    const std::int64_t c = at_part.channel;
+    const bool relu = scale != nullptr;
+    const float center = mean[c], slope = relu ? batch_norm_slope(scale[c], variance[c], epsilon) : 0,
+                start = relu ? shift[c] : 0;
     const T *x = src, *diff = diff_dst;
     const Sums total = reduce(cut.part(at_part), [=](std::int64_t at, Sums& s) {
-      const float d = to_float(diff[at]);
+      const float from_center = to_float(x[at]) - center;
+      const float d = !relu || from_center * slope + start > 0 ? to_float(diff[at]) : 0;
       s.a += d;
-      s.b += d * (to_float(x[at]) - center);
+      s.b += d * from_center;
     });
     dy[i] = total.a;
     dy_x[i] = total.b;
@@ -243,7 +249,7 @@ struct NormaliseBackward {
   static constexpr int kWidth = C::kWidth;
   C channels;
   Numbers<T, kWidth> src, diff_dst;
-  const float *mean, *slope, *offset, *drag;
+  const float *mean, *slope, *offset, *drag, *shift;  ///< shift: of the layer below a relu, else null
   Numbers<T, kWidth> diff_src;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
@@ -252,6 +258,13 @@ struct NormaliseBackward {
     const std::int64_t c = channels.first(i);
     const Vector<float, kWidth> m = channels.parameters(mean, c), a = channels.parameters(slope, c),
                                 b = channels.parameters(offset, c), e = channels.parameters(drag, c);
+    if (shift != nullptr) {
+      const Vector<float, kWidth> s = channels.parameters(shift, c);
+      CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) {
+        const float y = (x.lane[k] - m.lane[k]) * a.lane[k] + s.lane[k];
+        d.lane[k] = y > 0 ? d.lane[k] : 0;
+      }
+    }
     CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) d.lane[k] =
         a.lane[k] * d.lane[k] + (b.lane[k] + e.lane[k] * (x.lane[k] - m.lane[k]));
     diff_src.set(i, d);
@@ -365,20 +378,22 @@ template <>
 Prepared prepare(const BatchNormBackwardWeights& op, const OpForm& form, const Context&) {
   const TensorDesc& tensor = form.args[0];
   const Cut cut(channels_view(tensor));
-  return std::make_shared<KernelOp>(
-      form, [cut, type = tensor.type, epsilon = op.epsilon](Stream stream, std::span<std::byte* const> args,
-                                                            std::byte* workspace) {
-        float *dy = as_floats(workspace), *dy_x = dy + cut.size();
-        with_stored_type(type, [&](auto stored) {
-          using T = decltype(stored);
-          for_each(stream, cut.size(),
-                   PartGradients<T>{cut, reinterpret_cast<const T*>(args[0]),
-                                    reinterpret_cast<const T*>(args[1]), as_floats(args[2]), dy, dy_x});
-        });
-        for_teams(stream, cut.channels,
-                  ChannelGradients{cut, dy, dy_x, as_floats(args[3]), epsilon, as_floats(args[4]),
-                                   as_floats(args[5])});
-      });
+  return std::make_shared<KernelOp>(form, [cut, type = tensor.type, epsilon = op.epsilon, relu = op.relu](
+                                              Stream stream, std::span<std::byte* const> args,
+                                              std::byte* workspace) {
+    float *dy = as_floats(workspace), *dy_x = dy + cut.size();
+    const float *mean = as_floats(args[2]), *variance = as_floats(args[3]),
+                *scale = relu ? as_floats(args[4]) : nullptr, *shift = relu ? as_floats(args[5]) : nullptr;
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      for_each(stream, cut.size(),
+               PartGradients<T>{cut, reinterpret_cast<const T*>(args[0]), reinterpret_cast<const T*>(args[1]),
+                                mean, variance, scale, shift, epsilon, dy, dy_x});
+    });
+    for_teams(stream, cut.channels,
+              ChannelGradients{cut, dy, dy_x, variance, epsilon, as_floats(args[relu ? 6 : 4]),
+                               as_floats(args[relu ? 7 : 5])});
+  });
 }
 
 template <>
@@ -387,10 +402,11 @@ Prepared prepare(const BatchNormBackwardData& op, const OpForm& form, const Cont
   const View view = channels_view(tensor);
   const auto values = static_cast<double>(op.values > 1 ? op.values : 1);
   return std::make_shared<KernelOp>(
-      form, [view, type = tensor.type, values, epsilon = op.epsilon](
+      form, [view, type = tensor.type, values, epsilon = op.epsilon, relu = op.relu](
                 Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
-                    *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]);
+                    *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]),
+                    *shift = relu ? as_floats(args[7]) : nullptr;
         float* slope = as_floats(workspace);
         float *offset = slope + view.c, *drag = offset + view.c;
         for_each(stream, view.c, [=] CONVNET_DEVICE(std::int64_t c) {
@@ -403,9 +419,9 @@ Prepared prepare(const BatchNormBackwardData& op, const OpForm& form, const Cont
         with_vectors(view, type, [&](auto channels, auto stored) {
           using Kernel = NormaliseBackward<decltype(channels), decltype(stored)>;
           using Values = Numbers<decltype(stored), Kernel::kWidth>;
-          for_each(
-              stream, view.size() / Kernel::kWidth,
-              Kernel{channels, Values(args[0]), Values(args[1]), mean, slope, offset, drag, Values(args[7])});
+          for_each(stream, view.size() / Kernel::kWidth,
+                   Kernel{channels, Values(args[0]), Values(args[1]), mean, slope, offset, drag, shift,
+                          Values(args.back())});
         });
       });
 }

@@ -117,31 +117,42 @@ struct BatchNormTrack {
             args::read_write("running_variance", c)};
   }
 };
-/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon).
+/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If `relu`, dy is the
+/// gradient of what BatchNormForward with a relu gives: where that is not above 0, 0 stands for dy. It is
+/// computed again from scale and shift.
 struct BatchNormBackwardWeights {
   Dims dims;
   float epsilon = 1e-5F;
+  bool relu = false;
 
-  std::string name() const { return "bnorm.backward_weights"; }
+  std::string name() const { return relu ? "bnorm.backward_weights+relu" : "bnorm.backward_weights"; }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
-    return {args::read("src", dims),   args::read("diff_dst", dims), args::read("mean", c),
-            args::read("variance", c), args::write("diff_scale", c), args::write("diff_shift", c)};
+    std::vector<Argument> all = {args::read("src", dims), args::read("diff_dst", dims), args::read("mean", c),
+                                 args::read("variance", c)};
+    if (relu) all.insert(all.end(), {args::read("scale", c), args::read("shift", c)});
+    all.insert(all.end(), {args::write("diff_scale", c), args::write("diff_shift", c)});
+    return all;
   }
 };
 /// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m), m = values. diff_src may
-/// be the memory of diff_dst.
+/// be the memory of diff_dst. `relu` as above.
 struct BatchNormBackwardData {
   Dims dims;
   std::int64_t values = 0;  ///< number of values that mean and variance were taken over
   float epsilon = 1e-5F;
+  bool relu = false;
 
-  std::string name() const { return "bnorm.backward_data"; }
+  std::string name() const { return relu ? "bnorm.backward_data+relu" : "bnorm.backward_data"; }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
-    return {args::read("src", dims),     args::read("diff_dst", dims), args::read("mean", c),
-            args::read("variance", c),   args::read("scale", c),       args::read("diff_scale", c),
-            args::read("diff_shift", c), args::write("diff_src", dims)};
+    std::vector<Argument> all = {args::read("src", dims),    args::read("diff_dst", dims),
+                                 args::read("mean", c),      args::read("variance", c),
+                                 args::read("scale", c),     args::read("diff_scale", c),
+                                 args::read("diff_shift", c)};
+    if (relu) all.push_back(args::read("shift", c));
+    all.push_back(args::write("diff_src", dims));
+    return all;
   }
 };
 

@@ -52,8 +52,10 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
     const Values variance(static_cast<std::size_t>(dims[1]), 0.7);
     check(BatchNormMoments{dims});
     check(BatchNormForward{dims, 1e-3F, true}, {{}, {}, variance});
-    check(BatchNormBackwardWeights{dims, 1e-3F}, {{}, {}, {}, variance});
-    check(BatchNormBackwardData{dims, element_count(dims) / dims[1], 1e-3F}, {{}, {}, {}, variance});
+    for (const bool relu : {false, true}) {
+      check(BatchNormBackwardWeights{dims, 1e-3F, relu}, {{}, {}, {}, variance});
+      check(BatchNormBackwardData{dims, element_count(dims) / dims[1], 1e-3F, relu}, {{}, {}, {}, variance});
+    }
     for (const PoolKind kind : {PoolKind::max, PoolKind::average, PoolKind::max_abs}) {
       const PoolGeometry g = pool(kind, dims, 3, 2);
       check(PoolForward{g, g.keeps_workspace()});

@@ -194,6 +194,29 @@ TEST_CASE("batch norm gradient of the data matches central differences, in place
   });
 }
 
+TEST_CASE("batch norm gradients below a relu are those of the masked gradient", "[batch_norm]") {
+  for_cases([](const Case& c, const TensorDesc& layout) {
+    const Moments m = c.exact_moments();
+    const Floats mean = floats(m.mean), variance = floats(m.variance);
+    const Floats y = results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon, true}, {layout}),
+                                {c.x, mean, variance, c.scale, c.shift})[0];
+    Floats masked = c.dy;
+    for (std::size_t i = 0; i < masked.size(); ++i) masked[i] = y[i] > 0 ? masked[i] : 0;
+    const auto sums = results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon}, {layout}),
+                                 {c.x, masked, mean, variance});
+    CHECK(results_of(cpu::prepare(BatchNormBackwardWeights{c.dims, kEpsilon, true}, {layout}),
+                     {c.x, c.dy, mean, variance, c.scale, c.shift}) == sums);
+    BatchNormBackwardData data{c.dims, element_count(c.dims) / c.dims[1], kEpsilon};
+    const Floats dx =
+        results_of(cpu::prepare(data, {layout}), {c.x, masked, mean, variance, c.scale, sums[0], sums[1]})[0];
+    data.relu = true;
+    const auto op = cpu::prepare(data, {layout});
+    const std::vector<Floats> inputs = {c.x, c.dy, mean, variance, c.scale, sums[0], sums[1], c.shift};
+    CHECK(results_of(op, inputs)[0] == dx);
+    CHECK(results_of(op, inputs, 1)[0] == dx);
+  });
+}
+
 TEST_CASE("the images of a batch norm may be spread over several tensors", "[batch_norm]") {
   const Case whole({5, 20, 3, 4});
   const Moments m = whole.exact_moments();

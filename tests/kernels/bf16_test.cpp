@@ -40,12 +40,26 @@ void check(const Op& op, const std::vector<Values>& inputs, std::size_t which, c
 }
 
 /// Operations that compute with activations of bf16 as they are stored.
-const std::set<std::string> kKeepBf16 = {"accumulate",       "bnorm.backward_data", "bnorm.backward_weights",
-                                         "bnorm.forward",    "bnorm.forward+relu",  "bnorm.moments",
-                                         "cmrnorm.backward", "cmrnorm.forward",     "dropout",
-                                         "eltmax.forward",   "eltmax.backward",     "eltsum",
-                                         "neuron.backward",  "neuron.forward",      "nrelu.forward",
-                                         "pool.backward",    "pool.forward",        "pool.forward+relu"};
+const std::set<std::string> kKeepBf16 = {"accumulate",
+                                         "bnorm.backward_data",
+                                         "bnorm.backward_data+relu",
+                                         "bnorm.backward_weights",
+                                         "bnorm.backward_weights+relu",
+                                         "bnorm.forward",
+                                         "bnorm.forward+relu",
+                                         "bnorm.moments",
+                                         "cmrnorm.backward",
+                                         "cmrnorm.forward",
+                                         "dropout",
+                                         "eltmax.forward",
+                                         "eltmax.backward",
+                                         "eltsum",
+                                         "neuron.backward",
+                                         "neuron.forward",
+                                         "nrelu.forward",
+                                         "pool.backward",
+                                         "pool.forward",
+                                         "pool.forward+relu"};
 
 /// How the activations among the arguments of `op` lie and are stored: `block` channels together.
 LayoutHints hints_of(const OpDesc& op, int block, DataType type) {

@@ -69,12 +69,15 @@ void add_batch_norms(std::vector<OpCase>& cases, const Dims& dims) {
     cases.push_back({BatchNormMoments{dims}, {Values(x.size(), value)}});
   for (const bool relu : {false, true})
     cases.push_back({BatchNormForward{dims, 1e-3F, relu}, {x, {}, variance}, {}, {}, 1e-6});
-  cases.push_back({BatchNormBackwardWeights{dims, 1e-3F}, {x, {}, {}, variance}});
+  for (const bool relu : {false, true})
+    cases.push_back({BatchNormBackwardWeights{dims, 1e-3F, relu}, {x, {}, {}, variance}});
   const std::int64_t values = element_count(dims) / dims[1];
   for (const std::int64_t taken : {values, values + 100}) {
-    const BatchNormBackwardData data{dims, taken, 1e-3F};
-    cases.push_back({data, {x, {}, {}, variance}, {}, {}, 1e-6});
-    cases.push_back({data, {x, {}, {}, variance}, {}, 1, 1e-6});
+    for (const bool relu : {false, true}) {
+      const BatchNormBackwardData data{dims, taken, 1e-3F, relu};
+      cases.push_back({data, {x, {}, {}, variance}, {}, {}, 1e-6});
+      cases.push_back({data, {x, {}, {}, variance}, {}, 1, 1e-6});
+    }
   }
   if (x.empty()) return;
   x[x.size() / 2] = NAN;
