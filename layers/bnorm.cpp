@@ -150,7 +150,7 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     shape = *in;
   }
   std::vector<WeightSpec> weights;
-  const auto add = [&](const char* name, double value, LearningParams learning, bool state) {
+  const auto add = [&](const char* name, double value, const LearningParams& learning, bool state) {
     WeightSpec spec;
     spec.name = name;
     spec.dims = {shape.c};
@@ -174,8 +174,7 @@ LayerType bnorm_type() {
   type.role = LayerRole::weights;
   type.doc =
       "Batch normalisation of each map, or of each number of a vector: over the minibatch in training, by "
-      "running "
-      "statistics in tests.";
+      "running statistics in tests.";
   type.formula =
       "y = scale * (x - mean)/sqrt(variance + epsilon) + shift; running = (1-averageFactor)*running + "
       "averageFactor*batch, of the unbiased variance";

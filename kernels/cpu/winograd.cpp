@@ -101,7 +101,9 @@ class Window {
   }
 
  private:
-  static std::size_t index(int i, int j) { return static_cast<std::size_t>(i * Size + j); }
+  static std::size_t index(int i, int j) {
+    return static_cast<std::size_t>(i) * Size + static_cast<std::size_t>(j);
+  }
   alignas(64) static constexpr std::array<T, kLanes> kZeros{};
   std::array<std::int64_t, std::size_t{Size} * Size> at_;
 };

@@ -34,7 +34,9 @@ void for_elements(const Dims& dims, const Visit& visit) {
 }
 std::size_t channels(const Dims& dims) { return static_cast<std::size_t>(dims[1]); }
 /// Per channel.
-double values_of(const Dims& dims) { return static_cast<double>(element_count(dims) / dims[1]); }
+double values_of(const Dims& dims) {
+  return static_cast<double>(element_count(dims)) / static_cast<double>(dims[1]);
+}
 
 struct Moments {
   Values mean, variance;
