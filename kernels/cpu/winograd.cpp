@@ -66,6 +66,9 @@ struct Product<BFloat16> {
 };
 #endif
 
+/// Of a place among taps or points, which is counted in int.
+constexpr std::size_t index_of(int at) { return static_cast<std::size_t>(at); }
+
 /// One side of the convolution: (N,C,H,W) stored as nChw16c.
 struct Side {
   std::int64_t channels, h, w;
@@ -84,15 +87,15 @@ class Window {
     for (int i = 0; i < Size; ++i)
       for (int j = 0; j < Size; ++j) {
         const bool inside = y + i >= 0 && y + i < side.h && x + j >= 0 && x + j < side.w;
-        at_[index(i, j)] = inside ? ((y + i) * side.w + x + j) * kLanes : -1;
+        at_[index_of(i * Size + j)] = inside ? ((y + i) * side.w + x + j) * kLanes : -1;
       }
   }
-  bool inside(int i, int j) const { return at_[index(i, j)] >= 0; }
+  bool inside(int i, int j) const { return at_[index_of(i * Size + j)] >= 0; }
   /// In a block of 16 channels of the image; only for what is inside.
-  T* pixel(T* block, int i, int j) const { return block + at_[index(i, j)]; }
+  T* pixel(T* block, int i, int j) const { return block + at_[index_of(i * Size + j)]; }
 
   [[gnu::always_inline]] Vec load(const T* block, int i, int j) const {
-    const std::int64_t at = at_[index(i, j)];
+    const std::int64_t at = at_[index_of(i * Size + j)];
     const T* const p = at < 0 ? kZeros.data() : block + at;
     _mm_prefetch(p + Size * kLanes, _MM_HINT_T0);  // the tiles to the right come next
     Vec v;
@@ -101,9 +104,6 @@ class Window {
   }
 
  private:
-  static std::size_t index(int i, int j) {
-    return static_cast<std::size_t>(i) * Size + static_cast<std::size_t>(j);
-  }
   alignas(64) static constexpr std::array<T, kLanes> kZeros{};
   std::array<std::int64_t, std::size_t{Size} * Size> at_;
 };
@@ -210,7 +210,7 @@ template <class Method, class T>
 class Outputs : public PreparedOp {
  public:
   /// `backward`: the filters are those of the forward convolution, (I,O,H,W) as seen from here.
-  Outputs(const Tiling<Method>& tiling, bool backward, std::vector<TensorDesc> args, bool accumulate,
+  Outputs(const Tiling<Method>& tiling, bool backward, const std::vector<TensorDesc>& args, bool accumulate,
           bool relu, bool bias)
       : t_(tiling),
         backward_(backward),
@@ -222,7 +222,7 @@ class Outputs : public PreparedOp {
     const std::int64_t most = shared_bytes() > kCacheBytes ? 192 : 96;
     const std::int64_t of_thread = (t_.tiles() + threads_ - 1) / threads_;
     tiles_ = std::min(most, (of_thread + kRowStep - 1) / kRowStep * kRowStep);
-    args_ = std::move(args);
+    args_ = args;
     algorithm_ = "winograd:own";
     workspace_bytes_ = shared_bytes() + threads_ * thread_bytes();
   }
@@ -300,12 +300,12 @@ class Outputs : public PreparedOp {
         transform<Method::taps, kSide>(
             [&](int i, int j) __attribute__((always_inline)) {
               Vec v;
-              load(taps[static_cast<std::size_t>(i * Method::taps + j)].data(), v);
+              load(taps[index_of(i * Method::taps + j)].data(), v);
               return v;
             },
             Method::filter,
             [&](int i, int j, Vec v)
-                __attribute__((always_inline)) { u[static_cast<std::size_t>(i * kSide + j)][part] = v; });
+                __attribute__((always_inline)) { u[index_of(i * kSide + j)][part] = v; });
       });
       Unit* const first = to + panel * in_units() + unit * width + (output - panel);
       for (std::size_t p = 0; p < kPoints; ++p)
@@ -403,9 +403,9 @@ class Outputs : public PreparedOp {
 template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
-  FilterGradients(const Tiling<Method>& tiling, std::vector<TensorDesc> args, bool bias)
+  FilterGradients(const Tiling<Method>& tiling, const std::vector<TensorDesc>& args, bool bias)
       : t_(tiling), bias_(bias), threads_(omp_get_max_threads()), tiles_(sum_bytes() > kFewSums ? 384 : 96) {
-    args_ = std::move(args);
+    args_ = args;
     algorithm_ = "winograd:own";
     const std::int64_t for_thread = std::clamp<std::int64_t>(kCacheBytes / block_bytes(), 1, 4);
     together_ = std::min(threads_ * for_thread, blocks());
@@ -514,7 +514,7 @@ class FilterGradients : public PreparedOp {
                 __attribute__((always_inline)) { return tiles.windows[part].load(block, y, x); },
             Method::input,
             [&](int y, int x, Vec value)
-                __attribute__((always_inline)) { v[static_cast<std::size_t>(y * kSide + x)][part] = value; });
+                __attribute__((always_inline)) { v[index_of(y * kSide + x)][part] = value; });
       });
       unrolled<kPoints>([&](auto p) __attribute__((always_inline)) {
         Product<T>::store_units(to + p * step + c, v[p]);
@@ -540,7 +540,7 @@ class FilterGradients : public PreparedOp {
             },
             Method::gradient,
             [&](int y, int x, Vec value)
-                __attribute__((always_inline)) { v[static_cast<std::size_t>(y * kSide + x)][part] = value; });
+                __attribute__((always_inline)) { v[index_of(y * kSide + x)][part] = value; });
       });
       store(bias + c, sum);
       unrolled<kPoints>([&](auto p) __attribute__((always_inline)) {
@@ -576,9 +576,8 @@ class FilterGradients : public PreparedOp {
           return v;
         },
         Method::filter_gradient,
-        [&](int i, int j, Vec v) __attribute__((always_inline)) {
-          store(taps[static_cast<std::size_t>(i * Method::taps + j)].data(), v);
-        });
+        [&](int i, int j, Vec v)
+            __attribute__((always_inline)) { store(taps[index_of(i * Method::taps + j)].data(), v); });
     float* const to = filters + (k * t_.in.channels + c) * size;
     for (std::int64_t lane = 0; lane < std::min<std::int64_t>(kLanes, t_.out.channels - k); ++lane)
       for (std::int64_t f = 0; f < size; ++f)
