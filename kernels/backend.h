@@ -136,12 +136,13 @@ class Backend {
   /// The target that plans for this backend's devices are made with.
   virtual const Target& target() const = 0;
 
-  /// Prepares `op` to run in `form`, which this backend's target or an equal one has given: the layouts are
-  /// those of the form, the workspace is enough. Throws DeviceError where the library cannot do it.
-  virtual std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const = 0;
-  /// bind() in the form that the target gives for `hints`.
+  /// Prepares `op` to run on physical device `device` in `form`, which this backend's target or an equal one
+  /// has given: the layouts are those of the form, the workspace is enough. Libraries that choose an
+  /// algorithm by timing do so on that device. Throws DeviceError where the library cannot do it.
+  virtual std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const = 0;
+  /// bind() for the first device, in the form that the target gives for `hints`.
   std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const {
-    return bind(op, target().form(op, hints));
+    return bind(op, target().form(op, hints), 0);
   }
 
   /// Zeroed memory on physical device `device`, aligned to kMemoryAlignment. Throws DeviceError when there is

@@ -17,8 +17,8 @@ class WrappedBackend : public Backend {
   explicit WrappedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
 
   const Target& target() const override { return inner_->target(); }
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
-    return inner_->bind(op, form);
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
+    return inner_->bind(op, form, device);
   }
   std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
     return inner_->allocate(device, bytes);
@@ -73,11 +73,11 @@ class MarkingBackend : public WrappedBackend {
     given_[name] = std::move(op);
     return name;
   }
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
     if (const auto found = given_.find(form.algorithm); found != given_.end()) return found->second;
     const auto found = makers_.find(form.algorithm);
-    if (found == makers_.end()) return WrappedBackend::bind(op, form);
-    return found->second(WrappedBackend::bind(op, form));
+    if (found == makers_.end()) return WrappedBackend::bind(op, form, device);
+    return found->second(WrappedBackend::bind(op, form, device));
   }
 
  private:

@@ -133,6 +133,7 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
     step(&times);
     look();
   }
+  m.recorded = net.executor().is_recorded(plan);
   m.step = median(walls);
   m.overhead = median(overheads);
   m.steps = done;

@@ -100,6 +100,7 @@ json bench_json(const Graph& graph, const Plan& plan, const BenchMeasurement& m,
   }
   return {{"mini", minibatch},
           {"steps", m.steps},
+          {"recorded", m.recorded ? json(*m.recorded) : json(nullptr)},
           {"ms_per_step", m.step * 1e3},
           {"ms_per_fed_step", m.fed_step * 1e3},
           {"images_per_s", minibatch / m.step},
@@ -147,6 +148,9 @@ std::string bench_text(const json& r) {
       100 * r["executor_overhead"].get<double>(), r["gflops"].get<double>(),
       100 * r["peak_fraction"].get<double>(), r["peak_gflops"].get<double>(), r["threads"].get<int>(),
       r["copy_gb_per_s"].get<double>(), r["peak_memory_bytes"].get<double>() / (1 << 20));
+  if (const json& recorded = r["recorded"]; recorded.is_boolean())
+    text += recorded.get<bool>() ? "steps are recorded: each is started by one call\n"
+                                 : "steps are not recorded: the host starts their operations one by one\n";
   return text;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct BenchMeasurement {
   double overhead = 0;              ///< part of a step that the busiest device does not spend in tasks
   Table<TaskId, double> tasks;      ///< seconds of each task of the plan
   std::vector<TaskTimes> timeline;  ///< the last steps
+  std::optional<bool> recorded;     ///< whether steps were played from a recording; empty on the CPU
   double fed_step = 0;              ///< seconds of a step with new images each time
   double primitives = 0;            ///< seconds of the step's library work, each operation run alone
   std::vector<double> peaks;        ///< measured FLOP/s of all cores or of the first GPU

@@ -4,7 +4,8 @@
 
 namespace convnet {
 
-BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend, int process)
+BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend,
+                     const Table<DeviceId, int>& physical, int process)
     : plan_(plan),
       graph_(graph),
       queues_(plan.memory.size()),
@@ -13,7 +14,7 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     const bool runs_here = plan.topology.process(task.device) == process && !is_message(task.kind);
-    ops_.push_back(runs_here ? backend.bind(task.op, task.form) : nullptr);
+    ops_.push_back(runs_here ? backend.bind(task.op, task.form, physical[task.device]) : nullptr);
     queues_.at(task.device).at(static_cast<std::size_t>(task.stream)).push_back(t);
     for (const TaskId after : task.after) {
       const Task& earlier = plan.tasks[after];

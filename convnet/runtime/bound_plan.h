@@ -16,9 +16,10 @@ namespace convnet {
 /// Immutable. The plan and graph must live as long as it is used for more than its operations.
 class BoundPlan {
  public:
-  /// Prepares every operation of the devices of `process` in the form that the plan gives it. Throws as
-  /// Backend::bind() does.
-  BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend, int process = 0);
+  /// Prepares every operation of the devices of `process` in the form that the plan gives it, for the
+  /// physical device behind the plan's. Throws as Backend::bind() does.
+  BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend,
+            const Table<DeviceId, int>& physical, int process);
 
   const Plan& plan() const { return plan_; }
   const Graph& graph() const { return graph_; }

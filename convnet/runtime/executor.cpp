@@ -440,7 +440,8 @@ const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
   const auto found = std::find_if(bound_.begin(), bound_.end(),
                                   [&](const auto& bound_plan) { return &bound_plan->plan() == &plan; });
   if (found != bound_.end()) return *found;
-  return bound_.emplace_back(std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_, process_));
+  return bound_.emplace_back(
+      std::make_shared<const BoundPlan>(plan, plans_.graph(), backend_, physical_, process_));
 }
 
 std::map<std::string, std::string> Executor::algorithms() const {

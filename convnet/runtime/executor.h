@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -93,6 +94,11 @@ class Executor {
 
   /// Whether steps are faster without `times`, which need every task to be marked.
   bool times_cost() const { return queues_ != nullptr; }
+  /// Whether the steps of the plan are recorded as a whole by now, and each costs one call; empty on devices
+  /// without queues, which record nothing.
+  std::optional<bool> is_recorded(const Plan& plan) const {
+    return queues_ ? std::optional(queues_->is_recorded(plan)) : std::nullopt;
+  }
   /// Whether steps copy their matrices to the devices; else devices read them where they lie.
   bool copies_inputs() const { return queues_ != nullptr; }
 

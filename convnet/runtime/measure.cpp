@@ -105,7 +105,7 @@ Operations distinct_operations(const Plan& plan, const Backend& backend, const M
     ops.of_task.push_back(signature(task, op));
     const std::string& text = ops.of_task.back();
     if (measured.contains(text) || !met.insert(text).second) continue;
-    op.prepared = backend.bind(task.op, task.form);
+    op.prepared = backend.bind(task.op, task.form, 0);
     ops.all.push_back(std::move(op));
     ops.signatures.push_back(text);
   }

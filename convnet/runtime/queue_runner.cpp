@@ -525,6 +525,11 @@ void QueueRunner::settle() {
   }
 }
 
+bool QueueRunner::is_recorded(const Plan& plan) const {
+  const auto found = recorded_.find(&plan);
+  return found != recorded_.end() && found->second->inputs.at(found->second->current).recording != nullptr;
+}
+
 void QueueRunner::forget() { recorded_.clear(); }
 
 }  // namespace convnet

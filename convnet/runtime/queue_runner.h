@@ -68,6 +68,10 @@ class QueueRunner {
   /// Whether messages to other processes do not pass through the hosts.
   bool has_communicator() const { return communicator_ != nullptr; }
 
+  /// Whether the plan's newest step was played from a recording; false while it waits for its turn to be
+  /// recorded.
+  bool is_recorded(const Plan& plan) const;
+
   /// Drops what was recorded, because addresses will change. No step may be in flight.
   void forget();
 

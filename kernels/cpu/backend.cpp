@@ -92,7 +92,7 @@ class CpuBackend : public Backend {
 
   const Target& target() const override { return target_; }
 
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int) const override {
     auto prepared = preparer_.prepare(op, {form.args.begin(), form.args.end()});
     check_form(op, form, *prepared);
     return prepared;

@@ -17,8 +17,8 @@ class CudaBackend : public Backend {
 
   const Target& target() const override { return *target_; }
 
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
-    const cuda::Context context{precision_, &tuning_};
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
+    const cuda::Context context{precision_, device, &tuning_};
     auto prepared = std::visit([&](const auto& desc) { return cuda::prepare(desc, form, context); }, op);
     check_form(op, form, *prepared);
     return prepared;

@@ -334,7 +334,7 @@ class ConvOp : public PreparedOp {
   ConvOp(const OpForm& form, const Problem& problem, const Context& context)
       : problem_(problem), budget_(form.workspace_bytes) {
     args_ = form.args;
-    if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning);
+    if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning, context.device);
     algorithm_ = variant_.name() + ":" + std::to_string(index_);
     workspace_bytes_ = areas(variant_, plan_ ? plan_->workspace : 0).bytes;
   }
@@ -463,56 +463,32 @@ class ConvOp : public PreparedOp {
     return found;
   }
 
-  void choose(Tuning& tuning) {
-    Queue& queue = tuning.queue();
+  void choose(Tuning& tuning, int device) {
+    Queue& queue = tuning.queue(device);
     const cudnnHandle_t handle = cudnn_of(&queue);
     const std::string library = "cudnn " + std::to_string(cudnnGetVersion());
-    const std::string key = problem_.name() + " " + library;
-    if (const auto kept = tuning.find(key); kept && take(*kept, handle)) return;
-    const Trial trial(args_, queue);
-    double best = 0;
-    std::string failure;  // the first: of what the library thinks best
-    const auto attempt = [&](const auto& work) {
-      try {
-        work();
-      } catch (const DeviceError& error) {
-        if (failure.empty()) failure = error.what();
-        trial.recover(problem_.name());
-      }
+    const auto try_them = [&] {
+      const Trial trial(args_, queue, device, tuning.times());
+      try_candidates(trial, library);
+      return variant_.name() + ":" + std::to_string(index_);
     };
-    for (const Variant& variant : variants()) {
-      // Speed does not decide whether a gradient is rounded.
-      if (plan_ && variant.narrow && !variant_.narrow) break;
-      constexpr int kMostTried = 8;  // of those that run
-      std::vector<Descriptor> found;
-      attempt([&] { found = candidates(variant, handle); });
-      int tried = 0;
-      for (std::size_t i = 0; i < found.size() && tried < kMostTried; ++i) {
-        attempt([&] {
-          Plan plan = finalized(found[i], handle, library_budget(variant));
-          if (variant.fused && problem_.relu && !keeps_nan(plan, variant, trial)) return;
-          const double seconds = time(plan, variant, trial);
-          ++tried;
-          if (plan_ && seconds >= best) return;
-          best = seconds;
-          plan_ = std::move(plan);
-          variant_ = variant;
-          index_ = i;
-        });
-      }
-    }
-    if (!plan_)
-      throw DeviceError(problem_.name() + ": " + library +
-                        " cannot do this: " + (failure.empty() ? "it proposes no engine" : failure));
-    tuning.keep(key, variant_.name() + ":" + std::to_string(index_));
+    if (tuning.times())
+      tuning.choose(
+          problem_.name() + " " + library, [&](const std::string& kept) { return take(kept, handle); },
+          try_them);
+    else
+      try_them();
   }
 
   /// Memory of an operation's arguments, with numbers, and the queue where its plans run.
   class Trial {
    public:
-    Trial(const std::vector<TensorDesc>& args, Queue& queue_of_trial) : queue(queue_of_trial) {
+    Trial(const std::vector<TensorDesc>& args, Queue& queue_of_trial, int device_of_queue, bool times)
+        : queue(queue_of_trial),
+          device(device_of_queue),
+          delay(times ? std::make_unique<Delay>(device_of_queue) : nullptr) {
       for (const TensorDesc& arg : args) {
-        memory_.push_back(allocate_memory(0, arg.bytes()));
+        memory_.push_back(allocate_memory(device, arg.bytes()));
         pointers.push_back(memory_.back()->data());
         fill(pointers.size() - 1, kNumbers);
       }
@@ -534,21 +510,63 @@ class ConvOp : public PreparedOp {
     }
 
     Queue& queue;
+    int device;
+    std::unique_ptr<Delay> delay;  ///< null where nothing is timed
     std::vector<std::byte*> pointers;
-    Delay delay;
 
    private:
     std::vector<std::unique_ptr<DeviceMemory>> memory_;
   };
 
-  std::unique_ptr<DeviceMemory> workspace_of(const Plan& plan, const Variant& variant) const {
-    return allocate_memory(0, areas(variant, plan.workspace).bytes);
+  /// Takes the fastest plan, or without timing the first that runs.
+  void try_candidates(const Trial& trial, const std::string& library) {
+    const bool times = trial.delay != nullptr;
+    double best = 0;
+    std::string failure;  // the first: of what the library thinks best
+    const auto attempt = [&](const auto& work) {
+      try {
+        work();
+      } catch (const DeviceError& error) {
+        if (failure.empty()) failure = error.what();
+        trial.recover(problem_.name());
+      }
+    };
+    const cudnnHandle_t handle = cudnn_of(&trial.queue);
+    for (const Variant& variant : variants()) {
+      // Speed does not decide whether a gradient is rounded.
+      if (plan_ && (!times || (variant.narrow && !variant_.narrow))) break;
+      const int most_tried = times ? 8 : 1;  // of those that run
+      std::vector<Descriptor> found;
+      attempt([&] { found = candidates(variant, handle); });
+      int tried = 0;
+      for (std::size_t i = 0; i < found.size() && tried < most_tried; ++i) {
+        attempt([&] {
+          Plan plan = finalized(found[i], handle, library_budget(variant));
+          if (variant.fused && problem_.relu && !keeps_nan(plan, variant, trial)) return;
+          const double seconds = time(plan, variant, trial);
+          ++tried;
+          if (plan_ && seconds >= best) return;
+          best = seconds;
+          plan_ = std::move(plan);
+          variant_ = variant;
+          index_ = i;
+        });
+      }
+    }
+    if (!plan_)
+      throw DeviceError(problem_.name() + ": " + library +
+                        " cannot do this: " + (failure.empty() ? "it proposes no engine" : failure));
+  }
+
+  std::unique_ptr<DeviceMemory> workspace_of(const Plan& plan, const Variant& variant,
+                                             const Trial& trial) const {
+    return allocate_memory(trial.device, areas(variant, plan.workspace).bytes);
   }
 
   /// Whether NaN in images comes out of a relu that is part of the graph: a broken layer must show, and not
   /// every engine heeds what pointwise operations are told of it.
   bool keeps_nan(const Plan& plan, const Variant& variant, const Trial& trial) const {
-    const auto workspace = workspace_of(plan, variant);
+    const auto workspace = workspace_of(plan, variant, trial);
     trial.fill(0, Trial::kNan);
     run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
     trial.fill(0, Trial::kNumbers);
@@ -565,18 +583,19 @@ class ConvOp : public PreparedOp {
     return kept;
   }
 
-  /// Seconds of a run. Throws DeviceError where it does not run or does not fit into memory.
+  /// Seconds of a run; of the first one where nothing is timed. Throws DeviceError where it does not run or
+  /// does not fit into memory.
   double time(const Plan& plan, const Variant& variant, const Trial& trial) const {
-    constexpr int kRuns = 5;
-    const auto workspace = workspace_of(plan, variant);
+    const int runs = trial.delay ? 5 : 0;  // beside the first, which loads the kernels
+    const auto workspace = workspace_of(plan, variant, trial);
     std::vector<double> seconds;
-    for (int run = 0; run <= kRuns; ++run) {
-      trial.delay.put_into(trial.queue);
+    for (int run = 0; run <= runs; ++run) {
+      if (trial.delay) trial.delay->put_into(trial.queue);
       const auto begin = trial.queue.mark();
       run_with(&plan, variant, trial.pointers, workspace->data(), &trial.queue);
       const auto end = trial.queue.mark();
       wait_for(*end);
-      if (run > 0) seconds.push_back(end->seconds_since(*begin));  // the first loads the kernels
+      if (run > 0 || runs == 0) seconds.push_back(end->seconds_since(*begin));
     }
     return *std::min_element(seconds.begin(), seconds.end());
   }

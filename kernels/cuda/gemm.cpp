@@ -60,7 +60,7 @@ class LtGemm : public PreparedGemm {
     // Peaks are measured without a Tuning: seldom enough for a handle of their own.
     Owned<cublasLtHandle_t, cublasLtDestroy> own;
     if (context.tuning == nullptr) check(cublasLtCreate(own.put()), "making a handle");
-    choose(context.tuning == nullptr ? own.get() : cublas_of(&context.tuning->queue()));
+    choose(context.tuning == nullptr ? own.get() : cublas_of(&context.tuning->queue(context.device)));
   }
   std::int64_t workspace_bytes() const override { return static_cast<std::int64_t>(chosen_.workspaceSize); }
 

@@ -52,7 +52,7 @@ double measure_peak_flops(int device, Precision precision) {
   Gemm gemm;
   gemm.alignment = kArgumentAlignment;
   gemm.m = gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = kSide;
-  const Context context{precision, nullptr};
+  const Context context{precision, device, nullptr};
   gemm.factors = gemm.result = product_type(precision);
   fill_with_numbers(*queue, gemm.factors, memory->data(), 2 * kSide * kSide * size_of(DataType::f32));
   const auto product = prepare_gemm(gemm, context);

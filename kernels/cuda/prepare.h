@@ -20,6 +20,7 @@ class Tuning;
 /// The settings that all operations of a backend have in common.
 struct Context {
   Precision precision = Precision::tf32;
+  int device = 0;            ///< where the operation will run
   Tuning* tuning = nullptr;  ///< algorithms that were chosen by timing; null where nothing is timed
 };
 

@@ -32,7 +32,11 @@ class EventMark : public Mark {
   }
   bool reached() const override {
     const cudaError_t state = cudaEventQuery(event_.get());
-    if (state == cudaErrorNotReady) return false;
+    if (state == cudaErrorNotReady) {
+      static_cast<void>(
+          cudaGetLastError());  // it is no failure, but the check after a launch would take it for one
+      return false;
+    }
     check(state, "a kernel or copy before this point");
     return true;
   }

@@ -1,11 +1,15 @@
 #include "kernels/cuda/tuning.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "kernels/cuda/runtime.h"
 
@@ -14,14 +18,15 @@ namespace {
 
 constexpr std::int64_t kDelayBytes = std::int64_t{128} << 20;  // too much for caches
 
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 std::string cache_folder() {
-  const auto setting = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  if (std::string folder = setting("CONVNET_CACHE"); !folder.empty()) return folder;
-  if (std::string folder = setting("XDG_CACHE_HOME"); !folder.empty()) return folder + "/convnet";
-  if (const std::string home = setting("HOME"); !home.empty()) return home + "/.cache/convnet";
+  if (std::string folder = environment("CONVNET_CACHE"); !folder.empty()) return folder;
+  if (std::string folder = environment("XDG_CACHE_HOME"); !folder.empty()) return folder + "/convnet";
+  if (const std::string home = environment("HOME"); !home.empty()) return home + "/.cache/convnet";
   return "";
 }
 
@@ -32,9 +37,27 @@ std::string file_name(std::string device) {
   return "tuning-" + device + ".json";
 }
 
+/// Holds the lock of a file until it is destroyed; where there can be none, goes on without.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : descriptor_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666)) {
+    while (descriptor_ >= 0 && flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+  ~FileLock() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+ private:
+  int descriptor_;
+};
+
 }  // namespace
 
-Delay::Delay() : memory_(allocate_memory(0, 2 * kDelayBytes)) {}
+Delay::Delay(int device) : memory_(allocate_memory(device, 2 * kDelayBytes)) {}
 
 void Delay::put_into(Queue& queue) const {
   std::byte *here = memory_->data(), *there = here + kDelayBytes;
@@ -42,10 +65,50 @@ void Delay::put_into(Queue& queue) const {
   queue.copy(here, there, kDelayBytes);
 }
 
-Tuning::Tuning(const std::string& device) {
-  const std::string folder = cache_folder();
-  if (folder.empty()) return;
-  path_ = folder + "/" + file_name(device);
+Tuning::Tuning(const std::string& device) : times_(environment("CONVNET_TUNING") != "off") {
+  if (const std::string folder = cache_folder(); !folder.empty()) path_ = folder + "/" + file_name(device);
+  read();
+}
+
+void Tuning::choose(const std::string& operation, const std::function<bool(const std::string& choice)>& take,
+                    const std::function<std::string()>& time) {
+  const auto accepted = [&] {
+    const auto found = choices_.find(operation);
+    return found != choices_.end() && take(found->second);
+  };
+  const std::lock_guard lock(choosing_);
+  if (accepted()) return;
+  std::optional<FileLock> others;
+  if (!path_.empty()) {
+    std::error_code ignored;  // what cannot be written is not kept
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+    others.emplace(path_ + ".lock");
+    read();
+    if (accepted()) return;
+  }
+  choices_[operation] = time();
+  write();
+}
+
+Queue& Tuning::queue(int device) {
+  const std::lock_guard lock(making_queues_);
+  std::unique_ptr<Queue>& queue = queues_[device];
+  if (!queue) {
+    auto made = make_stream_queue(device);
+    if (times_) {
+      constexpr int kWarmUp = 100;
+      const Delay delay(device);
+      for (int i = 0; i < kWarmUp; ++i) delay.put_into(*made);
+      wait_for(*made->mark());
+    }
+    queue = std::move(made);
+  }
+  return *queue;
+}
+
+/// Adds the file's choices, which are those of all.
+void Tuning::read() {
+  if (path_.empty()) return;
   std::ifstream in(path_);
   const auto json = nlohmann::json::parse(in, nullptr, false);
   if (!json.is_object()) return;
@@ -54,37 +117,11 @@ Tuning::Tuning(const std::string& device) {
   }
 }
 
-std::optional<std::string> Tuning::find(const std::string& operation) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = choices_.find(operation);
-  if (found == choices_.end()) return std::nullopt;
-  return found->second;
-}
-
-void Tuning::keep(const std::string& operation, const std::string& choice) {
-  const std::lock_guard lock(mutex_);
-  choices_[operation] = choice;
-  write();
-}
-
-Queue& Tuning::queue() {
-  const std::lock_guard lock(mutex_);
-  if (!queue_) {
-    constexpr int kWarmUp = 100;
-    queue_ = make_stream_queue(0);
-    const Delay delay;
-    for (int i = 0; i < kWarmUp; ++i) delay.put_into(*queue_);
-    wait_for(*queue_->mark());
-  }
-  return *queue_;
-}
-
 void Tuning::write() const {
   if (path_.empty()) return;
-  // Other runs may write at the same time: every file is whole, and the last one stays.
+  // A reader that has no lock finds a whole file.
   const std::string temporary = path_ + "." + std::to_string(getpid());
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
   {
     std::ofstream out(temporary);
     out << nlohmann::json(choices_).dump(1) << "\n";

@@ -1,51 +1,59 @@
 // Algorithms that were chosen by timing, kept in a file from run to run: the same choice gives the same bits.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "kernels/backend.h"
 
 namespace convnet::cuda {
 
-/// Work that keeps the first device busy for 0.1 to 0.5 ms. All work queued behind it is complete in the
-/// queue before it starts, so the time between two marks is that of the device, not the time that the host
-/// takes to launch.
+/// Work that keeps a device busy for 0.1 to 0.5 ms. All work queued behind it is complete in the queue before
+/// it starts, so the time between two marks is that of the device, not the time that the host takes to
+/// launch.
 class Delay {
  public:
-  Delay();
+  explicit Delay(int device);
   void put_into(Queue& queue) const;
 
  private:
   std::unique_ptr<DeviceMemory> memory_;
 };
 
-/// Choices for one kind of device and version of the libraries. Several threads may use it.
+/// Choices for one kind of device. Several threads may use it.
 class Tuning {
  public:
-  /// Reads the file of `device`: in $CONVNET_CACHE, else in convnet/ under $XDG_CACHE_HOME or ~/.cache. A
-  /// file that cannot be read is an empty one.
+  /// The choices are kept in a file for `device`: in $CONVNET_CACHE, else in convnet/ under $XDG_CACHE_HOME
+  /// or
+  /// ~/.cache. A file that cannot be read is an empty one.
   explicit Tuning(const std::string& device);
 
-  /// Returns the choice for an operation, which is described by everything that matters for its speed.
-  std::optional<std::string> find(const std::string& operation) const;
-  /// Keeps a choice, and writes the file anew. A file that cannot be written is no error: the next run
-  /// chooses again.
-  void keep(const std::string& operation, const std::string& choice);
+  /// Whether operations time what they choose from: not where $CONVNET_TUNING is "off", which tests of
+  /// correctness set. Operations take the library's first proposal then, and nothing is kept.
+  bool times() const { return times_; }
 
-  /// Returns the queue that candidates run in, on the first device with its clock raised. Made at the first
-  /// call.
-  Queue& queue();
+  /// Has `take` accept the choice that is kept for `operation`, which describes everything that matters for
+  /// its speed; keeps what `time` returns if there is none, or `take` returns false. All threads and
+  /// processes that use the file come one after the other, so that what one has timed is the choice of all. A
+  /// file that cannot be written is no error: the next run chooses again. Passes on what `time` throws.
+  void choose(const std::string& operation, const std::function<bool(const std::string& choice)>& take,
+              const std::function<std::string()>& time);
+
+  /// Returns the queue that candidates run in, on a device with its clock raised. Made at the first call.
+  Queue& queue(int device);
 
  private:
+  void read();
   void write() const;
 
   std::string path_;  ///< empty: nothing is kept
-  mutable std::mutex mutex_;
+  bool times_;
+  std::mutex choosing_, making_queues_;
   std::map<std::string, std::string> choices_;
-  std::unique_ptr<Queue> queue_;
+  std::map<int, std::unique_ptr<Queue>> queues_;
 };
 
 /// FLOP/s of a large matrix product, and bytes a second of a large copy, read and written.

@@ -126,7 +126,7 @@ void check_binding(const Backend& backend, const OpDesc& op) {
     const auto is_form = [&](const OpForm& other) { return same_form(form, other); };
     if (std::any_of(bound.begin(), bound.end(), is_form)) continue;
     bound.push_back(form);
-    const auto prepared = backend.bind(op, form);
+    const auto prepared = backend.bind(op, form, 0);
     INFO(op_name(op) << " in the form for the hints " << &hints - all.data());
     REQUIRE(form.args.size() == args.size());
     REQUIRE(prepared->args().size() == args.size());

@@ -28,7 +28,7 @@ TEST_CASE("convolutions of the CUDA backend keep NaN through relu", "[cuda][cudn
 
 TEST_CASE("convolutions by matrix products in chunks of images", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::fp32);
-  const cuda::Context context{Precision::fp32, nullptr};
+  const cuda::Context context{Precision::fp32, 0, nullptr};
   for (const ConvGeometry& g :
        {conv(5, 6, 5, 4, 4, 3, 1, 1, 2), conv(5, 8, 5, 4, 4, 3, 1, 1), conv(5, 8, 5, 4, 4, 1)}) {
     const std::int64_t one = g.oh * g.ow * g.c * g.filter * g.filter * size_of(DataType::f32);

@@ -9,7 +9,7 @@ using namespace convnet::test;
 
 TEST_CASE("local of the CUDA backend in chunks of positions", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::fp32);
-  const cuda::Context context{Precision::fp32, nullptr};
+  const cuda::Context context{Precision::fp32, 0, nullptr};
   const LocalGeometry g = local({3, 6, 5, 4}, 4, 3, 1, 1, 2);
   const std::int64_t one = g.n * (g.c * 9 + g.k) * size_of(DataType::f32);
   const auto check = [&](const auto& op) {

@@ -1,4 +1,5 @@
 // Training on GPUs beside training on the CPU: the same costs, step by step.
+#include <array>
 #include <cmath>
 
 #include "tests/catch.h"
@@ -13,6 +14,7 @@ namespace {
 struct Config {
   std::string name;
   Dims image;
+  int classes = 10;
 };
 
 /// One of configs/, with weights and a plan.
@@ -23,7 +25,7 @@ struct ConfiguredNet {
 
   ConfiguredNet(const Config& config, const std::string& device, const std::string& precision, Phase phase,
                 std::int64_t images)
-      : provider(config.image, 10) {
+      : provider(config.image, config.classes) {
     const std::string path = source_dir() + "/configs/" + config.name;
     Diagnostics diagnostics;
     Graph graph =
@@ -51,7 +53,8 @@ std::vector<double> costs_of(const Config& config, const std::string& device, co
   const ConfiguredNet configured(config, device, precision, Phase::train, images);
   Net& net = *configured.net;
   std::vector<Minibatch> batches;
-  for (std::uint64_t b = 0; b < 4; ++b) batches.push_back(random_minibatch(config.image, images, 10, b));
+  for (std::uint64_t b = 0; b < 4; ++b)
+    batches.push_back(random_minibatch(config.image, images, config.classes, b));
   const auto inputs_of = [&](int step) {
     StepInputs inputs;
     inputs.matrices = matrices_of(batches[static_cast<std::size_t>(step) % batches.size()]);
@@ -85,7 +88,47 @@ void check_agreement(const Config& config, std::int64_t images, int steps, const
   }
 }
 
+/// A step costs the same, to the bit, whether it is played from a recording or its operations are started one
+/// by one.
+void check_recorded(const Config& config, const std::string& precision, std::int64_t images) {
+  INFO(config.name << " in " << precision);
+  const Minibatch batch = random_minibatch(config.image, images, config.classes, 0);
+  std::array<std::vector<double>, 2> costs;
+  for (const bool recorded : {false, true}) {
+    const ConfiguredNet configured(config, "cuda", precision, Phase::train, images);
+    Net& net = *configured.net;
+    StepInputs inputs;
+    inputs.matrices = matrices_of(batch);
+    inputs.rates = net.rates(0);
+    TaskTimes times;  // steps that are timed by task are not recorded
+    for (; inputs.iteration < 4; ++inputs.iteration)
+      costs.at(recorded ? 1 : 0)
+          .push_back(net.run(*configured.plan, inputs, recorded ? nullptr : &times).costs.at(1));
+    CHECK(net.executor().is_recorded(*configured.plan) == recorded);
+  }
+  CHECK(std::isfinite(costs[0].back()));
+  CHECK(costs[0] == costs[1]);
+}
+
+const std::vector<Config>& nets() {
+  static const std::vector<Config> all{{"lenet", {1, 28, 28}},
+                                       {"cifar-quick", {3, 32, 32}},
+                                       {"wrn-16-4", {3, 32, 32}},
+                                       {"alexnet-owt", {3, 224, 224}, 1000}};
+  return all;
+}
+
 }  // namespace
+
+TEST_CASE("recorded steps of lenet have the bits of steps that are not recorded") {
+  for (const char* precision : {"fp32", "bf16"}) check_recorded(nets()[0], precision, 3);
+}
+
+TEST_CASE("recorded steps of four nets have the bits of steps that are not recorded", "[.][first]") {
+  for (const Config& config : nets()) {
+    for (const char* precision : {"fp32", "tf32", "bf16"}) check_recorded(config, precision, 32);
+  }
+}
 
 TEST_CASE("some steps of lenet cost the same on the GPU and on the CPU") {
   check_agreement({"lenet", {1, 28, 28}}, 3, 9, "fp32", 1e-4);

@@ -97,8 +97,8 @@ class Watched : public WrappedBackend {
   explicit Watched(Log& log) : WrappedBackend(make_cuda_backend(Precision::fp32)), log_(log) {}
   bool refuses_to_record = false;
 
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
-    return std::make_shared<WatchedOp>(WrappedBackend::bind(op, form));
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
+    return std::make_shared<WatchedOp>(WrappedBackend::bind(op, form, device));
   }
   std::unique_ptr<Queue> make_queue(int) const override { return std::make_unique<WatchedQueue>(log_); }
   std::unique_ptr<Recording> record(std::span<Queue* const>,
@@ -228,6 +228,7 @@ TEST_CASE("a second step begins at once where both are recorded, else in its tur
       CHECK(operations() == (at_once ? step + 1 : step) * all);
       executor.wait();
       CHECK(operations() == (at_once ? step + 1 : step) * all);
+      CHECK(executor.is_recorded(plan).value() == at_once);
     }
     executor.wait();
     CHECK(operations() == 8 * all);

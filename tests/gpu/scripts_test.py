@@ -15,7 +15,7 @@ CUDA_TEST = ""
 
 CONVNET = """case "$*" in
   --version) echo convnet 1.2.3 ;;
-  bench*) mkdir -p "$CONVNET_CACHE"; echo '{}' >"$CONVNET_CACHE/tuning-stand-in.json" ;;
+  bench*) mkdir -p "$CONVNET_CACHE"; echo '{}' >"$CONVNET_CACHE/tuning-stand-in.json"; echo '"recorded": true' ;;
   *) echo trained ;;
 esac"""
 PASSES = "echo all passed"
@@ -97,6 +97,18 @@ class Bundle(unittest.TestCase):
         self.assertTrue(os.path.exists(self.path("out/tuning-stand-in.json")))
         self.check_no_process_is_left()
 
+    def test_steps_that_are_not_recorded(self):
+        for said in ("false", "null"):
+            self.program("bin/convnet", CONVNET.replace("true", said))
+            code, _ = self.run_script("gpu-check", "correct", self.path("out/a.md"), "--seconds", "30")
+            self.assertEqual(code, 1, self.said)
+            self.assertIn("| a step of lenet | not recorded |", self.read("out/a.md"))
+            self.program("bench", f"""echo '{{"ms_per_step": 1.0, "recorded": {said}}}'""")
+            code, _ = self.run_script("gpu-speed", "--program", self.path("bench"), "--output", self.path("out/steps.md"), "--nets", "lenet",
+                                      "--batches", "2", "--precisions", "bf16")
+            self.assertEqual(code, 1, self.said)
+            self.assertIn("- convnet, lenet, batch 2, bf16: its steps were not recorded", self.read("out/steps.md"))
+
     def test_no_gpu(self):
         self.program("bin/convnet", "echo '--device cuda: there is none; use --device cpu' >&2; exit 3")
         code, _ = self.run_script("gpu-check", "correct", self.path("out/a.md"))
@@ -117,7 +129,7 @@ class Bundle(unittest.TestCase):
         self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
         spec = re.search(r"cuda_gpu_test (.*)", self.read("out/a.log"))[1]
         # With Catch2 2 the exit code is the number of cases.
-        lists = [subprocess.run([CUDA_TEST, "--list-test-names-only", *filters], stdout=subprocess.PIPE, text=True).stdout.splitlines() for filters in ([], [spec])]
+        lists = [subprocess.run([CUDA_TEST, "--list-test-names-only", *filters], stdout=subprocess.PIPE, text=True).stdout.splitlines() for filters in (["[cuda]"], [spec])]
         cases, chosen = (set(map(str.strip, lines)) for lines in lists)
         operations = ["conv.forward", "conv.forward+relu", "conv.backward_data", "conv.backward_weights"]
         self.assertEqual(cases - chosen, {f"{operation} on both backends" for operation in operations} | {

@@ -80,8 +80,8 @@ class BreakingBackend : public WrappedBackend {
  public:
   BreakingBackend(std::unique_ptr<Backend> inner, std::atomic<bool>& armed)
       : WrappedBackend(std::move(inner)), armed_(armed) {}
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
-    return std::make_shared<BreakingOp>(WrappedBackend::bind(op, form), armed_);
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
+    return std::make_shared<BreakingOp>(WrappedBackend::bind(op, form, device), armed_);
   }
 
  private:

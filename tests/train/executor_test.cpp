@@ -62,9 +62,9 @@ struct TwoDevices {
 struct BreakableBackend : WrappedBackend {
   using WrappedBackend::WrappedBackend;
   bool broken = false;
-  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form) const override {
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
     if (broken) throw DeviceError("cannot bind");
-    return WrappedBackend::bind(op, form);
+    return WrappedBackend::bind(op, form, device);
   }
 };
 
