@@ -8,7 +8,7 @@ namespace {
 /// How the activations lie. What cannot be walked is made plain: flat images of any dimensions.
 struct Images {
   Images(const Dims& dims, const LayoutHints& hints, std::size_t index)
-      : tensor{dims, DataType::f32, hinted_layout(hints, index)} {
+      : tensor(hinted_activation(dims, hints, index)) {
     const auto walked = activation_view(tensor);
     if (!walked) tensor.layout = nullptr;
     if (walked && walked->block > 1) {
@@ -18,7 +18,7 @@ struct Images {
       view.padded_c = view.c;
     }
   }
-  std::int64_t floats() const { return view.padded_c * view.spatial; }  ///< of one image
+  std::int64_t numbers() const { return view.padded_c * view.spatial; }  ///< of one image
 
   TensorDesc tensor;
   ActivationView view;
@@ -32,53 +32,55 @@ void for_elements(const ActivationView& v, const Visit& visit) {
       visit(c * v.spatial + s, (c / v.block * v.spatial + s) * v.block + c % v.block);
 }
 
-void add(const float* __restrict bias, std::int64_t count, float* __restrict dst) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) dst[i] += bias[i];
-}
-
 }  // namespace
 
 Prepared prepare(const AddBias& op, const LayoutHints& hints) {
   const Images images(op.dims, hints, 1);
   std::vector<TensorDesc> args = argument_tensors(op);
-  args[1].layout = images.tensor.layout;
+  args[1] = images.tensor;
   return std::make_shared<KernelOp>(
-      std::move(args), [view = images.view, floats = images.floats()](std::span<std::byte* const> p) {
+      std::move(args), [view = images.view, type = images.tensor.type,
+                        numbers = images.numbers()](std::span<std::byte* const> p) {
         const float* bias = as_floats(p[0]);
         std::vector<float> blocked;
         if (view.block > 1) {
-          blocked.resize(static_cast<std::size_t>(floats));  // zeros in the padding
+          blocked.resize(static_cast<std::size_t>(numbers));  // zeros in the padding
           for_elements(view, [&](std::int64_t plain, std::int64_t at) {
             blocked[static_cast<std::size_t>(at)] = bias[plain];
           });
           bias = blocked.data();
         }
-        float* dst = as_floats(p[1]);
-#pragma omp parallel for schedule(static) if (view.n * floats >= kParallelElements)
-        for (std::int64_t n = 0; n < view.n; ++n) add(bias, floats, dst + n * floats);
+        with_stored(type, [&]<class T>(T) {
+          T* dst = as<T>(p[1]);
+#pragma omp parallel for schedule(static) if (view.n * numbers >= kParallelElements)
+          for (std::int64_t n = 0; n < view.n; ++n) add_scaled(bias, 1, numbers, dst + n * numbers);
+        });
       });
 }
 
 Prepared prepare(const BiasBackward& op, const LayoutHints& hints) {
   const Images images(op.dims, hints, 0);
   std::vector<TensorDesc> args = argument_tensors(op);
-  args[0].layout = images.tensor.layout;
+  args[0] = images.tensor;
   return std::make_shared<KernelOp>(
-      std::move(args), [view = images.view, floats = images.floats()](std::span<std::byte* const> p) {
-        const float* diff_dst = as_floats(p[0]);
+      std::move(args), [view = images.view, type = images.tensor.type,
+                        numbers = images.numbers()](std::span<std::byte* const> p) {
         float* diff_bias = as_floats(p[1]);
-        std::vector<float> blocked(static_cast<std::size_t>(view.block > 1 ? floats : 0));
+        std::vector<float> blocked(static_cast<std::size_t>(view.block > 1 ? numbers : 0));
         float* sums = view.block > 1 ? blocked.data() : diff_bias;
         // Pieces that stay in the first-level cache.
         constexpr std::int64_t kPiece = 1024;
-        const std::int64_t pieces = (floats + kPiece - 1) / kPiece;
-#pragma omp parallel for schedule(static) if (view.n * floats >= kParallelElements)
-        for (std::int64_t i = 0; i < pieces; ++i) {
-          const std::int64_t begin = i * kPiece, count = std::min(kPiece, floats - begin);
-          std::fill_n(sums + begin, count, 0.0F);
-          for (std::int64_t n = 0; n < view.n; ++n) add(diff_dst + n * floats + begin, count, sums + begin);
-        }
+        const std::int64_t pieces = (numbers + kPiece - 1) / kPiece;
+        with_stored(type, [&]<class T>(T) {
+          const T* diff_dst = as<T>(p[0]);
+#pragma omp parallel for schedule(static) if (view.n * numbers >= kParallelElements)
+          for (std::int64_t i = 0; i < pieces; ++i) {
+            const std::int64_t begin = i * kPiece, count = std::min(kPiece, numbers - begin);
+            std::fill_n(sums + begin, count, 0.0F);
+            for (std::int64_t n = 0; n < view.n; ++n)
+              add_scaled(diff_dst + n * numbers + begin, 1, count, sums + begin);
+          }
+        });
         if (view.block > 1)
           for_elements(view, [&](std::int64_t plain, std::int64_t at) {
             diff_bias[plain] = blocked[static_cast<std::size_t>(at)];

@@ -28,38 +28,52 @@ bool fits_blocks(const Dims& whole, const std::vector<Part>& parts, std::int64_t
   });
 }
 
-/// The block of the layout that copies work in: that of the first argument that lies blocked now, if the
-/// parts fit; else 1, plain.
-std::int64_t choose_block(const OpDesc& op, const Dims& whole, const std::vector<Part>& parts,
-                          const LayoutHints& hints) {
+/// How the arguments of copies lie and are stored.
+struct Form {
+  std::int64_t block;  ///< 1 is plain
+  DataType type;
+};
+
+/// The block of the first argument that lies blocked now, if the parts fit; else 1. bf16 if the first
+/// argument is stored so.
+Form choose_form(const OpDesc& op, const Dims& whole, const std::vector<Part>& parts,
+                 const LayoutHints& hints) {
+  Form form{1, hinted_type(hints, 0)};
   const std::vector<Argument> args = arguments(op);
   for (std::size_t i = 0; i < std::min(args.size(), hints.size()); ++i) {
     if (!hints[i]) continue;
-    const auto view = activation_view({args[i].dims, args[i].type, hints[i]->layout});
-    if (view && view->block > 1 && fits_blocks(whole, parts, view->block)) return view->block;
+    const auto view = activation_view({args[i].dims, hints[i]->type, hints[i]->layout});
+    if (view && view->block > 1 && fits_blocks(whole, parts, view->block)) {
+      form.block = view->block;
+      break;
+    }
   }
-  return 1;
+  return form;
 }
 
-std::vector<TensorDesc> tensors_in(std::int64_t block, const OpDesc& op) {
+std::vector<TensorDesc> tensors_in(const Form& form, const OpDesc& op) {
   std::vector<TensorDesc> tensors = argument_tensors(op);
-  if (block > 1)
-    for (TensorDesc& t : tensors) t = blocked_activations(t.dims, static_cast<int>(block));
+  for (TensorDesc& t : tensors) {
+    if (form.block > 1)
+      t = blocked_activations(t.dims, static_cast<int>(form.block), form.type);
+    else
+      t.type = form.type;
+  }
   return tensors;
 }
 
-/// Floats of one image in memory.
+/// Numbers of one image in memory.
 std::int64_t stored_features(const Dims& dims, std::int64_t block) {
   if (block == 1) return features(dims);
   return (dims[1] + block - 1) / block * block * dims[2] * dims[3];
 }
 
-/// Copies `count` floats of every image.
-void copy_runs(std::int64_t n, const float* src, std::int64_t src_stride, float* dst, std::int64_t dst_stride,
-               std::int64_t count) {
-#pragma omp parallel for schedule(static) if (n * count >= kParallelElements)
+/// Copies `count` bytes of every image.
+void copy_runs(std::int64_t n, const std::byte* src, std::int64_t src_stride, std::byte* dst,
+               std::int64_t dst_stride, std::int64_t count) {
+#pragma omp parallel for schedule(static) if (n * count >= kParallelElements * size_of(DataType::f32))
   for (std::int64_t i = 0; i < n; ++i)
-    std::memcpy(dst + i * dst_stride, src + i * src_stride, static_cast<std::size_t>(count) * sizeof(float));
+    std::memcpy(dst + i * dst_stride, src + i * src_stride, static_cast<std::size_t>(count));
 }
 
 }  // namespace
@@ -72,61 +86,69 @@ Prepared prepare(const Concat& op, const LayoutHints& hints) {
     offset += features(dims);
   }
   if (offset != features(op.to)) throw std::logic_error("concat: the inputs do not fill " + to_string(op.to));
-  const std::int64_t block = choose_block(op, op.to, parts, hints);
+  const Form form = choose_form(op, op.to, parts, hints);
   std::vector<std::int64_t> offsets, counts;
   for (const Part& part : parts) {
-    offsets.push_back(part.offset);
-    counts.push_back(stored_features(part.dims, block));
+    offsets.push_back(part.offset * size_of(form.type));
+    counts.push_back(stored_features(part.dims, form.block) * size_of(form.type));
   }
+  const std::int64_t stride = stored_features(op.to, form.block) * size_of(form.type);
   return std::make_shared<KernelOp>(
-      tensors_in(block, op), [offsets, counts, n = op.to[0],
-                              stride = stored_features(op.to, block)](std::span<std::byte* const> args) {
+      tensors_in(form, op), [offsets, counts, stride, n = op.to[0]](std::span<std::byte* const> args) {
         for (std::size_t k = 0; k < counts.size(); ++k)
-          copy_runs(n, as_floats(args[k]), counts[k], as_floats(args.back()) + offsets[k], stride, counts[k]);
+          copy_runs(n, args[k], counts[k], args.back() + offsets[k], stride, counts[k]);
       });
 }
 
 Prepared prepare(const Split& op, const LayoutHints& hints) {
   if (op.offset < 0 || op.offset + features(op.to) > features(op.from))
     throw std::logic_error("split: " + to_string(op.to) + " does not fit into " + to_string(op.from));
-  const std::int64_t block = choose_block(op, op.from, {{op.to, op.offset}}, hints);
-  const std::int64_t count = stored_features(op.to, block);
+  const Form form = choose_form(op, op.from, {{op.to, op.offset}}, hints);
+  const std::int64_t size = size_of(form.type);
+  const std::int64_t count = stored_features(op.to, form.block) * size;
+  const std::int64_t stride = stored_features(op.from, form.block) * size;
   return std::make_shared<KernelOp>(
-      tensors_in(block, op), [=, n = op.to[0], offset = op.offset,
-                              stride = stored_features(op.from, block)](std::span<std::byte* const> args) {
-        copy_runs(n, as_floats(args[0]) + offset, stride, as_floats(args[1]), count, count);
+      tensors_in(form, op), [=, n = op.to[0], offset = op.offset * size](std::span<std::byte* const> args) {
+        copy_runs(n, args[0] + offset, stride, args[1], count, count);
       });
 }
 
-Prepared prepare(const GroupSumForward& op, const LayoutHints&) {
-  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    const std::int64_t outputs = op.c / op.stride;
+Prepared prepare(const GroupSumForward& op, const LayoutHints& hints) {
+  return std::make_shared<KernelOp>(plain_activations(op, hints),
+                                    [op, type = hinted_type(hints, 0)](std::span<std::byte* const> args) {
+                                      const std::int64_t outputs = op.c / op.stride;
+                                      with_stored(type, [&]<class T>(T) {
 #pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
-    for (std::int64_t n = 0; n < op.n; ++n) {
-      const float* src = as_floats(args[0]) + n * op.c;
-      float* dst = as_floats(args[1]) + n * outputs;
-      for (std::int64_t j = 0; j < outputs; ++j, src += op.stride) {
-        float sum = 0;
+                                        for (std::int64_t n = 0; n < op.n; ++n) {
+                                          const T* src = as<T>(args[0]) + n * op.c;
+                                          T* dst = as<T>(args[1]) + n * outputs;
+                                          for (std::int64_t j = 0; j < outputs; ++j, src += op.stride) {
+                                            float sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (std::int64_t k = 0; k < op.stride; ++k) sum += src[k];
-        dst[j] = sum;
-      }
-    }
-  });
+                                            for (std::int64_t k = 0; k < op.stride; ++k)
+                                              sum += to_float(src[k]);
+                                            dst[j] = stored_as<T>(sum);
+                                          }
+                                        }
+                                      });
+                                    });
 }
 
-Prepared prepare(const GroupSumBackward& op, const LayoutHints&) {
-  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    const std::int64_t outputs = op.c / op.stride;
+Prepared prepare(const GroupSumBackward& op, const LayoutHints& hints) {
+  return std::make_shared<KernelOp>(
+      plain_activations(op, hints), [op, type = hinted_type(hints, 0)](std::span<std::byte* const> args) {
+        const std::int64_t outputs = op.c / op.stride;
+        with_stored(type, [&]<class T>(T) {
 #pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
-    for (std::int64_t n = 0; n < op.n; ++n) {
-      const float* diff_dst = as_floats(args[0]) + n * outputs;
-      float* diff_src = as_floats(args[1]) + n * op.c;
-      for (std::int64_t j = 0; j < outputs; ++j)
-        std::fill_n(diff_src + j * op.stride, op.stride, diff_dst[j]);
-      std::fill(diff_src + outputs * op.stride, diff_src + op.c, 0.0F);  // of a last, incomplete group
-    }
-  });
+          for (std::int64_t n = 0; n < op.n; ++n) {
+            const T* diff_dst = as<T>(args[0]) + n * outputs;
+            T* diff_src = as<T>(args[1]) + n * op.c;
+            for (std::int64_t j = 0; j < outputs; ++j)
+              std::fill_n(diff_src + j * op.stride, op.stride, diff_dst[j]);
+            std::fill(diff_src + outputs * op.stride, diff_src + op.c, T{});  // of a last, incomplete group
+          }
+        });
+      });
 }
 
 }  // namespace convnet::cpu::own

@@ -63,17 +63,20 @@ Prepared prepare(const NeuronBackward& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const Scale& op, const LayoutHints& hints) {
-  const TensorDesc tensor{op.dims, DataType::f32, hinted_layout(hints, 0)};
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor.layout),
-      [factor = op.factor, count = stored_numbers(tensor)](std::span<std::byte* const> args) {
-        const float* src = as_floats(args[0]);
-        float* dst = as_floats(args[1]);
-        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+  const TensorDesc tensor = hinted_activation(op.dims, hints, 0);
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor),
+                                    [factor = op.factor, type = tensor.type,
+                                     count = stored_numbers(tensor)](std::span<std::byte* const> args) {
+                                      with_stored(type, [&]<class T>(T) {
+                                        const T* src = as<T>(args[0]);
+                                        T* dst = as<T>(args[1]);
+                                        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-          for (std::int64_t i = begin; i < end; ++i) dst[i] = src[i] * factor;
-        });
-      });
+                                          for (std::int64_t i = begin; i < end; ++i)
+                                            dst[i] = stored_as<T>(to_float(src[i]) * factor);
+                                        });
+                                      });
+                                    });
 }
 
 Prepared prepare(const Accumulate& op, const LayoutHints& hints) {

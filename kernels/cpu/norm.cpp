@@ -2,6 +2,7 @@
 // twice the size of the tensor.
 #include <array>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 #include <tuple>
 #include <type_traits>
@@ -14,24 +15,30 @@
 namespace convnet::cpu::own {
 namespace {
 
+constexpr std::int64_t kPlainLanes = 16;  // pixels worked on together in plain layouts
+
 /// A tile is all channels of some neighbouring pixels of one image. Its values in scratch memory are
 /// [pixel][channel] for blocked layouts and [channel][pixel] for plain ones, so that in both a run of the
-/// tensor's memory is a run of scratch. `halo` zeros around the channels stand for the maps outside [0,C).
+/// tensor's memory is a run of scratch, and vectors of it are aligned. Zeros around the channels stand for
+/// the maps outside [0,C).
 struct Tiling {
   ActivationView view;
   std::int64_t below = 0, above = 0;  ///< window(c) = [c - below, c + above], unless grouped
   std::int64_t group = 0;             ///< > 0: windows are the aligned groups of this many channels
-  std::int64_t halo = 0;
-  std::int64_t pixels = 0;                        ///< of a tile
+  std::int64_t pixels = 0;            ///< of a tile
+  std::int64_t first = 0;             ///< where the first channel of the first pixel is in scratch
   std::int64_t channel_step = 1, pixel_step = 1;  ///< in scratch
   std::int64_t scratch_floats = 0;
 
   std::int64_t tiles() const { return (view.spatial + pixels - 1) / pixels; }
 };
 
-constexpr std::int64_t kPlainLanes = 16;  // pixels worked on together in plain layouts
+std::int64_t whole_vectors(std::int64_t floats) {
+  return (floats + kPlainLanes - 1) / kPlainLanes * kPlainLanes;
+}
 
-Tiling make_tiling(const CrossMapNorm& p, const ActivationView& view) {
+/// `arrays`: how many arrays of a tile's values are worked with.
+Tiling make_tiling(const CrossMapNorm& p, const ActivationView& view, std::int64_t arrays) {
   Tiling t;
   t.view = view;
   if (p.blocked) {
@@ -40,24 +47,29 @@ Tiling make_tiling(const CrossMapNorm& p, const ActivationView& view) {
     t.below = std::min(p.size / 2, p.c - 1);
     t.above = std::min(p.size - 1 - p.size / 2, p.c - 1);
   }
-  t.halo = std::max(t.below, t.above);
-  const std::int64_t line = view.padded_c + 2 * t.halo;
-  constexpr std::int64_t kScratchFloats = 4096;  // stays in the first-level cache
-  t.pixels = std::clamp<std::int64_t>(kScratchFloats / line, 1, 64);
+  const std::int64_t halo = std::max(t.below, t.above);
+  const std::int64_t line = whole_vectors(view.padded_c + halo);
+  const std::int64_t enough = 2304 / arrays;  // by measurement
+  t.pixels = std::clamp<std::int64_t>(enough / line, 1, 64);
   if (view.block == 1) {
-    t.pixels = (t.pixels + kPlainLanes - 1) / kPlainLanes * kPlainLanes;
+    t.pixels = whole_vectors(t.pixels);
     t.channel_step = t.pixels;
+    t.first = halo * t.pixels;
+    t.scratch_floats = (view.padded_c + 2 * halo) * t.pixels;
   } else {
-    t.pixel_step = line;
+    t.pixel_step = line;  // the zeros after a pixel are those before the next one, too
+    t.first = whole_vectors(halo);
+    t.scratch_floats = t.first + line * t.pixels;
   }
-  t.scratch_floats = line * t.pixels;
   return t;
 }
 
 /// The values of a run: neighbouring pixels of one channel in plain layouts, else the channels of one block
-/// and pixel. Loops over them have a constant length and vectorise.
+/// and pixel.
 template <int Block>
-using Values = std::array<float, Block == 1 ? kPlainLanes : Block>;
+constexpr int kLanes = Block == 1 ? kPlainLanes : Block;
+template <int Block>
+using Values = typename Vector<float, kLanes<Block>>::Type;
 
 struct Run {
   std::int64_t memory;   ///< offset in the tensor
@@ -67,38 +79,34 @@ struct Run {
 };
 
 /// Calls f(lanes) with the number of a run's values; where it has all, that is a constant.
-template <std::size_t Lanes, class F>
+template <int Lanes, class F>
 [[gnu::always_inline]] inline void with_lanes(const Run& run, const F& f) {
-  if (run.count == std::int64_t{Lanes})
+  if (run.count == Lanes)
     f(std::integral_constant<std::size_t, Lanes>{});
   else
     f(static_cast<std::size_t>(run.count));
 }
 
 template <int Block, class T>
-[[gnu::always_inline]] inline Values<Block> load(const T* tensor, const Run& run) {
-  constexpr std::size_t kLanes = std::tuple_size_v<Values<Block>>;
-  typename Vector<float, kLanes>::Type v;
-  with_lanes<kLanes>(run, [&](auto lanes) { load_floats<kLanes>(tensor + run.memory, lanes, v); });
-  Values<Block> values;
-  std::memcpy(values.data(), &v, sizeof values);
-  return values;
+[[gnu::always_inline]] inline void load_run(const T* tensor, const Run& run, Values<Block>& values) {
+  constexpr int lanes = kLanes<Block>;
+  with_lanes<lanes>(run, [&](auto count) { load_floats<lanes>(tensor + run.memory, count, values); });
 }
 
-template <std::size_t Lanes, class T>
-[[gnu::always_inline]] inline void store(const std::array<float, Lanes>& values, const Run& run, T* tensor) {
-  typename Vector<float, Lanes>::Type v;
-  std::memcpy(&v, values.data(), sizeof v);
-  with_lanes<Lanes>(run, [&](auto lanes) { store_floats<Lanes>(tensor + run.memory, lanes, v); });
+template <int Block, class T>
+[[gnu::always_inline]] inline void store_run(const Values<Block>& values, const Run& run, T* tensor) {
+  constexpr int lanes = kLanes<Block>;
+  with_lanes<lanes>(run, [&](auto count) { store_floats<lanes>(tensor + run.memory, count, values); });
 }
 
 /// Calls body(run) for all runs of pixels [begin, end) of image n.
 template <int Block, class Body>
-void for_runs(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t end, const Body& body) {
+[[gnu::always_inline]] inline void for_runs(const Tiling& t, std::int64_t n, std::int64_t begin,
+                                            std::int64_t end, const Body& body) {
   constexpr std::int64_t kPixels = Block == 1 ? kPlainLanes : 1;
   for (std::int64_t c = 0; c < t.view.padded_c; c += Block) {
     const std::int64_t memory = (n * t.view.padded_c + c) * t.view.spatial;
-    const std::int64_t scratch = (t.halo + c) * t.channel_step;
+    const std::int64_t scratch = t.first + c * t.channel_step;
     for (std::int64_t s = begin; s < end; s += kPixels)
       body(Run{memory + s * Block, scratch + (s - begin) * t.pixel_step, c,
                Block == 1 ? std::min(kPixels, end - s) : Block});
@@ -107,8 +115,9 @@ void for_runs(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t 
 
 /// Sums of the scratch array `values` over the aligned group of each channel of a run.
 template <int Block>
-[[gnu::noinline]] Values<Block> group_sums(const Tiling& t, const Run& run, const float* values) {
-  Values<Block> sums{};
+[[gnu::noinline]] std::array<float, kLanes<Block>> group_sums(const Tiling& t, const Run& run,
+                                                              const float* values) {
+  std::array<float, kLanes<Block>> sums{};
   for (std::int64_t j = 0; j < std::ssize(sums); ++j) {
     const std::int64_t c = run.channel + (Block == 1 ? 0 : j);
     const std::int64_t first = c - c % t.group;
@@ -123,28 +132,55 @@ template <int Block>
 /// Sums of the scratch array `values` over the channels from `below` before to `above` after each of a run's,
 /// or over its group.
 template <int Block>
-[[gnu::always_inline]] inline Values<Block> window_sums(const Tiling& t, const Run& run, std::int64_t below,
-                                                        std::int64_t above, const float* values) {
-  if (t.group > 0) return group_sums<Block>(t, run, values);
-  Values<Block> sums{};
-  for (std::int64_t i = -below; i <= above; ++i) {
-    const float* row = values + run.scratch + i * t.channel_step;
-#pragma omp simd
-    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += row[j];
+[[gnu::always_inline]] inline void window_sums(const Tiling& t, const Run& run, std::int64_t below,
+                                               std::int64_t above, const float* values, Values<Block>& sums) {
+  if (t.group > 0) {
+    const auto grouped = group_sums<Block>(t, run, values);
+    load(grouped.data(), sums);
+    return;
   }
-  return sums;
+  const std::int64_t step = Block == 1 ? t.channel_step : 1;
+  const float* first = values + run.scratch - below * step;
+  const auto sum = [&](std::int64_t size) __attribute__((always_inline)) {
+    load(first, sums);
+    for (std::int64_t i = 1; i < size; ++i) {
+      Values<Block> next;
+      load(first + i * step, next);
+      sums += next;
+    }
+  };
+  if (below + above == 4)
+    sum(5);  // as most nets have it: without a loop
+  else
+    sum(below + above + 1);
+}
+
+/// The powers of a run's denominators, and where `next` is given the next lower ones.
+template <class V, class Powers>
+[[gnu::always_inline]] inline void take_powers(const Powers& powers_of, const V& denominators, V& powers,
+                                               V* next = nullptr) {
+  std::array<float, sizeof(V) / sizeof(float)> d, first, second;
+  std::memcpy(d.data(), &denominators, sizeof d);
+#pragma omp simd
+  for (std::size_t j = 0; j < d.size(); ++j) {
+    const NegativePowers found = powers_of(d[j]);
+    first[j] = found.power;
+    second[j] = found.next;
+  }
+  load(first.data(), powers);
+  if (next != nullptr) load(second.data(), *next);
 }
 
 /// Writes the squares of a tile's values to scratch.
 template <int Block, class T>
 void square(const Tiling& t, std::int64_t n, std::int64_t begin, std::int64_t end, const T* src,
             float* squares) {
-  for_runs<Block>(t, n, begin, end, [=](const Run& run) {
-    const Values<Block> x = load<Block>(src, run);
-#pragma omp simd
-    for (std::size_t j = 0; j < x.size(); ++j)
-      squares[run.scratch + static_cast<std::int64_t>(j)] = x[j] * x[j];
-  });
+  for_runs<Block>(
+      t, n, begin, end, [&](const Run& run) __attribute__((always_inline)) {
+        Values<Block> x;
+        load_run<Block>(src, run, x);
+        store(squares + run.scratch, x * x);
+      });
 }
 
 /// Calls body(n, first pixel, end, scratch) for each tile, in parallel; scratch has room for `arrays` arrays,
@@ -153,65 +189,69 @@ template <class Body>
 void for_tiles(const Tiling& t, std::int64_t arrays, const Body& body) {
 #pragma omp parallel if (t.view.size() >= kParallelElements)
   {
-    std::vector<float> scratch(static_cast<std::size_t>(arrays * t.scratch_floats));
+    constexpr std::size_t kLine = 64;
+    std::vector<float> memory(static_cast<std::size_t>(arrays * t.scratch_floats) + kLine / sizeof(float));
+    void* scratch = memory.data();
+    std::size_t room = memory.size() * sizeof(float);
+    std::align(kLine, room - kLine, scratch, room);
 #pragma omp for collapse(2) schedule(static)
     for (std::int64_t n = 0; n < t.view.n; ++n)
       for (std::int64_t tile = 0; tile < t.tiles(); ++tile)
-        body(n, tile * t.pixels, std::min(t.view.spatial, (tile + 1) * t.pixels), scratch.data());
+        body(n, tile * t.pixels, std::min(t.view.spatial, (tile + 1) * t.pixels),
+             static_cast<float*>(scratch));
   }
 }
 
-template <int Block, class Power, class T>
-void forward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const T* src, T* dst) {
-  const float factor = p.scale / static_cast<float>(p.size);
+template <int Block, class Powers, class T>
+void forward(const CrossMapNorm& p, const Tiling& t, const Powers& powers_of, const T* src, T* dst) {
+  const float factor = p.scale / static_cast<float>(p.size), min_div = p.min_div;
   for_tiles(t, 1, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
     square<Block>(t, n, begin, end, src, squares);
-    for_runs<Block>(t, n, begin, end, [=, &t](const Run& run) {
-      Values<Block> y = load<Block>(src, run);
-      const Values<Block> sums = window_sums<Block>(t, run, t.below, t.above, squares);
-#pragma omp simd
-      for (std::size_t j = 0; j < y.size(); ++j) y[j] *= negative_power(p.min_div + factor * sums[j]);
-      store(y, run, dst);
-    });
+    for_runs<Block>(
+        t, n, begin, end, [&](const Run& run) __attribute__((always_inline)) {
+          Values<Block> x, sums, powers;
+          load_run<Block>(src, run, x);
+          window_sums<Block>(t, run, t.below, t.above, squares, sums);
+          take_powers<Values<Block>>(powers_of, min_div + factor * sums, powers);
+          store_run<Block>(x * powers, run, dst);
+        });
     zero_padding(t.view, n, begin, end, dst);
   });
 }
 
 /// With the denominators d and f = d^-power:
 /// dx_i = dy_i f_i - 2 power scale/size x_i sum over {c: i in window(c)} of dy_c x_c f_c / d_c
-template <int Block, class Power, class T>
-void backward(const CrossMapNorm& p, const Tiling& t, const Power& negative_power, const T* src,
+template <int Block, class Powers, class T>
+void backward(const CrossMapNorm& p, const Tiling& t, const Powers& powers_of, const T* src,
               const T* diff_dst, T* diff_src) {
-  const float factor = p.scale / static_cast<float>(p.size);
+  const float factor = p.scale / static_cast<float>(p.size), min_div = p.min_div;
   const float slope = -2 * p.power * factor;
   for_tiles(t, 3, [=, &t](std::int64_t n, std::int64_t begin, std::int64_t end, float* squares) {
     float* ratios = squares + t.scratch_floats;
     float* powers = ratios + t.scratch_floats;
     square<Block>(t, n, begin, end, src, squares);
-    for_runs<Block>(t, n, begin, end, [=, &t](const Run& run) {
-      const Values<Block> x = load<Block>(src, run);
-      const Values<Block> dy = load<Block>(diff_dst, run);
-      const Values<Block> sums = window_sums<Block>(t, run, t.below, t.above, squares);
-      float* ratio = ratios + run.scratch;
-      float* f = powers + run.scratch;
-#pragma omp simd
-      for (std::size_t j = 0; j < x.size(); ++j) {
-        const float d = p.min_div + factor * sums[j];
-        f[j] = negative_power(d);
-        // Padding may have d = 0; its neighbours must not see the NaN.
-        ratio[j] = x[j] == 0 ? 0 : dy[j] * x[j] * f[j] / d;
-      }
-    });
-    for_runs<Block>(t, n, begin, end, [=, &t](const Run& run) {
-      const Values<Block> x = load<Block>(src, run);
-      Values<Block> dx = load<Block>(diff_dst, run);
-      // The maps whose windows hold i reach as far up as windows reach down.
-      const Values<Block> sums = window_sums<Block>(t, run, t.above, t.below, ratios);
-      const float* f = powers + run.scratch;
-#pragma omp simd
-      for (std::size_t j = 0; j < x.size(); ++j) dx[j] = dx[j] * f[j] + slope * x[j] * sums[j];
-      store(dx, run, diff_src);
-    });
+    for_runs<Block>(
+        t, n, begin, end, [&](const Run& run) __attribute__((always_inline)) {
+          Values<Block> x, dy, sums, f, next;
+          load_run<Block>(src, run, x);
+          load_run<Block>(diff_dst, run, dy);
+          window_sums<Block>(t, run, t.below, t.above, squares, sums);
+          take_powers<Values<Block>>(powers_of, min_div + factor * sums, f, &next);
+          store(powers + run.scratch, f);
+          // Padding may have a denominator of 0; its neighbours must not see the NaN.
+          const Values<Block> zeros{};
+          store(ratios + run.scratch, x == 0 ? zeros : dy * x * next);
+        });
+    for_runs<Block>(
+        t, n, begin, end, [&](const Run& run) __attribute__((always_inline)) {
+          Values<Block> x, dy, sums, f;
+          load_run<Block>(src, run, x);
+          load_run<Block>(diff_dst, run, dy);
+          // The maps whose windows hold i reach as far up as windows reach down.
+          window_sums<Block>(t, run, t.above, t.below, ratios, sums);
+          load(powers + run.scratch, f);
+          store_run<Block>(dy * f + slope * x * sums, run, diff_src);
+        });
     zero_padding(t.view, n, begin, end, diff_src);
   });
 }
@@ -226,12 +266,12 @@ ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
 /// Calls `visit` with the layout's block as an integral_constant, and the power as a function.
 template <class Visitor>
 void dispatch(const CrossMapNorm& p, std::int64_t block, const Visitor& visit) {
-  with_negative_power(p.power, [&](const auto& negative_power) {
+  with_negative_powers(p.power, [&](const auto& powers_of) {
     switch (block) {
-      case 16: return visit(std::integral_constant<int, 16>{}, negative_power);
-      case 8: return visit(std::integral_constant<int, 8>{}, negative_power);
-      case 4: return visit(std::integral_constant<int, 4>{}, negative_power);
-      default: return visit(std::integral_constant<int, 1>{}, negative_power);
+      case 16: return visit(std::integral_constant<int, 16>{}, powers_of);
+      case 8: return visit(std::integral_constant<int, 8>{}, powers_of);
+      case 4: return visit(std::integral_constant<int, 4>{}, powers_of);
+      default: return visit(std::integral_constant<int, 1>{}, powers_of);
     }
   });
 }
@@ -240,12 +280,12 @@ void dispatch(const CrossMapNorm& p, std::int64_t block, const Visitor& visit) {
 
 Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
   const TensorDesc tensor = hinted_activation(op.p.dims(), hints, 0);
-  const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
+  const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p), 1);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor), [p = op.p, type = tensor.type, tiling](std::span<std::byte* const> args) {
-        dispatch(p, tiling.view.block, [&](auto block, const auto& negative_power) {
+        dispatch(p, tiling.view.block, [&](auto block, const auto& powers_of) {
           with_stored(type, [&]<class T>(T) {
-            forward<block()>(p, tiling, negative_power, as<const T>(args[0]), as<T>(args[1]));
+            forward<block()>(p, tiling, powers_of, as<const T>(args[0]), as<T>(args[1]));
           });
         });
       });
@@ -253,16 +293,15 @@ Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
 
 Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints) {
   const TensorDesc tensor = hinted_activation(op.p.dims(), hints, 0);
-  const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p));
-  return std::make_shared<KernelOp>(
-      argument_tensors(op, tensor), [p = op.p, type = tensor.type, tiling](std::span<std::byte* const> args) {
-        dispatch(p, tiling.view.block, [&](auto block, const auto& negative_power) {
-          with_stored(type, [&]<class T>(T) {
-            backward<block()>(p, tiling, negative_power, as<const T>(args[0]), as<const T>(args[1]),
-                              as<T>(args[2]));
-          });
-        });
+  const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p), 3);
+  return std::make_shared<KernelOp>(argument_tensors(op, tensor), [p = op.p, type = tensor.type,
+                                                                   tiling](std::span<std::byte* const> args) {
+    dispatch(p, tiling.view.block, [&](auto block, const auto& powers_of) {
+      with_stored(type, [&]<class T>(T) {
+        backward<block()>(p, tiling, powers_of, as<const T>(args[0]), as<const T>(args[1]), as<T>(args[2]));
       });
+    });
+  });
 }
 
 }  // namespace convnet::cpu::own

@@ -41,6 +41,14 @@ inline TensorDesc in_view(const ActivationView& view, const Dims& dims, DataType
   return blocked_activations(dims, static_cast<int>(view.block), type);
 }
 
+/// The arguments of `op`, all of them plain, its activations stored as argument 0 is now.
+inline std::vector<TensorDesc> plain_activations(const OpDesc& op, const LayoutHints& hints) {
+  std::vector<TensorDesc> tensors = argument_tensors(op);
+  for (TensorDesc& t : tensors)
+    if (t.type == DataType::f32 && t.dims.size() > 1) t.type = hinted_type(hints, 0);
+  return tensors;
+}
+
 /// Numbers in memory, padding included.
 inline std::int64_t stored_numbers(const TensorDesc& tensor) { return tensor.bytes() / size_of(tensor.type); }
 

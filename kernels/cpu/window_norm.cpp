@@ -37,13 +37,13 @@ struct Geometry {
       columns.push_back(static_cast<float>(clipped(x, i / view.block, p.w)));
   }
   std::int64_t planes() const { return view.n * (view.padded_c / view.block); }
-  std::int64_t plane_floats() const { return rows * row; }
+  std::int64_t plane_size() const { return rows * row; }
 
   ActivationView view;
-  std::int64_t rows, row;  ///< rows of a plane, floats of one
+  std::int64_t rows, row;  ///< rows of a plane, numbers of one
   Reach y, x;
   std::int64_t halo, stride;   ///< zeros on both sides of the rows of a sheet; distance between rows
-  std::vector<float> columns;  ///< of the clipped windows, for each float of a row
+  std::vector<float> columns;  ///< of the clipped windows, for each number of a row
 };
 
 /// A plane in scratch memory, its rows between zeros.
@@ -62,21 +62,17 @@ class Sheet {
   std::int64_t stride_;
 };
 
-void add(const float* __restrict values, std::int64_t count, float* __restrict sums) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) sums[i] += values[i];
-}
-
 /// The memory that a thread works with.
 struct Scratch {
   explicit Scratch(const Geometry& g)
-      : across(static_cast<std::size_t>(g.plane_floats())),
+      : across(static_cast<std::size_t>(g.plane_size())),
         sums(static_cast<std::size_t>(g.row)),
         z(g),
         a(g),
-        b(g) {}
+        b(g),
+        gradient(g) {}
   std::vector<float> across, sums;
-  Sheet z, a, b;
+  Sheet z, a, b, gradient;
 };
 
 /// Calls body(y, sums) for every row, with the sums of `values` over the windows of its pixels.
@@ -84,24 +80,25 @@ template <class Body>
 void for_window_sums(const Geometry& g, const Sheet& values, Reach ys, Reach xs, Scratch& scratch,
                      const Body& body) {
   float* across = scratch.across.data();
-  std::fill_n(across, g.plane_floats(), 0.0F);
+  std::fill_n(across, g.plane_size(), 0.0F);
   for (std::int64_t y = 0; y < g.rows; ++y)
     for (std::int64_t d = -xs.below; d <= xs.above; ++d)
-      add(values.row(y) + d * g.view.block, g.row, across + y * g.row);
+      add_scaled(values.row(y) + d * g.view.block, 1, g.row, across + y * g.row);
   float* sums = scratch.sums.data();
   for (std::int64_t y = 0; y < g.rows; ++y) {
     std::fill_n(sums, g.row, 0.0F);
     const std::int64_t end = std::min(g.rows, y + ys.above + 1);
     for (std::int64_t from = std::max<std::int64_t>(0, y - ys.below); from < end; ++from)
-      add(across + from * g.row, g.row, sums);
+      add_scaled(across + from * g.row, 1, g.row, sums);
     body(y, static_cast<const float*>(sums));
   }
 }
 
-void subtract_means(const float* __restrict x, const float* __restrict sums, const float* __restrict columns,
+template <class T>
+void subtract_means(const T* __restrict x, const float* __restrict sums, const float* __restrict columns,
                     float rows, std::int64_t count, float* __restrict z) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) z[i] = x[i] - sums[i] / (rows * columns[i]);
+  for (std::int64_t i = 0; i < count; ++i) z[i] = to_float(x[i]) - sums[i] / (rows * columns[i]);
 }
 
 void square(const float* __restrict z, std::int64_t count, float* __restrict squares) {
@@ -110,8 +107,10 @@ void square(const float* __restrict z, std::int64_t count, float* __restrict squ
 }
 
 /// Fills scratch.z with what is squared, and scratch.a with the squares.
-void center(const WindowNorm& p, const Geometry& g, const float* src, Scratch& scratch) {
-  for (std::int64_t y = 0; y < g.rows; ++y) std::copy_n(src + y * g.row, g.row, scratch.z.row(y));
+template <class T>
+void center(const WindowNorm& p, const Geometry& g, const T* src, Scratch& scratch) {
+  for (std::int64_t y = 0; y < g.rows; ++y)
+    std::transform(src + y * g.row, src + (y + 1) * g.row, scratch.z.row(y), [](T x) { return to_float(x); });
   if (p.contrast)
     // Row y of z may change as soon as its sums are there: those of all rows along x are taken before.
     for_window_sums(g, scratch.z, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
@@ -123,36 +122,38 @@ void center(const WindowNorm& p, const Geometry& g, const float* src, Scratch& s
 
 float factor(const WindowNorm& p) { return p.scale / static_cast<float>(p.size * p.size); }
 
-template <class Power>
-void normalise(const WindowNorm& p, const Power& negative_power, const float* __restrict x,
-               const float* __restrict sums, std::int64_t count, float* __restrict y) {
+template <class T, class Powers>
+void normalise(const WindowNorm& p, const Powers& powers_of, const T* __restrict x,
+               const float* __restrict sums, std::int64_t count, T* __restrict y) {
   const float scale = factor(p), min_div = p.min_div;
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * negative_power(min_div + scale * sums[i]);
+  for (std::int64_t i = 0; i < count; ++i)
+    y[i] = stored_as<T>(to_float(x[i]) * powers_of(min_div + scale * sums[i]).power);
 }
 
-void forward_plane(const WindowNorm& p, const Geometry& g, const float* src, float* dst, Scratch& scratch) {
+template <class T>
+void forward_plane(const WindowNorm& p, const Geometry& g, const T* src, T* dst, Scratch& scratch) {
   center(p, g, src, scratch);
   for_window_sums(g, scratch.a, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
-    with_negative_power(p.power, [&](const auto& negative_power) {
-      normalise(p, negative_power, src + y * g.row, sums, g.row, dst + y * g.row);
+    with_negative_powers(p.power, [&](const auto& powers_of) {
+      normalise(p, powers_of, src + y * g.row, sums, g.row, dst + y * g.row);
     });
   });
 }
 
 /// With the denominators d: direct = dy d^-power, ratios = dy x d^(-power-1).
-template <class Power>
-void differentiate(const WindowNorm& p, const Power& negative_power, const float* __restrict x,
-                   const float* __restrict dy, const float* __restrict sums, std::int64_t count,
+template <class T, class Powers>
+void differentiate(const WindowNorm& p, const Powers& powers_of, const T* __restrict x,
+                   const T* __restrict dy, const float* __restrict sums, std::int64_t count,
                    float* __restrict direct, float* __restrict ratios) {
   const float scale = factor(p), min_div = p.min_div;
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) {
-    const float d = min_div + scale * sums[i];
-    const float f = negative_power(d);
-    direct[i] = dy[i] * f;
-    // If d = 0, the neighbours must not see the NaN.
-    ratios[i] = x[i] == 0 ? 0 : dy[i] * x[i] * f / d;
+    const NegativePowers d = powers_of(min_div + scale * sums[i]);
+    const float value = to_float(x[i]), diff = to_float(dy[i]);
+    direct[i] = diff * d.power;
+    // If the denominator is 0, the neighbours must not see the NaN.
+    ratios[i] = value == 0 ? 0 : diff * value * d.next;
   }
 }
 
@@ -176,78 +177,82 @@ void subtract(const float* __restrict values, std::int64_t count, float* __restr
 /// With through_j = -2 power scale/size^2 z_j sum over {p: j in window(p)} of dy_p x_p d_p^(-power-1):
 /// dx_i = dy_i d_i^-power + through_i, and for contrast less the sum over {j: i in window(j)} of
 /// through_j / |window(j)|.
-void backward_plane(const WindowNorm& p, const Geometry& g, const float* src, const float* diff_dst,
-                    float* diff_src, Scratch& scratch) {
+template <class T>
+void backward_plane(const WindowNorm& p, const Geometry& g, const T* src, const T* diff_dst, T* diff_src,
+                    Scratch& scratch) {
   center(p, g, src, scratch);
-  Sheet& ratios = scratch.b;
+  Sheet &ratios = scratch.b, &dx = scratch.gradient;
   for_window_sums(g, scratch.a, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
     const std::int64_t at = y * g.row;
-    with_negative_power(p.power, [&](const auto& negative_power) {
-      differentiate(p, negative_power, src + at, diff_dst + at, sums, g.row, diff_src + at, ratios.row(y));
+    with_negative_powers(p.power, [&](const auto& powers_of) {
+      differentiate(p, powers_of, src + at, diff_dst + at, sums, g.row, dx.row(y), ratios.row(y));
     });
   });
   Sheet& shares = scratch.a;
   const float slope = -2 * p.power * factor(p);
-  for_window_sums(
-      g, ratios, transposed(g.y), transposed(g.x), scratch, [&](std::int64_t y, const float* sums) {
-        pass_back(slope, scratch.z.row(y), sums, g.columns.data(),
-                  static_cast<float>(clipped(g.y, y, g.rows)), g.row, diff_src + y * g.row, shares.row(y));
-      });
-  if (!p.contrast) return;
-  for_window_sums(g, shares, transposed(g.y), transposed(g.x), scratch,
-                  [&](std::int64_t y, const float* sums) { subtract(sums, g.row, diff_src + y * g.row); });
+  for_window_sums(g, ratios, transposed(g.y), transposed(g.x), scratch,
+                  [&](std::int64_t y, const float* sums) {
+                    pass_back(slope, scratch.z.row(y), sums, g.columns.data(),
+                              static_cast<float>(clipped(g.y, y, g.rows)), g.row, dx.row(y), shares.row(y));
+                  });
+  if (p.contrast)
+    for_window_sums(g, shares, transposed(g.y), transposed(g.x), scratch,
+                    [&](std::int64_t y, const float* sums) { subtract(sums, g.row, dx.row(y)); });
+  for (std::int64_t y = 0; y < g.rows; ++y)
+    std::transform(dx.row(y), dx.row(y) + g.row, diff_src + y * g.row,
+                   [](float v) { return stored_as<T>(v); });
 }
 
 /// Calls body(offset of the plane, scratch) for all planes, in parallel, then zeroes the padding of `result`.
-template <class Body>
-void for_planes(const Geometry& g, float* result, const Body& body) {
+template <class T, class Body>
+void for_planes(const Geometry& g, T* result, const Body& body) {
 #pragma omp parallel if (g.view.size() >= kParallelElements)
   {
     Scratch scratch(g);
 #pragma omp for schedule(static)
     for (std::int64_t plane = 0; plane < g.planes(); ++plane) {
-      body(plane * g.plane_floats(), scratch);
+      body(plane * g.plane_size(), scratch);
       const std::int64_t blocks = g.view.padded_c / g.view.block;
       if (plane % blocks == blocks - 1) zero_padding(g.view, plane / blocks, 0, g.view.spatial, result);
     }
   }
 }
 
-/// `tensor` in a layout that can be walked: the hinted one, or plain.
-Geometry geometry(const WindowNorm& p, TensorDesc& tensor) {
+Geometry geometry(const WindowNorm& p, const TensorDesc& tensor) {
   if (p.size < 1 || p.h < 1 || p.w < 1) throw std::logic_error("rnorm: no pixels or an empty window");
-  if (const auto view = activation_view(tensor)) return {p, *view};
-  tensor.layout = nullptr;
   return {p, *activation_view(tensor)};
 }
 
 }  // namespace
 
 Prepared prepare(const WindowNormForward& op, const LayoutHints& hints) {
-  TensorDesc tensor{op.p.dims(), DataType::f32, hinted_layout(hints, 0)};
-  const Geometry g = geometry(op.p, tensor);
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
-                                    [p = op.p, g](std::span<std::byte* const> args) {
-                                      const float* src = as_floats(args[0]);
-                                      float* dst = as_floats(args[1]);
-                                      for_planes(g, dst, [&](std::int64_t at, Scratch& scratch) {
-                                        forward_plane(p, g, src + at, dst + at, scratch);
-                                      });
-                                    });
+  const TensorDesc tensor = walkable(op.p.dims(), hints);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor),
+      [p = op.p, g = geometry(op.p, tensor), type = tensor.type](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T* src = as<T>(args[0]);
+          T* dst = as<T>(args[1]);
+          for_planes(g, dst, [&](std::int64_t at, Scratch& scratch) {
+            forward_plane(p, g, src + at, dst + at, scratch);
+          });
+        });
+      });
 }
 
 Prepared prepare(const WindowNormBackward& op, const LayoutHints& hints) {
-  TensorDesc tensor{op.p.dims(), DataType::f32, hinted_layout(hints, 0)};
-  const Geometry g = geometry(op.p, tensor);
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor.layout),
-                                    [p = op.p, g](std::span<std::byte* const> args) {
-                                      const float* src = as_floats(args[0]);
-                                      const float* diff_dst = as_floats(args[1]);
-                                      float* diff_src = as_floats(args[2]);
-                                      for_planes(g, diff_src, [&](std::int64_t at, Scratch& scratch) {
-                                        backward_plane(p, g, src + at, diff_dst + at, diff_src + at, scratch);
-                                      });
-                                    });
+  const TensorDesc tensor = walkable(op.p.dims(), hints);
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor),
+      [p = op.p, g = geometry(op.p, tensor), type = tensor.type](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T *src = as<T>(args[0]), *diff_dst = as<T>(args[1]);
+          T* diff_src = as<T>(args[2]);
+          for_planes(g, diff_src, [&](std::int64_t at, Scratch& scratch) {
+            backward_plane(p, g, src + at, diff_dst + at, diff_src + at, scratch);
+          });
+        });
+      });
 }
 
 }  // namespace convnet::cpu::own

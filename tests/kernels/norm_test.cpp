@@ -1,4 +1,8 @@
+#include <cmath>
+#include <limits>
+
 #include "convnet/base/error.h"
+#include "kernels/cpu/power.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/reference.h"
 #include "tests/kernels/run_op.h"
@@ -94,4 +98,14 @@ TEST_CASE("cmrnorm refuses layouts it cannot walk", "[norm]") {
   const dnnl::memory::desc nhwc(p.dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::nhwc);
   CHECK_THROWS_AS(cpu::prepare(CrossMapNormForward{p}, {cpu::from_dnnl(nhwc, p.dims())}), DeviceError);
   CHECK_THROWS_AS(cpu::prepare(CrossMapNormBackward{p}, {cpu::from_dnnl(nhwc, p.dims())}), DeviceError);
+}
+
+TEST_CASE("inverse fourth roots are right to the last bits", "[norm]") {
+  for (float x = std::numeric_limits<float>::min(); x < std::numeric_limits<float>::max() / 2; x *= 1.0037F) {
+    const double root = std::pow(static_cast<double>(x), -0.25);
+    const double error = static_cast<double>(cpu::inverse_fourth_root(x)) / root - 1;
+    if (!(std::abs(error) < 2e-7)) FAIL(x << ": relative error " << error);
+  }
+  for (const float x : {0.0F, -1.0F, std::numeric_limits<float>::quiet_NaN()})
+    CHECK(std::isnan(cpu::inverse_fourth_root(x)));
 }
