@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#if defined(__CUDACC__)
+#include <curand_philox4x32_x.h>
+#endif
 
 #include "convnet/base/host_device.h"
 
@@ -32,16 +35,21 @@ CONVNET_HD inline void philox_next_key(std::uint32_t& k0, std::uint32_t& k1) {
   k1 += 0xBB67AE85;
 }
 
-/// Ten rounds on a 128-bit counter with a 64-bit key.
+/// Ten rounds on a 128-bit counter with a 64-bit key. GPUs compute them with cuRAND.
 CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
                                     std::uint32_t c3) {
   auto k0 = static_cast<std::uint32_t>(key);
   auto k1 = static_cast<std::uint32_t>(key >> 32);
+#if defined(__CUDA_ARCH__)
+  const uint4 words = curand_Philox4x32_10(make_uint4(c0, c1, c2, c3), make_uint2(k0, k1));
+  return {{words.x, words.y, words.z, words.w}};
+#else
   for (int round = 0; round < 10; ++round) {
     philox_round(k0, k1, c0, c1, c2, c3);
     philox_next_key(k0, k1);
   }
   return {{c0, c1, c2, c3}};
+#endif
 }
 
 /// Returns a random stream's key from the run's seed and the stream's purpose ("conv1.weights.data").
