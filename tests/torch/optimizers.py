@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Trains a softmax regression on Fashion-MNIST for 20 minibatches with each optimiser, with clipped gradients and with
 averaged weights, and compares all weights with those of torch.optim, clip_grad_norm_ and AveragedModel in double precision.
+torch.optim has no LARS, so that is written here, after its paper.
 
 Exit code 77 (ctest: skipped) where PyTorch or the data set is missing.
 """
@@ -42,13 +43,34 @@ momW=0.9
 momB=0.9
 wc=0.01
 beta2=0.99
+trust=0.01
 [fc]
 [logprob]
 coeff=1
 """
 # optimizer, rate, largest norm of the gradient, averages
 CASES = [("sgd", 1e-6, 0, False), ("sgd", 1e-4, 1.0, True), ("nesterov", 1e-6, 0, True),
-         ("nesterov", 1e-4, 1.0, False), ("adamw", 1e-4, 0, True), ("adamw", 1e-3, 1.0, False)]
+         ("nesterov", 1e-4, 1.0, False), ("adamw", 1e-4, 0, True), ("adamw", 1e-3, 1.0, False),
+         ("lars", 0.05, 0, True), ("lars", 0.05, 1.0, False)]
+
+
+class Lars(torch.optim.Optimizer):
+    """Layer-wise Adaptive Rate Scaling (You, Gitman and Ginsburg 2017, arXiv 1708.03888, algorithm 1): SGD with momentum
+    whose rate for each tensor of a group with "trust" is multiplied by trust * norm(w) / (norm(g) + weight_decay * norm(w))."""
+
+    def __init__(self, groups, lr, momentum):
+        super().__init__(groups, {"lr": lr, "momentum": momentum, "weight_decay": 0.0, "trust": None})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for weights in group["params"]:
+                rate, decay = group["lr"], group["weight_decay"]
+                if group["trust"] is not None:
+                    rate *= group["trust"] * weights.norm() / (weights.grad.norm() + decay * weights.norm())
+                velocity = self.state[weights].setdefault("velocity", torch.zeros_like(weights))
+                velocity.mul_(group["momentum"]).add_(rate * (weights.grad + decay * weights))
+                weights.sub_(velocity)
 
 
 def train_with_convnet(program, scratch, case):
@@ -73,6 +95,9 @@ def train_with_torch(initial, case, pixels, labels):
     groups = [{"params": [model.weight], "weight_decay": 0.01}, {"params": [model.bias], "weight_decay": 0.0}]
     if optimizer == "adamw":
         optim = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), eps=1e-8)
+    elif optimizer == "lars":
+        groups[0]["trust"] = 0.01
+        optim = Lars(groups, lr=rate, momentum=0.9)
     else:
         optim = torch.optim.SGD(groups, lr=rate, momentum=0.9, nesterov=optimizer == "nesterov")
     images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).reshape(-1, 784).double()
