@@ -10,6 +10,8 @@ install(FILES ${generated}/convnet.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES ${generated}/convnet.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME convnet)
 install(FILES ${generated}/_convnet DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 install(FILES ${generated}/convnet.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+# `cmake --build BUILD --target uninstall` undoes the last `cmake --install`, which lists its files in the manifest.
+add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt -P ${CMAKE_CURRENT_SOURCE_DIR}/uninstall.cmake VERBATIM)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "The convnet developers <convnet@example.invalid>" CACHE STRING "Maintainer of the Debian package")

@@ -79,10 +79,37 @@ def check_other_shells(prefix):
             print(f"skipped: the syntax of {path.name}, without {shell}")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    prefix = pathlib.Path(folder) / "prefix"
-    run("cmake", "--install", BUILD, "--prefix", prefix)
-    check_program(prefix)
-    check_man_page(prefix)
-    check_bash(prefix)
-    check_other_shells(prefix)
+def check_uninstall(prefix):
+    """Uninstalling removes all that was installed, nothing else, and is refused when it is repeated."""
+    installed = [path for path in prefix.rglob("*") if not path.is_dir()]
+    others = [prefix / "bin/other", prefix / "share/convnet/configs/my-net.cfg", prefix / "share/doc/other/README.md"]
+    for path in others:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("not ours")
+    done = run("cmake", "--build", BUILD, "--target", "uninstall")
+    assert f"uninstalled {len(installed)} files" in done.stdout + done.stderr, done.stdout + done.stderr
+    left = [path for path in prefix.rglob("*") if not path.is_dir()]
+    assert sorted(left) == sorted(others), left
+    assert not (prefix / "share/doc/convnet").exists()
+    assert not (prefix / "share/convnet/bench").exists()
+    again = subprocess.run(["cmake", "--build", BUILD, "--target", "uninstall"], text=True, capture_output=True)
+    assert again.returncode != 0 and "nothing to uninstall" in again.stdout + again.stderr, again.stdout + again.stderr
+
+
+# The build's own list of installed files is kept for the one who installed it.
+manifest = pathlib.Path(BUILD) / "install_manifest.txt"
+kept = manifest.read_bytes() if manifest.exists() else None
+try:
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = pathlib.Path(folder) / "prefix"
+        run("cmake", "--install", BUILD, "--prefix", prefix)
+        check_program(prefix)
+        check_man_page(prefix)
+        check_bash(prefix)
+        check_other_shells(prefix)
+        check_uninstall(prefix)
+finally:
+    if kept is None:
+        manifest.unlink(missing_ok=True)
+    else:
+        manifest.write_bytes(kept)
