@@ -4,8 +4,9 @@
     options_test.py CONVNET
 
 In a page, code that begins with "--" names options of convnet, and code like "key=value" names a key of a layer. In a
-table of coming-from.md, the first column has the words of the other trainer. In a file of configs, a comment that begins
-with "#   --" is the options of a recipe: a run of no epochs tries them on images of the net's size.
+table of coming-from.md, the first column has the words of the other trainer. Each parameter file of configs is planned with
+its net, where an unknown key is an error. A comment there that begins with "#   --" is the options of a recipe: a run of no
+epochs tries them on images of the net's size.
 """
 
 import pathlib
@@ -62,6 +63,19 @@ def unknown_names(page, options, keys):
         yield from names - OTHERS.get(page.name, set())
 
 
+def check_configs(program):
+    """Plans each parameter file of configs with its net; returns how many there are."""
+    files = sorted((ROOT / "configs").glob("*-params.cfg"))
+    for path in files:
+        net = path.name.removesuffix("-params.cfg").removesuffix("-10min")
+        small = {"lenet": "1x28x28-10", "wrn-16-4-fashion": "1x28x28-10"}
+        shape = small.get(net, "3x32x32-10" if net.startswith(("cifar", "wrn")) else "3x224x224-1000")
+        devices = int((re.search(r"-(\d)gpu", net) or [0, 1])[1])
+        output_of(program, "plan", "--strict", "--layer-def", path.with_name(f"{net}.cfg"), "--layer-params", path, "--data-provider",
+                  f"dummy-{shape}", "--device", "cpu", "--mini", 8, "--gpu", ",".join(map(str, range(devices))))
+    return len(files)
+
+
 def recipes():
     """The files of configs with the options that they recommend."""
     for path in sorted((ROOT / "configs").glob("*-params.cfg")):
@@ -86,6 +100,7 @@ def main():
     wrong = [f"{page.relative_to(ROOT)}: {name}" for page in pages for name in unknown_names(page, options, keys)]
     if wrong:
         sys.exit("these names are neither options nor keys:\n" + "\n".join(wrong))
+    planned = check_configs(program)
     if not pathlib.Path("/usr/share/datasets/fashion-mnist").exists():
         print("Fashion-MNIST is not there (package dataset-fashion-mnist)")
         sys.exit(77)
@@ -98,7 +113,7 @@ def main():
                       *data_of(recipe, pathlib.Path(temporary) / "images"), "--threads", 1, "--save-file",
                       pathlib.Path(temporary) / f"run{count}")
             count += 1
-    print(f"{len(pages)} pages, {count} recipes")
+    print(f"{len(pages)} pages, {planned} parameter files, {count} recipes")
     assert count >= 3
 
 
