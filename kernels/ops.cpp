@@ -29,6 +29,17 @@ double op_flops(const OpDesc& desc) {
       desc);
 }
 
+bool is_fused(const OpDesc& desc) {
+  return std::visit(
+      []<class Op>(const Op& op) {
+        bool fused = false;
+        if constexpr (requires { op.sum; }) fused = op.sum;
+        if constexpr (requires { op.moments; }) fused = fused || op.moments;
+        return fused;
+      },
+      desc);
+}
+
 std::vector<std::int64_t> op_settings(const OpDesc& desc) {
   return std::visit(
       [](const auto& op) -> std::vector<std::int64_t> {

@@ -58,6 +58,9 @@ std::vector<Argument> arguments(const OpDesc& op);
 std::string op_name(const OpDesc& op);
 /// Floating-point operations; 0 for operations bound by memory.
 double op_flops(const OpDesc& op);
+/// Returns whether a sum or moments are fused in the operation (its fields `sum` and `moments`): see
+/// Target::fuses().
+bool is_fused(const OpDesc& op);
 /// Numbers beside the arguments' shapes that the operation's time depends on.
 std::vector<std::int64_t> op_settings(const OpDesc& op);
 

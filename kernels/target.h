@@ -57,6 +57,10 @@ class Target {
   /// DeviceError, naming the operation and its shapes, where it would only run on a slow fallback.
   virtual OpForm form(const OpDesc& op, const LayoutHints& hints) const = 0;
 
+  /// Returns whether `op`, in which another operation is fused (its fields `sum` and `moments`), runs, and
+  /// in one pass over its tensors. Only such operations may be given to form().
+  virtual bool fuses(const OpDesc& op) const = 0;
+
   /// Whether a device works in several streams at the same time.
   virtual bool runs_streams_together() const = 0;
   /// Bytes of weights whose updates are joined in one task: enough to be worth starting it, and little enough

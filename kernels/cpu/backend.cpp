@@ -49,10 +49,13 @@ class Preparer {
 
   cpu::Prepared prepare(const OpDesc& op, const LayoutHints& hints) const {
     const ThreadSetting setting(threads_);
-    return cpu::prepare(op, hints, bf16_ ? DataType::bf16 : DataType::f32);
+    return cpu::prepare(op, hints, type());
   }
+  bool fuses(const OpDesc& op) const { return cpu::fuses(op, type()); }
 
  private:
+  DataType type() const { return bf16_ ? DataType::bf16 : DataType::f32; }
+
   /// Sets the number of OpenMP threads of the calling thread for its lifetime.
   class ThreadSetting {
    public:
@@ -79,6 +82,7 @@ class CpuTarget : public Target {
   OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
     return preparer_.prepare(op, hints)->form();
   }
+  bool fuses(const OpDesc& op) const override { return preparer_.fuses(op); }
   bool runs_streams_together() const override { return false; }
   std::int64_t joined_update_bytes() const override { return std::int64_t{1} << 20; }
 

@@ -1,4 +1,5 @@
 #include <optional>
+#include <stdexcept>
 
 #include "kernels/cpu/onednn.h"
 
@@ -68,6 +69,11 @@ Prepared prepare_conv(const OpDesc& op, const ConvGeometry& g, DataType type, bo
   });
 }
 
+/// Fusions of plans are not made with what this library computes: cpu::fuses().
+void refuse_fusion(const OpDesc& op) {
+  if (is_fused(op)) throw std::logic_error(op_name(op) + ": oneDNN computes it, without what is fused");
+}
+
 std::optional<TensorDesc> hint_at(const LayoutHints& hints, std::size_t i) {
   return i < hints.size() ? hints[i] : std::nullopt;
 }
@@ -75,6 +81,7 @@ std::optional<TensorDesc> hint_at(const LayoutHints& hints, std::size_t i) {
 }  // namespace
 
 Prepared prepare(const ConvForward& op, const LayoutHints& hints, DataType type) {
+  refuse_fusion(op);
   const OpenConv conv(op.g, op.bias, type);
   std::vector<int> ids = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS};
   if (op.bias) ids.push_back(DNNL_ARG_BIAS);
@@ -87,6 +94,7 @@ Prepared prepare(const ConvForward& op, const LayoutHints& hints, DataType type)
 }
 
 Prepared prepare(const ConvBackwardData& op, const LayoutHints& hints, DataType type) {
+  refuse_fusion(op);
   const OpenConv conv(op.g, false, type);
   return prepare_conv<dnnl::convolution_backward_data>(
       op, op.g, type, winograd_pays(op.g, type, 32), hint_at(hints, 1),

@@ -14,8 +14,8 @@ namespace convnet::cpu {
 struct OwnKernels {
   /// `type`: of the factors of products, which images are loaded as.
   Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints, DataType type);
-  /// Prepares a convolution by Winograd's method (winograd.cpp), if `type` is bf16; null where the instruction
-  /// set has no products of bf16 numbers, or another method is faster.
+  /// Prepares a convolution by Winograd's method (winograd.cpp), if `type` is bf16; null where the
+  /// instruction set has no products of bf16 numbers, or another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
   /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
   /// take about a tenth of a second.

@@ -17,12 +17,25 @@ extern "C" const OwnKernels convnet_own_kernels_base;
 const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base; }
 #endif
 
+namespace {
+
+/// Returns null where oneDNN computes a convolution.
+Prepared prepare_winograd(InstructionSet set, const OpDesc& op, DataType type) {
+  // With AMX, the library's direct convolutions of bf16 numbers are faster.
+  if (type == DataType::bf16 && set >= InstructionSet::avx512_core_amx) return nullptr;
+  return own_kernels(set).prepare_winograd(op, type);
+}
+
+}  // namespace
+
+bool fuses(const OpDesc& op, DataType type) {
+  return std::holds_alternative<BatchNormForward>(op) || std::holds_alternative<BatchNormBackwardData>(op) ||
+         prepare_winograd(use_instruction_set(), op, type) != nullptr;
+}
+
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
-  // With AMX, the library's direct convolutions of bf16 numbers are faster.
-  if (type == DataType::f32 || set < InstructionSet::avx512_core_amx) {
-    if (Prepared winograd = own_kernels(set).prepare_winograd(op, type)) return winograd;
-  }
+  if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
   return std::visit(
       [&]<class Op>(const Op& desc) -> Prepared {
         if constexpr (OnednnProduct<Op>)

@@ -14,6 +14,9 @@ using Prepared = std::shared_ptr<const PreparedOp>;
 /// type of the factors of products, and of the activations that they make.
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type = DataType::f32);
 
+/// Target::fuses(): own kernels do, oneDNN's convolutions do not.
+bool fuses(const OpDesc& op, DataType type);
+
 /// The operations that oneDNN carries out.
 namespace onednn {
 Prepared prepare(const ConvForward& op, const LayoutHints& hints, DataType type);

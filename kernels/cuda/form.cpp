@@ -355,6 +355,7 @@ class CudaTarget : public Target {
   OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
     return cuda::form(op, hints, precision_);
   }
+  bool fuses(const OpDesc&) const override { return false; }
   bool runs_streams_together() const override { return true; }
   std::int64_t joined_update_bytes() const override { return std::int64_t{4} << 20; }
 
@@ -365,6 +366,7 @@ class CudaTarget : public Target {
 }  // namespace
 
 OpForm form(const OpDesc& op, const LayoutHints& hints, Precision precision) {
+  if (is_fused(op)) throw std::logic_error(op_name(op) + ": this backend fuses no sums and moments");
   return std::visit(Former(hints, precision), op);
 }
 

@@ -90,17 +90,23 @@ struct BatchNormMerge {
     return all;
   }
 };
-/// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift, then max(0,x) if `relu`.
+/// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift [+ addend], then max(0,x) if `relu`.
 struct BatchNormForward {
   Dims dims;
   float epsilon = 1e-5F;
   bool relu = false;
+  bool sum = false;  ///< add `addend`, which may be the memory of dst; as for ConvForward
 
-  std::string name() const { return relu ? "bnorm.forward+relu" : "bnorm.forward"; }
+  std::string name() const {
+    return std::string("bnorm.forward") + (sum ? "+sum" : "") + (relu ? "+relu" : "");
+  }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
-    return {args::read("src", dims), args::read("mean", c),  args::read("variance", c),
-            args::read("scale", c),  args::read("shift", c), args::write("dst", dims)};
+    std::vector<Argument> all = {args::read("src", dims), args::read("mean", c), args::read("variance", c),
+                                 args::read("scale", c), args::read("shift", c)};
+    if (sum) all.push_back(args::read("addend", dims));
+    all.push_back(args::write("dst", dims));
+    return all;
   }
 };
 /// running = (1-factor) * running + factor * batch; the variance is made unbiased by m/(m-1) where the batch
@@ -135,15 +141,18 @@ struct BatchNormBackwardWeights {
     return all;
   }
 };
-/// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m), m = values. diff_src may
-/// be the memory of diff_dst. `relu` as above.
+/// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m) [+ addend], m = values.
+/// diff_src may be the memory of diff_dst. `relu` as above.
 struct BatchNormBackwardData {
   Dims dims;
   std::int64_t values = 0;  ///< number of values that mean and variance were taken over
   float epsilon = 1e-5F;
   bool relu = false;
+  bool sum = false;  ///< add `addend`, which may be the memory of diff_src; as for ConvForward
 
-  std::string name() const { return relu ? "bnorm.backward_data+relu" : "bnorm.backward_data"; }
+  std::string name() const {
+    return std::string("bnorm.backward_data") + (sum ? "+sum" : "") + (relu ? "+relu" : "");
+  }
   std::vector<Argument> arguments() const {
     const Dims c = {dims[1]};
     std::vector<Argument> all = {args::read("src", dims),    args::read("diff_dst", dims),
@@ -151,6 +160,7 @@ struct BatchNormBackwardData {
                                  args::read("scale", c),     args::read("diff_scale", c),
                                  args::read("diff_shift", c)};
     if (relu) all.push_back(args::read("shift", c));
+    if (sum) all.push_back(args::read("addend", dims));
     all.push_back(args::write("diff_src", dims));
     return all;
   }

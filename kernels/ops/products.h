@@ -71,23 +71,41 @@ std::vector<Argument> product_backward_weights(const Geometry& g, bool bias) {
 
 }  // namespace args
 
-/// dst = [dst +] conv(src, weights) [+ bias], then max(0,x) if `relu`.
+/// dst = [dst +] conv(src, weights) [+ bias] [+ addend], then max(0,x) if `relu`. With `moments` also the
+/// mean and the variance of every map of dst, as BatchNormMoments computes them. Only fusions of plans
+/// (convnet/plan/fusion.h) ask for an addend or moments; Target::fuses() says whether a device has them.
 struct ConvForward {
   ConvGeometry g;
   bool bias = true;
   bool accumulate = false;  ///< add to what dst holds (second and later inputs of a layer)
   bool relu = false;        ///< apply max(0,x) to the result
+  bool sum = false;         ///< add `addend`, which may be the memory of dst
+  bool moments = false;
 
-  std::string name() const { return relu ? "conv.forward+relu" : "conv.forward"; }
-  std::vector<Argument> arguments() const { return args::product_forward(g, bias, accumulate); }
+  std::string name() const {
+    return std::string("conv.forward") + (sum ? "+sum" : "") + (relu ? "+relu" : "") +
+           (moments ? "+moments" : "");
+  }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = args::product_forward(g, bias, accumulate);
+    if (sum) all.insert(all.end() - 1, args::read("addend", g.dst()));
+    if (moments) all.insert(all.end(), {args::write("mean", {g.k}), args::write("variance", {g.k})});
+    return all;
+  }
   double flops() const { return g.flops(); }
   std::vector<std::int64_t> settings() const { return g.settings(); }
 };
+/// diff_src = the gradient of the input [+ addend].
 struct ConvBackwardData {
   ConvGeometry g;
+  bool sum = false;  ///< add `addend`, which may be the memory of diff_src; as for ConvForward
 
-  std::string name() const { return "conv.backward_data"; }
-  std::vector<Argument> arguments() const { return args::product_backward_data(g); }
+  std::string name() const { return sum ? "conv.backward_data+sum" : "conv.backward_data"; }
+  std::vector<Argument> arguments() const {
+    std::vector<Argument> all = args::product_backward_data(g);
+    if (sum) all.insert(all.end() - 1, args::read("addend", g.src()));
+    return all;
+  }
   double flops() const { return g.flops(); }
   std::vector<std::int64_t> settings() const { return g.settings(); }
 };

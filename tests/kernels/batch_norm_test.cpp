@@ -196,6 +196,40 @@ TEST_CASE("batch norm gradient of the data matches central differences, in place
   });
 }
 
+TEST_CASE("batch norm adds a tensor, also the one that it writes over", "[batch_norm]") {
+  for_cases([](const Case& c, const TensorDesc& layout) {
+    const Moments m = c.exact_moments();
+    const auto plus = [](Floats sums, const Floats& addend) {
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += addend[i];
+      return sums;
+    };
+    for (const bool relu : {false, true}) {
+      std::vector<Floats> inputs = {c.x, floats(m.mean), floats(m.variance), c.scale, c.shift};
+      Floats expected =
+          plus(results_of(cpu::prepare(BatchNormForward{c.dims, kEpsilon}, {layout}), inputs)[0], c.dy);
+      if (relu)
+        for (float& v : expected) v = std::max(v, 0.0F);
+      inputs.push_back(c.dy);
+      const auto op = cpu::prepare(BatchNormForward{c.dims, kEpsilon, relu, true}, {layout});
+      const Floats y = results_of(op, inputs)[0];
+      CHECK(results_of(op, inputs, 5)[0] == y);
+      CHECK(worst_difference(y, Values(expected.begin(), expected.end())) < 1e-6);
+
+      inputs = {c.x, c.dy, floats(m.mean), floats(m.variance), c.scale, c.scale, c.shift};
+      if (relu) inputs.push_back(c.shift);
+      const BatchNormBackwardData plain{c.dims, element_count(c.dims) / c.dims[1], kEpsilon, relu};
+      const Floats sum = plus(results_of(cpu::prepare(plain, {layout}), inputs)[0], c.x);
+      inputs.push_back(c.x);
+      BatchNormBackwardData desc = plain;
+      desc.sum = true;
+      const auto backward = cpu::prepare(desc, {layout});
+      const Floats dx = results_of(backward, inputs)[0];
+      CHECK(results_of(backward, inputs, inputs.size() - 1)[0] == dx);
+      CHECK(worst_difference(dx, Values(sum.begin(), sum.end())) < 1e-6);
+    }
+  });
+}
+
 TEST_CASE("batch norm gradients below a relu are those of the masked gradient", "[batch_norm]") {
   for_cases([](const Case& c, const TensorDesc& layout) {
     const Moments m = c.exact_moments();

@@ -161,6 +161,74 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Winograd's method adds a tensor and takes moments", "[winograd]") {
+  if (cases().empty()) return test::skip("this processor has no AVX-512");
+  for (const auto& [type, filter, stride] : cases()) {
+    // Several blocks of tiles; tiles over the border; padded channels; all panels.
+    for (const ConvGeometry& g : {conv(40, 64, 16, 16, 150, filter, stride, filter / 2),
+                                  conv(3, 64, 8, 8, 70, filter, stride, filter / 2),
+                                  conv(2, 64, 14, 10, 64, filter, stride, filter / 2)}) {
+      const Values src = stored_values(g.src(), 1, type), weights = test::test_values(g.weights(), 2),
+                   bias = test::test_values(g.k, 3), addend = stored_values(g.dst(), 5, type);
+      if (winograd(ConvForward{g}, type) == nullptr) continue;
+      for (const bool sum : {false, true})
+        for (const bool relu : {false, true}) {
+          INFO(to_string(type) << filter << sum << relu << to_string(g.dst()));
+          std::vector<Values> inputs = {src, weights, bias};
+          if (sum) inputs.push_back(addend);
+          const std::size_t dst = inputs.size();
+          Values expected = run(ConvForward{g, true, false, false}, type, {src, weights, bias, {}}, 3);
+          inputs.resize(dst + 3);
+          const ConvForward op{g, true, false, relu, sum, true};
+          const Values out = run(op, type, inputs, dst);
+          if (sum)
+            std::transform(expected.begin(), expected.end(), addend.begin(), expected.begin(), std::plus<>());
+          if (relu) test::relu(expected);
+          CHECK(rms_error(out, expected) <= tolerance(type));
+          // The moments are those of the output, up to its rounding.
+          const Values mean = run(op, type, inputs, dst + 1), variance = run(op, type, inputs, dst + 2);
+          const std::int64_t pixels = g.oh * g.ow;
+          for (std::int64_t k = 0; k < g.k; ++k) {
+            double total = 0, squares = 0;
+            const auto each = [&](const auto& f) {
+              for (std::int64_t n = 0; n < g.n; ++n)
+                for (std::int64_t i = 0; i < pixels; ++i)
+                  f(out[static_cast<std::size_t>((n * g.k + k) * pixels + i)]);
+            };
+            each([&](double v) { total += v; });
+            const double exact = total / static_cast<double>(g.n * pixels);
+            each([&](double v) { squares += (v - exact) * (v - exact); });
+            const double variance_of = squares / static_cast<double>(g.n * pixels);
+            const double rounding = tolerance(type);
+            CHECK(std::abs(mean[static_cast<std::size_t>(k)] - exact) <= rounding * std::sqrt(variance_of));
+            CHECK(std::abs(variance[static_cast<std::size_t>(k)] - variance_of) <= rounding * variance_of);
+          }
+        }
+    }
+    const ConvGeometry g = conv(3, 64, 8, 8, 70, filter, stride, filter / 2);
+    const Values diff_dst = stored_values(g.dst(), 4, type), weights = test::test_values(g.weights(), 2),
+                 addend = stored_values(g.src(), 5, type);
+    Values expected = test::reference_backward_data(g, diff_dst, weights);
+    std::transform(expected.begin(), expected.end(), addend.begin(), expected.begin(), std::plus<>());
+    CHECK(rms_error(run(ConvBackwardData{g, true}, type, {diff_dst, weights, addend, {}}, 3), expected) <=
+          tolerance(type));
+  }
+}
+
+TEST_CASE("Winograd's moments keep the digits of a variance far from zero", "[winograd]") {
+  if (!can_run(DataType::f32)) return test::skip("this processor has no AVX-512");
+  const ConvGeometry g = conv(20, 32, 16, 16, 32, 3, 1, 1);
+  Values bias(32, 1000);
+  const std::vector<Values> inputs = {
+      test::test_values(g.src(), 1), test::test_values(g.weights(), 2), bias, {}, {}, {}};
+  const ConvForward op{g, true, false, false, false, true};
+  const Values far = run(op, DataType::f32, inputs, 5);
+  std::vector<Values> near_inputs = inputs;
+  near_inputs[2] = Values(32, 0);
+  const Values near = run(op, DataType::f32, near_inputs, 5);
+  for (std::size_t k = 0; k < far.size(); ++k) CHECK(std::abs(far[k] - near[k]) <= 1e-4 * near[k]);
+}
+
 TEST_CASE("Winograd's method keeps NaN where it is seen, also below a relu", "[winograd]") {
   if (cases().empty()) return test::skip("this processor has no AVX-512");
   for (const auto& [type, filter, stride] : cases()) {

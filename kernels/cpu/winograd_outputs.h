@@ -1,0 +1,336 @@
+// Forward convolutions and gradients of inputs by Winograd's method. Only for files that are compiled with
+// AVX-512.
+#pragma once
+
+#include <omp.h>
+
+#include "kernels/cpu/moments.h"
+#include "kernels/cpu/winograd_products.h"
+
+namespace convnet::cpu::winograd {
+
+/// What is done with outputs: the fields of ConvForward.
+struct Epilogue {
+  bool accumulate = false, bias = false, sum = false, relu = false, moments = false;
+};
+
+/// Sums over the outputs of 16 channels in a group of tiles, about a pivot: few enough for f32.
+struct ChannelSums {
+  Vec pivot{};  ///< the mean of the first tile
+  Vec sum{}, squares{};
+
+  /// Takes the pivot from the first tile, whose outputs are stored at `block`, and adds them.
+  template <int Size, class T>
+  void start(const Window<Size, T>& tile, const T* block) {
+    float count = 0;
+    for_pixels(tile, block, [&](const Vec& v) {
+      pivot += v;
+      ++count;
+    });
+    pivot /= count;
+    for_pixels(tile, block, [&](const Vec& v) {
+      sum += v - pivot;
+      squares += (v - pivot) * (v - pivot);
+    });
+  }
+  /// Writes the mean, and the sum of squares about it, of `count` outputs of each channel.
+  void finish(std::int64_t count, double* means, double* squares_about) const {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const double offset = static_cast<double>(sum[lane]) / static_cast<double>(count);
+      means[lane] = static_cast<double>(pivot[lane]) + offset;
+      squares_about[lane] = static_cast<double>(squares[lane]) - offset * offset * static_cast<double>(count);
+    }
+  }
+
+ private:
+  template <int Size, class T, class F>
+  static void for_pixels(const Window<Size, T>& tile, const T* block, const F& f) {
+    for (int y = 0; y < Size; ++y)
+      for (int x = 0; x < Size; ++x) {
+        if (!tile.inside(y, x)) continue;
+        Vec v;
+        load_floats<kLanes>(block + tile.offset(y, x), kLanes, v);
+        f(v);
+      }
+  }
+};
+
+/// Forward convolutions and gradients of inputs: outputs from transformed inputs and filters.
+template <class Method, class T>
+class Outputs : public PreparedOp {
+ public:
+  /// `backward`: the filters are those of the forward convolution, (I,O,H,W) as seen from here.
+  Outputs(const Tiling<Method>& tiling, bool backward, const std::vector<TensorDesc>& args,
+          const Epilogue& epilogue)
+      : t_(tiling), backward_(backward), epilogue_(epilogue), threads_(omp_get_max_threads()) {
+    // Every block of tiles reads all filters: the more of them, the larger the blocks.
+    const std::int64_t most = shared_bytes() > kCacheBytes ? 192 : 96;
+    const std::int64_t of_thread = (t_.tiles() + threads_ - 1) / threads_;
+    tiles_ = std::min(most, (of_thread + kRowStep - 1) / kRowStep * kRowStep);
+    args_ = args;
+    algorithm_ = "winograd:own";
+    workspace_bytes_ = shared_bytes() + moments_bytes() + threads_ * thread_bytes();
+  }
+
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue*) const override {
+    const T* const in = as<T>(pointers[0]);
+    const float* const filters = as<float>(pointers[1]);
+    std::size_t next = 2;
+    Results results;
+    if (epilogue_.bias) results.bias = as<float>(pointers[next++]);
+    if (epilogue_.sum) results.addend = as<T>(pointers[next++]);
+    results.out = as<T>(pointers[next++]);
+    if (epilogue_.moments) results.means = as<double>(workspace + shared_bytes());
+    Unit* const transformed = as<Unit>(workspace);  // [point][panel][input][column]
+#pragma omp parallel num_threads(threads_)
+    {
+      const Memory memory = memory_of(workspace, omp_get_thread_num());
+#pragma omp for schedule(static)
+      for (std::int64_t o = 0; o < t_.out.c(); o += kLanes) transform_filters(filters, o, transformed);
+#pragma omp for schedule(dynamic)
+      for (std::int64_t block = 0; block < blocks(); ++block) {
+        const std::int64_t first = block * tiles_, count = tiles_in(block);
+        transform_inputs(in, first, count, memory.inputs);
+        for (std::int64_t column = 0; column < t_.out.c(); column += kPanel) {
+          multiply_panel(memory, transformed, column, count);
+          transform_outputs(memory.products, column, block, results);
+        }
+      }
+    }
+    if (epilogue_.moments) {
+      double *const means = results.means, *const squares = means + groups() * t_.out.c();
+      merge_moments(
+          groups(), t_.out.c(), [&](std::int64_t group) { return outputs_in(group); }, means, squares);
+      write_moments(t_.out.channels, t_.n * t_.out.h * t_.out.w, means, squares, as<float>(pointers[next]),
+                    as<float>(pointers[next + 1]));
+    }
+  }
+
+ private:
+  static constexpr int kSide = Method::points, kPoints = kSide * kSide;
+  static constexpr std::int64_t kDepth = Product<T>::depth;
+  static constexpr std::int64_t kCacheBytes = std::int64_t{4} << 20;
+
+  /// Of a thread.
+  struct Memory {
+    Unit* inputs;     ///< [point][tile][input]
+    float* products;  ///< [point][tile][column of a panel]
+  };
+  /// What becomes of outputs, with null for what there is not.
+  struct Results {
+    const float* bias = nullptr;
+    const T* addend = nullptr;  ///< lies like `out`
+    T* out = nullptr;
+    double* means = nullptr;  ///< [group][output]; behind them sums of squares about the means, likewise
+  };
+  std::int64_t blocks() const { return (t_.tiles() + tiles_ - 1) / tiles_; }
+  std::int64_t tiles_in(std::int64_t block) const { return std::min(tiles_, t_.tiles() - block * tiles_); }
+  /// Groups of kRowStep tiles, whose moments are taken together. They do not depend on the number of threads.
+  std::int64_t groups() const { return (t_.tiles() + kRowStep - 1) / kRowStep; }
+  /// Outputs of a channel in a group of tiles, without those that hang over the border.
+  std::int64_t outputs_in(std::int64_t group) const {
+    std::int64_t count = 0;
+    for (std::int64_t tile = group * kRowStep; tile < std::min(t_.tiles(), (group + 1) * kRowStep); ++tile) {
+      const auto place = t_.place_of(tile);
+      constexpr std::int64_t size = Method::outputs;
+      count += std::min(size, t_.out.h - place.row * size) * std::min(size, t_.out.w - place.column * size);
+    }
+    return count;
+  }
+  std::int64_t moments_bytes() const {
+    return epilogue_.moments ? aligned(2 * groups() * t_.out.c() * std::int64_t{sizeof(double)}) : 0;
+  }
+  std::int64_t in_units() const { return t_.in.c() / kDepth; }
+  std::int64_t input_step() const { return point_step(tiles_ * in_units()); }
+  std::int64_t product_step() const { return point_step(tiles_ * kPanel); }
+  std::int64_t shared_bytes() const { return bytes_of(kPoints * in_units() * t_.out.c()); }
+  std::int64_t input_bytes() const { return bytes_of(kPoints * input_step()); }
+  std::int64_t thread_bytes() const { return input_bytes() + bytes_of(kPoints * product_step()); }
+  Memory memory_of(std::byte* workspace, int thread) const {
+    std::byte* const begin = workspace + shared_bytes() + moments_bytes() + thread * thread_bytes();
+    return {as<Unit>(begin), as<float>(begin + input_bytes())};
+  }
+
+  /// Tap (y,x) of the filters from input `input` to 16 outputs.
+  using Taps = std::array<std::array<float, kLanes>, std::size_t{Method::taps} * Method::taps>;
+  void collect(const float* filters, std::int64_t output, std::int64_t input, Taps& taps) const {
+    constexpr std::int64_t size = Method::taps * Method::taps;
+    const std::int64_t output_step = backward_ ? size : t_.in.channels * size;
+    const std::int64_t input_step = backward_ ? t_.out.channels * size : size;
+    const std::int64_t lanes =
+        input < t_.in.channels ? std::clamp<std::int64_t>(t_.out.channels - output, 0, kLanes) : 0;
+    if (lanes < kLanes) taps = {};
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const float* const from = filters + (output + lane) * output_step + input * input_step;
+      for (std::int64_t f = 0; f < size; ++f)
+        taps[static_cast<std::size_t>(backward_ ? size - 1 - f : f)][static_cast<std::size_t>(lane)] =
+            from[f];
+    }
+  }
+
+  /// Transforms the filters of 16 outputs.
+  void transform_filters(const float* filters, std::int64_t output, Unit* to) const {
+    const std::int64_t panel = output / kPanel * kPanel, width = panel_width(t_.out.c(), panel);
+    for (std::int64_t unit = 0; unit < in_units(); ++unit) {
+      std::array<std::array<Vec, kDepth>, kPoints> u;
+      unrolled<kDepth>([&](auto part) {
+        alignas(64) Taps taps;
+        collect(filters, output, unit * kDepth + part, taps);
+        transform<Method::taps, kSide>(
+            [&](int i, int j) __attribute__((always_inline)) {
+              Vec v;
+              load(taps[index_of(i * Method::taps + j)].data(), v);
+              return v;
+            },
+            Method::filter,
+            [&](int i, int j, Vec v)
+                __attribute__((always_inline)) { u[index_of(i * kSide + j)][part] = v; });
+      });
+      Unit* const first = to + panel * in_units() + unit * width + (output - panel);
+      for (std::size_t p = 0; p < kPoints; ++p)
+        Product<T>::store_units(first + static_cast<std::int64_t>(p) * in_units() * t_.out.c(), u[p]);
+    }
+  }
+
+  /// Transforms the inputs of `count` tiles; rows up to the next multiple of kRowStep become zeros.
+  void transform_inputs(const T* in, std::int64_t first, std::int64_t count, Unit* to) const {
+    const std::int64_t step = input_step();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto place = t_.place_of(first + i);
+      const auto window = t_.template inputs<const T>(place);
+      const T* block = in + place.image * t_.in.image();
+      Unit* row = to + i * in_units();
+      for (std::int64_t c = 0; c < t_.in.c(); c += kLanes) {
+        transform<Method::inputs, kSide>(
+            [&](int y, int x) __attribute__((always_inline)) { return window.load(block, y, x); },
+            Method::input,
+            [&](int y, int x, Vec v) __attribute__((always_inline)) {
+              store_floats<kLanes>(reinterpret_cast<T*>(row + (y * kSide + x) * step), kLanes, v);
+            });
+        block += t_.in.block();
+        row += kLanes / kDepth;
+      }
+    }
+    const std::int64_t end = (count + kRowStep - 1) / kRowStep * kRowStep;
+    for (std::int64_t p = 0; p < kPoints; ++p)
+      std::fill(to + p * step + count * in_units(), to + p * step + end * in_units(), Unit{0});
+  }
+
+  void multiply_panel(const Memory& memory, const Unit* filters, std::int64_t column,
+                      std::int64_t count) const {
+    const std::int64_t depth = in_units(), width = panel_width(t_.out.c(), column);
+    const std::int64_t rows = (count + kRowStep - 1) / kRowStep * kRowStep;
+    for (std::int64_t p = 0; p < kPoints; ++p) {
+      const Factor a{memory.inputs + p * input_step(), depth, 1};
+      const Unit* const b = filters + p * depth * t_.out.c() + column * depth;
+      float* const products = memory.products + p * product_step();
+      switch (width / kLanes) {
+        case 1: multiply_rows<T, 24, 1>(rows, a, b, width, depth, false, products, width); break;
+        case 2: multiply_rows<T, 12, 2>(rows, a, b, width, depth, false, products, width); break;
+        case 3: multiply_rows<T, 8, 3>(rows, a, b, width, depth, false, products, width); break;
+        default: multiply_rows<T, 6, 4>(rows, a, b, width, depth, false, products, width);
+      }
+    }
+  }
+
+  /// Transforms products to outputs, and does with them what the operation does.
+  void transform_outputs(const float* products, std::int64_t column, std::int64_t block,
+                         const Results& results) const {
+    const auto transform_with = [&](auto sum) {
+      const std::int64_t first = block * tiles_, last = first + tiles_in(block);
+      for (std::int64_t tile = first; tile < last; tile += kRowStep) {
+        const float* const from = products + (tile - first) * panel_width(t_.out.c(), column);
+        const std::int64_t count = std::min(kRowStep, last - tile);
+        if (epilogue_.moments)
+          transform_group(from, column, tile, count, results, sum, std::true_type{});
+        else
+          transform_group(from, column, tile, count, results, sum, std::false_type{});
+      }
+    };
+    if (epilogue_.sum)
+      transform_with(std::true_type{});
+    else
+      transform_with(std::false_type{});
+  }
+  /// The same for the `count` tiles of a group, of which `tile` is the first.
+  template <bool Sum, bool WithMoments>
+  void transform_group(const float* products, std::int64_t column, std::int64_t tile, std::int64_t count,
+                       const Results results, std::bool_constant<Sum>,
+                       std::bool_constant<WithMoments>) const {
+    const std::int64_t width = panel_width(t_.out.c(), column), step = product_step();
+    const bool accumulate = epilogue_.accumulate, relu = epilogue_.relu;
+    std::array<ChannelSums, kPanel / kLanes> sums;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto place = t_.place_of(tile + i);
+      const auto window = t_.template outputs<T>(place);
+      std::int64_t at = place.image * t_.out.image() + column / kLanes * t_.out.block();
+      for (std::int64_t c = 0; c < width; c += kLanes, at += t_.out.block()) {
+        const float* const from = products + i * width + c;
+        T* const out = results.out + at;
+        const T* const addend = Sum ? results.addend + at : nullptr;
+        [[maybe_unused]] ChannelSums& channel_sums = sums[static_cast<std::size_t>(c / kLanes)];
+        [[maybe_unused]] const Vec pivot = channel_sums.pivot;
+        // Two of each hide the latency of additions.
+        [[maybe_unused]] Line<2> sum{}, squares{};
+        Vec bias{};
+        if (results.bias != nullptr)
+          load_floats<kLanes>(
+              results.bias + column + c,
+              static_cast<std::size_t>(std::min<std::int64_t>(kLanes, t_.out.channels - column - c)), bias);
+        transform<kSide, Method::outputs>(
+            [&](int y, int x) __attribute__((always_inline)) {
+              Vec v;
+              load(from + (y * kSide + x) * step, v);
+              return v;
+            },
+            Method::output,
+            [&](int y, int x, Vec v) __attribute__((always_inline)) {
+              if (!window.inside(y, x)) return;
+              const std::int64_t pixel = window.offset(y, x), next = pixel + Method::outputs * kLanes;
+              v += bias;
+              Vec more;
+              if (accumulate) {
+                load_floats<kLanes>(out + pixel, kLanes, more);
+                v += more;
+              }
+              if constexpr (Sum) {
+                load_floats<kLanes>(addend + pixel, kLanes, more);
+                __builtin_prefetch(addend + next);  // the next tile's
+                v += more;
+              }
+              if (relu) v = (v < Vec{}) ? Vec{} : v;  // NaN stays
+              store_floats<kLanes>(out + pixel, kLanes, v);
+              __builtin_prefetch(out + next, 1);
+              if constexpr (WithMoments) {
+                v -= pivot;
+                sum[x % 2] += v;
+                squares[x % 2] += v * v;
+              }
+            });
+        if constexpr (WithMoments) {
+          if (i == 0) {
+            channel_sums.start(window, out);
+          } else {
+            channel_sums.sum += sum[0] + sum[1];
+            channel_sums.squares += squares[0] + squares[1];
+          }
+        }
+      }
+    }
+    if constexpr (WithMoments) {
+      const std::int64_t group = tile / kRowStep, outputs = outputs_in(group);
+      double *const means = results.means + group * t_.out.c() + column, *const squares =
+                                                                             means + groups() * t_.out.c();
+      for (std::int64_t c = 0; c < width; c += kLanes)
+        sums[static_cast<std::size_t>(c / kLanes)].finish(outputs, means + c, squares + c);
+    }
+  }
+
+  const Tiling<Method> t_;
+  const bool backward_;
+  const Epilogue epilogue_;
+  const int threads_;
+  std::int64_t tiles_ = 0;  ///< that are transformed at a time
+};
+
+}  // namespace convnet::cpu::winograd

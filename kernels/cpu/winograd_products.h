@@ -1,0 +1,199 @@
+// Products of transformed tiles and filters, for Winograd's method. Only for files that are compiled with
+// AVX-512.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "kernels/cpu/own_kernel.h"
+#include "kernels/cpu/winograd_transforms.h"
+
+namespace convnet::cpu::winograd {
+
+constexpr std::int64_t kPanel = 64;    ///< most columns of a product that are computed together
+constexpr std::int64_t kRowStep = 24;  ///< a multiple of the rows of tiles that any multiply() takes
+
+/// What a factor of products is read as: 32 bits, with one f32 number, or two bf16 numbers whose products
+/// with those of another unit are added.
+using Unit = std::uint32_t;
+using Units = Vector<Unit, kLanes>::Type;
+
+/// Products of numbers of a type.
+template <class T>
+struct Product;
+
+template <>
+struct Product<float> {
+  static constexpr std::int64_t depth = 1;  ///< numbers in a unit
+  /// sum + a b.
+  [[gnu::always_inline]] static inline Vec add(Vec sum, Unit a, const Units& b) {
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a))), (__m512)b, sum);
+  }
+  /// Stores lane i of the vectors as unit i.
+  [[gnu::always_inline]] static inline void store_units(Unit* p, const std::array<Vec, 1>& v) {
+    store(p, v[0]);
+  }
+};
+
+#if defined(__AVX512BF16__)
+template <>
+struct Product<BFloat16> {
+  static constexpr std::int64_t depth = 2;
+  [[gnu::always_inline]] static inline Vec add(Vec sum, Unit a, const Units& b) {
+    return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(static_cast<int>(a)), (__m512bh)b);
+  }
+  [[gnu::always_inline]] static inline void store_units(Unit* p, const std::array<Vec, 2>& v) {
+    constexpr std::array<std::uint16_t, 32> order = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                     21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                     11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    Vector<std::uint16_t, 32>::Type indices;
+    load(order.data(), indices);
+    store(p, (Units)_mm512_maskz_permutexvar_epi16(~__mmask32{0}, (__m512i)indices,
+                                                   (__m512i)_mm512_cvtne2ps_pbh(v[1], v[0])));
+  }
+};
+#endif
+
+/// Of a place among taps or points, which is counted in int.
+constexpr std::size_t index_of(int at) { return static_cast<std::size_t>(at); }
+
+/// One side of the convolution: (N,C,H,W) stored as nChw16c.
+struct Side {
+  std::int64_t channels, h, w;
+  std::int64_t c() const { return (channels + kLanes - 1) / kLanes * kLanes; }  ///< with those of padding
+  std::int64_t image() const { return c() * h * w; }
+  std::int64_t block() const { return kLanes * h * w; }  ///< numbers of 16 channels of an image
+};
+
+/// Size x Size pixels of 16 channels, from (y,x) on; zeros outside of the image.
+template <int Size, class T>
+class Window {
+ public:
+  /// Nothing of an image.
+  Window() { at_.fill(-1); }
+  Window(const Side& side, std::int64_t y, std::int64_t x) {
+    for (int i = 0; i < Size; ++i)
+      for (int j = 0; j < Size; ++j) {
+        const bool inside = y + i >= 0 && y + i < side.h && x + j >= 0 && x + j < side.w;
+        at_[index_of(i * Size + j)] = inside ? ((y + i) * side.w + x + j) * kLanes : -1;
+      }
+  }
+  bool inside(int i, int j) const { return at_[index_of(i * Size + j)] >= 0; }
+  /// In a block of 16 channels of the image; only for what is inside.
+  std::int64_t offset(int i, int j) const { return at_[index_of(i * Size + j)]; }
+
+  [[gnu::always_inline]] Vec load(const T* block, int i, int j) const {
+    const std::int64_t at = at_[index_of(i * Size + j)];
+    const T* const p = at < 0 ? kZeros.data() : block + at;
+    _mm_prefetch(p + Size * kLanes, _MM_HINT_T0);  // the tiles to the right come next
+    Vec v;
+    load_floats<kLanes>(p, kLanes, v);
+    return v;
+  }
+
+ private:
+  alignas(64) static constexpr std::array<T, kLanes> kZeros{};
+  std::array<std::int64_t, std::size_t{Size} * Size> at_;
+};
+
+/// A convolution, forward or backward, as tiles of its outputs.
+template <class Method>
+struct Tiling {
+  std::int64_t n;
+  Side in, out;
+  std::int64_t pad;  ///< zeros before the first row and column of the input
+
+  std::int64_t rows() const { return (out.h + Method::outputs - 1) / Method::outputs; }
+  std::int64_t columns() const { return (out.w + Method::outputs - 1) / Method::outputs; }
+  std::int64_t tiles() const { return n * rows() * columns(); }
+
+  struct Place {
+    std::int64_t image, row, column;  ///< of tiles
+  };
+  Place place_of(std::int64_t tile) const {
+    const std::int64_t row = tile / columns();
+    return {row / rows(), row % rows(), tile % columns()};
+  }
+  /// The pixels of a tile, which begin where the tile's first output or input is.
+  template <class T>
+  Window<Method::outputs, T> outputs(const Place& place) const {
+    return {out, place.row * Method::outputs, place.column * Method::outputs};
+  }
+  template <class T>
+  Window<Method::inputs, T> inputs(const Place& place) const {
+    return {in, place.row * Method::step - pad, place.column * Method::step - pad};
+  }
+};
+
+template <class Method>
+Tiling<Method> forward_tiling(const ConvGeometry& g) {
+  return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad};
+}
+/// Gradients of the input are a convolution of the output's with the filters turned around.
+template <class Method>
+Tiling<typename Method::Backward> backward_tiling(const ConvGeometry& g) {
+  return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad : 0};
+}
+
+/// A matrix of units: (row, k) is at row * row_step + k * step.
+struct Factor {
+  const Unit* data;
+  std::int64_t row_step, step;
+};
+
+/// out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and 16 * Vecs
+/// columns. `b` has the units of all columns one after the other, `b_step` from one k to the next.
+template <class T, int Rows, int Vecs>
+void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth, bool add, float* out,
+              std::int64_t out_step) {
+  std::array<Line<Vecs>, Rows> sums;
+  unrolled<Rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<Vecs>([&](auto z) __attribute__((always_inline)) { sums[r][z] = Vec{}; });
+  });
+  const Unit* from = a.data;
+  for (std::int64_t k = 0; k < depth; ++k, from += a.step, b += b_step) {
+    std::array<Units, Vecs> columns;
+    unrolled<Vecs>([&](auto z) __attribute__((always_inline)) { load(b + z * kLanes, columns[z]); });
+    unrolled<Rows>([&](auto r) __attribute__((always_inline)) {
+      const Unit factor = from[r * a.row_step];
+      unrolled<Vecs>([&](auto z) __attribute__((always_inline)) {
+        sums[r][z] = Product<T>::add(sums[r][z], factor, columns[z]);
+      });
+    });
+  }
+  // Adding what is there last keeps sums over many blocks of tiles exact.
+  unrolled<Rows>([&](auto r) __attribute__((always_inline)) {
+    unrolled<Vecs>([&](auto z) __attribute__((always_inline)) {
+      float* const to = out + r * out_step + z * kLanes;
+      Vec old{};
+      if (add) load(to, old);
+      store(to, old + sums[r][z]);
+    });
+  });
+}
+
+/// The same for `rows` rows, a multiple of Rows.
+template <class T, int Rows, int Vecs>
+void multiply_rows(std::int64_t rows, const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth,
+                   bool add, float* out, std::int64_t out_step) {
+  for (std::int64_t r = 0; r < rows; r += Rows)
+    multiply<T, Rows, Vecs>({a.data + r * a.row_step, a.row_step, a.step}, b, b_step, depth, add,
+                            out + r * out_step, out_step);
+}
+
+/// Columns of the panel that begins at `first`.
+inline std::int64_t panel_width(std::int64_t columns, std::int64_t first) {
+  return std::min(kPanel, columns - first);
+}
+
+/// Units from one point of transformed tiles to the next. Steps of a power of two would put all points of a
+/// tile into one set of the cache.
+inline std::int64_t point_step(std::int64_t units) { return units + kLanes; }
+
+/// Bytes of `count` units or f32 numbers, rounded up to where the next piece of memory may begin.
+inline std::int64_t bytes_of(std::int64_t count) { return aligned(count * std::int64_t{sizeof(Unit)}); }
+
+}  // namespace convnet::cpu::winograd

@@ -1,0 +1,188 @@
+// Tasks that do the work of two (convnet/plan/fusion.h).
+#include "convnet/plan/fusion.h"
+
+#include <map>
+#include <string>
+
+#include "kernels/cpu/instruction_set.h"
+#include "tests/catch.h"
+#include "tests/plan/hand_made_plan.h"
+#include "tests/plan/planned_net.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// Number of tasks by name.
+std::map<std::string, int> counts(const Plan& plan) {
+  std::map<std::string, int> all;
+  for (const Task& task : plan.tasks) ++all[work_name(task)];
+  return all;
+}
+
+bool has_winograd() { return instruction_set() >= InstructionSet::avx512_core; }
+
+/// A target that fuses everything, and wants all tensors plain.
+class FusingTarget : public Target {
+ public:
+  std::string name() const override { return "fusing"; }
+  std::string precision() const override { return "fp32"; }
+  OpForm form(const OpDesc& op, const LayoutHints&) const override {
+    OpForm form;
+    for (const Argument& arg : arguments(op)) form.args.push_back({arg.dims, arg.type, nullptr});
+    return form;
+  }
+  bool fuses(const OpDesc&) const override { return true; }
+  bool runs_streams_together() const override { return false; }
+  std::int64_t joined_update_bytes() const override { return 0; }
+};
+
+const Dims kDims = {2, 16, 4, 4};
+
+/// A convolution whose output is added to another tensor, and whose sum has its moments taken.
+struct SmallPlan {
+  Plan plan;
+  Graph graph;
+  BufferId src, weights, part, other, total, mean, variance;
+
+  SmallPlan() {
+    const auto tensor = [&](const char* name, const Dims& dims) {
+      return add_buffer(plan.buffers, name, BufferKind::activation, DeviceId(0),
+                        {dims, DataType::f32, nullptr});
+    };
+    src = tensor("src", kDims);
+    weights = tensor("weights", {16, 16, 3, 3});
+    part = tensor("part", kDims);
+    other = tensor("other", kDims);
+    total = tensor("total", kDims);
+    mean = tensor("mean", {16});
+    variance = tensor("variance", {16});
+    ConvGeometry g;
+    g.n = 2;
+    g.c = g.k = 16;
+    g.h = g.w = g.oh = g.ow = 4;
+    g.filter = 3;
+    g.pad = 1;
+    fill(src);
+    fill(weights);
+    fill(other);
+    add(ConvForward{g, false}, {src, weights, part});
+    add(EltwiseSum{kDims, {1, 1}}, {other, part, total});
+    add(BatchNormMoments{kDims}, {total, mean, variance});
+  }
+
+  void fill(BufferId buffer) { add(FillZero{plan.buffers[buffer].desc}, {buffer}); }
+  void add(const OpDesc& op, const std::vector<BufferId>& buffers) {
+    Task task;
+    task.op = op;
+    task.form = FusingTarget().form(op, {});
+    const std::vector<Argument> args = arguments(op);
+    for (std::size_t k = 0; k < buffers.size(); ++k) task.uses.push_back({buffers[k], args[k].access});
+    plan.tasks.push_back(std::move(task));
+  }
+  /// Swaps the last two tasks.
+  void swap_last() { std::swap(plan.tasks[plan.tasks.size() - 1], plan.tasks[plan.tasks.size() - 2]); }
+  std::map<std::string, int> fused() {
+    fuse_tasks(plan, graph, FusingTarget());
+    return counts(plan);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a convolution adds a tensor and takes moments") {
+  SmallPlan small;
+  CHECK(small.fused() == std::map<std::string, int>{{"zero", 3}, {"conv.forward+sum+moments", 1}});
+  const Task& task = small.plan.tasks.back();
+  std::vector<std::string> names;
+  for (const BufferUse& use : task.uses) names.push_back(small.plan.buffers[use.buffer].name);
+  CHECK(names == std::vector<std::string>{"src", "weights", "other", "total", "mean", "variance"});
+  CHECK(small.plan.buffers.size() == names.size());  // without that of the sum's term
+}
+
+TEST_CASE("what somebody else reads is not added up on the way") {
+  SmallPlan small;
+  small.add(NeuronForward{{}, kDims}, {small.part, small.other});
+  CHECK(small.fused()["eltsum"] == 1);
+  SmallPlan before;
+  before.add(NeuronForward{{}, kDims}, {before.part, before.src});
+  std::rotate(before.plan.tasks.end() - 3, before.plan.tasks.end() - 1, before.plan.tasks.end());
+  CHECK(before.fused()["eltsum"] == 1);
+}
+
+TEST_CASE("a convolution does not move behind a change of its input") {
+  SmallPlan small;
+  small.fill(small.src);
+  std::rotate(small.plan.tasks.end() - 3, small.plan.tasks.end() - 1, small.plan.tasks.end());
+  CHECK(small.fused()["eltsum"] == 1);
+}
+
+TEST_CASE("a sum that goes to the convolution's input is not fused") {
+  SmallPlan small;
+  Task& sum = small.plan.tasks[small.plan.tasks.size() - 2];
+  sum.uses[2].buffer = small.src;
+  small.plan.tasks.back().uses[0].buffer = small.src;
+  CHECK(small.fused()["eltsum"] == 1);
+}
+
+TEST_CASE("sums with factors, of one tensor with itself, or on another device are not fused") {
+  SmallPlan factors;
+  factors.plan.tasks[factors.plan.tasks.size() - 2].op = EltwiseSum{kDims, {1, 2}};
+  CHECK(factors.fused()["eltsum"] == 1);
+  SmallPlan twice;
+  twice.plan.tasks[twice.plan.tasks.size() - 2].uses[0].buffer = twice.part;
+  CHECK(twice.fused()["eltsum"] == 1);
+  SmallPlan remote;
+  remote.plan.tasks[remote.plan.tasks.size() - 2].device = DeviceId(1);
+  CHECK(remote.fused()["eltsum"] == 1);
+}
+
+TEST_CASE("moments of what was changed after the convolution are taken afterwards") {
+  SmallPlan small;
+  small.add(NeuronForward{{}, kDims}, {small.total, small.total});
+  small.swap_last();
+  CHECK(small.fused()["bnorm.moments"] == 1);
+}
+
+TEST_CASE("sums into a tensor that is there are written over it") {
+  SmallPlan small;
+  Task& sum = small.plan.tasks[small.plan.tasks.size() - 2];
+  sum.op = Accumulate{kDims};
+  sum.uses = {{small.part, Access::read}, {small.other, Access::read_write}};
+  small.plan.tasks.pop_back();
+  CHECK(small.fused() == std::map<std::string, int>{{"zero", 3}, {"conv.forward+sum", 1}});
+  const Task& task = small.plan.tasks.back();
+  CHECK(small.plan.buffers[task.uses[2].buffer].name == "other");
+  CHECK(task.uses[3].buffer == task.uses[2].buffer);
+}
+
+TEST_CASE("residual nets are fused in training on CPUs, and not in tests or on GPUs") {
+  if (!has_winograd()) return skip("this processor has no AVX-512");
+  PlannedNet wrn("wrn-16-4");
+  std::map<std::string, int> train = counts(wrn.plan(Phase::train, 4));
+  CHECK(train["conv.forward+sum+moments"] == 6);
+  CHECK(train["eltsum"] == 0);
+  CHECK(train["accumulate"] == 0);
+  CHECK(train["bnorm.moments"] == 1);  // of the first convolution, whose channels are too few
+  std::map<std::string, int> test = counts(wrn.plan(Phase::test, 4));
+  CHECK(test["eltsum"] == 6);
+  PlannedNet resnet("resnet18-imagenet");
+  std::map<std::string, int> forward = counts(resnet.plan(Phase::train, 2));
+  CHECK(forward["bnorm.forward+sum+relu"] == 8);
+  CHECK(forward["neuron.forward"] == 0);
+  PlannedNet cuda("wrn-16-4", true, false, 0, Precision::bf16, "cuda");
+  CHECK(counts(cuda.plan(Phase::train, 4))["eltsum"] == 6);
+}
+
+TEST_CASE("GPUs refuse fused operations") {
+  ConvGeometry g;
+  g.n = g.c = g.k = g.h = g.w = g.oh = g.ow = g.filter = 1;
+  const auto target = make_cuda_target(Precision::fp32);
+  for (const OpDesc& op :
+       {OpDesc(ConvForward{g, false, false, false, true}), OpDesc(ConvBackwardData{g, true}),
+        OpDesc(BatchNormForward{kDims, 1e-5F, false, true})}) {
+    CHECK_FALSE(target->fuses(op));
+    CHECK_THROWS_AS(target->form(op, {}), std::logic_error);
+  }
+}
