@@ -597,6 +597,8 @@ void Trainer::save() {
   c.placement = placement_;
   c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
+  c.train_range = train_range_;
+  c.test_range = test_range_;
   together(processes_, [&] {
     if (is_first()) write_checkpoint(folder_, c, options_.checkpoints.keep);
   });

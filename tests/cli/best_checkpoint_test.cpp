@@ -163,3 +163,27 @@ TEST_CASE("a checkpoint works when its cfg files are gone, and says whose learni
   CHECK(read_checkpoint(run).parameters_text.find("wc=0.002") != std::string::npos);
   run_well({"--load-file", run, "--test-only", "1"});
 }
+
+TEST_CASE("files that a resumed run is given must be there, and it says which text it uses") {
+  const Workshop shop;
+  const std::string run = shop / "run", checkpoint = run + "/1.2.safetensors";
+  run_well(training(shop, run, 1));
+  const Args on = {"--load-file", run, "--epochs", "1"};
+  const std::string parameters = "The learning parameters are those of " + shop.parameters_path();
+  CHECK_THAT(run_well(on).out,
+             Catch::Contains("\nThe net is that of " + checkpoint + "\n" + parameters + "\n"));
+  CHECK_THAT(run_well(on + Args{"--layer-def", shop.definition_path()}).out,
+             Catch::Contains("\nThe net is that of " + shop.definition_path() + "\n" + parameters + "\n"));
+  shop.write(replaced(kDefinition, "filters=2", "filters=3"), kParameters);
+  CHECK_THAT(run_well(on).out,
+             Catch::Contains("\nThe net is that of " + checkpoint + "; " + shop.definition_path() +
+                             " differs from it and is not used\n"));
+  // Mistyped names.
+  const std::string none = shop / "parms.cfg";
+  check_refused(on + Args{"--layer-params", none}, none + ": cannot be read: No such file");
+  check_refused(on + Args{"--layer-def", none}, none + ": cannot be read: No such file");
+  check_refused(on + Args{"--layer-path", shop / "none"}, "params.cfg: cannot be read: No such file");
+  fs::remove(shop.parameters_path());
+  check_refused(training(shop, run, 1), shop.parameters_path() + ": cannot be read: No such file");
+  run_well(on);
+}

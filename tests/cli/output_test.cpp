@@ -85,6 +85,8 @@ TEST_CASE("option --test-only prints one line a batch, and the costs do not depe
   std::vector<std::string> expected = {
       "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished",
       devices,
+      "The net is that of " + (shop / "out/1.2.safetensors"),
+      "The learning parameters are those of " + shop.parameters_path(),
       "======================Test output======================",
       R"(3\.\.\. )" + cost,
       R"(4\.\.\. )" + cost,
@@ -185,9 +187,11 @@ TEST_CASE("a --save-file that exists is resumed from, with the same command line
   const Outcome more = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(more.out).at(0) ==
         "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished");
-  CHECK(lines_of(more.out).at(2) ==
+  CHECK(lines_of(more.out).at(2) == "The net is that of " + shop.definition_path());
+  CHECK(lines_of(more.out).at(3) == "The learning parameters are those of " + shop.parameters_path());
+  CHECK(lines_of(more.out).at(4) ==
         "Not given, and so as in cuda-convnet2: --test-freq 57 (batches between tests)");
-  CHECK(lines_of(more.out).at(3).starts_with("2.1 (50.00%)... "));
+  CHECK(lines_of(more.out).at(5).starts_with("2.1 (50.00%)... "));
   const Outcome again = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(again.out).back() == "Nothing to train: 2 of 2 epochs are done");
 }

@@ -1,7 +1,11 @@
 // convnet predict as a user meets it: files, folders and lists of them, without the data set.
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "convnet/checkpoint/safetensors.h"
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
@@ -16,12 +20,12 @@ json predicted(const Args& args) {
   return json::parse(run_well(Args{"predict"} + args + Args{"--json", "1"}).out);
 }
 
-/// A run on the digits of write_data(), and its images as PNG files.
+/// A run on the digits of write_data(), and the images of its test as PNG files.
 class Digits {
  public:
-  Digits() {
+  explicit Digits(const Args& options = {}) {
     shop.write_data();
-    run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "3"});
+    run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "3"} + options);
     for (std::uint32_t i = 0; i < 20; ++i) {
       std::vector<std::uint8_t> pixels;
       for (std::uint32_t p = 0; p < 64; ++p)
@@ -30,11 +34,94 @@ class Digits {
     }
   }
   std::string file(std::uint32_t i) const { return shop / ("image" + std::to_string(i) + ".png"); }
+  Args files() const {
+    Args all;
+    for (std::uint32_t i = 0; i < 20; ++i) all.push_back(file(i));
+    return all;
+  }
 
   Workshop shop;
 };
 
+/// The numbers of a file of float32 that --test-out wrote.
+std::vector<float> numbers_of(const std::string& npy) {
+  const std::string bytes = read_file(npy);
+  const std::size_t begin = bytes.find('\n') + 1;
+  std::vector<float> numbers((bytes.size() - begin) / sizeof(float));
+  std::memcpy(numbers.data(), bytes.data() + begin, numbers.size() * sizeof(float));
+  return numbers;
+}
+
+/// The largest difference between the probabilities of a test of the run and those that predict gives its
+/// images.
+double distance_to_test(const Digits& digits, const Args& options = {}) {
+  const Workshop& shop = digits.shop;
+  std::filesystem::remove_all(shop / "tested");
+  run_well(Args{"--load-file", shop / "run", "--test-out", shop / "tested"} + options);
+  const std::vector<float> tested = numbers_of(shop / "tested/probabilities_2.npy");
+  REQUIRE(tested.size() == 200);
+  const json found = predicted(Args{shop / "run"} + digits.files() + Args{"--top", "10"} + options);
+  double worst = 0;
+  for (std::size_t i = 0; i < 20; ++i)
+    for (const json& c : found["files"][i]["classes"])
+      worst = std::max(worst, std::abs(c["probability"].get<double>() -
+                                       static_cast<double>(tested[10 * i + c["index"].get<std::size_t>()])));
+  return worst;
+}
+
 }  // namespace
+
+TEST_CASE("predict prepares files as the run's tests prepare their images") {
+  const Args crops = {"--inner-size", "6"}, views = {"--multiview-test", "1"};
+  struct Case {
+    Args training, testing;
+  };
+  for (const Case& c : std::vector<Case>{{{}, {}},
+                                         {crops, {}},
+                                         {crops, views},
+                                         {{"--crop-pad", "1"}, {}},
+                                         {{"--flip", "1"}, {}},
+                                         {{"--pixel-std", "1"}, {}},
+                                         {{"--scalar-mean", "100"}, {}},
+                                         {{"--random-erasing", "0.5"}, {}},
+                                         {{"--mixup", "0.2"}, {}},
+                                         {crops + Args{"--pixel-std", "1"}, {}},
+                                         {crops + Args{"--random-erasing", "0.5"}, {}},
+                                         {crops + Args{"--random-erasing", "0.5"}, views},
+                                         {crops + Args{"--cutmix", "1", "--pixel-std", "1"}, views},
+                                         {crops + Args{"--crop-pad", "1", "--shuffle", "1"}, {}}}) {
+    std::string name;
+    for (const std::string& word : c.training + c.testing) name += word + " ";
+    INFO(name);
+    const Digits digits(c.training);
+    CHECK(distance_to_test(digits, c.testing) < 1e-5);
+  }
+}
+
+TEST_CASE("a checkpoint that does not say how large images are scales them to the crops") {
+  const Digits digits({"--inner-size", "6"});
+  const std::string file = digits.shop / "run/3.1.safetensors";
+  TensorFile contents = read_safetensors(file);
+  json matrices = json::parse(contents.metadata.at("matrices"));
+  CHECK(matrices[0]["stored"] == json({1, 8, 8}));
+  matrices[0].erase("stored");
+  contents.metadata["matrices"] = matrices.dump();
+  contents.metadata.erase("ranges");
+  write_safetensors(file, contents);
+  run_well({"predict", file, digits.file(0)});
+  run_well({"show", file, "--save-preds", digits.shop / "preds.csv"});
+  run_well({"--load-file", file, "--epochs", "4"});
+  CHECK(run_well({"predict", digits.shop / "run", digits.file(0)}).err.empty());
+  contents.metadata["ranges"] = R"({"test": "2", "train": "x"})";
+  write_safetensors(file, contents);
+  check_refused({"predict", file, digits.file(0)}, file + ": metadata 'ranges' is damaged: ");
+}
+
+TEST_CASE("predict gives several views only of what was cropped") {
+  const Digits digits;
+  check_refused({"predict", digits.shop / "run", digits.file(0), "--multiview-test", "1"},
+                "--multiview-test needs --inner-size, the side of the views");
+}
 
 TEST_CASE("predict gives the probabilities of a test, without the data set") {
   const Digits digits;
