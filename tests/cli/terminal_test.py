@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a run shows on a terminal: a labelled line while a batch is trained, labelled results, and a table after a test;
-in a pipe the lines of the original. No line is wider than the terminal."""
+in a pipe the lines of the original. No line is wider than the terminal. Predictions go to stdout, their progress to
+stderr."""
 
 import fcntl
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import zlib
 
 DEFINITION = """[data]
 type=data
@@ -55,6 +57,16 @@ def run_on_terminal(command, width=WIDTH):
         os.close(side)
         shown = read_all(main)
     return process.returncode, shown
+
+
+def run_with_errors_on_terminal(command):
+    """Returns the exit code, stdout, and what a terminal gets that is stderr alone."""
+    main, side = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=side, stdin=subprocess.DEVNULL, text=True) as process:
+        os.close(side)
+        out = process.stdout.read()
+        shown = read_all(main)
+    return process.returncode, out, shown
 
 
 def read_all(terminal):
@@ -150,6 +162,25 @@ def check_rates(program, folder):
               f"not the learning rate {rate}", shown)
 
 
+def write_png(path, side):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + bytes((x * y) % 256 for x in range(3 * side)) for y in range(side))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def check_predict(program, folder):
+    """Progress goes to stderr, so results can be piped."""
+    image = folder / "image.png"
+    write_png(image, 64)
+    for form, begin in (("--csv", "file,class 1"), ("--json", "{"), ("--json=0", str(image))):
+        code, out, shown = run_with_errors_on_terminal([program, "predict", folder / "a", image, image, "--mini", "1", form])
+        check(code == 0 and out.startswith(begin), f"{form}: exit code {code}", out + shown)
+        check("predict... [" in shown and "\x1b" not in out and "predict..." not in out, f"{form}: no progress", shown)
+
+
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -159,6 +190,7 @@ def main():
         check_widths(command, folder)
         check_watched_costs(program, folder)
         check_rates(program, folder)
+        check_predict(program, folder)
 
 
 if __name__ == "__main__":
