@@ -30,7 +30,8 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   const bool named = command != nullptr;
   if (named) args.erase(args.begin());
   const auto asked = [&](const char* option) {
-    return std::find(args.begin(), args.end(), option) != args.end();
+    const auto end = std::find(args.begin(), args.end(), "--");  // after it come names of files
+    return std::find(args.begin(), end, option) != end;
   };
   if (asked("--version")) {
     fmt::print("{}", convnet::version_text());

@@ -89,7 +89,7 @@ class CroppedProvider final : public StoredProvider {
     if (to_.height > from_.height || to_.width > from_.width)
       throw InputError(fmt::format("--inner-size {}: the images are {} (channels x height x width)",
                                    options.inner_size, to_string(dims)));
-    if (places_crops()) matrices_[0].whole = dims;
+    if (places_crops()) matrices_[0].whole = matrices_[0].stored = dims;
     matrices_[0].dims = {to_.channels, to_.height, to_.width};
     if (options.pixel_std) matrices_[0].type = DataType::f32;
   }

@@ -40,7 +40,8 @@ class StoredFiles final : public StoredProvider {
   StoredFiles(std::vector<std::string> files, const LikeSet& like)
       : files_(std::move(files)), has_mean_(like.has_mean), matrices_(like.matrices) {
     MatrixInfo& images = matrices_.at(0);
-    if (!images.whole.empty()) images.dims = std::exchange(images.whole, {});
+    images.whole.clear();
+    if (!images.stored.empty()) images.dims = std::exchange(images.stored, {});
     images.type = DataType::u8;
     if (images.dims.size() != 3 || (images.dims[0] != 1 && images.dims[0] != 3))
       throw InputError("the net was not trained on images but on " + to_string(images.dims) +
@@ -97,6 +98,7 @@ class StoredFiles final : public StoredProvider {
 
 std::unique_ptr<Provider> make_files_provider(std::vector<std::string> files, const LikeSet& like,
                                               const ImageOptions& options) {
+  check_views(options);
   if (like.provider == "image")
     return make_image_provider(std::make_unique<FileSource>(std::move(files), like.matrices.at(1)),
                                "the files", options, 0);

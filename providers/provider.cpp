@@ -121,8 +121,7 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
   if (name == "cropped-cifar" && !images.crops())
     throw InputError(
         "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
-  if (images.multiview && images.inner_size == 0)
-    throw InputError("--multiview-test needs --inner-size, the side of the views");
+  check_views(images);
   if (name == "image") return make_image_provider(path, images, seed, shuffled);
   auto stored = make_stored_provider(name, path, seed);
   check_stored_options(name, images);
@@ -133,6 +132,11 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
   if (images.mixes() || images.random_erasing > 0)
     provider = make_augmented_provider(std::move(provider), images, seed);
   return provider;
+}
+
+void check_views(const ImageOptions& images) {
+  if (images.multiview && images.inner_size == 0)
+    throw InputError("--multiview-test needs --inner-size, the side of the views");
 }
 
 std::vector<std::string> provider_names() {

@@ -27,6 +27,8 @@ struct MatrixInfo {
   /// (C,H,W) of images that read() gives whole, each with a Crop of the size of `dims` (convnet/base/crop.h),
   /// which is cut out where they are used; empty: what it gives is what the net sees.
   Dims whole = {};
+  /// (C,H,W) of the data set's images where `dims` are those of crops; empty: the images are not cropped.
+  Dims stored = {};
 
   /// Bytes that read() gives for one image.
   std::int64_t image_bytes() const;
@@ -232,6 +234,9 @@ class StoredProvider : public Provider {
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
                                         const ImageOptions& images = {},
                                         const std::optional<BatchRange>& shuffled = {});
+
+/// Throws InputError if tests are to see several views of an image, and no option says how large one is.
+void check_views(const ImageOptions& images);
 
 /// The known provider names, for help and errors.
 std::vector<std::string> provider_names();

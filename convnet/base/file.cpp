@@ -12,6 +12,17 @@
 #include "convnet/base/error.h"
 
 namespace convnet {
+namespace {
+
+const char* kind_of(const struct stat& status) {
+  if (S_ISDIR(status.st_mode)) return "a folder";
+  if (S_ISFIFO(status.st_mode)) return "a pipe";
+  if (S_ISSOCK(status.st_mode)) return "a socket";
+  return "a device";
+}
+
+}  // namespace
+
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   struct stat status = {};
   // Before it is opened: opening a pipe would wait for a writer.
@@ -19,7 +30,8 @@ InputFile::InputFile(std::string path) : path_(std::move(path)) {
     if (errno == ENOENT || errno == ENOTDIR) throw InputError(path_ + ": no such file");
     throw RunError(fmt::format("{}: cannot be read: {}", path_, error_text(errno)));
   }
-  if (!S_ISREG(status.st_mode)) throw InputError(path_ + ": no such file");
+  if (!S_ISREG(status.st_mode))
+    throw InputError(fmt::format("{}: is {}; only regular files can be read here", path_, kind_of(status)));
   descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) throw RunError(fmt::format("{}: cannot be opened: {}", path_, error_text(errno)));
   size_ = static_cast<std::uint64_t>(status.st_size);

@@ -118,13 +118,26 @@ constexpr std::array<DataType, 3> kMatrixTypes = {DataType::u8, DataType::f32, D
 
 json to_json(const std::vector<MatrixInfo>& matrices) {
   json list = json::array();
-  for (const MatrixInfo& m : matrices)
+  for (const MatrixInfo& m : matrices) {
     list.push_back({{"name", m.name},
                     {"dims", m.dims},
                     {"type", to_string(m.type)},
                     {"classes", m.classes},
                     {"class_names", m.class_names}});
+    if (!m.stored.empty()) list.back()["stored"] = m.stored;
+  }
   return list;
+}
+
+Dims dims_from(const json& list) {
+  Dims dims;
+  for (const json& d : list) {
+    dims.push_back(whole(d, kMostImages));
+    const std::int64_t elements = element_count(dims);
+    if (elements < 1 || elements > kMostImages)
+      throw std::out_of_range("a matrix has no or too many elements");
+  }
+  return dims;
 }
 
 std::vector<MatrixInfo> matrices_from(const json& list) {
@@ -132,13 +145,9 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
   for (const json& j : list) {
     MatrixInfo m;
     m.name = j.at("name").get<std::string>();
-    std::int64_t elements = 1;
-    for (const json& d : j.at("dims")) {
-      m.dims.push_back(whole(d, kMostImages));
-      elements = element_count(m.dims);
-      if (elements < 1 || elements > kMostImages)
-        throw std::out_of_range("a matrix has no or too many elements");
-    }
+    m.dims = dims_from(j.at("dims"));
+    // Older checkpoints do not say it.
+    if (j.contains("stored")) m.stored = dims_from(j.at("stored"));
     const auto type = j.at("type").get<std::string>();
     const auto known = std::find_if(kMatrixTypes.begin(), kMatrixTypes.end(),
                                     [&](DataType t) { return type == to_string(t); });
@@ -151,6 +160,14 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
     matrices.push_back(std::move(m));
   }
   return matrices;
+}
+
+BatchRange range_from(const json& text) {
+  try {
+    return BatchRange::parse(text.get<std::string>());
+  } catch (const InputError& wrong) {  // it does not name the file
+    throw std::out_of_range(wrong.what());
+  }
 }
 
 /// The checkpoints in a folder, oldest first; none where there is no folder.
@@ -253,6 +270,9 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   if (!checkpoint.placement.empty()) meta["placement"] = checkpoint.placement;
   meta["options"] = json(checkpoint.options).dump();
   meta["state"] = to_json(checkpoint.state).dump();
+  if (checkpoint.train_range && checkpoint.test_range)
+    meta["ranges"] =
+        json{{"train", checkpoint.train_range->str()}, {"test", checkpoint.test_range->str()}}.dump();
   meta["algorithms"] = json(checkpoint.algorithms).dump();
   // Names of classes come from data sets and may have any encoding.
   meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
@@ -347,6 +367,12 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
     c.algorithms = json::parse(meta("algorithms")).get<std::map<std::string, std::string>>();
     key = "matrices";
     if (c.tensors.metadata.contains(key)) c.matrices = matrices_from(json::parse(meta(key)));
+    key = "ranges";
+    if (c.tensors.metadata.contains(key)) {
+      const json ranges = json::parse(meta(key));
+      c.train_range = range_from(ranges.at("train"));
+      c.test_range = range_from(ranges.at("test"));
+    }
   } catch (const std::exception& e) {
     if (dynamic_cast<const InputError*>(&e) != nullptr) throw;
     throw InputError(c.file + ": metadata '" + key + "' is damaged: " + e.what());

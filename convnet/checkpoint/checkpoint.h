@@ -83,6 +83,8 @@ struct Checkpoint {
   std::string placement;  ///< where layers run, as text, if a search has placed them; else empty
   std::map<std::string, std::string> algorithms;  ///< the libraries' choices, by operation
   std::vector<MatrixInfo> matrices;  ///< description of the data set's matrices; empty in older checkpoints
+  /// Batches that the run used, also where its options name none; nullopt in older checkpoints.
+  std::optional<BatchRange> train_range, test_range;
 };
 
 /// Fills the metadata of checkpoint.tensors and writes it into `folder`; then removes all but the newest

@@ -9,20 +9,55 @@
 namespace convnet {
 namespace {
 
+/// Returns whether the word after the option args[i] is its value: it is not if it looks like an option.
+bool value_follows(const std::vector<std::string>& args, std::size_t i) {
+  return i + 1 < args.size() && !args[i + 1].starts_with("--");
+}
+
 /// Throws InputError for an option that needs a value and has none: CLI11 would take the next option for it.
 void check_values(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
   for (const OptionSpec& spec : taken) {
     const std::string name = "--" + spec.param.key;
     for (std::size_t i = 0; i < args.size(); ++i) {
-      const bool value_follows = i + 1 < args.size() && !args[i + 1].starts_with("--");
-      const bool empty = args[i] == name + "=" || (args[i] == name && value_follows && args[i + 1].empty());
-      const bool missing = args[i] == name && !value_follows && spec.param.type != "boolean";
+      const bool value = value_follows(args, i);
+      const bool empty = args[i] == name + "=" || (args[i] == name && value && args[i + 1].empty());
+      const bool missing = args[i] == name && !value && spec.param.type != "boolean";
       if (missing || (empty && !spec.may_be_empty)) throw InputError(name + " needs a value");
     }
   }
 }
 
+bool is_boolean(const std::vector<OptionSpec>& taken, const std::string& option) {
+  return std::any_of(taken.begin(), taken.end(), [&](const OptionSpec& spec) {
+    return "--" + spec.param.key == option && spec.param.type == "boolean";
+  });
+}
+
+bool is_truth_value(const std::string& word) {
+  bool ignored = false;
+  return parse_value(word, {}, ignored).empty();
+}
+
 }  // namespace
+
+CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
+  CommandWords words;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--") {
+      words.named.insert(words.named.end(), args.begin() + static_cast<std::ptrdiff_t>(i) + 1, args.end());
+      break;
+    }
+    if (!args[i].starts_with("--")) {
+      words.named.push_back(args[i]);
+      continue;
+    }
+    words.options.push_back(args[i]);
+    const bool has_value = args[i].find('=') != std::string::npos || !value_follows(args, i) ||
+                           (is_boolean(taken, args[i]) && !is_truth_value(args[i + 1]));
+    if (!has_value) words.options.push_back(args[++i]);
+  }
+  return words;
+}
 
 OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
   CLI::App app;

@@ -8,6 +8,16 @@
 
 namespace convnet {
 
+/// The words of a command that takes names of files among its options.
+struct CommandWords {
+  std::vector<std::string> named;    ///< words that are neither options nor values of options
+  std::vector<std::string> options;  ///< options with their values
+};
+
+/// Separates the options of a command from names, wherever they stand. A boolean option takes the next word
+/// only if that is 0, 1 or the like, since it needs no value. After a bare -- all words are names.
+CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);
+
 /// Returns the options in `args`, of those that a command takes. Throws InputError naming an unknown option
 /// and the nearest known one, or an option without its value.
 OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);

@@ -59,34 +59,62 @@ struct Prediction {
   std::vector<float> probabilities;
 };
 
-/// Adds the images in a folder, or a file itself. Warns of what it leaves out.
-void add_files(const std::string& path, std::vector<std::string>& files) {
+/// The files to classify, and why others that were named are left out.
+struct NamedFiles {
+  std::vector<std::string> files;
+  std::vector<Prediction> left_out;
+};
+
+/// Adds the images in a folder, or a file itself. Warns of what a folder has besides.
+void add_files(const std::string& path, NamedFiles& into) {
   std::error_code none;
   if (!fs::is_directory(path, none)) {
-    files.push_back(path);
+    into.files.push_back(path);
     return;
   }
-  auto [found, left_out] = image_files_below(path);
-  if (const std::string warning = left_out_text(left_out); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
-  if (found.empty()) throw InputError(path + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
-  std::sort(found.begin(), found.end(), natural_less);
-  for (const std::string& name : found) files.push_back((fs::path(path) / name).string());
+  try {
+    auto [found, left_out] = image_files_below(path);
+    if (const std::string warning = left_out_text(left_out); !warning.empty())
+      fmt::print(stderr, "{}\n", warning);
+    if (found.empty())
+      throw InputError(path + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
+    std::sort(found.begin(), found.end(), natural_less);
+    for (const std::string& name : found) into.files.push_back((fs::path(path) / name).string());
+  } catch (const std::runtime_error& e) {  // InputError, RunError
+    into.left_out.push_back({path, e.what(), {}});
+  }
 }
 
-/// Lists the files that arguments name: files, folders, and for "-" the lines of stdin.
-std::vector<std::string> files_of(const std::vector<std::string>& named) {
-  std::vector<std::string> files;
-  for (const std::string& name : named) {
-    if (name != "-") {
-      add_files(name, files);
-      continue;
-    }
-    for (std::string line; std::getline(std::cin, line);) {
-      if (!line.empty()) add_files(line, files);
-    }
+/// Adds the files that lines of stdin name.
+void add_listed_files(NamedFiles& into) {
+  std::size_t names = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    // Lists that were made on Windows have lines that end with CR and LF.
+    std::error_code none;
+    if (line.ends_with('\r') && !fs::exists(line, none)) line.pop_back();
+    if (line.empty()) continue;
+    add_files(line, into);
+    ++names;
   }
-  return files;
+  if (names == 0)
+    into.left_out.push_back(
+        {"-", "-: stdin is empty; it should have names of files or folders, a line each", {}});
+}
+
+/// Lists the files that arguments name: files, folders, and for "-" the lines of stdin. Throws InputError if
+/// there are none.
+NamedFiles files_of(const std::vector<std::string>& named) {
+  NamedFiles found;
+  for (const std::string& name : named) {
+    if (name == "-")
+      add_listed_files(found);
+    else
+      add_files(name, found);
+  }
+  if (!found.files.empty()) return found;
+  std::vector<std::string> why;
+  for (const Prediction& p : found.left_out) why.push_back(p.error);
+  throw InputError(join(why, "\n"));
 }
 
 /// The net of a checkpoint, on one device unless the command line says otherwise.
@@ -190,47 +218,100 @@ class FileClassifier {
   std::optional<OutputReader> reader_;
 };
 
-void print_table(const std::vector<Prediction>& predictions, const Classifier& classifier, std::size_t top) {
-  constexpr std::size_t kWidest = 60;
-  std::size_t widest = 0;
-  for (const Prediction& p : predictions) widest = std::max(widest, std::min(kWidest, p.file.size()));
-  for (const Prediction& p : predictions) {
-    if (!p.error.empty()) continue;
-    std::string line = fmt::format("{:<{}} ", p.file, widest);
-    for (const std::size_t c : best_outputs(p.probabilities, top))
-      line += fmt::format(" {} {:.1f}%", classifier.class_names[c], 100 * p.probabilities[c]);
+/// Returns a name as a part of a line: control characters, line ends among them, become \xHH.
+std::string on_one_line(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte == 0x7F)
+      text += fmt::format("\\x{:02x}", byte);
+    else
+      text += c;
+  }
+  return text;
+}
+
+/// Prints predictions as they come: a table or CSV at once, JSON at the end.
+class Results {
+ public:
+  Results(const PredictOptions& asked, const Classifier& classifier, const std::vector<std::string>& files)
+      : asked_(asked), classifier_(classifier), top_(static_cast<std::size_t>(asked.top)) {
+    constexpr std::size_t kWidest = 60;
+    for (const std::string& file : files)
+      widest_ = std::max(widest_, std::min(kWidest, on_one_line(file).size()));
+    if (asked.csv) print_csv_header();
+  }
+
+  /// Prints a prediction, or on stderr why there is none.
+  void add(const Prediction& p) {
+    if (asked_.json) add_json(p);
+    ++count_;
+    if (!p.error.empty()) {
+      fmt::print(stderr, "skipped: {}\n", on_one_line(p.error));
+      ++bad_;
+    } else if (asked_.csv) {
+      print_csv(p);
+    } else if (!asked_.json) {
+      print_line(p);
+    }
+  }
+  /// Throws RunError if there was a file without a prediction.
+  void finish() {
+    // Names of files may have any encoding.
+    if (asked_.json)
+      fmt::print("{}\n", nlohmann::json{{"files", files_}}.dump(2, ' ', false,
+                                                                nlohmann::json::error_handler_t::replace));
+    if (bad_ > 0) throw RunError(fmt::format("{} of {} files could not be classified", bad_, count_));
+  }
+
+ private:
+  void print_line(const Prediction& p) const {
+    std::string line = fmt::format("{:<{}} ", on_one_line(p.file), widest_);
+    for (const std::size_t c : best_outputs(p.probabilities, top_))
+      line += fmt::format(" {} {:.1f}%", classifier_.class_names[c], 100 * p.probabilities[c]);
     fmt::print("{}\n", line);
   }
-}
 
-void print_json(const std::vector<Prediction>& predictions, const Classifier& classifier, std::size_t top) {
-  nlohmann::json files = nlohmann::json::array();
-  for (const Prediction& p : predictions) {
+  void print_csv_header() const {
+    std::string line = "file";
+    for (std::size_t k = 1; k <= std::min(top_, classifier_.class_names.size()); ++k)
+      line += fmt::format(",class {},probability {}", k, k);
+    fmt::print("{}\n", line);
+  }
+
+  void print_csv(const Prediction& p) const {
+    std::string line = csv_field(p.file);
+    for (const std::size_t c : best_outputs(p.probabilities, top_))
+      line += fmt::format(",{},{:.6g}", csv_field(classifier_.class_names[c]), p.probabilities[c]);
+    fmt::print("{}\n", line);
+  }
+
+  void add_json(const Prediction& p) {
     nlohmann::json file = {{"file", p.file}};
     if (!p.error.empty()) file["error"] = p.error;
-    for (const std::size_t c : best_outputs(p.probabilities, top))
+    for (const std::size_t c : best_outputs(p.probabilities, top_))
       file["classes"].push_back(
-          {{"class", classifier.class_names[c]}, {"index", c}, {"probability", p.probabilities[c]}});
-    files.push_back(std::move(file));
+          {{"class", classifier_.class_names[c]}, {"index", c}, {"probability", p.probabilities[c]}});
+    files_.push_back(std::move(file));
   }
-  // Names of files may have any encoding.
-  fmt::print("{}\n",
-             nlohmann::json{{"files", files}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
 
-void print_csv(const std::vector<Prediction>& predictions, const Classifier& classifier, std::size_t top) {
-  top = std::min(top, classifier.class_names.size());
-  std::string text = "file";
-  for (std::size_t k = 1; k <= top; ++k) text += fmt::format(",class {},probability {}", k, k);
-  text += "\n";
-  for (const Prediction& p : predictions) {
-    if (!p.error.empty()) continue;
-    text += csv_field(p.file);
-    for (const std::size_t c : best_outputs(p.probabilities, top))
-      text += fmt::format(",{},{:.6g}", csv_field(classifier.class_names[c]), p.probabilities[c]);
-    text += "\n";
-  }
-  fmt::print("{}", text);
+  const PredictOptions& asked_;
+  const Classifier& classifier_;
+  const std::size_t top_;
+  std::size_t widest_ = 0, count_ = 0, bad_ = 0;
+  nlohmann::json files_ = nlohmann::json::array();
+};
+
+/// Warns where files cannot be cut as the run's tests cut their images.
+void warn_of_unknown_size(const TrainedNet& trained) {
+  const bool known = trained.set.provider == "image" || !trained.set.matrices[0].stored.empty() ||
+                     !image_options(trained.options.data).crops();
+  if (known) return;
+  fmt::print(stderr,
+             "warning: {} is of an older version, which did not note how large the data set's images are: "
+             "files are scaled to the size of the crops and not cut; resume the run for a batch, and it "
+             "saves that\n",
+             trained.checkpoint.file);
 }
 
 }  // namespace
@@ -238,14 +319,8 @@ void print_csv(const std::vector<Prediction>& predictions, const Classifier& cla
 const std::vector<OptionSpec>& predict_command_options() { return options_of_predict().specs(); }
 
 void predict_command(const std::vector<std::string>& args) {
-  std::vector<std::string> named, options_only;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    const bool option = args[i].starts_with("--");
-    (option ? options_only : named).push_back(args[i]);
-    const bool value_follows = option && args[i].find('=') == std::string::npos && i + 1 < args.size();
-    if (value_follows) options_only.push_back(args[++i]);
-  }
-  const OptionTexts given = parse_command_line(predict_command_options(), options_only);
+  const auto [named, options] = split_words(predict_command_options(), args);
+  const OptionTexts given = parse_command_line(predict_command_options(), options);
   const PredictOptions asked = options_of_predict().parse(given);
   if (named.size() < 2)
     throw InputError(
@@ -253,32 +328,27 @@ void predict_command(const std::vector<std::string>& args) {
         "each");
   if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
   const TrainedNet trained = open_net(named[0], given);
-  const std::vector<std::string> files = files_of({named.begin() + 1, named.end()});
+  warn_of_unknown_size(trained);
+  const auto [files, left_out] = files_of({named.begin() + 1, named.end()});
   FileClassifier classifier(trained, asked.softmax);
-  std::vector<Prediction> predictions;
+  Results results(asked, classifier.classifier(), files);
+  for (const Prediction& p : left_out) results.add(p);
   {
-    ProgressLine line("predict...", !asked.json && !asked.csv);
-    for (std::size_t first = 0; first < files.size();) {
-      const std::size_t end = std::min(files.size(), first + classifier.together());
+    ProgressLine line("predict...", true, ProgressStream::err);
+    const std::size_t together = classifier.together();
+    for (std::size_t first = 0; first < files.size(); first += together) {
+      const std::size_t end = std::min(files.size(), first + together);
       const auto from = files.begin();
-      for (Prediction& p : classifier.classify(
-               {from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)}))
-        predictions.push_back(std::move(p));
-      first = end;
-      const auto done = static_cast<std::int64_t>(first);
+      const std::vector<Prediction> predictions = classifier.classify(
+          {from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)});
+      line.clear();
+      for (const Prediction& p : predictions) results.add(p);
+      std::fflush(stdout);
+      const auto done = static_cast<std::int64_t>(end);
       line.show(done, static_cast<std::int64_t>(files.size()), done);
     }
   }
-  const auto top = static_cast<std::size_t>(asked.top);
-  const auto print = asked.json ? print_json : asked.csv ? print_csv : print_table;
-  print(predictions, classifier.classifier(), top);
-  std::size_t bad = 0;
-  for (const Prediction& p : predictions) {
-    if (p.error.empty()) continue;
-    fmt::print(stderr, "skipped: {}\n", p.error);
-    ++bad;
-  }
-  if (bad > 0) throw RunError(fmt::format("{} of {} files could not be classified", bad, predictions.size()));
+  results.finish();
 }
 
 }  // namespace convnet

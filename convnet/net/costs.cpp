@@ -68,20 +68,23 @@ double first_error(const CostSums& costs, const Graph& graph) {
   return values.size() > 1 ? values[1] : values.at(0);
 }
 
+bool repeats_earlier(const std::vector<std::string>& names, std::size_t i) {
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(i);
+  return std::find(names.begin(), end, names.at(i)) != end;
+}
+
 std::string value_text(const std::string& name, double value) {
   return name.ends_with("error") ? fmt::format("{:.2f} %", 100 * value) : fmt::format("{:.4f}", value);
 }
 
-std::string labelled_cost_text(const CostSums& costs, const Graph& graph) {
-  constexpr std::size_t kMost = 3;
+std::string labelled_cost_text(const CostSums& costs, const Graph& graph, std::size_t most) {
   std::vector<std::string> texts;
   for (const CostReport& report : cost_reports(costs, graph)) {
     const std::vector<std::string> names = report.node->layer->cost_names();
     std::vector<std::string> values;
-    for (std::size_t i = 0; i < std::min({names.size(), report.values.size(), kMost}); ++i) {
-      const bool again = std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
-                         names.begin() + static_cast<std::ptrdiff_t>(i);
-      if (!again) values.push_back(names[i] + " " + value_text(names[i], report.values[i]));
+    for (std::size_t i = 0; i < std::min({names.size(), report.values.size(), most}); ++i) {
+      if (!repeats_earlier(names, i))
+        values.push_back(names[i] + " " + value_text(names[i], report.values[i]));
     }
     texts.push_back(report.node->name + ": " + join(values));
   }

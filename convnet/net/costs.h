@@ -28,10 +28,12 @@ struct CostReport {
 std::vector<CostReport> cost_reports(const CostSums& costs, const Graph& graph);
 /// Returns the error of the first cost: its second value, or its first if it reports no error.
 double first_error(const CostSums& costs, const Graph& graph);
+/// Returns whether names[i] is there before: with topk=1 the top-k error is the top-1 error once more.
+bool repeats_earlier(const std::vector<std::string>& names, std::size_t i);
 /// Returns one value of a report: an error in percent, another cost as a number.
 std::string value_text(const std::string& name, double value);
-/// Returns "logprob: -log p 0.2213, top-1 error 7.98 %", with the first three values of each cost.
-std::string labelled_cost_text(const CostSums& costs, const Graph& graph);
+/// Returns "logprob: -log p 0.2213, top-1 error 7.98 %", with the first `most` values of each cost.
+std::string labelled_cost_text(const CostSums& costs, const Graph& graph, std::size_t most = 3);
 /// Returns the original's "logprob:  7.156030, 1.000000, 0.995768".
 std::string cost_text(const CostSums& costs, const Graph& graph);
 

@@ -65,13 +65,19 @@ IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics)
   return read_ini(parameter_file(options), diagnostics);
 }
 
+IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics) {
+  IniFile definition = read_ini(definition_file(options), diagnostics);
+  convert_definition(definition, options, diagnostics);
+  return definition;
+}
+
+std::string definition_file(const NetFileOptions& options) { return prefixed(options, options.layer_def); }
+
 std::string parameter_file(const NetFileOptions& options) { return prefixed(options, options.layer_params); }
 
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
-  NetFiles files{read_ini(prefixed(options, options.layer_def), diagnostics),
-                 read_parameters(options, diagnostics)};
-  convert_definition(files.definition, options, diagnostics);
-  return files;
+  IniFile definition = read_definition(options, diagnostics);
+  return {std::move(definition), read_parameters(options, diagnostics)};
 }
 
 ImageOptions image_options(const DataOptions& options) {

@@ -27,9 +27,12 @@ struct NetFiles {
 /// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
 /// go to `diagnostics`.
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Reads the definition file alone, and converts it.
+IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Reads the parameter file alone.
 IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
-/// Returns the path of that file.
+/// Returns the paths of these files.
+std::string definition_file(const NetFileOptions& options);
 std::string parameter_file(const NetFileOptions& options);
 
 /// Returns how the images of the data set are prepared.

@@ -371,9 +371,7 @@ std::string curves_of(const std::vector<NamedRun>& runs) {
       if (!node.is_cost() || node.is_child) continue;
       const std::vector<std::string> names = node.layer->cost_names();
       for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 3); ++i) {
-        if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
-            names.begin() + static_cast<std::ptrdiff_t>(i))
-          continue;
+        if (repeats_earlier(names, i)) continue;
         const Chart one = cost_chart(run.checkpoint.state, run.graph,
                                      {node.name, i, runs[r].smooth, run.options.data.train_range});
         const auto [chart, fresh] =

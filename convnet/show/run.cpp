@@ -69,8 +69,13 @@ Run open_run(const OptionTexts& given) {
   run.files = {parse_ini(c.definition_path, c.definition_text, diagnostics),
                parse_ini(c.parameters_path, c.parameters_text, diagnostics)};
   run.matrices = c.matrices;
+  // The curves' batches are those of the run, whatever becomes of its data set; a test may be of others.
+  DataOptions& data = run.options.data;
+  if (c.train_range) data.train_range = *c.train_range;
+  if (c.test_range && !given.contains("test-range")) data.test_range = *c.test_range;
   try {
-    choose_ranges(run.options.data, texts);
+    choose_ranges(data, texts);
+    if (c.train_range) data.train_range = *c.train_range;
     run.provider = open_provider(run.options.data, run.options.step.seed);
     run.provider->check_range(run.options.data.test_range, "--test-range");
     if (run.matrices.empty()) run.matrices = run.provider->matrices();

@@ -87,26 +87,43 @@ OptionTexts saved_of(const OptionTexts& texts) {
   return saved;
 }
 
-/// Reads the parameter file as it is now, or where there is none any more, as it was; says so unless it is
-/// the same.
-IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options,
-                       Diagnostics& diagnostics) {
-  std::error_code error;
+/// Adds a line to a run's notes.
+void add_note(std::string& notes, const std::string& line) {
+  if (!line.empty()) notes += (notes.empty() ? "" : "\n") + line;
+}
+
+/// Reads the parameter file as it is now. One that no option of this invocation names may have gone: then the
+/// parameters are those of the checkpoint. Adds to `notes` which they are.
+IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
+                       std::string& notes, Diagnostics& diagnostics) {
   const std::string file = parameter_file(options);
-  if (!std::filesystem::exists(file, error)) {
-    fmt::print("{} is not there: the learning parameters are those of {}\n", file, checkpoint.file);
+  std::error_code error;
+  if (!given && !std::filesystem::exists(file, error)) {
+    add_note(notes, file + " is not there: the learning parameters are those of " + checkpoint.file);
     return parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics);
   }
   IniFile now = read_parameters(options, diagnostics);
-  if (now.text != checkpoint.parameters_text)
-    fmt::print("The learning parameters are those of {}, which has changed since {}\n", file,
-               checkpoint.file);
+  const bool changed = now.text != checkpoint.parameters_text;
+  add_note(notes, "The learning parameters are those of " + file +
+                      (changed ? ", which has changed since " + checkpoint.file : ""));
   return now;
 }
 
-/// Reads the net's files into `run.files`. Returns the checkpoint's definition as it was before
+/// Returns a line that says that the definition is the checkpoint's, and whether that of the file is another.
+std::string definition_note(const Checkpoint& checkpoint, const NetFileOptions& options) {
+  const std::string file = definition_file(options);
+  Diagnostics ignored;  // the file is not used
+  std::error_code error;
+  const bool differs = std::filesystem::is_regular_file(file, error) &&
+                       read_ini(file, ignored).text != checkpoint.definition_text;
+  return "The net is that of " + checkpoint.file +
+         (differs ? "; " + file + " differs from it and is not used" : "");
+}
+
+/// Reads the net's files into `run.files`, and notes for a resumed run whether they or the checkpoint are
+/// used. `given` are the options of this invocation. Returns the checkpoint's definition as it was before
 /// --conv-to-local or --unshare-weights changed it, or nullopt if nothing did.
-std::optional<IniFile> load_files(LoadedRun& run, bool definition_given, Diagnostics& diagnostics) {
+std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diagnostics& diagnostics) {
   const NetFileOptions& options = run.options.files;
   if (!run.checkpoint) {
     run.files = read_net_files(options, diagnostics);
@@ -119,12 +136,15 @@ std::optional<IniFile> load_files(LoadedRun& run, bool definition_given, Diagnos
   IniFile unconverted = saved;
   convert_definition(saved, options, diagnostics);
   const bool converted = saved.text != unconverted.text;
+  const bool definition_given = given.contains("layer-def");
+  add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
+                                       : definition_note(*run.checkpoint, options));
+  run.files.definition = definition_given ? read_definition(options, diagnostics) : saved;
+  const bool parameters_given = given.contains("layer-params") || given.contains("layer-path");
+  run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
   if (definition_given) {
-    run.files = read_net_files(options, diagnostics);
     diagnostics.throw_if_errors();
     check_same_net(saved, run.files.definition, run.checkpoint->file);
-  } else {
-    run.files = {std::move(saved), parameters_now(*run.checkpoint, options, diagnostics)};
   }
   if (!converted) return std::nullopt;
   return unconverted;
@@ -196,11 +216,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   run.options.devices = with_devices(run.options.devices, processes);
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   run.saved_options = saved_of(texts);
-  run.notes = choose_ranges(run.options.data, texts);
-  if (!run.options.tests.only_tests() && !run.options.check_grads) {
-    const std::string defaults = defaults_text(run.options, texts);
-    run.notes += (run.notes.empty() || defaults.empty() ? "" : "\n") + defaults;
-  }
+  const std::string batches = choose_ranges(run.options.data, texts);
   if (run.folder && !run.options.tensorboard.empty()) {
     check_folder_writable(run.options.tensorboard, "event files are to be written to");
     const std::lock_guard guard(claiming);
@@ -212,7 +228,10 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
                      " is there to resume from; use one of them");
 
   Diagnostics diagnostics;
-  const std::optional<IniFile> unconverted = load_files(run, given.contains("layer-def"), diagnostics);
+  const std::optional<IniFile> unconverted = load_files(run, given, diagnostics);
+  add_note(run.notes, batches);
+  if (!run.options.tests.only_tests() && !run.options.check_grads)
+    add_note(run.notes, defaults_text(run.options, texts));
   load_data(run);
   GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
   Placement placement;

@@ -16,7 +16,7 @@ namespace convnet {
 struct LoadedRun {
   TrainOptions options;
   OptionTexts saved_options;  ///< those that the run's checkpoints store
-  std::string notes;          ///< lines about what was not given, for its user
+  std::string notes;          ///< lines about what was not given and what is used, for its user
   NetFiles files;
   std::shared_ptr<const Provider> provider;
   std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks

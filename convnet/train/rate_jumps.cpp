@@ -4,30 +4,31 @@
 
 #include <cmath>
 
+#include "convnet/train/batch_order.h"
+#include "convnet/train/report.h"
+
 namespace convnet {
-namespace {
-
-/// Returns the progress when the batch after `position` begins.
-TrainingProgress progress_after(const Position& position, const TrainOptions& options) {
-  const BatchRange& range = options.data.train_range;
-  const double finished = (position.epoch - 1.0) * range.count() + position.batch - range.first + 1;
-  return TrainingProgress::after(finished, range.count(), options.epochs);
-}
-
-}  // namespace
 
 std::string rate_jump_warning(const LoadedRun& run) {
   constexpr double kTolerance = 0.01;
   const Checkpoint& c = *run.checkpoint;
   if (c.state.position.epoch == 0) return "";
+  const BatchRange& range_now = run.options.data.train_range;
+  const Position next = batch_after(c.state.position, range_now);
+  if (next.epoch > run.options.epochs || out_of_patience(run.options, c.state.best)) return "";
   Diagnostics before;
   const Graph old = build_graph(parse_ini(c.definition_path, c.definition_text, before),
                                 parse_ini(c.parameters_path, c.parameters_text, before),
                                 run.provider->matrices(), {}, before);
   if (before.has_errors()) return "";  // made by a version that read files otherwise
-  TrainingProgress then = progress_after(c.state.position, parse_train_options(c.options)),
-                   now = progress_after(c.state.position, run.options);
-  then.minibatches = now.minibatches = static_cast<double>(c.state.iteration);
+  const TrainOptions options_then = parse_train_options(c.options);
+  // Older checkpoints know the range only if an option named it.
+  const BatchRange range_then = c.train_range                       ? *c.train_range
+                                : c.options.contains("train-range") ? options_then.data.train_range
+                                                                    : range_now;
+  const TrainingProgress then = progress_in(batch_after(c.state.position, range_then), range_then,
+                                            options_then.epochs, c.state.iteration);
+  const TrainingProgress now = progress_in(next, range_now, run.options.epochs, c.state.iteration);
   std::string first;
   int jumps = 0;
   for (const Node& node : run.graph.nodes) {
@@ -47,9 +48,9 @@ std::string rate_jump_warning(const LoadedRun& run) {
   if (jumps == 0) return "";
   const std::string others = jumps > 1 ? fmt::format(", and {} other(s) jump, too", jumps - 1) : "";
   return fmt::format(
-      "warning: a learning rate jumps where the run goes on: {}{}; the parameter file or --epochs has "
-      "changed since the checkpoint",
-      first, others);
+      "warning: a learning rate jumps where the run goes on: {}{}; the parameter file{} changed since "
+      "the checkpoint",
+      first, others, range_now == range_then ? " or --epochs has" : ", --epochs or the training range has");
 }
 
 }  // namespace convnet

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -109,30 +110,45 @@ bool has_classes(const Graph& graph) {
 
 }  // namespace
 
-std::string summary_text(const TrainingState& state, const BatchRange& range, const WatchedCost& watched,
-                         const Graph& graph, double seconds, int epochs, const std::string& folder,
+bool out_of_patience(const TrainOptions& options, const BestTest& best) {
+  return options.patience > 0 && best.tests_since >= options.patience;
+}
+
+std::string summary_text(const TrainingState& state, const TrainOptions& options, const WatchedCost& watched,
+                         const Graph& graph, double seconds, const std::string& folder,
                          const std::string& checkpoint) {
-  const bool whole = state.position.minibatches == 0 && state.position.batch == range.last;
+  const bool whole = state.position.minibatches == 0 && state.position.batch == options.data.train_range.last;
   std::string text = fmt::format("Trained {} epoch{} in {}", state.position.epoch,
                                  state.position.epoch == 1 ? "" : "s", duration_text(seconds));
   text += whole ? "\n" : ", the last one in part\n";
   const std::string cost = watched.text(graph);
+  const auto number = [&](double value) { return value_text(watched.value_name(graph), value); };
   const auto last = std::find_if(state.history.rbegin(), state.history.rend(),
                                  [](const HistoryEntry& entry) { return entry.test_batch >= 0; });
   if (state.best.epoch > 0)
-    text += fmt::format("  best test:   {} {:.6f}, after batch {}.{}\n", cost, state.best.value,
+    text += fmt::format("  best test:   {} {}, after batch {}.{}\n", cost, number(state.best.value),
                         state.best.epoch, state.best.batch);
   if (last != state.history.rend())
-    text += fmt::format("  last test:   {} {:.6f}, after batch {}.{}\n", cost, watched.of(last->costs, graph),
-                        last->epoch, last->batch);
+    text += fmt::format("  last test:   {} {}, after batch {}.{}\n", cost,
+                        number(watched.of(last->costs, graph)), last->epoch, last->batch);
   if (checkpoint.empty()) return text;
   text += fmt::format("  checkpoint:  {}\n", checkpoint);
   const std::string run = shell_word(folder);
   text += fmt::format("  test it:     convnet --load-file {} --test-only 1\n", run);
-  if (has_classes(graph)) text += fmt::format("  use it:      convnet predict {} FILE...\n", run);
-  const int more = state.position.epoch < epochs ? epochs : 2 * epochs;
-  text += fmt::format("  train on:    convnet --load-file {} --epochs {}\n", run, more);
-  return text;
+  const std::filesystem::path best = std::filesystem::path(folder) / kBestFile;
+  std::error_code none;
+  const bool has_best = !options.checkpoints.keep_best.empty() && std::filesystem::exists(best, none);
+  if (has_classes(graph))
+    text += fmt::format("  use it:      convnet predict {} FILE...\n",
+                        has_best ? shell_word(best.string()) : run);
+  const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
+  text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
+  if (out_of_patience(options, state.best))
+    text += fmt::format(
+        " --patience 0\n               --patience {} has ended the run; 0 clears it, and a larger number "
+        "allows more tests",
+        options.patience);
+  return text + "\n";
 }
 
 std::string rates_text(const Net& net, const TrainingProgress& progress) {
@@ -158,12 +174,13 @@ std::string test_table(const CostSums& test, const CostSums* before, const BestT
   for (std::size_t c = 0; c < now.size(); ++c) {
     const std::vector<std::string> names = now[c].node->layer->cost_names();
     for (std::size_t i = 0; i < std::min({names.size(), now[c].values.size(), kMost}); ++i) {
+      if (repeats_earlier(names, i)) continue;
       const std::string old = before == nullptr ? "" : value_text(names[i], then.at(c).values.at(i));
       text += fmt::format("  {:<32} {:>12} {:>12}\n", now[c].node->name + " " + names[i],
                           value_text(names[i], now[c].values[i]), old);
     }
   }
-  const std::string& name = graph.find(watched.layer)->layer->cost_names().at(watched.value);
+  const std::string name = watched.value_name(graph);
   text += fmt::format("  best {} {}: {}, after batch {}.{}\n", watched.layer, name,
                       value_text(name, best.value), best.epoch, best.batch);
   return text;

@@ -6,6 +6,7 @@
 
 #include "convnet/net/net.h"
 #include "convnet/plan/timeline.h"
+#include "convnet/train/options.h"
 #include "convnet/train/watched_cost.h"
 
 namespace convnet {
@@ -24,11 +25,13 @@ struct TimeUse {
 /// where, and how a minibatch is cut.
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
-/// Returns the last lines of a run that has trained for `seconds` on the batches of `range`: its best and its
-/// last test by the watched cost, `checkpoint` ("" for none), and commands to go on with.
-std::string summary_text(const TrainingState& state, const BatchRange& range, const WatchedCost& watched,
-                         const Graph& graph, double seconds, int epochs, const std::string& folder,
+/// Returns the last lines of a run that has trained for `seconds`: its best and its last test by the watched
+/// cost, `checkpoint` ("" for none) in `folder`, and commands to go on with.
+std::string summary_text(const TrainingState& state, const TrainOptions& options, const WatchedCost& watched,
+                         const Graph& graph, double seconds, const std::string& folder,
                          const std::string& checkpoint);
+/// Returns whether --patience has ended the run.
+bool out_of_patience(const TrainOptions& options, const BestTest& best);
 
 /// Returns "0.01", or "0.001 to 0.02": the learning rates of the matrices that learn.
 std::string rates_text(const Net& net, const TrainingProgress& progress);

@@ -91,9 +91,7 @@ void TensorBoard::add_costs(std::int64_t step, const CostSums& costs, const std:
   for (const CostReport& report : cost_reports(costs, net_.graph())) {
     const std::vector<std::string> names = report.node->layer->cost_names();
     for (std::size_t v = 0; v < report.values.size(); ++v) {
-      // With topk=1 the top-k error is the top-1 error once more.
-      const auto same = names.begin() + static_cast<std::ptrdiff_t>(v);
-      if (std::find(names.begin(), same, names.at(v)) != same) continue;
+      if (repeats_earlier(names, v)) continue;
       events_->scalar(fmt::format("{}/{} ({})", report.node->name, names[v], kind), step, report.values[v]);
     }
   }

@@ -13,13 +13,15 @@
 #include "convnet/base/host_threads.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/net/input_data.h"
+#include "convnet/train/batch_order.h"
 #include "convnet/train/history.h"
 #include "convnet/train/same_run.h"
 
 namespace convnet {
 namespace {
 
-constexpr int kLastTraced = 5;  ///< step of training in --profile
+constexpr int kLastTraced = 5;          ///< step of training in --profile
+constexpr std::size_t kLiveValues = 2;  ///< values of a cost in the line of a batch that is being trained
 
 /// Returns the part of minibatches that the devices of process `rank` load: that of the layers that read
 /// data.
@@ -121,20 +123,15 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
   std::fflush(stdout);
 }
 
-Position Trainer::next_batch() const {
-  Position work = state_.position;
-  if (work.epoch == 0) return {1, train_range_.first};
-  // A changed range that no longer holds the batch starts at its first one.
-  if (!train_range_.holds(work.batch)) return {work.epoch, train_range_.first};
-  if (work.minibatches > 0) return work;
-  if (work.batch < train_range_.last) return {work.epoch, work.batch + 1};
-  return {work.epoch + 1, train_range_.first};
-}
+Position Trainer::next_batch() const { return batch_after(state_.position, train_range_); }
 
 TrainingProgress Trainer::progress(const Position& work) const {
-  const double batches = train_range_.count();
-  const double finished = (work.epoch - 1.0) * batches + work.batch - train_range_.first;
-  return TrainingProgress::after(finished, batches, options_.epochs);
+  return progress_in(work, train_range_, options_.epochs, state_.iteration);
+}
+
+TrainingProgress Trainer::last_progress(const Position& work) const {
+  const std::uint64_t before_last = std::max<std::uint64_t>(1, state_.iteration) - 1;
+  return progress_in(work, train_range_, options_.epochs, before_last);
 }
 
 std::int64_t Trainer::test_minibatch() const {
@@ -217,8 +214,8 @@ void Trainer::run_all() {
     if (!going_on || stopped()) return stop_here();
   }
   if (out_of_patience())
-    fmt::print("Training ends: {} tests without a better {} than {:.6f} (--patience)\n",
-               state_.best.tests_since, watched_.text(net_.graph()), state_.best.value);
+    fmt::print("Training ends: {} tests without a better {} than {} (--patience {}; 0 clears it)\n",
+               state_.best.tests_since, watched_.text(net_.graph()), best_value_text(), options_.patience);
   else if (!trained)
     fmt::print("Nothing to train: {} of {} epochs are done\n",
                std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);
@@ -227,9 +224,13 @@ void Trainer::run_all() {
 }
 
 void Trainer::summarise(double seconds) const {
-  fmt::print("{}", summary_text(state_, train_range_, watched_, net_.graph(), seconds, options_.epochs,
-                                folder_, last_checkpoint_));
+  fmt::print("{}",
+             summary_text(state_, options_, watched_, net_.graph(), seconds, folder_, last_checkpoint_));
   std::fflush(stdout);
+}
+
+std::string Trainer::best_value_text() const {
+  return value_text(watched_.value_name(net_.graph()), state_.best.value);
 }
 
 void Trainer::leave_later_checkpoints() {
@@ -285,22 +286,23 @@ bool Trainer::train_batch(const Position& work) {
       state_.position = {work.epoch, work.batch, ++minibatches, first};
       line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
                 [&](double rate) {
-                  return fmt::format(", {} of the run; {}", clock_text(seconds_left(work, first, rate)),
-                                     labelled_cost_text(state_.partial, net_.graph()));
+                  return ProgressTexts{labelled_cost_text(state_.partial, net_.graph(), kLiveValues),
+                                       clock_text(seconds_left(work, first, rate)) + " of the run"};
                 });
     }
   }
   state_.position = {work.epoch, work.batch};
-  print_batch(title, done, state_.partial_seconds + seconds_since(start),
+  const TrainingProgress last = last_progress(work);
+  print_batch(title, last, state_.partial_seconds + seconds_since(start),
               static_cast<double>(first - resumed_at) / std::max(1e-9, seconds_since(start)));
-  if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, done); });
+  if (board_) use_board([&] { board_->trained(state_.iteration, state_.partial, last); });
   add_to_history(state_.history, {work.epoch, work.batch, -1, std::exchange(state_.partial, {})},
                  test_range_.count());
   state_.partial_seconds = 0;
   return true;
 }
 
-void Trainer::print_batch(const std::string& title, const TrainingProgress& done, double seconds,
+void Trainer::print_batch(const std::string& title, const TrainingProgress& last, double seconds,
                           double rate) const {
   if (for_people())
     fmt::print("{} {} ({:.1f} s, {:.0f} images/s)\n", title, labelled_cost_text(state_.partial, net_.graph()),
@@ -308,7 +310,7 @@ void Trainer::print_batch(const std::string& title, const TrainingProgress& done
   else
     fmt::print("{} {} ({:.3f} sec)\n", title, cost_text(state_.partial, net_.graph()), seconds);
   if (options_.report.verbose)
-    fmt::print("  {}\n  learning rate: {}\n", time_use_.text(seconds), rates_text(net_, done));
+    fmt::print("  {}\n  learning rate: {}\n", time_use_.text(seconds), rates_text(net_, last));
   std::fflush(stdout);
 }
 
@@ -464,7 +466,7 @@ void Trainer::print_test(const CostSums& sums, double seconds) {
   if (for_people()) {
     fmt::print(
         "test after {}.{} ({:.1f} s), learning rate {}\n{}", state_.position.epoch, state_.position.batch,
-        seconds, rates_text(net_, progress(state_.position)),
+        seconds, rates_text(net_, last_progress(state_.position)),
         test_table(sums, before.sums.empty() ? nullptr : &before, state_.best, watched_, net_.graph()));
   } else {
     // The original averages over the tests of as many batches as there are.
@@ -540,7 +542,7 @@ bool Trainer::save_tested() {
       together(processes_, [&] {
         if (is_first()) keep_as_best(folder_, last_checkpoint_);
       });
-      fmt::print("Best {} so far: {:.6f}; kept as {}\n", watched_.text(net_.graph()), state_.best.value,
+      fmt::print("Best {} so far: {}; kept as {}\n", watched_.text(net_.graph()), best_value_text(),
                  kBestFile);
       std::fflush(stdout);
     }
@@ -595,6 +597,8 @@ void Trainer::save() {
   c.placement = placement_;
   c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
+  c.train_range = train_range_;
+  c.test_range = test_range_;
   together(processes_, [&] {
     if (is_first()) write_checkpoint(folder_, c, options_.checkpoints.keep);
   });

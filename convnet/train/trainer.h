@@ -39,8 +39,10 @@ class Trainer {
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
   Position next_batch() const;
-  /// Returns the progress of training while `work` is trained, without minibatches.
+  /// Returns the progress of training, in batch `work`, at which the next minibatch is trained.
   TrainingProgress progress(const Position& work) const;
+  /// Returns the progress at which the last minibatch was trained, which was one of batch `work`.
+  TrainingProgress last_progress(const Position& work) const;
   /// Returns how many views a test computes at once: whole images, at most --mini views or those of one
   /// image.
   std::int64_t test_minibatch() const;
@@ -57,8 +59,9 @@ class Trainer {
   bool shows_progress() const { return processes_ == nullptr; }
   /// Whether somebody reads the lines, not a program that expects those of the original.
   bool for_people() const { return shows_progress() && stdout_is_terminal(); }
-  /// Prints the line of a batch that took `seconds`, and what --verbose adds.
-  void print_batch(const std::string& title, const TrainingProgress& done, double seconds, double rate) const;
+  /// Prints the line of a batch that took `seconds`, and what --verbose adds: among it the learning rates at
+  /// `last`, those of the batch's last minibatch.
+  void print_batch(const std::string& title, const TrainingProgress& last, double seconds, double rate) const;
   /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
   double seconds_left(const Position& work, std::int64_t image, double rate) const;
   void print_test(const CostSums& sums, double seconds);
@@ -81,9 +84,9 @@ class Trainer {
   /// best test. Returns whether it saved.
   bool save_tested();
   /// Whether --patience has run out.
-  bool out_of_patience() const {
-    return options_.patience > 0 && state_.best.tests_since >= options_.patience;
-  }
+  bool out_of_patience() const { return convnet::out_of_patience(options_, state_.best); }
+  /// Returns the value of the best test, an error in percent.
+  std::string best_value_text() const;
   /// Saves what the last checkpoint does not have, unless an error left the weights in doubt. Returns what is
   /// to be said about it after the error's message.
   std::string save_after_error();

@@ -32,8 +32,12 @@ double WatchedCost::of(const CostSums& test, const Graph& graph) const {
   throw std::logic_error("the watched cost is not there");
 }
 
+std::string WatchedCost::value_name(const Graph& graph) const {
+  return graph.find(layer)->layer->cost_names().at(value);
+}
+
 std::string WatchedCost::text(const Graph& graph) const {
-  return fmt::format("{} ({})", layer, graph.find(layer)->layer->cost_names().at(value));
+  return fmt::format("{} ({})", layer, value_name(graph));
 }
 
 WatchedCost find_watched_cost(const std::string& text, const Graph& graph) {

@@ -18,6 +18,8 @@ struct WatchedCost {
 
   /// Returns this value of a test.
   double of(const CostSums& test, const Graph& graph) const;
+  /// Returns "top-1 error".
+  std::string value_name(const Graph& graph) const;
   /// Returns "logprob (top-1 error)".
   std::string text(const Graph& graph) const;
 };

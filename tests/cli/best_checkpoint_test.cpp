@@ -79,7 +79,12 @@ TEST_CASE("a run ends after --patience tests without a better one, and stays end
   const std::string run = shop / "run";
   const Outcome ended = run_well(training(shop, run, 50) + Args{"--patience", "3"});
   CHECK_THAT(ended.out,
-             Catch::Contains("Training ends: 3 tests without a better logprob (top-1 error) than"));
+             Catch::Contains("Training ends: 3 tests without a better logprob (top-1 error) than") &&
+                 Catch::Contains(" % (--patience 3; 0 clears it)\n"));
+  // What the last lines say to type trains on.
+  const std::string advice = "convnet --load-file " + run + " --epochs 50 --patience 0\n";
+  CHECK_THAT(ended.out, Catch::Contains("  train on:    " + advice +
+                                        "               --patience 3 has ended the run; 0 clears it"));
   CHECK(tests_of(read_checkpoint(run), 1).size() == 4);
   // The fourth batch is the second one of its epoch, the third the first one.
   CHECK_THAT(ended.out, Catch::Contains("Trained 2 epochs in ") && !Catch::Contains("in part"));
@@ -91,6 +96,10 @@ TEST_CASE("a run ends after --patience tests without a better one, and stays end
   CHECK(tests_of(read_checkpoint(run), 1).size() == 4);
   run_well({"--load-file", run, "--patience", "5"});
   CHECK(tests_of(read_checkpoint(run), 1).size() == 6);
+  const Outcome more = run_well({"--load-file", run, "--epochs", "4", "--patience", "0"});
+  CHECK(tests_of(read_checkpoint(run), 1).size() == 8);
+  CHECK_THAT(more.out, Catch::Contains("convnet --load-file " + run + " --epochs 8\n") &&
+                           !Catch::Contains("--patience"));
 }
 
 TEST_CASE("a run ends with its best and its last test, its checkpoint, and what to type next") {
@@ -101,16 +110,23 @@ TEST_CASE("a run ends with its best and its last test, its checkpoint, and what 
   const Checkpoint newest = read_checkpoint(run);
   CHECK_THAT(summary, Catch::StartsWith("Trained 2 epochs in "));
   CHECK_THAT(summary, Catch::Contains(fmt::format(
-                          "best test:   logprob (top-1 error) {:.6f}, after batch {}.{}\n",
-                          newest.state.best.value, newest.state.best.epoch, newest.state.best.batch)));
+                          "best test:   logprob (top-1 error) {:.2f} %, after batch {}.{}\n",
+                          100 * newest.state.best.value, newest.state.best.epoch, newest.state.best.batch)));
   CHECK_THAT(summary,
-             Catch::Contains(fmt::format("last test:   logprob (top-1 error) {:.6f}, after batch 2.2\n",
-                                         tests_of(newest, 1).back())));
+             Catch::Contains(fmt::format("last test:   logprob (top-1 error) {:.2f} %, after batch 2.2\n",
+                                         100 * tests_of(newest, 1).back())));
   CHECK_THAT(summary, Catch::Contains("checkpoint:  " + run + "/2.2.safetensors\n") &&
                           Catch::Contains("convnet --load-file " + run + " --test-only 1\n") &&
                           Catch::Contains("convnet predict " + run + " FILE...\n") &&
                           Catch::Contains("convnet --load-file " + run + " --epochs 4\n"));
   CHECK_THAT(run_well({"--load-file", run}).out, !Catch::Contains("Trained "));
+  // With a best checkpoint that one is the one to use; a cost is no percentage.
+  const std::string kept = shop / "kept";
+  const std::string best = run_well(training(shop, kept, 1) + Args{"--keep-best", "logprob.cost"}).out;
+  CHECK_THAT(best,
+             Catch::Contains("convnet predict " + kept + "/best.safetensors FILE...\n") &&
+                 Catch::Contains(fmt::format("Best logprob (-log p) so far: {:.4f}; kept as best.safetensors",
+                                             read_checkpoint(kept).state.best.value)));
 }
 
 TEST_CASE("the average of a test of the whole range is that test") {
@@ -146,4 +162,28 @@ TEST_CASE("a checkpoint works when its cfg files are gone, and says whose learni
                              run + "/2.2.safetensors"));
   CHECK(read_checkpoint(run).parameters_text.find("wc=0.002") != std::string::npos);
   run_well({"--load-file", run, "--test-only", "1"});
+}
+
+TEST_CASE("files that a resumed run is given must be there, and it says which text it uses") {
+  const Workshop shop;
+  const std::string run = shop / "run", checkpoint = run + "/1.2.safetensors";
+  run_well(training(shop, run, 1));
+  const Args on = {"--load-file", run, "--epochs", "1"};
+  const std::string parameters = "The learning parameters are those of " + shop.parameters_path();
+  CHECK_THAT(run_well(on).out,
+             Catch::Contains("\nThe net is that of " + checkpoint + "\n" + parameters + "\n"));
+  CHECK_THAT(run_well(on + Args{"--layer-def", shop.definition_path()}).out,
+             Catch::Contains("\nThe net is that of " + shop.definition_path() + "\n" + parameters + "\n"));
+  shop.write(replaced(kDefinition, "filters=2", "filters=3"), kParameters);
+  CHECK_THAT(run_well(on).out,
+             Catch::Contains("\nThe net is that of " + checkpoint + "; " + shop.definition_path() +
+                             " differs from it and is not used\n"));
+  // Mistyped names.
+  const std::string none = shop / "parms.cfg";
+  check_refused(on + Args{"--layer-params", none}, none + ": cannot be read: No such file");
+  check_refused(on + Args{"--layer-def", none}, none + ": cannot be read: No such file");
+  check_refused(on + Args{"--layer-path", shop / "none"}, "params.cfg: cannot be read: No such file");
+  fs::remove(shop.parameters_path());
+  check_refused(training(shop, run, 1), shop.parameters_path() + ": cannot be read: No such file");
+  run_well(on);
 }

@@ -1,11 +1,13 @@
 // Checks what the program prints, and which files it leaves.
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
+#include "tests/train/event_reader.h"
 
 namespace convnet {
 namespace {
@@ -63,7 +65,7 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
   test();
   batch("2.2", "75.00");
   test();  // the run ends with one
-  const std::string folder = shop / "out", error = R"(logprob \(top-1 error\) \d\.\d{6}, after batch 2\.)";
+  const std::string folder = shop / "out", error = R"(logprob \(top-1 error\) \d+\.\d\d %, after batch 2\.)";
   expected.insert(expected.end(),
                   {R"(Trained 2 epochs in \d+\.\d s)", "  best test:   " + error + "[12]",
                    "  last test:   " + error + "2", "  checkpoint:  " + folder + "/2.2.safetensors",
@@ -83,6 +85,8 @@ TEST_CASE("option --test-only prints one line a batch, and the costs do not depe
   std::vector<std::string> expected = {
       "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished",
       devices,
+      "The net is that of " + (shop / "out/1.2.safetensors"),
+      "The learning parameters are those of " + shop.parameters_path(),
       "======================Test output======================",
       R"(3\.\.\. )" + cost,
       R"(4\.\.\. )" + cost,
@@ -183,9 +187,11 @@ TEST_CASE("a --save-file that exists is resumed from, with the same command line
   const Outcome more = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(more.out).at(0) ==
         "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished");
-  CHECK(lines_of(more.out).at(2) ==
+  CHECK(lines_of(more.out).at(2) == "The net is that of " + shop.definition_path());
+  CHECK(lines_of(more.out).at(3) == "The learning parameters are those of " + shop.parameters_path());
+  CHECK(lines_of(more.out).at(4) ==
         "Not given, and so as in cuda-convnet2: --test-freq 57 (batches between tests)");
-  CHECK(lines_of(more.out).at(3).starts_with("2.1 (50.00%)... "));
+  CHECK(lines_of(more.out).at(5).starts_with("2.1 (50.00%)... "));
   const Outcome again = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(again.out).back() == "Nothing to train: 2 of 2 epochs are done");
 }
@@ -214,16 +220,32 @@ TEST_CASE("a run without ranges uses all batches, and says so") {
   CHECK_THAT(half.err, Catch::Contains("missing: --test-range"));
 }
 
+TEST_CASE("the learning rates of --verbose are those of the batch's last minibatch") {
+  const Workshop shop;
+  const std::string steps = "eps$1=step[base=0.1;at=8,16;unit=minibatches]";
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0."), steps));
+  // Ten minibatches a batch.
+  const Outcome run = run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1", "--mini",
+                                                   "100", "--verbose", "1", "--tensorboard", shop / "board"});
+  const std::size_t first = run.out.find("learning rate: 0.01\n"),
+                    second = run.out.find("learning rate: 0.001\n");
+  CHECK(first != std::string::npos);
+  CHECK(second != std::string::npos);
+  CHECK(first < second);
+  CHECK(count(run.out, "learning rate: ") == 2);
+  std::map<std::int64_t, float> rates;
+  for (const test::Event& event : test::read_folder(shop / "board"))
+    if (event.tag == "learning rate/conv1.biases") rates[event.step] = event.scalar.value();
+  CHECK(rates == std::map<std::int64_t, float>{{10, 0.01F}, {20, 0.001F}});
+}
+
 TEST_CASE("a data set of arrays trains a regression, a second set of labels and a net on features") {
   const Workshop shop;
   std::filesystem::create_directories(shop / "arrays");
   constexpr int kImages = 1200;
   const auto save = [&](const std::string& name, const std::string& descr, const std::string& sides,
                         const std::string& bytes) {
-    std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" +
-                         std::to_string(kImages) + sides + "), }";
-    header.resize(117, ' ');
-    write_file(shop / "arrays/" + name, std::string("\x93NUMPY\x01\0\x76\0", 10) + header + "\n" + bytes);
+    write_file(shop / "arrays/" + name, npy_file(descr, std::to_string(kImages) + sides, bytes));
   };
   std::string pixels, labels, kinds, targets;
   for (int i = 0; i < kImages; ++i) {

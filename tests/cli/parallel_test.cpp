@@ -104,6 +104,57 @@ TEST_CASE("option --parallel data puts every layer on all devices, whatever the 
   CHECK(difference(shop / "three/2.2.safetensors", shop / "one/2.2.safetensors") < 1e-4);
 }
 
+/// Every cost of a run's history, in order.
+std::vector<double> costs_of(const std::string& checkpoint) {
+  const auto state = nlohmann::json::parse(read_safetensors(checkpoint).metadata.at("state"));
+  std::vector<double> costs;
+  for (const nlohmann::json& entry : state.at("history"))
+    for (const nlohmann::json& sum : entry.at("sums"))
+      for (const nlohmann::json& value : sum.at(1)) costs.push_back(value.get<double>());
+  return costs;
+}
+
+TEST_CASE("two devices have the costs of one with optimisers, averages, clipping and augmentation together") {
+  const Workshop shop;
+  shop.write_data();
+  // The convolution has no biases: their gradient below bnorm is 0, and optimisers that divide by its size
+  // would learn from its rounding.
+  const std::string definition =
+      replaced(kDefinition, "filters=2\nfilterSize=3\nneuron=relu\n",
+               "filters=4\nfilterSize=3\nbiases=0\n[bn]\ntype=bnorm\ninputs=conv1\nneuron=relu\n");
+  const std::string net =
+      replaced(replaced(definition, "inputs=conv1\npool=max\nchannels=2", "inputs=bn\npool=max\nchannels=4"),
+               "dropout=0.25\n", "");
+  const std::string rates = "epsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9\nwc=0.01\n";
+  const auto layer = [&](const std::string& name, const std::string& optimizer) {
+    return "[" + name + "]\noptimizer=" + optimizer + "\n" + rates;
+  };
+  const Args augmented = {"--mixup",          "0.4", "--cutmix",     "1", "--flip",     "1", "--shuffle", "1",
+                          "--random-erasing", "0.5", "--inner-size", "6", "--crop-pad", "1"},
+             learning = {"--ema", "0.8", "--clip-norm", "0.5", "--epochs", "3", "--test-freq", "1"};
+  const std::vector<std::string> kinds = {"adamw", "lars", "nesterov"};
+  for (std::size_t first = 0; first < kinds.size(); ++first) {
+    shop.write(net, layer("conv1", kinds[first]) + layer("bn", kinds[(first + 1) % 3]) +
+                        layer("fc10", kinds[(first + 2) % 3]) +
+                        "[logprob]\ncoeff=1\ntopk=2\nsmoothing=0.1\n");
+    const auto trained = [&](const std::string& gpus) {
+      const std::string folder = shop / (kinds[first] + gpus);
+      run_well(shop.mnist() + augmented + learning +
+               Args{"--save-file", folder, "--gpu", gpus, "--parallel", "data"});
+      return costs_of(folder + "/3.1.safetensors");
+    };
+    const std::vector<double> one = trained("0"), two = trained("0,1");
+    // Three batches and three tests, of three values each.
+    REQUIRE(one.size() == 18);
+    REQUIRE(two.size() == one.size());
+    CHECK(std::abs(one[15] - one[3]) > 1e-3 * one[3]);  // the test's cost: it learns something
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      INFO(kinds[first] << " below, value " << i << ": " << one[i] << " and " << two[i]);
+      CHECK(std::abs(two[i] - one[i]) <= 1e-6 * std::abs(one[i]));
+    }
+  }
+}
+
 TEST_CASE("an update over several minibatches resumes bit for bit") {
   const Workshop shop;
   shop.write(placed("gpu=0,1"), replaced(kParameters, "wc=0.001\n", "wc=0.001\nupdatePeriod=3\n"));

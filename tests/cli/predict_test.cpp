@@ -1,7 +1,13 @@
 // convnet predict as a user meets it: files, folders and lists of them, without the data set.
+#include <sys/stat.h>
+
+#include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "convnet/checkpoint/safetensors.h"
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
@@ -16,12 +22,12 @@ json predicted(const Args& args) {
   return json::parse(run_well(Args{"predict"} + args + Args{"--json", "1"}).out);
 }
 
-/// A run on the digits of write_data(), and its images as PNG files.
+/// A run on the digits of write_data(), and the images of its test as PNG files.
 class Digits {
  public:
-  Digits() {
+  explicit Digits(const Args& options = {}) {
     shop.write_data();
-    run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "3"});
+    run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "3"} + options);
     for (std::uint32_t i = 0; i < 20; ++i) {
       std::vector<std::uint8_t> pixels;
       for (std::uint32_t p = 0; p < 64; ++p)
@@ -30,11 +36,95 @@ class Digits {
     }
   }
   std::string file(std::uint32_t i) const { return shop / ("image" + std::to_string(i) + ".png"); }
+  Args files() const {
+    Args all;
+    for (std::uint32_t i = 0; i < 20; ++i) all.push_back(file(i));
+    return all;
+  }
 
   Workshop shop;
 };
 
+/// The numbers of a file of float32 that --test-out wrote.
+std::vector<float> numbers_of(const std::string& npy) {
+  const std::string bytes = read_file(npy);
+  const std::size_t begin = bytes.find('\n') + 1;
+  std::vector<float> numbers((bytes.size() - begin) / sizeof(float));
+  std::memcpy(numbers.data(), bytes.data() + begin, numbers.size() * sizeof(float));
+  return numbers;
+}
+
+/// The largest difference between the probabilities of a test of the run and those that predict gives its
+/// images.
+double distance_to_test(const Digits& digits, const Args& options = {}) {
+  const Workshop& shop = digits.shop;
+  std::filesystem::remove_all(shop / "tested");
+  run_well(Args{"--load-file", shop / "run", "--test-out", shop / "tested"} + options);
+  const std::vector<float> tested = numbers_of(shop / "tested/probabilities_2.npy");
+  REQUIRE(tested.size() == 200);
+  const json found = predicted(Args{shop / "run"} + digits.files() + Args{"--top", "10"} + options);
+  double worst = 0;
+  for (std::size_t i = 0; i < 20; ++i)
+    for (const json& c : found["files"][i]["classes"])
+      worst = std::max(worst, std::abs(c["probability"].get<double>() -
+                                       static_cast<double>(tested[10 * i + c["index"].get<std::size_t>()])));
+  return worst;
+}
+
 }  // namespace
+
+TEST_CASE("predict prepares files as the run's tests prepare their images") {
+  const Args crops = {"--inner-size", "6"}, views = {"--multiview-test", "1"};
+  struct Case {
+    Args training, testing;
+  };
+  for (const Case& c : std::vector<Case>{{{}, {}},
+                                         {crops, {}},
+                                         {crops, views},
+                                         {{"--crop-pad", "1"}, {}},
+                                         {{"--flip", "1"}, {}},
+                                         {{"--pixel-std", "1"}, {}},
+                                         {{"--scalar-mean", "100"}, {}},
+                                         {{"--random-erasing", "0.5"}, {}},
+                                         {{"--mixup", "0.2"}, {}},
+                                         {crops + Args{"--pixel-std", "1"}, {}},
+                                         {crops + Args{"--random-erasing", "0.5"}, {}},
+                                         {crops + Args{"--random-erasing", "0.5"}, views},
+                                         {crops + Args{"--cutmix", "1", "--pixel-std", "1"}, views},
+                                         {crops + Args{"--crop-pad", "1", "--shuffle", "1"}, {}}}) {
+    std::string name;
+    for (const std::string& word : c.training + c.testing) name += word + " ";
+    INFO(name);
+    const Digits digits(c.training);
+    CHECK(distance_to_test(digits, c.testing) < 1e-5);
+  }
+}
+
+TEST_CASE("a checkpoint that does not say how large images are scales them to the crops, with a warning") {
+  const Digits digits({"--inner-size", "6"});
+  const std::string file = digits.shop / "run/3.1.safetensors";
+  TensorFile contents = read_safetensors(file);
+  json matrices = json::parse(contents.metadata.at("matrices"));
+  CHECK(matrices[0]["stored"] == json({1, 8, 8}));
+  matrices[0].erase("stored");
+  contents.metadata["matrices"] = matrices.dump();
+  contents.metadata.erase("ranges");
+  write_safetensors(file, contents);
+  const Outcome old = run_well({"predict", file, digits.file(0)});
+  CHECK_THAT(old.err, Catch::Contains("warning: " + file + " is of an older version"));
+  run_well({"show", file, "--save-preds", digits.shop / "preds.csv"});
+  run_well({"--load-file", file, "--epochs", "4"});
+  CHECK(run_well({"predict", digits.shop / "run", digits.file(0)}).err.empty());
+  contents.metadata["ranges"] = R"({"test": "2", "train": "x"})";
+  write_safetensors(file, contents);
+  check_refused({"predict", file, digits.file(0)}, file + ": metadata 'ranges' is damaged: ");
+}
+
+TEST_CASE("predict gives several views only of what was cropped") {
+  const Digits digits;
+  check_refused({"predict", digits.shop / "run", digits.file(0), "--multiview-test", "1"},
+                "--multiview-test needs --inner-size, the side of the views");
+}
 
 TEST_CASE("predict gives the probabilities of a test, without the data set") {
   const Digits digits;
@@ -98,6 +188,100 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
     CHECK(refused.code == 2);
     CHECK(refused.err.find(message) != std::string::npos);
   }
+}
+
+TEST_CASE("options of predict stand anywhere, and flags take no name for their value") {
+  const Digits digits;
+  const std::string run = digits.shop / "run";
+  const std::string csv = run_well({"predict", run, digits.file(0), "--csv", "1", "--top", "1"}).out;
+  CHECK(count(csv, "\n") == 2);
+  CHECK(run_well({"predict", run, digits.file(0), "--csv", "--top", "1"}).out == csv);
+  CHECK(run_well({"predict", "--csv", run, "--top=1", digits.file(0)}).out == csv);
+  CHECK(run_well({"predict", run, "--top", "1", "--csv", digits.file(0)}).out == csv);
+  check_refused({"predict", run, digits.file(0), "--top", "--csv"}, "--top needs a value");
+  check_refused({"predict", run, digits.file(0), "--top"}, "--top needs a value");
+  // After a bare -- everything is a name.
+  for (const char* name : {"-x.png", "--help", "--csv"}) {
+    std::filesystem::copy(digits.file(0), digits.shop / name);
+    const Outcome table =
+        run_in_shell("cd '" + digits.shop.path() + "' && \"$@\"", {"predict", run, "--top", "1", "--", name});
+    INFO(table.err);
+    CHECK(table.code == 0);
+    CHECK(table.out.starts_with(std::string(name) + " "));
+  }
+}
+
+TEST_CASE("predict skips folders without images, if there are other files") {
+  const Digits digits;
+  const std::string run = digits.shop / "run", empty = digits.shop / "empty";
+  std::filesystem::create_directory(empty);
+  const Outcome table = run_program({"predict", run, empty, digits.file(0), digits.file(1)});
+  CHECK(table.code == 1);
+  CHECK(count(table.out, "\n") == 2);
+  CHECK_THAT(table.err, Catch::Contains("skipped: " + empty + ": there is no image in this folder") &&
+                            Catch::Contains("1 of 3 files could not be classified"));
+  const Outcome listed = run_program({"predict", run, digits.file(0), empty, "--json"});
+  CHECK(listed.code == 1);
+  const json files = json::parse(listed.out)["files"];
+  CHECK(files.size() == 2);
+  CHECK(std::count_if(files.begin(), files.end(), [](const json& f) { return f.contains("error"); }) == 1);
+  check_refused({"predict", run, empty}, empty + ": there is no image in this folder");
+}
+
+TEST_CASE("predict reads names from stdin, of whatever system they are") {
+  const Digits digits;
+  const std::string run = digits.shop / "run";
+  write_file(digits.shop / "list", digits.file(0) + "\n\n" + digits.file(1) + "\r\n" + digits.file(2));
+  const auto piped = [&](const std::string& list, const Args& more = {}) {
+    return run_in_shell("\"$@\" < '" + list + "'", Args{"predict", run, "-", "--csv", "1"} + more);
+  };
+  const Outcome some = piped(digits.shop / "list");
+  INFO(some.err);
+  CHECK(some.code == 0);
+  CHECK(some.out == run_well({"predict", run, digits.file(0), digits.file(1), digits.file(2), "--csv"}).out);
+  write_file(digits.shop / "blank", "\n\r\n");
+  for (const std::string& list : {std::string("/dev/null"), digits.shop / "blank"}) {
+    const Outcome none = piped(list);
+    CHECK(none.code == 2);
+    CHECK_THAT(none.err,
+               Catch::Contains("stdin is empty; it should have names of files or folders, a line each"));
+    const Outcome other = piped(list, {digits.file(0)});
+    CHECK(other.code == 1);
+    CHECK(count(other.out, "\n") == 2);
+  }
+}
+
+TEST_CASE("predict says what is no file, and prints every name on its line") {
+  const Digits digits;
+  const std::string run = digits.shop / "run", pipe = digits.shop / "pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const Outcome others = run_program({"predict", run, pipe, "/dev/zero", digits.file(0)});
+  CHECK(others.code == 1);
+  CHECK_THAT(others.err,
+             Catch::Contains("skipped: " + pipe + ": is a pipe; only regular files can be read") &&
+                 Catch::Contains("skipped: /dev/zero: is a device; only regular files can be read"));
+  const std::string odd = digits.shop / "a\nb\tc\x1b[31m \u00e9.png";
+  std::filesystem::copy(digits.file(0), odd);
+  const Outcome table = run_well({"predict", run, odd, digits.file(1), "--top", "1"});
+  CHECK(count(table.out, "\n") == 2);
+  CHECK(table.out.starts_with(digits.shop / "a\\x0ab\\x09c\\x1b[31m \u00e9.png "));
+  const Outcome none = run_program({"predict", run, digits.shop / "no\nne.png", digits.file(0)});
+  CHECK_THAT(none.err, Catch::Contains("skipped: " + (digits.shop / "no\\x0ane.png") + ": no such file\n"));
+  CHECK(predicted({run, odd})["files"][0]["file"] == odd);
+}
+
+TEST_CASE("predict prints results as they come") {
+  const Digits digits;
+  const std::string bad = digits.shop / "none.png";
+  const Outcome mixed = run_in_shell(
+      "\"$@\" 2>&1", {"predict", digits.shop / "run", digits.file(0), bad, digits.file(1), "--mini", "1"});
+  INFO(mixed.out);
+  CHECK(mixed.code == 1);
+  const std::size_t first = mixed.out.find(digits.file(0)), skipped = mixed.out.find("skipped: " + bad),
+                    second = mixed.out.find(digits.file(1));
+  CHECK(first < skipped);
+  CHECK(skipped < second);
+  CHECK(second != std::string::npos);
 }
 
 TEST_CASE("photographs get the names of their folders, whatever their sizes") {

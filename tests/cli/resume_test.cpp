@@ -163,8 +163,7 @@ TEST_CASE("a run stopped by SIGTERM or SIGINT again and again ends like the unin
 TEST_CASE("a run killed at any moment leaves a checkpoint that loads, and ends like the uninterrupted one") {
   const Workshop shop;
   shop.write_data();
-  // Rates for pixels of 0 to 255.
-  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0"), "eps$1=0.00000"));
+  shop.write(kDefinition, kPixelParameters);
   const int epochs = 260;
   const auto options = [&](const std::string& folder) {
     return shop.mnist() + Args{"--save-file", folder, "--epochs", std::to_string(epochs), "--test-freq", "1"};
@@ -238,6 +237,55 @@ TEST_CASE("a run with steps and warm-up goes on at the same rates, and says wher
   run_well(options(shop, 2, false, shop / "cosine"));
   const Outcome longer = run_well(options(shop, 4, false, shop / "cosine"));
   CHECK(longer.err.find("goes on with 0.01 instead of") != std::string::npos);
+}
+
+/// Changes a finished checkpoint into one that was stopped after `minibatches` of its batch, of 48 images
+/// each.
+void stop_within_batch(const std::string& file, const std::string& stopped, int minibatches) {
+  TensorFile contents = read_safetensors(file);
+  nlohmann::json state = state_of(contents);
+  state["position"]["minibatches"] = minibatches;
+  state["position"]["images"] = 48 * minibatches;
+  state["partial"] = {{"images", state["history"][0]["images"]}, {"sums", state["history"][0]["sums"]}};
+  contents.metadata["state"] = state.dump();
+  write_safetensors(stopped, contents);
+}
+
+TEST_CASE("a run without ranges, or stopped within a batch, is not said to jump where it does not") {
+  const Workshop shop;
+  const std::string text =
+      replaced(kPixelParameters, "epsW=0.000001", "epsW=step[base=0.00001;at=1.5;factor=0.5]");
+  shop.write(kDefinition, text);
+  const Args arrays = shop.net() + Args{"--data-provider", "npy", "--data-path", shop.write_arrays(),
+                                        "--test-freq",     "1",   "--mini",      "48",
+                                        "--keep",          "9"};
+  run_well(arrays + Args{"--save-file", shop / "run", "--epochs", "1"});
+  CHECK(run_well({"--load-file", shop / "run", "--epochs", "2"}).err.find("jumps") == std::string::npos);
+
+  // The rate's first step is after batch 2.1, the second batch of the second epoch has it.
+  stop_within_batch(shop / "run/2.1.safetensors", shop / "2.1-0003.safetensors", 3);
+  shop.write(kDefinition, replaced(text, "factor=0.5", "factor=0.25"));
+  const auto resumed = [&](const std::string& file, const std::string& epochs) {
+    std::filesystem::remove_all(shop / "more");
+    return run_well({"--load-file", file, "--save-file", shop / "more", "--epochs", epochs}).err;
+  };
+  const std::string jump =
+      "'conv1' weights.data goes on with 2.5e-06 instead of 5e-06; the parameter file or "
+      "--epochs has changed";
+  CHECK(resumed(shop / "2.1-0003.safetensors", "2").find("jumps") == std::string::npos);
+  CHECK(resumed(shop / "run/2.1.safetensors", "2").find(jump) != std::string::npos);
+  stop_within_batch(shop / "run/2.2.safetensors", shop / "2.2-0003.safetensors", 3);
+  CHECK(resumed(shop / "2.2-0003.safetensors", "2").find(jump) != std::string::npos);
+  // Nothing is left to train.
+  CHECK(resumed(shop / "run/2.2.safetensors", "2").find("jumps") == std::string::npos);
+  CHECK(resumed(shop / "run/2.2.safetensors", "3").find(jump) != std::string::npos);
+  // With another range the epochs that are done are others.
+  shop.write(kDefinition, text);
+  const Outcome wider = run_well({"--load-file", shop / "run/2.1.safetensors", "--save-file", shop / "wider",
+                                  "--epochs", "2", "--train-range", "1-3", "--test-range", "3"});
+  CHECK(wider.err.find(
+            "goes on with 1e-05 instead of 5e-06; the parameter file, --epochs or the training range "
+            "has changed") != std::string::npos);
 }
 
 TEST_CASE("a resumed run keeps its net, whatever became of the definition file") {

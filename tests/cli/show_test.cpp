@@ -403,4 +403,25 @@ TEST_CASE("several runs are shown side by side") {
               "--show-cost is for one checkpoint"));
 }
 
+TEST_CASE("curves keep their epochs where options name no ranges and the data set has moved") {
+  const Workshop shop;
+  shop.write(kDefinition, kPixelParameters);
+  const std::string data = shop.write_arrays();
+  run_well(shop.net() + Args{"--data-provider", "npy", "--data-path", data, "--save-file", shop / "run",
+                             "--epochs", "2", "--test-freq", "1", "--mini", "500"});
+  const auto epochs_of_training = [&](const Args& more) {
+    run_well(Args{"show", shop / "run", "--html", shop / "page.html"} + more);
+    const json chart = charts_of(read_file(shop / "page.html")).at(0);
+    std::vector<double> epochs;
+    for (const json& point : chart.at("series").at(0).at("points"))
+      epochs.push_back(point.at(0).get<double>());
+    return epochs;
+  };
+  const std::vector<double> expected = {0.5, 1, 1.5, 2};
+  CHECK(epochs_of_training({}) == expected);
+  CHECK(epochs_of_training({"--test-range", "1"}) == expected);
+  std::filesystem::rename(data, shop / "elsewhere");
+  CHECK(epochs_of_training({}) == expected);
+}
+
 }  // namespace convnet

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <regex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -63,6 +64,10 @@ inline const std::string kParameters =
     "coeff=1\n"    // 13
     "topk=2\n";    // 14
 
+/// kParameters for pixels of 0 to 255.
+inline const std::string kPixelParameters =
+    std::regex_replace(kParameters, std::regex("eps(.)=0.0"), "eps$1=0.00000");
+
 /// `text` with its first `from` replaced.
 inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const std::size_t at = text.find(from);
@@ -96,6 +101,13 @@ inline std::string idx_file(const std::vector<std::uint32_t>& dims, const std::s
   return bytes + values;
 }
 
+/// Bytes of a file of NumPy: `descr` is its type, like |u1, and `shape` its sides, like "20, 1, 8, 8".
+inline std::string npy_file(const std::string& descr, const std::string& shape, const std::string& values) {
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+  header.resize(117, ' ');
+  return std::string("\x93NUMPY\x01\0\x76\0", 10) + header + "\n" + values;
+}
+
 /// A folder with the net's files, net.cfg and params.cfg, and on wish a data set.
 class Workshop {
  public:
@@ -120,6 +132,21 @@ class Workshop {
       write_file(data_path() + "/" + stem + "-images-idx3-ubyte", idx_file({count, 8, 8}, pixels));
       write_file(data_path() + "/" + stem + "-labels-idx1-ubyte", idx_file({count}, labels));
     }
+    return data_path();
+  }
+
+  /// Arrays of 8x8 images: batches 1 and 2 of 1000 images each, batch 3 of 100. Without ranges 1 and 2 train,
+  /// and 3 is for tests.
+  std::string write_arrays() const {
+    std::filesystem::create_directory(data_path());
+    constexpr int kImages = 2100;
+    std::string pixels, labels;
+    for (int i = 0; i < kImages; ++i) {
+      labels += static_cast<char>(i * 7 % 10);
+      for (int p = 0; p < 64; ++p) pixels += static_cast<char>((p * (i * 7 % 10 + 3) + i * 31) % 256);
+    }
+    write_file(data_path() + "/images.npy", npy_file("|u1", std::to_string(kImages) + ", 1, 8, 8", pixels));
+    write_file(data_path() + "/labels.npy", npy_file("|u1", std::to_string(kImages) + ",", labels));
     return data_path();
   }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a run shows on a terminal: a labelled line while a batch is trained, labelled results, and a table after a test;
-in a pipe the lines of the original. No line is wider than the terminal."""
+in a pipe the lines of the original. No line is wider than the terminal. Predictions go to stdout, their progress to
+stderr."""
 
 import fcntl
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import zlib
 
 DEFINITION = """[data]
 type=data
@@ -31,25 +33,54 @@ type=cost.logreg
 inputs=labels,probs
 """
 PARAMETERS = "[fc]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\ntopk=5\n"
+SUM_DEFINITION = """[data]
+type=data
+dataIdx=0
+[fc]
+type=fc
+inputs=data
+outputs=2
+[sum]
+type=cost.sum2
+inputs=fc
+"""
+SUM_PARAMETERS = "[fc]\nepsW=0.000001\nepsB=0.000001\nmomW=0.9\nmomB=0.9\n[sum]\ncoeff=1\n"
 WIDTH = 60
+LIVE = r"\r\x1b\[K([^\r\n]*)"  # the line is erased by a carriage return and an escape sequence
 
 
-def run_on_terminal(command):
+def run_on_terminal(command, width=WIDTH):
+    """Returns the exit code, and what a terminal of this width gets."""
     main, side = pty.openpty()
-    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, WIDTH, 0, 0))
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     with subprocess.Popen(command, stdout=side, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL) as process:
         os.close(side)
-        shown = b""
-        while True:
-            try:
-                piece = os.read(main, 65536)
-            except OSError:  # the other side is closed
-                break
-            if not piece:
-                break
-            shown += piece
-    os.close(main)
-    return process.returncode, shown.decode()
+        shown = read_all(main)
+    return process.returncode, shown
+
+
+def run_with_errors_on_terminal(command):
+    """Returns the exit code, stdout, and what a terminal gets that is stderr alone."""
+    main, side = pty.openpty()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=side, stdin=subprocess.DEVNULL, text=True) as process:
+        os.close(side)
+        out = process.stdout.read()
+        shown = read_all(main)
+    return process.returncode, out, shown
+
+
+def read_all(terminal):
+    shown = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(terminal)
+    return shown.decode()
 
 
 def check(right, what, shown):
@@ -57,35 +88,109 @@ def check(right, what, shown):
         sys.exit(f"{what}; the run printed:\n{shown}")
 
 
+def without_live_lines(shown):
+    return re.sub(r"\r\x1b\[K[^\r\n]*(?=\r\x1b\[K)", "", shown).replace("\r\x1b[K", "").replace("\r\n", "\n")
+
+
+def options(folder, program, name, definition, parameters):
+    """Returns a command that trains two epochs of random images."""
+    (folder / f"{name}.cfg").write_text(definition)
+    (folder / f"{name}-params.cfg").write_text(parameters)
+    return [program, "--layer-def", folder / f"{name}.cfg", "--layer-params", folder / f"{name}-params.cfg",
+            "--data-provider", "dummy-3x64x64-10", "--train-range", "1-2", "--test-range", "3", "--epochs", "2",
+            "--test-freq", "2", "--mini", "4", "--threads", "1"]
+
+
+def check_usual_run(command, folder):
+    code, shown = run_on_terminal([*command, "--save-file", folder / "a"])
+    check(code == 0, f"exit code {code}", shown)
+    live = [piece for piece in re.findall(LIVE, shown) if "logprob" in piece and "images/s)" not in piece]
+    check(live, "no line was shown while a batch was trained", shown)
+    check(all(len(piece) < WIDTH for piece in live), "a live line is as wide as the terminal", shown)
+    plain = without_live_lines(shown)
+    check(re.search(r"^1\.2 \(25\.00%\)\.\.\. logprob: -log p \d+\.\d{4}, top-1 error \d+\.\d\d %, top-5 error "
+                    r"\d+\.\d\d % \(\d+\.\d s, \d+ images/s\)$", plain, re.M), "no labelled batch", plain)
+    check(re.search(r"^test after 1\.2 \(\d+\.\d s\), learning rate 0\.01 to 0\.02$", plain, re.M), "no test", plain)
+    check(re.search(r"^  logprob top-1 error +\d+\.\d\d % +\d+\.\d\d %$", plain, re.M), "no table", plain)
+    check(re.search(r"^  best logprob top-1 error: \d+\.\d\d %, after batch [12]\.2$", plain, re.M), "no best", plain)
+    check(re.search(r"^  best test:   logprob \(top-1 error\) \d+\.\d\d %, after batch [12]\.2$", plain, re.M),
+          "no summary in percent", plain)
+    check("Layer 'fc'" not in plain and "Test output" not in plain, "lines of the original", plain)
+    _, shown = run_on_terminal([*command, "--save-file", folder / "b", "--verbose", "1"])
+    check("Layer 'fc' weights[0]:" in shown and "learning rate: 0.01 to 0.02" in shown, "--verbose adds nothing", shown)
+    piped = subprocess.run([*command, "--save-file", folder / "c"], capture_output=True, text=True, check=True).stdout
+    check(re.search(r"^1\.2 \(25\.00%\)\.\.\. logprob:  \d+\.\d{6}, \d\.\d{6}, \d\.\d{6} \(\d+\.\d{3} sec\)$", piped,
+                    re.M), "a pipe does not get the line of the original", piped)
+    check("=Test output=" in piped and "-Averages-" in piped and "Layer 'fc' weights[0]:" in piped and
+          "\r" not in piped, "a pipe does not get the test of the original", piped)
+
+
+def check_widths(command, folder):
+    """Loss and error come before the bar, and the time left after it, as far as there is room."""
+    costs = r"^1\.1 \(0\.00%\)\.\.\. logprob: -log p \d+\.\d{4}, top-1 error \d+\.\d\d % "
+    for width, end in ((80, r"\[[#.]{4,9}\] \d+:\d\d left"),
+                       (160, r"\[[#.]{20}\] \d+:\d\d left, \d+:\d\d of the run, \d+ images/s$")):
+        _, shown = run_on_terminal([*command, "--save-file", folder / str(width)], width)
+        live = re.findall(LIVE, shown)
+        check(any(re.search(costs + end, piece) for piece in live), f"no loss, error and time in {width} columns", shown)
+        check(all(len(piece) < width for piece in live if "[" in piece), "a live line is too wide", shown)
+
+
+def check_watched_costs(program, folder):
+    """The best test is printed by whatever value of a cost it is found."""
+    command = options(folder, program, "sum", SUM_DEFINITION, SUM_PARAMETERS)
+    code, shown = run_on_terminal([*command, "--save-file", folder / "sum"])
+    check(code == 0, f"cost.sum2: exit code {code}", shown)
+    check(re.search(r"^  best sum sum of squares: \d+\.\d{4}, after batch [12]\.2$", without_live_lines(shown), re.M),
+          "no best sum", shown)
+    command = options(folder, program, "one", DEFINITION, PARAMETERS.replace("topk=5", "topk=1"))
+    code, shown = run_on_terminal([*command, "--save-file", folder / "cost", "--keep-best", "logprob.cost"])
+    check(code == 0, f"--keep-best logprob.cost: exit code {code}", shown)
+    plain = without_live_lines(shown)
+    check(re.search(r"^  best logprob -log p: \d+\.\d{4}, after batch [12]\.2$", plain, re.M), "no best cost", plain)
+    check(len(re.findall(r"^  logprob top-1 error ", plain, re.M)) == 2, "not one top-1 error a test", plain)
+
+
+def check_rates(program, folder):
+    """The table has the learning rates of the last minibatch."""
+    schedule = "step[base=0.01;at=100,600;unit=minibatches]"
+    command = options(folder, program, "steps", DEFINITION,
+                      PARAMETERS.replace("=0.01\n", f"={schedule}\n").replace("=0.02\n", f"={schedule}\n"))
+    _, shown = run_on_terminal([*command, "--save-file", folder / "steps"])
+    for after, rate in (("1.2", "0.001"), ("2.2", "0.0001")):
+        check(re.search(rf"^test after {after} \(.*\), learning rate {rate}$", without_live_lines(shown), re.M),
+              f"not the learning rate {rate}", shown)
+
+
+def write_png(path, side):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + bytes((x * y) % 256 for x in range(3 * side)) for y in range(side))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+                     chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def check_predict(program, folder):
+    """Progress goes to stderr, so results can be piped."""
+    image = folder / "image.png"
+    write_png(image, 64)
+    for form, begin in (("--csv", "file,class 1"), ("--json", "{"), ("--json=0", str(image))):
+        code, out, shown = run_with_errors_on_terminal([program, "predict", folder / "a", image, image, "--mini", "1", form])
+        check(code == 0 and out.startswith(begin), f"{form}: exit code {code}", out + shown)
+        check("predict... [" in shown and "\x1b" not in out and "predict..." not in out, f"{form}: no progress", shown)
+
+
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        (folder / "net.cfg").write_text(DEFINITION)
-        (folder / "params.cfg").write_text(PARAMETERS)
-        command = [program, "--layer-def", folder / "net.cfg", "--layer-params", folder / "params.cfg", "--data-provider",
-                   "dummy-3x64x64-10", "--train-range", "1-2", "--test-range", "3", "--epochs", "2", "--test-freq", "2",
-                   "--mini", "4", "--threads", "1"]
-        code, shown = run_on_terminal([*command, "--save-file", folder / "a"])
-        check(code == 0, f"exit code {code}", shown)
-        # The live line is erased by a carriage return and an escape sequence.
-        live = [piece for piece in re.findall(r"\r\x1b\[K([^\r\n]*)", shown) if "images/s" in piece and "[" in piece]
-        check(live, "no line was shown while a batch was trained", shown)
-        check(all(len(piece) < WIDTH for piece in live), "a live line is as wide as the terminal", shown)
-        plain = re.sub(r"\r\x1b\[K[^\r\n]*(?=\r\x1b\[K)", "", shown).replace("\r\x1b[K", "").replace("\r\n", "\n")
-        check(re.search(r"^1\.2 \(25\.00%\)\.\.\. logprob: -log p \d+\.\d{4}, top-1 error \d+\.\d\d %, top-5 error "
-                        r"\d+\.\d\d % \(\d+\.\d s, \d+ images/s\)$", plain, re.M), "no labelled batch", plain)
-        check(re.search(r"^test after 1\.2 \(\d+\.\d s\), learning rate 0\.01 to 0\.02$", plain, re.M), "no test", plain)
-        check(re.search(r"^  logprob top-1 error +\d+\.\d\d % +\d+\.\d\d %$", plain, re.M), "no table", plain)
-        check(re.search(r"^  best logprob top-1 error: \d+\.\d\d %, after batch [12]\.2$", plain, re.M), "no best", plain)
-        check("Layer 'fc'" not in plain and "Test output" not in plain, "lines of the original", plain)
-        _, shown = run_on_terminal([*command, "--save-file", folder / "b", "--verbose", "1"])
-        check("Layer 'fc' weights[0]:" in shown and "learning rate: 0.01 to 0.02" in shown, "--verbose adds nothing", shown)
-        piped = subprocess.run([*command, "--save-file", folder / "c"], capture_output=True, text=True, check=True).stdout
-        check(re.search(r"^1\.2 \(25\.00%\)\.\.\. logprob:  \d+\.\d{6}, \d\.\d{6}, \d\.\d{6} \(\d+\.\d{3} sec\)$", piped,
-                        re.M), "a pipe does not get the line of the original", piped)
-        check("=Test output=" in piped and "-Averages-" in piped and "Layer 'fc' weights[0]:" in piped and
-              "\r" not in piped, "a pipe does not get the test of the original", piped)
+        command = options(folder, program, "net", DEFINITION, PARAMETERS)
+        check_usual_run(command, folder)
+        check_widths(command, folder)
+        check_watched_costs(program, folder)
+        check_rates(program, folder)
+        check_predict(program, folder)
 
 
 if __name__ == "__main__":
