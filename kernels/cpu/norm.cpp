@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "kernels/cpu/interleave.h"
@@ -256,6 +257,148 @@ void backward(const CrossMapNorm& p, const Tiling& t, const Powers& powers_of, c
   });
 }
 
+#if defined(__AVX512F__)
+// In blocks of 16 channels, windows of the usual sizes are summed in registers: a vector is a block of a
+// pixel, and its neighbours' values come from the blocks before and after it.
+
+using Floats = Vector<float, 16>::Type;
+
+/// The values of the channels that are Shift after those of `block`.
+template <int Shift>
+[[gnu::always_inline]] inline Floats shifted([[maybe_unused]] const Floats& before, const Floats& block,
+                                             [[maybe_unused]] const Floats& after) {
+  const __mmask16 all = 0xffff;  // avoids GCC's warnings of undefined values
+  if constexpr (Shift == 0) return block;
+  if constexpr (Shift < 0)
+    return (Floats)_mm512_maskz_alignr_epi32(all, (__m512i)block, (__m512i)before, 16 + Shift);
+  else
+    return (Floats)_mm512_maskz_alignr_epi32(all, (__m512i)after, (__m512i)block, Shift);
+}
+/// Sums over the channels from Below before to Above after each, in this order.
+template <int Below, int Above>
+[[gnu::always_inline]] inline Floats window(const Floats& before, const Floats& block, const Floats& after) {
+  Floats sum = shifted<-Below>(before, block, after);
+  [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+    ((sum += shifted<1 + I - Below>(before, block, after)), ...);
+  }
+  (std::make_integer_sequence<int, Below + Above>{});
+  return sum;
+}
+
+/// The numbers of a pixel in a tensor.
+template <class T>
+class Pixel {
+ public:
+  Pixel(T* tensor, const ActivationView& view, std::int64_t n, std::int64_t s)
+      : first_(tensor + n * view.padded_c * view.spatial + s * 16), step_(view.spatial * 16) {}
+  [[gnu::always_inline]] Floats load(std::int64_t block) const {
+    Floats v;
+    load_floats<16>(first_ + block * step_, std::integral_constant<std::size_t, 16>{}, v);
+    __builtin_prefetch(first_ + block * step_ + kAhead);
+    return v;
+  }
+  [[gnu::always_inline]] void store(std::int64_t block, const Floats& v) const {
+    store_floats<16>(first_ + block * step_, std::integral_constant<std::size_t, 16>{}, v);
+    __builtin_prefetch(first_ + block * step_ + kAhead, 1);
+  }
+
+ private:
+  /// Numbers from a pixel to the one that is fetched with it: there are too many blocks for processors to see
+  /// what comes next.
+  static constexpr std::int64_t kAhead = std::int64_t{8} * 16;
+  T* first_;
+  std::int64_t step_;
+};
+
+/// Calls body(n, s) for all pixels, in parallel, and zeroes the padding of `dst`.
+template <class T, class Body>
+void for_pixels(const ActivationView& view, T* dst, const Body& body) {
+  constexpr std::int64_t kPixels = 64;
+#pragma omp parallel for collapse(2) schedule(static) if (view.size() >= kParallelElements)
+  for (std::int64_t n = 0; n < view.n; ++n)
+    for (std::int64_t begin = 0; begin < view.spatial; begin += kPixels) {
+      const std::int64_t end = std::min(view.spatial, begin + kPixels);
+      for (std::int64_t s = begin; s < end; ++s) body(n, s);
+      zero_padding(view, n, begin, end, dst);
+    }
+}
+
+template <int Below, int Above, class Powers, class T>
+void forward_in_registers(const CrossMapNorm& p, const ActivationView& view, const Powers& powers_of,
+                          const T* src, T* dst) {
+  const float factor = p.scale / static_cast<float>(p.size), min_div = p.min_div;
+  const std::int64_t blocks = view.padded_c / 16;
+  for_pixels(view, dst, [=, &view](std::int64_t n, std::int64_t s) {
+    const Pixel<const T> in(src, view, n, s);
+    const Pixel<T> out(dst, view, n, s);
+    Floats x = in.load(0), before{}, squares = x * x;
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const Floats next_x = b + 1 < blocks ? in.load(b + 1) : Floats{}, after = next_x * next_x;
+      Floats powers;
+      take_powers<Floats>(powers_of, min_div + factor * window<Below, Above>(before, squares, after), powers);
+      out.store(b, x * powers);
+      x = next_x;
+      before = squares;
+      squares = after;
+    }
+  });
+}
+
+/// As backward(); a block's result follows when the ratios of the next block are known.
+template <int Below, int Above, class Powers, class T>
+void backward_in_registers(const CrossMapNorm& p, const ActivationView& view, const Powers& powers_of,
+                           const T* src, const T* diff_dst, T* diff_src) {
+  const float factor = p.scale / static_cast<float>(p.size), min_div = p.min_div;
+  const float slope = -2 * p.power * factor;
+  const std::int64_t blocks = view.padded_c / 16;
+  for_pixels(view, diff_src, [=, &view](std::int64_t n, std::int64_t s) {
+    const Pixel<const T> in(src, view, n, s), diff(diff_dst, view, n, s);
+    const Pixel<T> out(diff_src, view, n, s);
+    Floats x = in.load(0), before{}, squares = x * x;
+    Floats ratios_before{}, ratios{}, last_x{}, last_dy{}, last_powers{};
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      const Floats next_x = b + 1 < blocks ? in.load(b + 1) : Floats{}, after = next_x * next_x;
+      const Floats dy = diff.load(b);
+      Floats powers, next;
+      take_powers<Floats>(powers_of, min_div + factor * window<Below, Above>(before, squares, after), powers,
+                          &next);
+      // Padding may have a denominator of 0; its neighbours must not see the NaN.
+      const Floats new_ratios = x == 0 ? Floats{} : dy * x * next;
+      if (b > 0)
+        out.store(b - 1, last_dy * last_powers +
+                             slope * last_x * window<Above, Below>(ratios_before, ratios, new_ratios));
+      ratios_before = ratios;
+      ratios = new_ratios;
+      last_x = x;
+      last_dy = dy;
+      last_powers = powers;
+      x = next_x;
+      before = squares;
+      squares = after;
+    }
+    out.store(blocks - 1,
+              last_dy * last_powers + slope * last_x * window<Above, Below>(ratios_before, ratios, Floats{}));
+  });
+}
+#endif
+
+/// Calls f(below, above) with constants where windows are summed in registers; returns whether it did.
+template <class F>
+bool in_registers([[maybe_unused]] const CrossMapNorm& p, [[maybe_unused]] const ActivationView& view,
+                  [[maybe_unused]] const F& f) {
+#if defined(__AVX512F__)
+  if (p.blocked || view.block != 16) return false;
+  const auto call = [&]<int Size>(std::integral_constant<int, Size>) {
+    f(std::integral_constant<int, Size / 2>{}, std::integral_constant<int, Size - 1 - Size / 2>{});
+    return true;
+  };
+  if (p.size == 3) return call(std::integral_constant<int, 3>{});
+  if (p.size == 5) return call(std::integral_constant<int, 5>{});
+  if (p.size == 9) return call(std::integral_constant<int, 9>{});
+#endif
+  return false;
+}
+
 ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
   if (p.size < 1 || p.c < 1) throw std::logic_error("cmrnorm: no channels or an empty window");
   if (const auto view = activation_view(tensor)) return *view;
@@ -263,16 +406,19 @@ ActivationView checked_view(const TensorDesc& tensor, const CrossMapNorm& p) {
                     tensor.layout_name());
 }
 
-/// Calls `visit` with the layout's block as an integral_constant, and the power as a function.
+/// Calls `visit` with the layout's block as an integral_constant, the power as a function, and a number of
+/// the type that memory holds.
 template <class Visitor>
-void dispatch(const CrossMapNorm& p, std::int64_t block, const Visitor& visit) {
-  with_negative_powers(p.power, [&](const auto& powers_of) {
-    switch (block) {
-      case 16: return visit(std::integral_constant<int, 16>{}, powers_of);
-      case 8: return visit(std::integral_constant<int, 8>{}, powers_of);
-      case 4: return visit(std::integral_constant<int, 4>{}, powers_of);
-      default: return visit(std::integral_constant<int, 1>{}, powers_of);
-    }
+void dispatch(const CrossMapNorm& p, std::int64_t block, DataType type, const Visitor& visit) {
+  with_stored(type, [&]<class T>(T number) {
+    with_negative_powers<T>(p.power, [&](const auto& powers_of) {
+      switch (block) {
+        case 16: return visit(std::integral_constant<int, 16>{}, powers_of, number);
+        case 8: return visit(std::integral_constant<int, 8>{}, powers_of, number);
+        case 4: return visit(std::integral_constant<int, 4>{}, powers_of, number);
+        default: return visit(std::integral_constant<int, 1>{}, powers_of, number);
+      }
+    });
   });
 }
 
@@ -283,10 +429,13 @@ Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p), 1);
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor), [p = op.p, type = tensor.type, tiling](std::span<std::byte* const> args) {
-        dispatch(p, tiling.view.block, [&](auto block, const auto& powers_of) {
-          with_stored(type, [&]<class T>(T) {
-            forward<block()>(p, tiling, powers_of, as<const T>(args[0]), as<T>(args[1]));
+        dispatch(p, tiling.view.block, type, [&]<class T>(auto block, const auto& powers_of, T) {
+          const T* const src = as<const T>(args[0]);
+          T* const dst = as<T>(args[1]);
+          const bool done = in_registers(p, tiling.view, [&](auto below, auto above) {
+            forward_in_registers<below(), above()>(p, tiling.view, powers_of, src, dst);
           });
+          if (!done) forward<block()>(p, tiling, powers_of, src, dst);
         });
       });
 }
@@ -294,14 +443,17 @@ Prepared prepare(const CrossMapNormForward& op, const LayoutHints& hints) {
 Prepared prepare(const CrossMapNormBackward& op, const LayoutHints& hints) {
   const TensorDesc tensor = hinted_activation(op.p.dims(), hints, 0);
   const Tiling tiling = make_tiling(op.p, checked_view(tensor, op.p), 3);
-  return std::make_shared<KernelOp>(argument_tensors(op, tensor), [p = op.p, type = tensor.type,
-                                                                   tiling](std::span<std::byte* const> args) {
-    dispatch(p, tiling.view.block, [&](auto block, const auto& powers_of) {
-      with_stored(type, [&]<class T>(T) {
-        backward<block()>(p, tiling, powers_of, as<const T>(args[0]), as<const T>(args[1]), as<T>(args[2]));
+  return std::make_shared<KernelOp>(
+      argument_tensors(op, tensor), [p = op.p, type = tensor.type, tiling](std::span<std::byte* const> args) {
+        dispatch(p, tiling.view.block, type, [&]<class T>(auto block, const auto& powers_of, T) {
+          const T *const src = as<const T>(args[0]), *const diff_dst = as<const T>(args[1]);
+          T* const diff_src = as<T>(args[2]);
+          const bool done = in_registers(p, tiling.view, [&](auto below, auto above) {
+            backward_in_registers<below(), above()>(p, tiling.view, powers_of, src, diff_dst, diff_src);
+          });
+          if (!done) backward<block()>(p, tiling, powers_of, src, diff_dst, diff_src);
+        });
       });
-    });
-  });
 }
 
 }  // namespace convnet::cpu::own

@@ -135,7 +135,7 @@ template <class T>
 void forward_plane(const WindowNorm& p, const Geometry& g, const T* src, T* dst, Scratch& scratch) {
   center(p, g, src, scratch);
   for_window_sums(g, scratch.a, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
-    with_negative_powers(p.power, [&](const auto& powers_of) {
+    with_negative_powers<float>(p.power, [&](const auto& powers_of) {
       normalise(p, powers_of, src + y * g.row, sums, g.row, dst + y * g.row);
     });
   });
@@ -184,7 +184,7 @@ void backward_plane(const WindowNorm& p, const Geometry& g, const T* src, const 
   Sheet &ratios = scratch.b, &dx = scratch.gradient;
   for_window_sums(g, scratch.a, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
     const std::int64_t at = y * g.row;
-    with_negative_powers(p.power, [&](const auto& powers_of) {
+    with_negative_powers<float>(p.power, [&](const auto& powers_of) {
       differentiate(p, powers_of, src + at, diff_dst + at, sums, g.row, dx.row(y), ratios.row(y));
     });
   });
