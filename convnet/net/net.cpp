@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "convnet/base/error.h"
+#include "convnet/base/openmp_scope.h"
 #include "convnet/base/philox.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/convert.h"
@@ -18,6 +19,7 @@ namespace {
 /// N(0,1) for weight `index` of a stream: Box-Muller on the words of one Philox call, four neighbours a call.
 void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float>& values) {
   const auto count = static_cast<std::int64_t>(values.size());
+  const OpenMpScope scope;
 #pragma omp parallel for schedule(static)
   for (std::int64_t first = 0; first < count; first += 4) {
     const auto block = static_cast<std::uint64_t>(first / 4);

@@ -8,6 +8,7 @@
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/error.h"
+#include "convnet/base/openmp_scope.h"
 #include "kernels/cpu/own_kernels.h"
 
 namespace convnet {
@@ -111,9 +112,11 @@ class CpuBackend : public Backend {
   bool shares_memory() const override { return true; }
 
   double measure_copy_bandwidth(int) const override {
+    const OpenMpScope scope;
     return cpu::own_kernels(use_instruction_set()).measure_copy_bandwidth(preparer_.threads());
   }
   double measure_peak_flops(int) const override {
+    const OpenMpScope scope;
     return cpu::own_kernels(use_instruction_set()).measure_peak_flops(preparer_.threads());
   }
 
@@ -128,6 +131,7 @@ class CpuBackend : public Backend {
   }
   void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
              std::byte* dst) const override {
+    const OpenMpScope scope;
     const auto op = preparer_.prepare(Reorder{from, to}, {from, to});
     std::vector<std::byte> workspace(static_cast<std::size_t>(op->workspace_bytes()));
     std::byte* pointers[] = {const_cast<std::byte*>(src), dst};

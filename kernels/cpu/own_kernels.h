@@ -17,6 +17,8 @@ struct OwnKernels {
   /// Prepares a convolution by Winograd's method (winograd.cpp), if `type` is bf16; null where the
   /// instruction set has no products of bf16 numbers, or another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
+  /// Prepares a reorder (rearrange.cpp); null where the library does it as fast.
+  Prepared (*prepare_reorder)(const Reorder& op);
   /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
   /// take about a tenth of a second.
   double (*measure_peak_flops)(int threads);
@@ -91,6 +93,7 @@ Prepared prepare(const UpdateSquares& op, const LayoutHints& hints);
 Prepared prepare(const UpdateScales& op, const LayoutHints& hints);
 Prepared prepare(const Average& op, const LayoutHints& hints);
 
+Prepared prepare_reorder(const Reorder& op);
 Prepared prepare_winograd(const ConvForward& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);

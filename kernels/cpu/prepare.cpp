@@ -36,6 +36,9 @@ bool fuses(const OpDesc& op, DataType type) {
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
   if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
+  if (const auto* reorder = std::get_if<Reorder>(&op)) {
+    if (Prepared own = own_kernels(set).prepare_reorder(*reorder)) return own;
+  }
   return std::visit(
       [&]<class Op>(const Op& desc) -> Prepared {
         if constexpr (OnednnProduct<Op>)

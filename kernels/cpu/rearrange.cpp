@@ -1,0 +1,87 @@
+// Reorders that own kernels do faster than oneDNN: activations between plain and blocked layouts, and weights
+// of matrix products that are rounded to bf16.
+#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/own_kernel.h"
+
+namespace convnet::cpu::own {
+namespace {
+
+constexpr std::int64_t kBlock = 16;  ///< channels of a block
+
+/// Copies activations that lie as `view`, in blocks of 16 channels, from (`to_plain`) or to plain memory.
+template <class T>
+void rearrange(const ActivationView& view, bool to_plain, const T* from, T* to) {
+  const std::int64_t blocks = view.padded_c / kBlock, all = view.n * blocks;
+#pragma omp parallel for schedule(static) if (view.size() >= kParallelElements)
+  for (std::int64_t i = 0; i < all; ++i) {
+    const std::int64_t n = i / blocks, first = i % blocks * kBlock, count = std::min(kBlock, view.c - first);
+    const std::int64_t blocked = i * kBlock * view.spatial, plain = (n * view.c + first) * view.spatial;
+    if (to_plain)
+      separate(bits_of(from) + blocked, count, view.spatial, bits_of(to) + plain);
+    else
+      interleave(bits_of(from) + plain, view.spatial, count, view.spatial, bits_of(to) + blocked);
+  }
+}
+
+Prepared prepare_activations(const Reorder& op) {
+  const bool to_plain = op.to.plain();
+  const TensorDesc& blocked = to_plain ? op.from : op.to;
+  if (op.from.type != op.to.type || op.from.plain() == to_plain || blocked.plain()) return nullptr;
+  if (op.from.type != DataType::f32 && op.from.type != DataType::bf16) return nullptr;
+  const auto view = activation_view(blocked);
+  if (!view || view->block != kBlock) return nullptr;
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{op.from, op.to},
+      [view = *view, to_plain, type = op.from.type](std::span<std::byte* const> args) {
+        with_stored(type,
+                    [&]<class T>(T) { rearrange(view, to_plain, as<const T>(args[0]), as<T>(args[1])); });
+      });
+}
+
+#if defined(__AVX512BF16__)
+/// Rounds a block of weights: 16 rows of 64 numbers become 8 rows of 64 pairs.
+void round_block(const float* from, BFloat16* to) {
+  constexpr std::int64_t kRow = 64;
+  for (std::int64_t row = 0; row < 16; row += 2)
+    for (std::int64_t i = 0; i < kRow; i += 16) {
+      Vector<float, 16>::Type even, odd;
+      load(from + row * kRow + i, even);
+      load(from + (row + 1) * kRow + i, odd);
+      // The halves of 32 bits: even numbers below, odd ones above.
+      Vector<std::uint16_t, 16>::Type low, high;
+      narrow<16>(even, low);
+      narrow<16>(odd, high);
+      const auto pairs = __builtin_convertvector(low, Vector<std::uint32_t, 16>::Type) |
+                         __builtin_convertvector(high, Vector<std::uint32_t, 16>::Type) << 16;
+      std::memcpy(static_cast<void*>(to + row * kRow + 2 * i), &pairs, sizeof pairs);
+    }
+}
+
+/// Of the layouts that oneDNN chooses for inner products in f32 and in bf16.
+Prepared prepare_weights(const Reorder& op) {
+  const bool known = op.from.type == DataType::f32 && op.from.layout_name() == "AB16b64a" &&
+                     op.to.type == DataType::bf16 && op.to.layout_name() == "AB8b64a2b";
+  if (!known || op.from.bytes() != 2 * op.to.bytes() || op.from.dims != op.to.dims) return nullptr;
+  constexpr std::int64_t kNumbers = std::int64_t{16} * 64;
+  return std::make_shared<KernelOp>(
+      std::vector<TensorDesc>{op.from, op.to},
+      [blocks = op.to.bytes() / 2 / kNumbers](std::span<std::byte* const> args) {
+        const float* const from = as_floats(args[0]);
+        BFloat16* const to = as<BFloat16>(args[1]);
+#pragma omp parallel for schedule(static) if (blocks * kNumbers >= kParallelElements)
+        for (std::int64_t i = 0; i < blocks; ++i) round_block(from + i * kNumbers, to + i * kNumbers);
+      });
+}
+#else
+Prepared prepare_weights(const Reorder&) { return nullptr; }
+#endif
+
+}  // namespace
+
+Prepared prepare_reorder(const Reorder& op) {
+  if (element_count(op.from.dims) != element_count(op.to.dims)) return nullptr;  // refused there
+  Prepared activations = prepare_activations(op);
+  return activations ? activations : prepare_weights(op);
+}
+
+}  // namespace convnet::cpu::own
