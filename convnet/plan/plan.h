@@ -165,7 +165,7 @@ struct Plan {
   Table<TaskId, Task> tasks;        ///< in program order
   std::vector<BufferId> inputs;     ///< bound to the provider's matrix i; none if no data layer reads it
   std::vector<CostSlot> costs;
-  std::vector<std::string> rewrites;  ///< outputs that took no memory of their own, a line each
+  std::vector<std::string> rewrites;  ///< outputs without memory of their own, and fused tasks; a line each
   Table<DeviceId, DeviceMemoryNeeds> memory;
 };
 

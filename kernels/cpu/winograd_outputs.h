@@ -4,6 +4,8 @@
 
 #include <omp.h>
 
+#include <type_traits>
+
 #include "kernels/cpu/moments.h"
 #include "kernels/cpu/winograd_products.h"
 
@@ -13,6 +15,17 @@ namespace convnet::cpu::winograd {
 struct Epilogue {
   bool accumulate = false, bias = false, sum = false, relu = false, moments = false;
 };
+
+/// Returns numbers as they are stored in type T.
+template <class T>
+[[gnu::always_inline]] inline Vec as_stored(Vec v) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    Vector<std::uint16_t, kLanes>::Type stored;
+    narrow<kLanes>(v, stored);
+    widen<kLanes>(stored, v);
+  }
+  return v;
+}
 
 /// Sums over the outputs of 16 channels in a group of tiles, about a pivot: few enough for f32.
 struct ChannelSums {
@@ -302,6 +315,7 @@ class Outputs : public PreparedOp {
               store_floats<kLanes>(out + pixel, kLanes, v);
               __builtin_prefetch(out + next, 1);
               if constexpr (WithMoments) {
+                v = as_stored<T>(v);
                 v -= pivot;
                 sum[x % 2] += v;
                 squares[x % 2] += v * v;

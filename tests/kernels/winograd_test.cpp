@@ -229,6 +229,20 @@ TEST_CASE("Winograd's moments keep the digits of a variance far from zero", "[wi
   for (std::size_t k = 0; k < far.size(); ++k) CHECK(std::abs(far[k] - near[k]) <= 1e-4 * near[k]);
 }
 
+TEST_CASE("Winograd's moments are those of the numbers that are stored", "[winograd]") {
+  if (!can_run(DataType::bf16)) return test::skip("this processor has no products of bf16 numbers");
+  // All outputs are the bias, which bf16 rounds.
+  const ConvGeometry g = conv(3, 64, 8, 8, 70, 3, 1, 1);
+  const Values weights(static_cast<std::size_t>(element_count(g.weights())), 0);
+  const std::vector<Values> inputs = {
+      stored_values(g.src(), 1, DataType::bf16), weights, Values(70, 1.003), {}, {}, {}};
+  const ConvForward op{g, true, false, false, false, true};
+  const Values out = run(op, DataType::bf16, inputs, 3), mean = run(op, DataType::bf16, inputs, 4);
+  CHECK(out[0] == 1);
+  CHECK(mean == Values(70, out[0]));
+  CHECK(run(op, DataType::bf16, inputs, 5) == Values(70, 0));
+}
+
 TEST_CASE("Winograd's method keeps NaN where it is seen, also below a relu", "[winograd]") {
   if (cases().empty()) return test::skip("this processor has no AVX-512");
   for (const auto& [type, filter, stride] : cases()) {
