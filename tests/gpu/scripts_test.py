@@ -121,6 +121,13 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 3)
         self.assertIn("there is none", self.said)
 
+    def test_a_machine_whose_libraries_are_too_old_gets_the_bundle_s(self):
+        self.program("bin/convnet", 'case "$LD_LIBRARY_PATH" in */lib/cxx) ;; *) echo "GLIBCXX_3.4.30 not found" >&2; exit 1 ;; esac\n' + CONVNET)
+        self.program("tools/compute-sanitizer", "echo nothing wrong")
+        code, _ = self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
+        self.assertEqual(code, 0, self.said)
+        self.assertIn("convnet 1.2.3", self.read("out/a.md"))
+
     def test_sanitizers(self):
         self.program("tools/compute-sanitizer", SANITIZER)
         code, _ = self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
@@ -168,7 +175,7 @@ class Bundle(unittest.TestCase):
         code, _ = self.run_script("gpu-check", "compile", self.path("out/a.md"), "--seconds", "100")
         self.assertEqual(code, 0, self.said)
         self.assertRegex(self.read("out/a.md"), r"\| steps beside torch.compile's \| passed \|")
-        rows = re.findall(r"\| ([a-z0-9-]+) \| (1024|128) \| (bf16|tf32) \| 2.000 .*\| 6.000 \| compile \| 3.00x \|", self.read("out/a-compile.md"))
+        rows = re.findall(r"\| ([a-z0-9-]+) \| (1024|128) \| (bf16|tf32) \| 2.000 .*\| 6.000 \| compile \| 3.00x \|", self.read("out/a-compiled.md"))
         self.assertEqual(len(rows), 16)
         self.assertEqual(rows[:2], [("alexnet-owt", "1024", "bf16"), ("wrn-16-4", "1024", "bf16")])
         self.assertEqual([batch for _, batch, _ in rows], ["1024"] * 8 + ["128"] * 8)
