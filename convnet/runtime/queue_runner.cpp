@@ -10,6 +10,7 @@
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/runtime/parallel_copy.h"
 
 namespace convnet {
 namespace {
@@ -159,8 +160,7 @@ void QueueRunner::fill(const Plan& plan, const std::vector<Load>& loads, const M
   }
   inputs.holds.clear();
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
-    if (inputs.host[m])
-      std::memcpy(inputs.host[m]->data(), matrices[m], static_cast<std::size_t>(inputs.host[m]->bytes()));
+    if (inputs.host[m]) copy_in_threads(inputs.host[m]->data(), matrices[m], inputs.host[m]->bytes());
   }
   for (const Load& load : loads)
     input_queues_[load.device]->copy(inputs.device[load.device][load.matrix]->data() + load.begin,

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "convnet/base/clock.h"
 #include "kernels/cuda/conv_edges.h"
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/gemm.h"
@@ -281,7 +282,9 @@ bool acceptable(const Descriptor& config, Precision precision) {
   const Notes<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> numbers(
       engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE);
   if (numbers.have(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)) return false;
+  // Winograd's method with tiles of 13 x 13 loses digits, as rounding the factors does.
   const bool rounds = numbers.have(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) ||
+                      numbers.have(CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13) ||
                       numbers.have(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
   return precision != Precision::fp32 || !rounds;
 }
@@ -521,6 +524,7 @@ class ConvOp : public PreparedOp {
   /// Takes the fastest plan, or without timing the first that runs.
   void try_candidates(const Trial& trial, const std::string& library) {
     const bool times = trial.delay != nullptr;
+    const auto start = Clock::now();
     double best = 0;
     std::string failure;  // the first: of what the library thinks best
     const auto attempt = [&](const auto& work) {
@@ -535,15 +539,18 @@ class ConvOp : public PreparedOp {
     for (const Variant& variant : variants()) {
       // Speed does not decide whether a gradient is rounded.
       if (plan_ && (!times || (variant.narrow && !variant_.narrow))) break;
-      const int most_tried = times ? 8 : 1;  // of those that run
+      // Of those that run. The library puts the fastest first most of the time.
+      constexpr int kFew = 8, kMost = 16;
+      constexpr double kFewOnlyFrom = 1;  // seconds of this operation
+      const auto most_tried = [&] { return !times ? 1 : seconds_since(start) < kFewOnlyFrom ? kMost : kFew; };
       std::vector<Descriptor> found;
       attempt([&] { found = candidates(variant, handle); });
       int tried = 0;
-      for (std::size_t i = 0; i < found.size() && tried < most_tried; ++i) {
+      for (std::size_t i = 0; i < found.size() && tried < most_tried(); ++i) {
         attempt([&] {
           Plan plan = finalized(found[i], handle, library_budget(variant));
           if (variant.fused && problem_.relu && !keeps_nan(plan, variant, trial)) return;
-          const double seconds = time(plan, variant, trial);
+          const double seconds = time(plan, variant, trial, plan_ ? best : 0);
           ++tried;
           if (plan_ && seconds >= best) return;
           best = seconds;
@@ -583,10 +590,11 @@ class ConvOp : public PreparedOp {
     return kept;
   }
 
-  /// Seconds of a run; of the first one where nothing is timed. Throws DeviceError where it does not run or
-  /// does not fit into memory.
-  double time(const Plan& plan, const Variant& variant, const Trial& trial) const {
+  /// Seconds of a run; of the first one where nothing is timed. Runs that are much slower than `best` (0:
+  /// none) are not repeated. Throws DeviceError where it does not run or does not fit into memory.
+  double time(const Plan& plan, const Variant& variant, const Trial& trial, double best) const {
     const int runs = trial.delay ? 5 : 0;  // beside the first, which loads the kernels
+    constexpr double kHopeless = 1.5;
     const auto workspace = workspace_of(plan, variant, trial);
     std::vector<double> seconds;
     for (int run = 0; run <= runs; ++run) {
@@ -596,6 +604,7 @@ class ConvOp : public PreparedOp {
       const auto end = trial.queue.mark();
       wait_for(*end);
       if (run > 0 || runs == 0) seconds.push_back(end->seconds_since(*begin));
+      if (best > 0 && !seconds.empty() && seconds.back() > kHopeless * best) break;
     }
     return *std::min_element(seconds.begin(), seconds.end());
   }

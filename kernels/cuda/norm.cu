@@ -125,19 +125,23 @@ void wide_backward(Stream stream, const CrossMapNorm& p, const View& view, const
 
 using Four = Vector<float, kLanes>;
 
-/// Windows reach at most Reach maps down and up. Halo: vectors on each side of the thread's own.
-template <int Reach, int Halo>
+/// Windows of Size maps; Size 0: of as many as the operation says. They reach at most Reach maps down and up.
+/// Halo: vectors on each side of the thread's own.
+template <int Size, int Reach, int Halo>
 struct Neighbours {
   static constexpr int kOwn = Halo * kLanes;  ///< index of the first of the thread's own maps
   using Values = float[2 * kOwn + kLanes];
 
   View view;  ///< the tensor, counted in vectors
-  int below, above;
+  int maps_of_window;
 
   Neighbours(const CrossMapNorm& p, const View& elements)
-      : view(in_vectors(elements, kLanes)),
-        below(static_cast<int>(p.size / 2)),
-        above(static_cast<int>(p.size) - 1 - below) {}
+      : view(in_vectors(elements, kLanes)), maps_of_window(static_cast<int>(p.size)) {}
+
+  /// Maps that a window reaches down and up. Constants where Size is one, so that the loops below consist of
+  /// the additions alone.
+  CONVNET_DEVICE int below() const { return Size > 0 ? Size / 2 : maps_of_window / 2; }
+  CONVNET_DEVICE int above() const { return (Size > 0 ? Size : maps_of_window) - 1 - below(); }
 
   /// Which of a pixel's vectors the tensor's i-th is.
   CONVNET_DEVICE int own(std::int64_t i) const { return static_cast<int>(view.place(i).c); }
@@ -157,7 +161,7 @@ struct Neighbours {
     float sum = 0;
     CONVNET_UNROLL
     for (int k = -Reach; k <= Reach; ++k)
-      if (k >= -below && k <= above) sum += values[j + k] * values[j + k];
+      if (k >= -below() && k <= above()) sum += values[j + k] * values[j + k];
     return sum;
   }
   /// Over those whose windows hold value j.
@@ -165,14 +169,14 @@ struct Neighbours {
     float sum = 0;
     CONVNET_UNROLL
     for (int k = -Reach; k <= Reach; ++k)
-      if (k >= -above && k <= below) sum += values[j + k];
+      if (k >= -above() && k <= below()) sum += values[j + k];
     return sum;
   }
 };
 
-template <class T, int Reach>
+template <class T, int Size, int Reach>
 struct NarrowForward {
-  using Maps = Neighbours<Reach, 1>;
+  using Maps = Neighbours<Size, Reach, 1>;
   Maps maps;
   Formula formula;
   Numbers<T, kLanes> src, dst;
@@ -192,9 +196,9 @@ struct NarrowForward {
 
 /// Does everything in one kernel: recomputing the ratios of neighbouring maps is faster than reading them
 /// from memory.
-template <class T, int Reach>
+template <class T, int Size, int Reach>
 struct NarrowBackward {
-  using Maps = Neighbours<Reach, (2 * Reach + kLanes - 1) / kLanes>;
+  using Maps = Neighbours<Size, Reach, (2 * Reach + kLanes - 1) / kLanes>;
   Maps maps;
   Formula formula;
   Numbers<T, kLanes> src, diff_dst, diff_src;
@@ -220,14 +224,22 @@ struct NarrowBackward {
   }
 };
 
-/// Calls f(stored, reach), where they are narrow.
+/// Calls f(stored, size, reach), where they are narrow, with the template arguments of a kernel.
 template <class F>
-void with_type_and_reach(const CrossMapNorm& p, DataType type, const F& f) {
+void with_type_and_window(const CrossMapNorm& p, DataType type, const F& f) {
   with_stored_type(type, [&](auto stored) {
+    const auto known = [&](auto size) { f(stored, size, std::integral_constant<int, size() / 2>{}); };
+    const std::integral_constant<int, 0> unknown;
+    switch (p.size) {
+      case 3: return known(std::integral_constant<int, 3>{});
+      case 5: return known(std::integral_constant<int, 5>{});
+      case 9: return known(std::integral_constant<int, 9>{});
+      default: break;
+    }
     if (p.size / 2 <= 2)
-      f(stored, std::integral_constant<int, 2>{});
+      f(stored, unknown, std::integral_constant<int, 2>{});
     else
-      f(stored, std::integral_constant<int, 4>{});
+      f(stored, unknown, std::integral_constant<int, 4>{});
   });
 }
 
@@ -305,9 +317,9 @@ Prepared prepare(const CrossMapNormForward& op, const OpForm& form, const Contex
   return std::make_shared<KernelOp>(form, [p = op.p, type = tensor.type, view = channels_view(tensor)](
                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
     if (!is_narrow(p, view)) return wide_forward(stream, p, view, as_floats(args[0]), as_floats(args[1]));
-    with_type_and_reach(p, type, [&](auto stored, auto reach) {
+    with_type_and_window(p, type, [&](auto stored, auto size, auto reach) {
       using T = decltype(stored);
-      using Kernel = NarrowForward<T, reach()>;
+      using Kernel = NarrowForward<T, size(), reach()>;
       for_each(stream, view.size() / kLanes,
                Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
                       Numbers<T, kLanes>(args[1])});
@@ -325,9 +337,9 @@ Prepared prepare(const CrossMapNormBackward& op, const OpForm& form, const Conte
         if (!is_narrow(p, view))
           return wide_backward(stream, p, view, as_floats(args[0]), as_floats(args[1]), as_floats(args[2]),
                                as_floats(workspace));
-        with_type_and_reach(p, type, [&](auto stored, auto reach) {
+        with_type_and_window(p, type, [&](auto stored, auto size, auto reach) {
           using T = decltype(stored);
-          using Kernel = NarrowBackward<T, reach()>;
+          using Kernel = NarrowBackward<T, size(), reach()>;
           for_each(stream, view.size() / kLanes,
                    Kernel{typename Kernel::Maps(p, view), Formula(p, p.size), Numbers<T, kLanes>(args[0]),
                           Numbers<T, kLanes>(args[1]), Numbers<T, kLanes>(args[2])});

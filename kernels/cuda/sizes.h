@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "kernels/cuda/layout.h"
@@ -137,11 +138,17 @@ struct Chunks {
   std::int64_t size_of(std::int64_t i) const { return std::min(size, items - begin(i)); }
 };
 
-/// Pieces of the rows of a matrix that SumRows (sum_rows.h) sums on their own.
+/// Neighbouring numbers that a thread of SumRows (sum_rows.h) sums.
+constexpr int kSumLanes = 8;
+
+/// Pieces of the rows of a matrix that SumRows sums on their own.
 inline std::int64_t sum_rows_pieces(std::int64_t rows, std::int64_t columns) {
-  // Enough threads to keep the memory busy, with enough rows each to be worth the second kernel.
-  constexpr std::int64_t kThreads = 131072, kRows = 16;
-  return std::max<std::int64_t>(std::min(kThreads / columns, rows / kRows), 1);
+  // Enough sums to keep the memory busy, of enough rows each to be worth the second kernel.
+  constexpr std::int64_t kSums = 262144, kRows = 16;
+  // The rows of a piece begin at multiples of the lanes, so that they can be loaded together.
+  const std::int64_t multiple = kSumLanes / std::gcd(columns, std::int64_t{kSumLanes});
+  const std::int64_t most = std::min(kSums / columns, rows / kRows);
+  return std::max<std::int64_t>(most / multiple * multiple, 1);
 }
 inline std::int64_t sum_rows_bytes(std::int64_t rows, std::int64_t columns) {
   const std::int64_t pieces = sum_rows_pieces(rows, columns);

@@ -1,35 +1,105 @@
 // Sums of the columns of a row-major matrix: gradients of biases.
 #pragma once
 
-#include "kernels/cuda/launch.h"
-#include "kernels/cuda/prepare.h"
+#include "kernels/cuda/activations.h"
 #include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 
-/// sums[i] = sum of every `step`-th element from i on. With `step` a number of rows, neighbouring threads
-/// read neighbouring memory however few the columns.
-template <class T>
+/// sums[i] = sum of every `step`-th element from i on, for kSumLanes neighbouring i at a time. With `step` a
+/// multiple of the columns, neighbouring threads read neighbouring memory however few the columns. The order
+/// of the sum depends on `step` and `count` alone: it is the same where elements are read one by one.
+template <class T, bool Aligned>
 struct SumEvery {
-  const T* elements;
+  using Lanes = Vector<float, kSumLanes>;
+  static constexpr int kLanesAtOnce = 16 / static_cast<int>(sizeof(T));
+  static_assert(kSumLanes % kLanesAtOnce == 0);
+
+  std::byte* elements;
   std::int64_t step, count;
   float* sums;
+
+  /// All of the lanes have elements.
+  CONVNET_DEVICE Lanes at(std::int64_t begin) const {
+    Lanes lanes;
+    if constexpr (Aligned) {
+      const Numbers<T, kLanesAtOnce> vectors(elements);
+      CONVNET_UNROLL
+      for (int part = 0; part < kSumLanes / kLanesAtOnce; ++part) {
+        const Vector<float, kLanesAtOnce> v = vectors[begin / kLanesAtOnce + part];
+        CONVNET_UNROLL
+        for (int lane = 0; lane < kLanesAtOnce; ++lane) lanes.lane[part * kLanesAtOnce + lane] = v.lane[lane];
+      }
+    } else {
+      CONVNET_UNROLL
+      for (int lane = 0; lane < kSumLanes; ++lane) lanes.lane[lane] = element(begin + lane);
+    }
+    return lanes;
+  }
+  CONVNET_DEVICE float element(std::int64_t i) const {
+    return to_float(reinterpret_cast<const T*>(elements)[i]);
+  }
+
+  /// Whether all lanes have elements in `Rows` steps.
+  template <int Rows>
+  CONVNET_DEVICE bool fit(std::int64_t begin) const {
+    return begin + (Rows - 1) * step + kSumLanes <= count;
+  }
+  /// Adds those to the sum, in pairs, and pairs of pairs. Their loads do not wait for each other.
+  template <int Rows>
+  CONVNET_DEVICE void add(std::int64_t& begin, Lanes& sum) const {
+    Lanes rows[Rows];
+    CONVNET_UNROLL
+    for (int k = 0; k < Rows; ++k) rows[k] = at(begin + k * step);
+    CONVNET_UNROLL
+    for (int distance = 1; distance < Rows; distance *= 2) {
+      CONVNET_UNROLL
+      for (int k = 0; k < Rows; k += 2 * distance) {
+        CONVNET_UNROLL
+        for (int lane = 0; lane < kSumLanes; ++lane) rows[k].lane[lane] += rows[k + distance].lane[lane];
+      }
+    }
+    CONVNET_UNROLL
+    for (int lane = 0; lane < kSumLanes; ++lane) sum.lane[lane] += rows[0].lane[lane];
+    begin += Rows * step;
+  }
+
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    float sum = 0;
-    for (std::int64_t at = i; at < count; at += step) sum += to_float(elements[at]);
-    sums[i] = sum;
+    Lanes sum{};
+    std::int64_t begin = i * kSumLanes;
+    CONVNET_UNROLL_BY(1)
+    while (fit<8>(begin)) add<8>(begin, sum);
+    if (fit<4>(begin)) add<4>(begin, sum);
+    if (fit<2>(begin)) add<2>(begin, sum);
+    if (fit<1>(begin)) add<1>(begin, sum);
+    // The end of the matrix lies within the lanes: that is one row, or some where the columns are few.
+    CONVNET_UNROLL_BY(1)
+    for (; begin < count; begin += step) {
+      CONVNET_UNROLL
+      for (int lane = 0; lane < kSumLanes; ++lane)
+        if (begin + lane < count) sum.lane[lane] += element(begin + lane);
+    }
+    CONVNET_UNROLL
+    for (int lane = 0; lane < kSumLanes; ++lane)
+      if (i * kSumLanes + lane < step) sums[i * kSumLanes + lane] = sum.lane[lane];
   }
 };
 
-/// Adds up the pieces of a column.
+/// Adds up the pieces of a column. The loads of a round do not wait for each other.
 struct SumPieces {
   const float* pieces;  ///< [piece][column]
   std::int64_t count, columns;
   float* sums;
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t column) const {
     float sum = 0;
-    for (std::int64_t piece = team.rank(); piece < count; piece += team.size())
-      sum += pieces[piece * columns + column];
+    const auto at = [&](std::int64_t piece) { return pieces[piece * columns + column]; };
+    std::int64_t piece = team.rank();
+    const std::int64_t size = team.size();
+    CONVNET_UNROLL_BY(1)
+    for (; piece + 3 * size < count; piece += 4 * size)
+      sum += (at(piece) + at(piece + size)) + (at(piece + 2 * size) + at(piece + 3 * size));
+    CONVNET_UNROLL_BY(1)
+    for (; piece < count; piece += size) sum += at(piece);
     sum = team.sum(sum);
     if (team.rank() == 0) sums[column] = sum;
   }
@@ -43,15 +113,20 @@ class SumRows {
       : columns_(columns), elements_(rows * columns), pieces_(sum_rows_pieces(rows, columns)) {}
   /// `matrix` is of f32 or bf16 numbers. `workspace` has sum_rows_bytes().
   void run(Stream stream, DataType type, const std::byte* matrix, std::byte* workspace, float* sums) const {
+    const std::int64_t step = pieces_ * columns_;
+    float* const pieces = pieces_ == 1 ? sums : reinterpret_cast<float*>(workspace);
+    // A part of a tensor may begin anywhere.
+    const bool aligned = step % kSumLanes == 0 && reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
+    auto* const elements = const_cast<std::byte*>(matrix);  // it is only read
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);
-      const auto* elements = reinterpret_cast<const T*>(matrix);
-      if (pieces_ == 1) return for_each(stream, columns_, SumEvery<T>{elements, columns_, elements_, sums});
-      auto* pieces = reinterpret_cast<float*>(workspace);
-      const std::int64_t step = pieces_ * columns_;
-      for_each(stream, step, SumEvery<T>{elements, step, elements_, pieces});
-      for_teams(stream, columns_, SumPieces{pieces, pieces_, columns_, sums});
+      const std::int64_t threads = (step + kSumLanes - 1) / kSumLanes;
+      if (aligned)
+        for_each(stream, threads, SumEvery<T, true>{elements, step, elements_, pieces});
+      else
+        for_each(stream, threads, SumEvery<T, false>{elements, step, elements_, pieces});
     });
+    if (pieces_ > 1) for_teams(stream, columns_, SumPieces{pieces, pieces_, columns_, sums});
   }
 
  private:

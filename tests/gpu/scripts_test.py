@@ -15,7 +15,7 @@ CUDA_TEST = ""
 
 CONVNET = """case "$*" in
   --version) echo convnet 1.2.3 ;;
-  bench*) mkdir -p "$CONVNET_CACHE"; echo '{}' >"$CONVNET_CACHE/tuning-stand-in.json"; echo '"recorded": true' ;;
+  bench*) mkdir -p "$CONVNET_CACHE"; echo '{}' >"$CONVNET_CACHE/tuning-stand-in.json"; echo '{"ms_per_step": 2.0, "recorded": true}' ;;
   *) echo trained ;;
 esac"""
 PASSES = "echo all passed"
@@ -32,6 +32,12 @@ PEER = """import sys
 variant = sys.argv[sys.argv.index("--variant") + 1]
 print("a warning")
 print({"channels_last": '{"ms": 12.5}', "graph": "no figures today", "compile": '{"ms": null}'}[variant])
+"""
+
+COMPILED = """import os, sys
+with open(os.environ["PIDS"], "a") as file:
+    print("theirs", *sys.argv[1:], file=file)
+print('{"ms": 6.0}' if "compile" in sys.argv else "not asked for")
 """
 
 
@@ -115,6 +121,13 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 3)
         self.assertIn("there is none", self.said)
 
+    def test_a_machine_whose_libraries_are_too_old_gets_the_bundle_s(self):
+        self.program("bin/convnet", 'case "$LD_LIBRARY_PATH" in */lib/cxx) ;; *) echo "GLIBCXX_3.4.30 not found" >&2; exit 1 ;; esac\n' + CONVNET)
+        self.program("tools/compute-sanitizer", "echo nothing wrong")
+        code, _ = self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
+        self.assertEqual(code, 0, self.said)
+        self.assertIn("convnet 1.2.3", self.read("out/a.md"))
+
     def test_sanitizers(self):
         self.program("tools/compute-sanitizer", SANITIZER)
         code, _ = self.run_script("gpu-check", "sanitize", self.path("out/a.md"))
@@ -146,7 +159,8 @@ class Bundle(unittest.TestCase):
         with open(self.path("peer.py"), "w") as file:
             file.write(PEER)
         code, _ = self.run_script("gpu-speed", "--program", EMULATED, "--peer-script", self.path("peer.py"), "--output", self.path("out/steps.md"), "--nets",
-                                  "lenet", "--batches", "2", "--precisions", "bf16", "--steps", "1", "--seconds", "200")
+                                  "lenet", "--batches", "2", "--precisions", "bf16", "--steps", "1", "--seconds", "200", "--variants",
+                                  "channels_last,graph,compile")
         self.assertEqual(code, 0, self.said)
         steps = self.read("out/steps.md")
         number = r"[0-9]+\.[0-9]{3}"
@@ -154,15 +168,43 @@ class Bundle(unittest.TestCase):
         self.assertIn("- PyTorch graph, lenet, batch 2, bf16: printed no figures: no figures today", steps)
         self.assertIn("- PyTorch compile, lenet, batch 2, bf16: ms is no number", steps)
 
+    def test_steps_beside_what_is_compiled(self):
+        self.program("bin/convnet", CONVNET.replace("bench*)", 'bench*) echo "ours $*" >>"$PIDS"; '))
+        with open(self.path("scripts/torch_bench.py"), "w") as file:
+            file.write(COMPILED)
+        code, _ = self.run_script("gpu-check", "compile", self.path("out/a.md"), "--seconds", "100")
+        self.assertEqual(code, 0, self.said)
+        self.assertRegex(self.read("out/a.md"), r"\| steps beside torch.compile's \| passed \|")
+        rows = re.findall(r"\| ([a-z0-9-]+) \| (1024|128) \| (bf16|tf32) \| 2.000 .*\| 6.000 \| compile \| 3.00x \|", self.read("out/a-compiled.md"))
+        self.assertEqual(len(rows), 16)
+        self.assertEqual(rows[:2], [("alexnet-owt", "1024", "bf16"), ("wrn-16-4", "1024", "bf16")])
+        self.assertEqual([batch for _, batch, _ in rows], ["1024"] * 8 + ["128"] * 8)
+        runs = self.read("pids").splitlines()[1:]  # the first looks for a GPU
+        self.assertEqual([run.split()[0] for run in runs], ["ours", "theirs"] * 16)
+        for run in runs:
+            self.assertIn("--steps 401", run)
+
+    def test_what_takes_long_to_compile_keeps_its_limit(self):
+        with open(self.path("peer.py"), "w") as file:
+            file.write("import sys, time\nif 'alexnet-owt' in sys.argv: time.sleep(100)\nprint('{\"ms\": 6.0}')\n")
+        code, seconds = self.run_script("gpu-speed", "--program", self.path("bin/convnet"), "--peer-script", self.path("peer.py"), "--output",
+                                        self.path("out/steps.md"), "--variants", "compile", "--batches", "1024", "--precisions", "bf16", "--nets",
+                                        "alexnet-owt,lenet", "--limit", "3")
+        self.assertEqual(code, 0, self.said)
+        self.assertLess(seconds, 20)
+        steps = self.read("out/steps.md")
+        self.assertIn("- PyTorch compile, alexnet-owt, batch 1024, bf16: took too long", steps)
+        self.assertRegex(steps, r"\| lenet \| 1024 \| bf16 \| 2.000 .*\| 6.000 \| compile \| 3.00x \|")
+
     def test_steps_that_hang(self):
         self.program("hangs", HANGS)
         code, seconds = self.run_script("gpu-speed", "--program", self.path("hangs"), "--output", self.path("out/steps.md"), "--seconds", "15")
         self.assertEqual(code, 1, self.said)
         self.assertLess(seconds, 17)
         steps = self.read("out/steps.md")
-        self.assertIn("| alexnet-owt | 128 | bf16 | failed |", steps)
-        self.assertIn("alexnet-owt, batch 128, bf16: took too long", steps)
-        self.assertIn("alexnet-owt, batch 1024, bf16: not run", steps)
+        self.assertIn("| alexnet-owt | 1024 | bf16 | failed |", steps)
+        self.assertIn("alexnet-owt, batch 1024, bf16: took too long", steps)
+        self.assertIn("- wrn-16-4, batch 1024, bf16 and what comes after: not run", steps)
         self.check_no_process_is_left()
 
 

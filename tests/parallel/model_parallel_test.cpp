@@ -186,7 +186,7 @@ TEST_CASE("weights of a model-parallel layer are made, kept and stored as one") 
   cut.net().store(again);
   for (const auto& [name, tensor] : file.tensors) CHECK(again.tensors.at(name).values == tensor.values);
   CHECK(relative_difference(cut.step(Phase::train, batch, 1).costs, one.step(Phase::train, batch, 1).costs) <
-        1e-5);
+        kSumsTolerance);
   check_same_answer({{}, cut.tensors()}, {{}, one.tensors()});
 }
 

@@ -54,9 +54,9 @@ TEST_CASE("the output of a layer below a relu of its own layer is what the relu 
         options.data_parallel = true;
       }
       const auto actual = SmallNet(texts, kImage, kClasses, options).read_outputs(batch);
-      CHECK(distance(actual.at(layer), expected.at(layer)) < 1e-5);
+      CHECK(distance(actual.at(layer), expected.at(layer)) < kSumsTolerance);
       CHECK(*std::min_element(actual.at(layer).begin(), actual.at(layer).end()) < 0);
-      for (const auto& [other, values] : actual) CHECK(distance(values, expected.at(other)) < 1e-5);
+      for (const auto& [other, values] : actual) CHECK(distance(values, expected.at(other)) < kSumsTolerance);
     }
   }
 }

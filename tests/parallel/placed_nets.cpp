@@ -510,7 +510,7 @@ void check_same_outputs(const PlacedNet& net) {
     REQUIRE(actual.size() == expected.size());
     for (const auto& [layer, values] : expected) {
       INFO("output of " << layer << " for " << images << " images");
-      CHECK(distance(actual.at(layer), values) < 1e-5);
+      CHECK(distance(actual.at(layer), values) < kSumsTolerance);
     }
   }
 }
