@@ -78,6 +78,9 @@ class Fuser {
       std::erase_if(uses_[use.buffer], [&](UseOf of) { return of.task == t; });
   }
 
+  static bool run_together(const Task& a, const Task& b) {
+    return a.device == b.device && a.stream == b.stream && a.pass == b.pass;
+  }
   static bool is_whole(const BufferUse& use) { return use.begin == 0 && use.bytes < 0; }
   bool writes(UseOf use) const { return plan_.tasks[use.task].uses[use.argument].access != Access::read; }
 
@@ -122,8 +125,7 @@ class Fuser {
     if (!maker.exists() || part.buffer == other.buffer || part.buffer == total.buffer) return false;
     const Task& makes = plan_.tasks[maker];
     const std::optional<std::size_t> result = result_without_addend(makes.op);
-    if (!result || makes.device != adds.device || makes.stream != adds.stream || makes.pass != adds.pass)
-      return false;
+    if (!result || !run_together(makes, adds)) return false;
     if (makes.uses[*result].buffer != part.buffer || plan_.buffers[part.buffer].persistent() ||
         used_between(part.buffer, maker, t, false) || used_after(part.buffer, t))
       return false;
@@ -149,11 +151,14 @@ class Fuser {
     if (!maker.exists() || !is_whole(applies.uses[0])) return;
     const Task& makes = plan_.tasks[maker];
     const auto* norm = std::get_if<BatchNormForward>(&makes.op);
-    if (norm == nullptr || norm->relu || !norm->sum || makes.device != applies.device ||
-        makes.pass != applies.pass || makes.uses.back().buffer != sum)
+    if (norm == nullptr || norm->relu || !norm->sum || !run_together(makes, applies) ||
+        makes.uses.back().buffer != sum || used_between(sum, maker, t, false))
       return;
-    if (used_between(sum, maker, t, false) || (result != sum && used_after(sum, t))) return;
-    if (result != sum && used_between(result, maker, t, false)) return;
+    if (result != sum) {
+      const bool is_read = std::any_of(makes.uses.begin(), makes.uses.end(),
+                                       [&](const BufferUse& use) { return use.buffer == result; });
+      if (is_read || used_after(sum, t) || used_between(result, maker, t, false)) return;
+    }
     BatchNormForward op = *norm;
     op.relu = true;
     Task fused = makes;
@@ -170,7 +175,7 @@ class Fuser {
     if (!maker.exists()) return;
     const Task& makes = plan_.tasks[maker];
     const auto* conv = std::get_if<ConvForward>(&makes.op);
-    if (conv == nullptr || conv->moments || makes.device != takes.device || makes.pass != takes.pass ||
+    if (conv == nullptr || conv->moments || !run_together(makes, takes) ||
         makes.uses.back().buffer != takes.uses[0].buffer)
       return;
     for (const std::size_t statistic : {1, 2}) {
@@ -244,7 +249,7 @@ class Fuser {
     }
   }
 
-  /// A line for the layers of two tasks: most plans have it for several microbatches.
+  /// Adds a line about two tasks to Plan::rewrites; other microbatches would only repeat it.
   void note(const Task& of, const Task& by) {
     if (!of.node.exists() || !by.node.exists()) return;
     std::string line = op_name(by.op) + " of '" + graph_.nodes[by.node].name + "' does " + op_name(of.op) +

@@ -124,7 +124,7 @@ class Outputs : public PreparedOp {
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr std::int64_t kCacheBytes = std::int64_t{4} << 20;
 
-  /// Of a thread.
+  /// A thread's part of the workspace.
   struct Memory {
     Unit* inputs;     ///< [point][tile][input]
     float* products;  ///< [point][tile][column of a panel]

@@ -157,6 +157,52 @@ TEST_CASE("sums into a tensor that is there are written over it") {
   CHECK(task.uses[3].buffer == task.uses[2].buffer);
 }
 
+namespace {
+
+/// A batch norm whose output is added to another tensor, and a relu of the sum.
+struct ReluPlan : SmallPlan {
+  ReluPlan() {
+    plan.tasks.resize(plan.tasks.size() - 3);
+    for (const BufferId b : {mean, variance}) fill(b);
+    add(BatchNormForward{kDims}, {src, mean, variance, mean, variance, part});
+    add(EltwiseSum{kDims, {1, 1}}, {other, part, total});
+    add_relu(total);
+  }
+  void add_relu(BufferId to) { add(NeuronForward{{NeuronKind::relu}, kDims}, {total, to}); }
+};
+
+}  // namespace
+
+TEST_CASE("a batch norm applies the relu of a sum") {
+  ReluPlan in_place;
+  CHECK(in_place.fused()["bnorm.forward+sum+relu"] == 1);
+  ReluPlan elsewhere;
+  elsewhere.plan.tasks.pop_back();
+  elsewhere.add_relu(elsewhere.weights);
+  CHECK(elsewhere.fused()["bnorm.forward+sum+relu"] == 1);
+  CHECK(elsewhere.plan.buffers[elsewhere.plan.tasks.back().uses.back().buffer].name == "weights");
+}
+
+TEST_CASE(
+    "relus of sums that others read, on other devices, or into what the batch norm reads are not fused") {
+  ReluPlan read;
+  read.plan.tasks.pop_back();
+  read.add_relu(read.part);
+  read.add(NeuronForward{{}, kDims}, {read.total, read.total});
+  CHECK(read.fused()["neuron.forward"] == 2);
+  ReluPlan between;
+  between.add(NeuronForward{{}, kDims}, {between.total, between.weights});
+  between.swap_last();
+  CHECK(between.fused()["neuron.forward"] == 2);
+  ReluPlan remote;
+  remote.plan.tasks.back().device = DeviceId(1);
+  CHECK(remote.fused()["neuron.forward"] == 1);
+  ReluPlan input;
+  input.plan.tasks.pop_back();
+  input.add_relu(input.src);
+  CHECK(input.fused()["neuron.forward"] == 1);
+}
+
 TEST_CASE("residual nets are fused in training on CPUs, and not in tests or on GPUs") {
   if (!has_winograd()) return skip("this processor has no AVX-512");
   PlannedNet wrn("wrn-16-4");
