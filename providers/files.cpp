@@ -1,6 +1,7 @@
 #include "providers/files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "convnet/base/error.h"
@@ -73,11 +74,11 @@ class StoredFiles final : public StoredProvider {
     // Scaled until it covers the size; what is too long is cut off at both ends.
     const double scale =
         std::max(static_cast<double>(height) / image.height, static_cast<double>(width) / image.width);
-    const ImageSize size{std::max(height, static_cast<int>(image.height * scale + 0.5)),
-                         std::max(width, static_cast<int>(image.width * scale + 0.5))};
+    const ImageSize size{std::max(height, static_cast<int>(std::lround(image.height * scale))),
+                         std::max(width, static_cast<int>(std::lround(image.width * scale)))};
     const DecodedImage seen =
         resize_image(image, size, {(size.height - height) / 2, (size.width - width) / 2, height, width});
-    const auto plane = static_cast<std::size_t>(height * width);
+    const std::size_t plane = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
     for (std::size_t p = 0; p < plane; ++p) {
       const std::uint8_t* const rgb = seen.pixels.data() + 3 * p;
       if (dims[0] == 3) {
