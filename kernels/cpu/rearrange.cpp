@@ -57,7 +57,8 @@ void round_block(const float* from, BFloat16* to) {
     }
 }
 
-/// Of the layouts that oneDNN chooses for inner products in f32 and in bf16.
+/// Prepares the rounding of weights between the layouts that oneDNN chooses for inner products in f32 and in
+/// bf16.
 Prepared prepare_weights(const Reorder& op) {
   const bool known = op.from.type == DataType::f32 && op.from.layout_name() == "AB16b64a" &&
                      op.to.type == DataType::bf16 && op.to.layout_name() == "AB8b64a2b";

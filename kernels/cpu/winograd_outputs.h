@@ -11,7 +11,7 @@
 
 namespace convnet::cpu::winograd {
 
-/// What is done with outputs: the fields of ConvForward.
+/// The steps between a product and a stored output, by the fields of ConvForward.
 struct Epilogue {
   bool accumulate = false, bias = false, sum = false, relu = false, moments = false;
 };
@@ -129,7 +129,7 @@ class Outputs : public PreparedOp {
     Unit* inputs;     ///< [point][tile][input]
     float* products;  ///< [point][tile][column of a panel]
   };
-  /// What becomes of outputs, with null for what there is not.
+  /// The memory that outputs are made with and written to; null for what the operation does not have.
   struct Results {
     const float* bias = nullptr;
     const T* addend = nullptr;  ///< lies like `out`

@@ -16,8 +16,8 @@ namespace convnet::cpu::winograd {
 constexpr std::int64_t kPanel = 64;    ///< most columns of a product that are computed together
 constexpr std::int64_t kRowStep = 24;  ///< a multiple of the rows of tiles that any multiply() takes
 
-/// What a factor of products is read as: 32 bits, with one f32 number, or two bf16 numbers whose products
-/// with those of another unit are added.
+/// The piece in which factors of products are read: 32 bits, with one f32 number, or two bf16 numbers whose
+/// products with those of another unit are added.
 using Unit = std::uint32_t;
 using Units = Vector<Unit, kLanes>::Type;
 
@@ -57,7 +57,7 @@ struct Product<BFloat16> {
 };
 #endif
 
-/// Of a place among taps or points, which is counted in int.
+/// Converts a place among taps or points, which is counted in int, to an index.
 constexpr std::size_t index_of(int at) { return static_cast<std::size_t>(at); }
 
 /// One side of the convolution: (N,C,H,W) stored as nChw16c.
