@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <thread>
@@ -15,9 +16,22 @@
 namespace convnet {
 namespace {
 
-std::ptrdiff_t threads() {
+std::ptrdiff_t listed_threads() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
                        std::filesystem::directory_iterator());
+}
+
+/// Returns the number of threads once it has not changed for a while: one that was joined is listed a moment
+/// longer.
+std::ptrdiff_t threads() {
+  std::ptrdiff_t last = listed_threads();
+  for (int same = 0; same < 10; ++same) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const std::ptrdiff_t now = listed_threads();
+    if (now != last) same = 0;
+    last = now;
+  }
+  return last;
 }
 
 /// Returns by how many threads there are more after `work`, which a thread does that never used OpenMP.
