@@ -58,24 +58,26 @@ inline float inverse_fourth_root(float x) {
 
 /// What response normalisations multiply by.
 struct NegativePowers {
-  float power;  ///< x^-p
-  float next;   ///< x^(-p-1)
+  float power;    ///< x^-p
+  float inverse;  ///< 1 / x
 };
 
-/// Calls f(g) with a function g(x) that returns NegativePowers, for what power() is defined for. Of `T`: what
-/// they are for; numbers of 8 bits need fewer steps.
+/// x^-3/4 and 1 / x. Of `T`, what they are for: numbers of 8 bits need fewer steps.
+template <class T>
+struct NegativeThreeQuarters {
+  NegativePowers operator()(float x) const {
+    const float root = inverse_fourth_root < sizeof(T) == 2 ? 2 : 3 > (x), square = root * root;
+    return {square * root, square * square};
+  }
+};
+
+/// Calls f(g) with a function g(x) that returns NegativePowers, for what power() is defined for.
 template <class T, class F>
 void with_negative_powers(float p, const F& f) {
   if (p == 0.75F) {  // as most nets have it
-    f([](float x) {
-      const float root = inverse_fourth_root < sizeof(T) == 2 ? 2 : 3 > (x), cube = root * root * root;
-      return NegativePowers{cube, cube * cube * root};
-    });
+    f(NegativeThreeQuarters<T>{});
   } else {
-    f([p](float x) {
-      const float y = power(x, -p);
-      return NegativePowers{y, y / x};
-    });
+    f([p](float x) { return NegativePowers{power(x, -p), 1 / x}; });
   }
 }
 

@@ -141,7 +141,7 @@ void forward_plane(const WindowNorm& p, const Geometry& g, const T* src, T* dst,
   });
 }
 
-/// With the denominators d: direct = dy d^-power, ratios = dy x d^(-power-1).
+/// With the denominators d: direct = dy d^-power, ratios = direct x / d.
 template <class T, class Powers>
 void differentiate(const WindowNorm& p, const Powers& powers_of, const T* __restrict x,
                    const T* __restrict dy, const float* __restrict sums, std::int64_t count,
@@ -153,7 +153,7 @@ void differentiate(const WindowNorm& p, const Powers& powers_of, const T* __rest
     const float value = to_float(x[i]), diff = to_float(dy[i]);
     direct[i] = diff * d.power;
     // If the denominator is 0, the neighbours must not see the NaN.
-    ratios[i] = value == 0 ? 0 : diff * value * d.next;
+    ratios[i] = value == 0 ? 0 : direct[i] * value * d.inverse;
   }
 }
 
