@@ -208,6 +208,11 @@ struct Channels {
   }
 };
 
+/// What a batch norm adds to its result (`sum`): args[index], else null.
+std::byte* addend_of(bool sum, std::span<std::byte* const> args, std::size_t index) {
+  return sum ? args[index] : nullptr;
+}
+
 /// Calls launch(channels, stored) for vectors that have all elements of one channel, or of different ones;
 /// `stored` is a value as `type` is stored.
 template <class Launch>
@@ -229,15 +234,17 @@ struct Normalise {
   bool relu;
   Numbers<T, kWidth> src;
   const float *mean, *slope, *shift;
+  Numbers<T, kWidth> addend;  ///< may be null; is added before the relu
   Numbers<T, kWidth> dst;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    Vector<float, kWidth> x = src[i];
+    Vector<float, kWidth> x = src[i], more{};
+    if (addend.memory != nullptr) more = addend[i];
     const std::int64_t c = channels.first(i);
     const Vector<float, kWidth> m = channels.parameters(mean, c), a = channels.parameters(slope, c),
                                 b = channels.parameters(shift, c);
     CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) {
-      const float y = (x.lane[k] - m.lane[k]) * a.lane[k] + b.lane[k];
+      const float y = (x.lane[k] - m.lane[k]) * a.lane[k] + b.lane[k] + more.lane[k];
       x.lane[k] = relu ? ReluFunctor{}.forward(y) : y;
     }
     dst.set(i, x);
@@ -250,11 +257,13 @@ struct NormaliseBackward {
   C channels;
   Numbers<T, kWidth> src, diff_dst;
   const float *mean, *slope, *offset, *drag, *shift;  ///< shift: of the layer below a relu, else null
+  Numbers<T, kWidth> addend;                          ///< may be null
   Numbers<T, kWidth> diff_src;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Vector<float, kWidth> x = src[i];
-    Vector<float, kWidth> d = diff_dst[i];
+    Vector<float, kWidth> d = diff_dst[i], more{};
+    if (addend.memory != nullptr) more = addend[i];
     const std::int64_t c = channels.first(i);
     const Vector<float, kWidth> m = channels.parameters(mean, c), a = channels.parameters(slope, c),
                                 b = channels.parameters(offset, c), e = channels.parameters(drag, c);
@@ -266,7 +275,7 @@ struct NormaliseBackward {
       }
     }
     CONVNET_UNROLL for (int k = 0; k < kWidth; ++k) d.lane[k] =
-        a.lane[k] * d.lane[k] + (b.lane[k] + e.lane[k] * (x.lane[k] - m.lane[k]));
+        a.lane[k] * d.lane[k] + (b.lane[k] + e.lane[k] * (x.lane[k] - m.lane[k])) + more.lane[k];
     diff_src.set(i, d);
   }
 };
@@ -341,7 +350,7 @@ Prepared prepare(const BatchNormForward& op, const OpForm& form, const Context&)
   const TensorDesc& tensor = form.args[0];
   const View view = channels_view(tensor);
   return std::make_shared<KernelOp>(
-      form, [view, type = tensor.type, epsilon = op.epsilon, relu = op.relu](
+      form, [view, type = tensor.type, epsilon = op.epsilon, relu = op.relu, sum = op.sum](
                 Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[1]), *variance = as_floats(args[2]), *scale = as_floats(args[3]),
                     *shift = as_floats(args[4]);
@@ -353,7 +362,8 @@ Prepared prepare(const BatchNormForward& op, const OpForm& form, const Context&)
           using Kernel = Normalise<decltype(channels), decltype(stored)>;
           using Values = Numbers<decltype(stored), Kernel::kWidth>;
           for_each(stream, view.size() / Kernel::kWidth,
-                   Kernel{channels, relu, Values(args[0]), mean, slope, shift, Values(args[5])});
+                   Kernel{channels, relu, Values(args[0]), mean, slope, shift,
+                          Values(addend_of(sum, args, 5)), Values(args.back())});
         });
       });
 }
@@ -402,7 +412,7 @@ Prepared prepare(const BatchNormBackwardData& op, const OpForm& form, const Cont
   const View view = channels_view(tensor);
   const auto values = static_cast<double>(op.values > 1 ? op.values : 1);
   return std::make_shared<KernelOp>(
-      form, [view, type = tensor.type, values, epsilon = op.epsilon, relu = op.relu](
+      form, [view, type = tensor.type, values, epsilon = op.epsilon, relu = op.relu, sum = op.sum](
                 Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         const float *mean = as_floats(args[2]), *variance = as_floats(args[3]), *scale = as_floats(args[4]),
                     *diff_scale = as_floats(args[5]), *diff_shift = as_floats(args[6]),
@@ -421,7 +431,7 @@ Prepared prepare(const BatchNormBackwardData& op, const OpForm& form, const Cont
           using Values = Numbers<decltype(stored), Kernel::kWidth>;
           for_each(stream, view.size() / Kernel::kWidth,
                    Kernel{channels, Values(args[0]), Values(args[1]), mean, slope, offset, drag, shift,
-                          Values(args.back())});
+                          Values(addend_of(sum, args, args.size() - 2)), Values(args.back())});
         });
       });
 }

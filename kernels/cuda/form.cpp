@@ -346,6 +346,11 @@ class Former {
   DataType product_type_;
 };
 
+/// Target::fuses(): own kernels add in the same pass; cuDNN's convolutions do not.
+bool fuses(const OpDesc& op) {
+  return std::holds_alternative<BatchNormForward>(op) || std::holds_alternative<BatchNormBackwardData>(op);
+}
+
 class CudaTarget : public Target {
  public:
   explicit CudaTarget(Precision precision) : precision_(precision) {}
@@ -355,7 +360,7 @@ class CudaTarget : public Target {
   OpForm form(const OpDesc& op, const LayoutHints& hints) const override {
     return cuda::form(op, hints, precision_);
   }
-  bool fuses(const OpDesc&) const override { return false; }
+  bool fuses(const OpDesc& op) const override { return cuda::fuses(op); }
   bool runs_streams_together() const override { return true; }
   std::int64_t joined_update_bytes() const override { return std::int64_t{4} << 20; }
 
@@ -366,7 +371,8 @@ class CudaTarget : public Target {
 }  // namespace
 
 OpForm form(const OpDesc& op, const LayoutHints& hints, Precision precision) {
-  if (is_fused(op)) throw std::logic_error(op_name(op) + ": this backend fuses no sums and moments");
+  if (is_fused(op) && !fuses(op))
+    throw std::logic_error(op_name(op) + ": this backend fuses sums only in batch normalisation");
   return std::visit(Former(hints, precision), op);
 }
 

@@ -67,16 +67,23 @@ void add_batch_norms(std::vector<OpCase>& cases, const Dims& dims) {
     cases.push_back({BatchNormMoments{dims}, {activations(dims, mean)}, {}, {}, 1e-6});
   for (const double value : {0.0, 0.5, -1e4, 0x1p-100})
     cases.push_back({BatchNormMoments{dims}, {Values(x.size(), value)}});
-  for (const bool relu : {false, true})
+  for (const bool relu : {false, true}) {
     cases.push_back({BatchNormForward{dims, 1e-3F, relu}, {x, {}, variance}, {}, {}, 1e-6});
+    const BatchNormForward sum{dims, 1e-3F, relu, true};
+    cases.push_back({sum, {x, {}, variance}, {}, {}, 1e-6});
+    cases.push_back({sum, {x, {}, variance}, {}, 5, 1e-6});
+  }
   for (const bool relu : {false, true})
     cases.push_back({BatchNormBackwardWeights{dims, 1e-3F, relu}, {x, {}, {}, variance}});
   const std::int64_t values = element_count(dims) / dims[1];
   for (const std::int64_t taken : {values, values + 100}) {
     for (const bool relu : {false, true}) {
-      const BatchNormBackwardData data{dims, taken, 1e-3F, relu};
+      BatchNormBackwardData data{dims, taken, 1e-3F, relu};
       cases.push_back({data, {x, {}, {}, variance}, {}, {}, 1e-6});
       cases.push_back({data, {x, {}, {}, variance}, {}, 1, 1e-6});
+      data.sum = true;
+      cases.push_back({data, {x, {}, {}, variance}, {}, {}, 1e-6});
+      cases.push_back({data, {x, {}, {}, variance}, {}, relu ? 8 : 7, 1e-6});
     }
   }
   if (x.empty()) return;
