@@ -1,5 +1,5 @@
-// Arithmetic of costs, compiled for host and device: how they bound logarithms and divisors (REFERENCE: log 0
-// = -50), and share ties.
+// Arithmetic of costs, compiled for host and device: how they bound logarithms and divisors (log 0 is
+// -50, as in cuda-convnet2), and share ties.
 #pragma once
 
 #include <cmath>

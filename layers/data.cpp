@@ -78,7 +78,8 @@ LayerType data_type() {
   type.name = "data";
   type.role = LayerRole::data;
   type.doc = "The images, labels or another matrix of the data provider.";
-  type.formula = "dataIdx 0: images minus the mean image; 1: labels; a slice of them is a flat vector";
+  type.formula =
+      "dataIdx 0: images minus the mean image; 1: labels; with start or end the slice is a flat vector";
   type.example = "[data]\ntype=data\ndataIdx=0";
   type.min_inputs = type.max_inputs = 0;
   type.params = {

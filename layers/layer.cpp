@@ -80,7 +80,10 @@ const std::vector<ParamSpec>& common_params() {
       described("inputs", "names", "the layers it reads, defined above it; required but for data layers",
                 CfgFile::definition),
       described("neuron", "name", "an element-wise function applied to the output", CfgFile::definition),
-      described("dropout", "number", "probability of dropping an output in training, before the neuron",
+      described("dropout", "number",
+                "probability of dropping an output in training, before the neuron; tests scale outputs by 1 "
+                "- dropout (as "
+                "layer type dropout2)",
                 CfgFile::both),
       described("gpu", "integers",
                 "indices into --gpu: one replica of the layer on each; default: those of its "

@@ -52,7 +52,7 @@ struct InitFunction {
   std::vector<std::string> args;
   SourceLocation where;
 };
-/// Whether there is a function of that name. Weights cannot be made from others.
+/// Returns whether initWFunc and initBFunc accept a function of this name.
 bool is_init_function(std::string_view name);
 
 /// The bounds on the norms of a matrix's rows that hold after each update; see Constrain.

@@ -163,8 +163,10 @@ std::vector<ParamSpec> weight_param_specs() {
              .unit = "backward passes",
              .doc = "passes whose gradients make one update; 0: as often as possible",
              .file = CfgFile::parameters}),
-      param_hint("superEps", {.doc = "never had an effect", .file = CfgFile::parameters}),
-      param_hint("superMom", {.doc = "never had an effect", .file = CfgFile::parameters}),
+      param_hint("superEps",
+                 {.doc = "ignored; it had no effect in cuda-convnet2, either", .file = CfgFile::parameters}),
+      param_hint("superMom",
+                 {.doc = "ignored; it had no effect in cuda-convnet2, either", .file = CfgFile::parameters}),
   };
   for (ParamSpec& spec : optimizer_param_specs<Params>()) specs.push_back(std::move(spec));
   return specs;

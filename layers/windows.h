@@ -52,8 +52,9 @@ std::vector<ParamSpec> window_param_specs() {
              .max = 1 << 20,
              .unit = "windows",
              .doc = "side of the output; 0 covers the image"}),
-      param_hint("sumWidth", {.doc = "performance hint of the original", .aliases = {"partialSum"}}),
-      param_hint("randSparse", {.doc = "random connectivity of the original: not supported, with a warning"}),
+      param_hint("sumWidth", {.doc = "performance hint of cuda-convnet2", .aliases = {"partialSum"}}),
+      param_hint("randSparse",
+                 {.doc = "random connectivity of cuda-convnet2: not supported, with a warning"}),
   };
 }
 

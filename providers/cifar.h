@@ -8,10 +8,12 @@
 
 namespace convnet {
 
-/// Reads the folder `path`, which holds one of
-///   batches.meta, data_batch_N[, test_batch]   pickles of the original (an image a column) or of CIFAR-10
-///   for Python (a row) data_batch_N.bin[, test_batch.bin]         CIFAR-10, binary meta, train, test  or
-///   train.bin, test.bin CIFAR-100, pickles or binary: train is cut into batches 1 to 5
+/// Reads the folder `path`, which holds one of these forms:
+/// - batches.meta and data_batch_N: cuda-convnet2's pickles (an image a column)
+/// - batches.meta, data_batch_N and test_batch: CIFAR-10 for Python (an image a row)
+/// - data_batch_N.bin and test_batch.bin: CIFAR-10, binary
+/// - meta, train and test, or train.bin and test.bin: CIFAR-100; train is cut into batches 1 to 5
+///
 /// A batch has the number of its file, a test file the number after the last. CIFAR-100 has a third matrix,
 /// the coarse labels. The mean image is that of batches.meta where there is one. Reads only the meta here;
 /// later one file at a time, keeping none. Throws InputError, RunError.

@@ -13,11 +13,11 @@ namespace convnet {
 
 /// `whole`, a provider of images, with what the options say done by finish(). In training with crops, the
 /// square's origin is uniform in 0…2·floor((side + 2·crop_pad − inner_size) / 2) on each axis of the padded
-/// image; every second image is mirrored, with crops unless Flip::off, without them if Flip::on. Else the
-/// centre is cut out, or with `multiview` nine squares: origins at 0, b and 2b on each axis, b the centre's,
-/// row by row, and every other matrix has its values nine times as well. What is drawn for an image depends
-/// on the seed, its epoch, batch and place in the batch alone. Throws InputError naming the option that does
-/// not fit the images.
+/// image; an image is mirrored with probability 1/2: with crops unless Flip::off, without them only if
+/// Flip::on. Else the centre is cut out, or with `multiview` nine squares: origins at 0, b and 2b on each
+/// axis, b the centre's, row by row, and every other matrix has its values nine times as well. What is drawn
+/// for an image depends on the seed, its epoch, batch and place in the batch alone. Throws InputError naming
+/// the option that does not fit the images.
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
                                                       const ImageOptions& options, std::uint64_t seed);
 

@@ -70,15 +70,15 @@ class ImageSource {
 constexpr std::int64_t dealt_batch_images = 1024;
 
 /// Opens what the folder (or tar) `path` is:
-///  - with batches.meta: the original's batches: data_batch_N, a pickle or a folder of pickles
-///  data_batch_N.k,
-///    dicts of `data` (a list of JPEGs) and `labels` (a list of lists of classes, or of classes);
-///  - with tars (or being one): shards of pairs KEY.jpg (or .jpeg .png .bmp) and KEY.cls; batch i is the i-th
-///    in the natural order of names, from 1. The classes are the lines of classes.txt, or else as many as the
-///    largest label says, for which all shards are read once here;
-///  - else folders, a class each, with images in them, or in folders in them; the classes have their sorted
-///    order. Images are dealt into batches, from 1, of dealt_batch_images in an order that depends on their
-///    names alone.
+/// - with batches.meta: cuda-convnet2's batches, data_batch_N: each is a pickle, or a folder of pickles
+///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of lists of classes, or
+///   of classes);
+/// - with tars (or being one): shards of pairs KEY.jpg (or .jpeg .png .bmp) and KEY.cls; batch i is the i-th
+///   in the natural order of names, from 1. The classes are the lines of classes.txt, or else as many as the
+///   largest label says, for which all shards are read once here;
+/// - else folders, a class each, with images in them, or in folders in them; the classes have their sorted
+///   order. Images are dealt into batches, from 1, of dealt_batch_images in an order that depends on their
+///   names alone.
 /// In the last two forms folders `train` and `val` (or else `test`) may hold two such sets of the same
 /// classes: the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
 /// folders without a second set becomes one, by a hash of class and name. Throws InputError, RunError.

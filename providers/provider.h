@@ -81,8 +81,8 @@ struct LoadRequest {
   int batch = 0;
   int epoch = 0;  ///< of training, 1 and up: decides a shuffled order and random crops; 0: a test
   std::int64_t first = 0, count = all;  ///< the piece [first, first + count), as far as there are images
-  /// The images of the piece, a minibatch, that are needed; null: all. A provider to which they mean work may
-  /// leave out the others, as zeros, in tests not their labels.
+  /// The images of the piece, a minibatch, that are needed; null: all. A provider may skip the work for the
+  /// other images and return zeros for them; in tests it still returns their labels.
   const ImageShare* share = nullptr;
   bool operator==(const LoadRequest&) const = default;
 };
@@ -160,8 +160,8 @@ class Provider {
   virtual void check_range(const BatchRange& range, const std::string& option) const = 0;
   /// The batches that there are; nullopt where that cannot be told.
   virtual std::optional<BatchSplit> split() const { return std::nullopt; }
-  /// Images in a batch; reads no image data. Where only reading tells, it is at most so many until all of the
-  /// batch was read.
+  /// Returns the number of images in a batch, without reading image data. If only reading can tell, this is
+  /// an upper bound until the whole batch has been read.
   virtual std::int64_t images_in(int batch) const = 0;
   /// Images in a batch, exactly; where only reading tells, it is read.
   virtual std::int64_t count_images(int batch) const { return images_in(batch); }

@@ -17,17 +17,17 @@ void plain(const std::vector<std::string>& args, StandardStreams&) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
       {"train",
-       "--layer-def FILE --layer-params FILE --data-provider PROVIDER --data-path FOLDER "
-       "--train-range A-B --test-range C-D --save-path FOLDER [options]",
+       "--layer-def FILE --layer-params FILE --data-provider PROVIDER --save-file FOLDER "
+       "[--data-path FOLDER --train-range A-B --test-range C-D] [options]",
        "Trains a net; --load-file CHECKPOINT alone resumes.", Operands::none, train_command_options,
-       "convnet $NET", train_command},
+       "convnet $NET --save-file run", train_command},
       {"plan", "--layer-def FILE --layer-params FILE --data-provider PROVIDER [options]",
        "Prints shapes, memory and work of a net, without running it.", Operands::none, plan_command_options,
        "convnet plan $NET", plain<plan_command>},
       {"place",
        "--layer-def FILE --layer-params FILE --data-provider PROVIDER --model FILE --gpu 0,1,... [options]",
        "Finds the fastest devices for each layer, and writes them as .cfg files.", Operands::none,
-       place_command_options, "convnet place $NET", plain<place_command>},
+       place_command_options, "convnet place $NET --gpu 0,1 --model measured", plain<place_command>},
       {"bench", "--layer-def FILE --layer-params FILE --data-provider PROVIDER [options]",
        "Measures the speed of a training step, by layer.", Operands::none, bench_command_options,
        "convnet bench $NET", plain<bench_command>},
@@ -35,12 +35,14 @@ const std::vector<Command>& commands() {
        "CHECKPOINT... [--show-cost LAYER | --show-filters LAYER | --show-preds LAYER | --html FILE] "
        "[options]",
        "Draws curves, filters and predictions as pictures or a page.", Operands::files, show_command_options,
-       "convnet show run", plain<show_command>},
+       "convnet show run --html page.html", plain<show_command>},
       {"predict", "CHECKPOINT FILE|FOLDER|-... [options]", "Prints the classes of image files.",
        Operands::files, predict_command_options, "convnet predict run photo.jpg", plain<predict_command>},
       {"make-data", "--src FOLDER --dst FOLDER [options]",
-       "Makes the original's batches of JPEGs from images.", Operands::none, make_data_command_options,
-       "convnet make-data --src images --dst batches", plain<make_data_command>},
+       "Makes a data set for provider image (cuda-convnet2's batches of JPEGs) from folders or tars of "
+       "images.",
+       Operands::none, make_data_command_options, "convnet make-data --src images --dst batches",
+       plain<make_data_command>},
       {"layers", "[TYPE | --markdown]", "Lists the layer types, or the keys of one.", Operands::layer_types,
        nullptr, "", plain<layers_command>},
       {"help", "[COMMAND | TYPE | --man]",

@@ -47,7 +47,7 @@ const OptionTable<PlaceCommandOptions>& options_of_place() {
               unsaved_option("out", &PlaceCommandOptions::out,
                              {.fallback = "",
                               .unit = "file",
-                              .doc = "file for the layers with the gpu= lines that were found"}),
+                              .doc = "file for the layer definition with the gpu= lines that were found"}),
               unsaved_option(
                   "out-params", &PlaceCommandOptions::out_params,
                   {.fallback = "",

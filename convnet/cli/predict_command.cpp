@@ -43,10 +43,11 @@ const OptionTable<PredictOptions>& options_of_predict() {
                              {.fallback = "0", .doc = "print one JSON object and nothing else"}),
               unsaved_option("csv", &PredictOptions::csv,
                              {.fallback = "0", .doc = "print a header and a line for each file"}),
-              unsaved_option("softmax", &PredictOptions::softmax,
-                             {.fallback = "",
-                              .unit = "layer",
-                              .doc = "layer whose outputs are the probabilities, of a net with several"}),
+              unsaved_option(
+                  "softmax", &PredictOptions::softmax,
+                  {.fallback = "",
+                   .unit = "layer",
+                   .doc = "softmax layer whose probabilities to print; needed if the net has several"}),
           })
           .add(&PredictOptions::run,
                run_options().only({"multiview-test", "mini", "gpu", "device", "threads", "precision"}));

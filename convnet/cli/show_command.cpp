@@ -41,7 +41,7 @@ const OptionTable<ShowOptions>& options_of_show() {
                              {.fallback = "0",
                               .min = 0,
                               .max = 1 << 24,
-                              .doc = "which of the values that the cost prints"}),
+                              .doc = "index of the value that the cost prints, from 0"}),
               unsaved_option("smooth-test-errors", &ShowOptions::smooth_test_errors,
                              {.fallback = "1",
                               .doc = "where each test takes one batch of the test range: draw means over as "
@@ -52,7 +52,7 @@ const OptionTable<ShowOptions>& options_of_show() {
                              {.fallback = "0",
                               .min = 0,
                               .max = 1 << 20,
-                              .doc = "filters of which of the layer's inputs"}),
+                              .doc = "index of the layer's input whose filters to draw, from 0"}),
               unsaved_option(
                   "no-rgb", &ShowOptions::no_rgb,
                   {.fallback = "0", .doc = "a grey tile for each channel, also where there are three"}),
@@ -60,12 +60,12 @@ const OptionTable<ShowOptions>& options_of_show() {
                              {.fallback = "0", .doc = "bring each filter to mean 0 and variance 1 first"}),
               unsaved_option("yuv-to-rgb", &ShowOptions::yuv_to_rgb,
                              {.fallback = "0", .doc = "the filters' three channels are Y, U and V"}),
-              unsaved_option(
-                  "channels", &ShowOptions::channels,
-                  {.fallback = "0",
-                   .min = 0,
-                   .max = 1 << 20,
-                   .doc = "of what a fully-connected layer reads; 0: three or one, whichever makes squares"}),
+              unsaved_option("channels", &ShowOptions::channels,
+                             {.fallback = "0",
+                              .min = 0,
+                              .max = 1 << 20,
+                              .doc = "number of channels of a fully-connected layer's input; 0: three or "
+                                     "one, whichever makes squares"}),
               unsaved_option("local-plane", &ShowOptions::local_plane,
                              {.fallback = "0",
                               .min = 0,

@@ -1,4 +1,4 @@
-// INI files as cuda-convnet users write them (REFERENCE.md §2 and §6), over inih.
+// INI files as cuda-convnet users write them, over inih.
 #pragma once
 
 #include <optional>

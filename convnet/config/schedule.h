@@ -1,5 +1,5 @@
-// Learning-rate schedules: those of the original (const, linear, exp, dexp; REFERENCE.md §2), and cosine,
-// poly and step, all but the original's with warm-up.
+// Learning-rate schedules: const, linear, exp and dexp, as in cuda-convnet2, and cosine, poly and step. All
+// but const, exp and dexp take a warm-up.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ namespace convnet {
 struct TrainingProgress {
   TrainingProgress(double part = 0) : share(part) {}  // NOLINT(google-explicit-constructor): the usual one
 
-  /// Returns the progress when `finished` batches are, of a run of `run_epochs` epochs of `batches` each.
+  /// Returns the progress after `finished` batches of a run of `run_epochs` epochs with `batches` batches
+  /// each.
   static TrainingProgress after(double finished, double batches, double run_epochs);
 
   double share;             ///< finished batches of all, in [0,1]

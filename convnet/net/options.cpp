@@ -166,8 +166,8 @@ const OptionTable<DataOptions>& data_options() {
              {.fallback = "0",
               .min = 0,
               .max = 100,
-              .doc = "provider image adds so many standard deviations of random colour to training images, "
-                     "along the principal components of the colours"}),
+              .doc = "provider image adds random colour to training images, scaled by this many standard "
+                     "deviations, along the principal components of the colours"}),
       of_original(
           option("scalar-mean", &DataOptions::scalar_mean,
                  {.fallback = "-1",
@@ -196,18 +196,19 @@ const OptionTable<DeviceOptions>& device_options() {
           "gpu", &DeviceOptions::gpu, parse_gpu,
           {.fallback = "0",
            .unit = "devices",
-           .doc =
-               "physical devices; index i of a gpu= line is the i-th of this list; all: those of the "
-               "machine; "
-               "of several processes each says its own, and the lists follow one another by rank; local: the "
-               "device with the number that the process has on its host"}),
+           .doc = "device numbers, like 0,1; i in a gpu= line means the i-th of them, from 0; all: all "
+                  "devices of "
+                  "the machine; local: one device, numbered by the process's rank on its host. With several "
+                  "processes each lists its own devices, and the lists are joined in the order of ranks"}),
       parsed_option(
           "hosts", &DeviceOptions::devices_of_hosts, parse_hosts,
           {.fallback = "",
-           .doc = "hosts x devices of each, like 8x4: gradients are summed on each host before they go to "
-                  "others, so this decides the last bits; --gpu lists all devices, host by host, or those of "
-                  "one host, which then stand for those of each; without it one host, or the hosts that the "
-                  "processes of the run are on"}),
+           .unit = "hosts",
+           .doc =
+               "hosts x devices of each, like 8x4: gradients are summed on each host before they go to "
+               "others, which fixes the order of the sums and so the last bits of the results; --gpu then "
+               "lists all devices, host by host, or those of one host, which stand for each; by default one "
+               "host, or the hosts that the processes are on"}),
       choice_option(
           "device", &DeviceOptions::device, {{"auto", "auto"}, {"cpu", "cpu"}, {"cuda", "cuda"}},
           {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
@@ -275,6 +276,7 @@ const OptionTable<StepOptions>& step_options() {
           "clip-norm", &StepOptions::clip_norm,
           {.fallback = "0",
            .min = 0,
+           .unit = "norm",
            .doc =
                "scale the gradient of all weights together down to this norm where it is longer; 0: never"}),
       option("ema", &StepOptions::ema,
@@ -289,10 +291,10 @@ const OptionTable<StepOptions>& step_options() {
 
 const OptionTable<ReportOptions>& report_options() {
   static const OptionTable<ReportOptions> table({
-      unsaved_option(
-          "verbose", &ReportOptions::verbose,
-          {.fallback = "0",
-           .doc = "plan: also print every task; training: also print where the time of each batch went"}),
+      unsaved_option("verbose", &ReportOptions::verbose,
+                     {.fallback = "0",
+                      .doc = "plan: also print every task; training: also print how each batch's time was "
+                             "spent and the learning rates, and on a terminal the magnitudes of weights"}),
       unsaved_option("json", &ReportOptions::json,
                      {.fallback = "0", .doc = "print one JSON object and nothing else"}),
       unsaved_option(

@@ -18,8 +18,7 @@ namespace convnet {
 /// shares with others. Memory grows with the tasks then, not with tasks times devices.
 class TaskOrder {
  public:
-  /// Makes an order of no tasks.
-  /// `streams` of each device are used.
+  /// Makes an order without tasks, for plans that use the first `streams` streams of each device.
   explicit TaskOrder(int devices, int streams = kStreams);
   /// Throws std::logic_error if a task waits for one that does not come before it in the list.
   explicit TaskOrder(const Plan& plan);

@@ -197,8 +197,8 @@ struct LayerShare {
   std::int64_t fetched = 0;  ///< of these, from other devices
   double part = 0;           ///< of the task, by bytes
 };
-/// By layer: a task does all for its node, but one that joins the updates of several, which has no node, for
-/// the owners of the matrices.
+/// Returns the shares by layer. A task does all its work for its node; one that joins the updates of several
+/// layers has no node, and its shares are those of the matrices' owners.
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 
 /// Places transient buffers by liveness and fills Plan::memory.

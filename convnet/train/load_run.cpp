@@ -64,8 +64,8 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   if (any_range) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
   if (named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
-    required.emplace_back("save-path or --save-file");
-  require_options(texts, required, "; or --load-file with a checkpoint to resume from");
+    required.emplace_back("save-file FOLDER (or --save-path)");
+  require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
 
 /// A line about defaults that a new user may not expect, where they are not given; "" for none.

@@ -37,10 +37,13 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
           {.fallback = "0",
            .min = 0,
            .max = 1e9,
-           .doc = "largest test error, of the first cost, with which a test is followed by a checkpoint; 0: "
-                  "always"})),
-      of_original(unsaved_option("force-save", &CheckpointOptions::force_save,
-                                 {.fallback = "0", .doc = "save before quitting"})),
+           .doc =
+               "save a checkpoint after a test only if the first cost's error is at most this; 0: always"})),
+      of_original(unsaved_option(
+          "force-save", &CheckpointOptions::force_save,
+          {.fallback = "0",
+           .doc =
+               "save a checkpoint when training ends, even if the last test error is above --max-test-err"})),
   });
   return table;
 }

@@ -28,9 +28,10 @@ class Trainer {
   /// Several processes (else `processes` is null) make the same calls; the first one writes the files.
   Trainer(const OptionTexts& given, StopSignal& stop, Processes* processes = nullptr);
 
-  /// Trains (or tests, with --test-only) to the end or until the stop signal; prints the original's lines on
-  /// stdout. Throws RunError when a cost is not finite, and whatever reading data and writing files throws:
-  /// what was learned until then is saved first, and the message says where.
+  /// Trains (or tests, with --test-only) to the end or until the stop signal. Prints results on stdout:
+  /// cuda-convnet2's lines in a pipe or file, labelled ones on a terminal. Throws RunError when a cost is not
+  /// finite, and whatever reading data and writing files throws: what was learned until then is saved first,
+  /// and the message says where.
   void run();
 
  private:

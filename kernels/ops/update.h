@@ -28,7 +28,7 @@ inline std::int64_t step_block_bytes(std::int64_t rates) {
 
 /// How a gradient changes a weight w. g is d(cost)/dw, the mean over images.
 enum class UpdateRule {
-  momentum,  ///< inc = mom*inc - eps*wc*w - eps*g; w += inc (REFERENCE)
+  momentum,  ///< inc = mom*inc - eps*wc*w - eps*g; w += inc: cuda-convnet2's
   nesterov,  ///< inc as above; w += mom*inc - eps*wc*w - eps*g
   adamw      ///< inc = mom*inc + (1-mom)*g; sqr = beta2*sqr + (1-beta2)*g^2; w -= eps*wc*w +
              ///< eps*inc' / (sqrt(sqr') + adamEpsilon); inc', sqr' as Rates scales them (arXiv 1711.05101)
@@ -149,9 +149,9 @@ struct AnyBroken {
   }
 };
 
-/// A constraint on the rows of a weight matrix, after its update (REFERENCE: wcNormMin/Max, then wball). The
-/// weights are seen as (outer, groups, inner): a row is a (group, all outer and inner) vector of
-/// outer * inner values. Rows of zeros stay.
+/// A constraint on the rows of a weight matrix, after its update (wcNormMin and wcNormMax, then wball, as in
+/// cuda-convnet2). The weights are seen as (outer, groups, inner): a row is a (group, all outer and inner)
+/// vector of outer * inner values. Rows of zeros stay.
 struct Constrain {
   TensorDesc what;
   std::int64_t outer = 1, groups = 1, inner = 1;

@@ -46,6 +46,43 @@ TEST_CASE("examples of help are command lines that the program takes") {
   }
 }
 
+std::string replaced(std::string text, const std::string& old, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(old, at)) != std::string::npos; at += by.size())
+    text.replace(at, old.size(), by);
+  return text;
+}
+
+TEST_CASE("examples of help give the options that a command requires") {
+  for (const Command& command : commands()) {
+    const std::string usage = command.arguments;
+    std::istringstream words(usage.substr(0, usage.find('[')));
+    for (const HelpSection& section : help_sections(command)) {
+      for (const std::string& example : section.examples) {
+        const std::string line = replaced(example, "$NET", std::string(kExampleNet));
+        for (std::string word; words >> word;) {
+          INFO(line << ": " << word);
+          if (word.starts_with("--")) CHECK(line.find(word + " ") != std::string::npos);
+        }
+        words.clear();
+        words.seekg(0);
+      }
+    }
+  }
+}
+
+TEST_CASE("examples of plan can be planned") {
+  for (const HelpSection& section : help_sections(*find_command("plan"))) {
+    for (const std::string& example : section.examples) {
+      std::string line = replaced(example, "$NET", std::string(kExampleNet));
+      line = replaced(line, "configs/", std::string(CONVNET_SOURCE_DIR) + "/configs/");
+      std::istringstream words(line.substr(std::string("convnet ").size()));
+      const Outcome run = run_program({std::istream_iterator<std::string>(words), {}});
+      INFO(example << "\n" << run.err);
+      CHECK(run.code == 0);
+    }
+  }
+}
+
 TEST_CASE("help keeps to 96 columns and shows the form of values") {
   for (const Command& command : commands()) {
     std::istringstream lines(command_help(command));

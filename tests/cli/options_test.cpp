@@ -77,15 +77,15 @@ TEST_CASE("all wrong and all missing options are reported together") {
   check_refused({"--mini", "0", "--keep", "none", "--test-range", "9-2"}, "\n--keep expects");
   check_refused({"--mini", "0", "--keep", "none", "--test-range", "9-2"}, "\n--test-range '9-2' is empty");
   check_refused({"--epochs", "1"},
-                "missing: --layer-def, --layer-params, --data-provider, --save-path or --save-file; or "
-                "--load-file with a checkpoint to resume from");
+                "missing: --layer-def, --layer-params, --data-provider, --save-file FOLDER (or "
+                "--save-path); to resume, --load-file CHECKPOINT");
   check_refused({"--epochs", "1", "--train-range", "1"},
-                "missing: --layer-def, --layer-params, --data-provider, --test-range, --save-path");
+                "missing: --layer-def, --layer-params, --data-provider, --test-range, --save-file FOLDER");
   check_refused({"plan"},
                 "missing: --layer-def, --layer-params, --data-provider; or --load-file with a checkpoint");
   check_refused({"bench", "--layer-def", "x"}, "missing: --layer-params, --data-provider");
   const Workshop shop;
-  check_refused(shop.dummy(), "missing: --save-path or --save-file");
+  check_refused(shop.dummy(), "missing: --save-file FOLDER (or --save-path)");
 }
 
 TEST_CASE("a wrong command is named") {

@@ -1,4 +1,4 @@
-// Files written as users write them (REFERENCE.md §6) give the net that their clean form gives. Mistakes are
+// Files written as users write them give the net that their clean form gives. Mistakes are
 // located, and all of them are found in one run.
 #include <algorithm>
 #include <functional>
