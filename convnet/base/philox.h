@@ -68,12 +68,17 @@ CONVNET_HD inline std::uint32_t word_of(const Philox4x32& r, std::uint32_t i) {
   return i < 2 ? (i == 0 ? r.value[0] : r.value[1]) : (i == 2 ? r.value[2] : r.value[3]);
 }
 
+/// Returns the random words of elements 4*quad to 4*quad+3 of image `image` in minibatch `iteration`.
+CONVNET_HD inline Philox4x32 element_words(std::uint64_t key, std::uint64_t iteration, std::uint32_t image,
+                                           std::uint32_t quad) {
+  return philox(key, quad, image, static_cast<std::uint32_t>(iteration),
+                static_cast<std::uint32_t>(iteration >> 32));
+}
+
 /// Returns the random word of element `element` of image `image` in minibatch `iteration`.
 CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t iteration,
                                                std::uint32_t image, std::uint32_t element) {
-  const Philox4x32 r = philox(key, element / 4, image, static_cast<std::uint32_t>(iteration),
-                              static_cast<std::uint32_t>(iteration >> 32));
-  return word_of(r, element % 4);
+  return word_of(element_words(key, iteration, image, element / 4), element % 4);
 }
 
 /// Uniform in [0,1) with 24 bits.

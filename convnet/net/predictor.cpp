@@ -13,7 +13,9 @@ Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, in
   Measured& measured = measured_[devices];
   if (!measured.backend) measured.backend = make_backend(options, devices);
   const bool alone = !measured.backend->shares_memory();
-  return simulate(plan, measure_seconds(plan, *measured.backend, alone ? 1 : devices, &measured.operations),
+  return simulate(plan,
+                  measure_seconds(plan, *measured.backend, alone ? 1 : devices, &measured.operations,
+                                  alone ? options.gpus().front() : 0),
                   alone);
 }
 

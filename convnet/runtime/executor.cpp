@@ -420,7 +420,8 @@ void Executor::check_fits(const Plan& plan) const {
     std::int64_t& taken = taken_of[backend_.shares_memory() ? 0 : physical_[device]];
     const DeviceMemoryNeeds& needs = plan.memory[device];
     const bool grow = !transient_[device] || transient_[device]->bytes() < needs.transient;
-    const std::int64_t wanted = (!persistent_[device] ? needs.persistent : 0) + (grow ? needs.transient : 0);
+    const std::int64_t wanted = (!persistent_[device] ? needs.persistent : 0) + (grow ? needs.transient : 0) +
+                                (queues_ ? QueueRunner::bytes_beside(plan) : 0);
     const std::int64_t freed = grow && transient_[device] ? transient_[device]->bytes() : 0;
     const std::int64_t available = backend_.memory_available(physical_[device]) + freed - taken;
     taken += wanted - freed;

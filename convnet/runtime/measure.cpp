@@ -25,6 +25,9 @@ namespace {
 constexpr std::int64_t kPiece = 1 << 18;
 /// Larger than the caches of any processor: beyond, everything is equally cold.
 constexpr std::int64_t kLargeScratch = 1 << 29;
+/// Copied to and fro before an operation in a queue: that keeps a device busy while the host puts in the
+/// operation, as a recorded step does, and is too much for a device's caches.
+constexpr std::int64_t kDelayBytes = 1 << 26;
 /// An operation is repeated for about so long, but neither less nor more often than this.
 constexpr double kRepeatSeconds = 0.02;
 constexpr int kFewestRepeats = 2, kMostRepeats = 8;
@@ -96,7 +99,8 @@ struct Operations {
   Table<TaskId, std::string> of_task;   ///< the signature of its operation
 };
 
-Operations distinct_operations(const Plan& plan, const Backend& backend, const MeasuredOperations& measured) {
+Operations distinct_operations(const Plan& plan, const Backend& backend, int device,
+                               const MeasuredOperations& measured) {
   Operations ops;
   std::set<std::string> met;
   for (const Task& task : plan.tasks) {
@@ -105,7 +109,7 @@ Operations distinct_operations(const Plan& plan, const Backend& backend, const M
     ops.of_task.push_back(signature(task, op));
     const std::string& text = ops.of_task.back();
     if (measured.contains(text) || !met.insert(text).second) continue;
-    op.prepared = backend.bind(task.op, task.form, 0);
+    op.prepared = backend.bind(task.op, task.form, device);
     ops.all.push_back(std::move(op));
     ops.signatures.push_back(text);
   }
@@ -171,14 +175,15 @@ std::int64_t working_set(const Plan& plan) {
 }
 
 ScratchSize scratch_size(const Plan& plan, const std::vector<Operation>& ops, const Backend& backend,
-                         int devices) {
+                         int first_device, int devices) {
   ScratchSize least;
   for (const Operation& op : ops) {
     least.read = std::max(least.read, round_up(op.bytes(false), kPiece));
     least.written = std::max(least.written, round_up(op.bytes(true), kPiece));
   }
   // The devices may all be parts of the same machine.
-  const std::int64_t available = backend.memory_available(0) / devices;
+  const std::int64_t delays = backend.shares_memory() ? 0 : 2 * kDelayBytes;
+  const std::int64_t available = backend.memory_available(first_device) / devices - delays;
   if (least.read + least.written > available)
     throw DeviceError(
         fmt::format("{}: to measure this net's operations takes {} MiB for each of {} devices, but "
@@ -208,9 +213,11 @@ std::vector<int> repeats(const std::vector<double>& seconds) {
 /// Runs the operations on all devices, each on every device at the same time.
 class Calibration {
  public:
-  Calibration(std::vector<Operation>& ops, const Backend& backend, int devices, ScratchSize size)
+  Calibration(std::vector<Operation>& ops, const Backend& backend, int first_device, int devices,
+              ScratchSize size)
       : ops_(ops),
         backend_(backend),
+        first_device_(first_device),
         devices_(devices),
         size_(size),
         first_(ops.size()),
@@ -220,7 +227,7 @@ class Calibration {
     std::vector<std::thread> threads;
     for (int device = 0; device < devices_; ++device) {
       const auto measure = [this, device] {
-        guarded([&] { measure_all(device); });
+        guarded([&] { measure_all(first_device_ + device); });
         together_.arrive_and_drop();  // the others must not wait for one that is done or has failed
       };
       if (!guarded([&] { threads.emplace_back(measure); })) together_.arrive_and_drop();
@@ -251,11 +258,19 @@ class Calibration {
     const std::unique_ptr<Queue> queue = backend_.make_queue(device);
     Ring read(backend_, device, queue.get(), size_.read);
     Ring written(backend_, device, queue.get(), size_.written);
+    const auto delay = queue ? backend_.allocate(device, 2 * kDelayBytes) : nullptr;
+    const auto run_next = [&](const Operation& op) {
+      if (queue) {
+        queue->copy(delay->data() + kDelayBytes, delay->data(), kDelayBytes);
+        queue->copy(delay->data(), delay->data() + kDelayBytes, kDelayBytes);
+      }
+      return run_once(op, queue.get(), read, written);
+    };
     // The first run may be far slower than the others: libraries then finish what they put off.
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       together_.arrive_and_wait();
       if (failed_) return;
-      const double seconds = run_once(ops_[i], queue.get(), read, written);
+      const double seconds = run_next(ops_[i]);
       const std::lock_guard lock(mutex_);
       first_[i] = std::max(first_[i], seconds);
     }
@@ -266,7 +281,7 @@ class Calibration {
         if (round >= counts[i]) continue;
         together_.arrive_and_wait();
         if (failed_) return;
-        const double seconds = run_once(ops_[i], queue.get(), read, written);
+        const double seconds = run_next(ops_[i]);
         const std::lock_guard lock(mutex_);
         ops_[i].seconds.push_back(seconds);
       }
@@ -301,7 +316,7 @@ class Calibration {
 
   std::vector<Operation>& ops_;
   const Backend& backend_;
-  const int devices_;
+  const int first_device_, devices_;
   const ScratchSize size_;
   std::mutex mutex_;           ///< guards the next two and the operations' seconds
   std::vector<double> first_;  ///< by operation: seconds of its first run, of the slowest device
@@ -313,13 +328,15 @@ class Calibration {
 }  // namespace
 
 Table<TaskId, double> measure_seconds(const Plan& plan, const Backend& backend, int devices,
-                                      MeasuredOperations* known) {
+                                      MeasuredOperations* known, int first_device) {
   if (devices < 1) throw std::logic_error("measure: no devices");
   MeasuredOperations own;
   MeasuredOperations& measured = known == nullptr ? own : *known;
-  Operations ops = distinct_operations(plan, backend, measured);
+  Operations ops = distinct_operations(plan, backend, first_device, measured);
   if (!ops.all.empty())
-    Calibration(ops.all, backend, devices, scratch_size(plan, ops.all, backend, devices)).run();
+    Calibration(ops.all, backend, first_device, devices,
+                scratch_size(plan, ops.all, backend, first_device, devices))
+        .run();
   for (std::size_t i = 0; i < ops.all.size(); ++i)
     measured[ops.signatures[i]] = median(std::move(ops.all[i].seconds));
   Table<TaskId, double> seconds;

@@ -15,6 +15,9 @@
 namespace convnet {
 namespace {
 
+/// Memory of a device for recordings, and for kernels that are loaded when they first run.
+constexpr std::int64_t kLoadedBytes = std::int64_t{256} << 20;
+
 /// Returns the pieces of a message that lies at `place`, one after the other.
 std::vector<Transport::Piece> pieces_of(const Plan& plan, const Task& task, std::byte* place) {
   std::vector<Transport::Piece> pieces;
@@ -98,6 +101,14 @@ std::int64_t QueueRunner::unreachable_bytes(const Plan& plan, const Task& task) 
 std::int64_t QueueRunner::costs_bytes(const Plan& plan) const {
   std::int64_t bytes = 0;
   for (const DeviceId device : here_) bytes += plan.buffers[plans_.costs_buffer(device)].bytes;
+  return bytes;
+}
+
+std::int64_t QueueRunner::bytes_beside(const Plan& plan) {
+  std::int64_t bytes = kLoadedBytes;
+  for (const BufferId input : plan.inputs) {
+    if (input.exists()) bytes += kInputs * aligned(plan.buffers[input].bytes);
+  }
   return bytes;
 }
 
@@ -421,9 +432,11 @@ void QueueRunner::begin(InFlight& step) {
       if (copied) first.wait(*copied);
     }
     // The first run makes what libraries make at their first call, which cannot be recorded.
-    if (plainly && ready.recordable && ready.runs++ > 0 && !inputs.recording) {
-      std::vector<Queue*> all;
-      for (const auto& queue : queues_) all.push_back(queue.get());
+    if (plainly && ready.recordable && ready.runs > 0 && !inputs.recording) {
+      std::vector<Queue*> all = {&first};  // a play begins and ends in the first one
+      for (const auto& queue : queues_) {
+        if (queue && queue.get() != &first) all.push_back(queue.get());
+      }
       // Emulated devices call this again when they play.
       const auto all_of_it = [this, &bound, &ready, &inputs] {
         enqueue(bound, ready, inputs, nullptr, nullptr);
@@ -442,6 +455,7 @@ void QueueRunner::begin(InFlight& step) {
     else
       enqueue(bound, ready, inputs, plainly ? nullptr : &step.marks, step.watch.after_task);
     step.end = first.mark();
+    if (plainly) ++ready.runs;
   } catch (...) {
     step.error = std::current_exception();
   }

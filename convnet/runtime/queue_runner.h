@@ -72,10 +72,15 @@ class QueueRunner {
   /// recorded.
   bool is_recorded(const Plan& plan) const;
 
+  /// Returns the most memory in bytes that a plan takes on each device beside its own, from its first step
+  /// on.
+  static std::int64_t bytes_beside(const Plan& plan);
+
   /// Drops what was recorded, because addresses will change. No step may be in flight.
   void forget();
 
  private:
+  static constexpr int kInputs = 2;  ///< one is filled while a step reads the other
   /// Memory of a step beside the plan's, on the host and on the devices that load its inputs.
   struct Inputs {
     std::unique_ptr<DeviceMemory> block, costs;                          ///< on the host, near the devices
@@ -99,7 +104,7 @@ class QueueRunner {
   };
   /// A plan as it is put into the queues: memory that the plan does not count.
   struct Prepared {
-    std::array<Inputs, 2> inputs;         ///< one is filled while a step reads the other
+    std::array<Inputs, kInputs> inputs;
     std::size_t current = 0;              ///< that of the step that was submitted last
     std::optional<std::size_t> expected;  ///< that of the expected step, which holds its matrices
     std::vector<Load> loads;

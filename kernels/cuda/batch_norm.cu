@@ -10,15 +10,15 @@
 namespace convnet::cuda {
 namespace {
 
-/// Values of one channel that a thread sums: `runs` runs of `count`. There is at least one.
+/// What a thread sums: `runs` runs of `count` values, or vectors of values. There is at least one.
 struct Part {
   std::int64_t start, count, stride, runs, run_stride;
 };
 
-/// Finds the parts by their index.
+/// Finds the parts. Those of a channel lie beside each other in the workspace.
 class Cut : public CutSizes {
  public:
-  explicit Cut(const View& view) : CutSizes(view), by_lanes_(lanes), by_channels_(channels) {}
+  explicit Cut(const View& view) : CutSizes(view), by_lanes_(lanes), by_groups_(channels / together) {}
 
   CONVNET_HD std::int64_t parts_of_channel() const { return chunks * lanes; }
   CONVNET_HD std::int64_t images_of(std::int64_t chunk) const {
@@ -27,24 +27,30 @@ class Cut : public CutSizes {
   }
   CONVNET_HD std::int64_t pixels_of(std::int64_t lane) const { return (pixels - lane + lanes - 1) / lanes; }
 
+  /// What a thread works on.
   struct Place {
-    std::int64_t chunk, channel, lane;
+    std::int64_t chunk, channel, lane;  ///< channel: the first one of those together
   };
-  CONVNET_HD Place place(std::int64_t index) const {
-    const Quotient row = by_lanes_.divide(static_cast<std::uint32_t>(index));
-    const Quotient chunk = by_channels_.divide(static_cast<std::uint32_t>(row.value));
-    return {chunk.value, chunk.rest, row.rest};
+  CONVNET_HD Place place(std::int64_t thread) const {
+    const Quotient row = by_lanes_.divide(static_cast<std::uint32_t>(thread));
+    const Quotient chunk = by_groups_.divide(static_cast<std::uint32_t>(row.value));
+    return {chunk.value, chunk.rest * together, row.rest};
   }
+  /// Returns the part in vectors of `Width` values, which are `together`.
+  template <int Width>
   CONVNET_HD Part part(const Place& at) const {
     const std::int64_t image = channels * pixels;
     const std::int64_t start = at.chunk * chunk_images * image + at.channel * pixels + at.lane;
-    if (pixels == 1) return {start, images_of(at.chunk), image, 1, 0};
+    if (pixels == 1) return {start / Width, images_of(at.chunk), image / Width, 1, 0};
     return {start, pixels_of(at.lane), lanes, images_of(at.chunk), image};
+  }
+  /// Returns the index of the part of channel at.channel + k.
+  CONVNET_HD std::int64_t index(const Place& at, int k) const {
+    return index(at.channel + k, at.chunk * lanes + at.lane);
   }
   /// Returns the index of a channel's k-th part.
   CONVNET_HD std::int64_t index(std::int64_t channel, std::int64_t k) const {
-    const Quotient chunk = by_lanes_.divide(static_cast<std::uint32_t>(k));
-    return (chunk.value * channels + channel) * lanes + chunk.rest;
+    return channel * parts_of_channel() + k;
   }
   CONVNET_HD std::int64_t values(std::int64_t k) const {
     const Quotient chunk = by_lanes_.divide(static_cast<std::uint32_t>(k));
@@ -52,18 +58,19 @@ class Cut : public CutSizes {
   }
 
  private:
-  Divisor by_lanes_, by_channels_;
+  Divisor by_lanes_, by_groups_;
 };
 
+template <int Width>
 struct Sums {
-  float a = 0, b = 0;
+  float a[Width] = {}, b[Width] = {};
 };
 
-/// Sums over the values of a part: add(index, sums) adds one. Four independent sums keep as many reads under
+/// Sums over the vectors of a part: add(index, sums) adds one. Four independent sums keep as many reads under
 /// way.
-template <class Add>
-CONVNET_DEVICE Sums reduce(const Part& part, const Add& add) {
-  Sums s0, s1, s2, s3;
+template <int Width, class Add>
+CONVNET_DEVICE Sums<Width> reduce(const Part& part, const Add& add) {
+  Sums<Width> s0, s1, s2, s3;
   for (std::int64_t run = 0; run < part.runs; ++run) {
     std::int64_t at = part.start + run * part.run_stride, k = 0;
     for (; k + 4 <= part.count; k += 4, at += 4 * part.stride) {
@@ -74,32 +81,50 @@ CONVNET_DEVICE Sums reduce(const Part& part, const Add& add) {
     }
     for (; k < part.count; ++k, at += part.stride) add(at, s0);
   }
-  return {(s0.a + s1.a) + (s2.a + s3.a), (s0.b + s1.b) + (s2.b + s3.b)};
+  CONVNET_UNROLL
+  for (int k = 0; k < Width; ++k) {
+    s0.a[k] = (s0.a[k] + s1.a[k]) + (s2.a[k] + s3.a[k]);
+    s0.b[k] = (s0.b[k] + s1.b[k]) + (s2.b[k] + s3.b[k]);
+  }
+  return s0;
 }
 
 /// Computes for every part the sums of x - pivot and its square. The pivot is the mean of the first values,
 /// near enough to that of all for the squares to keep their digits.
-template <class T>
+template <int Width, class T>
 struct PartMoments {
   Cut cut;
-  const T* src;
+  Numbers<T, Width> src;
   float *pivots, *sums, *squares;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    const Part part = cut.part(cut.place(i));
+    const Cut::Place at_part = cut.place(i);
+    const Part part = cut.part<Width>(at_part);
     const std::int64_t first = part.count < 8 ? part.count : 8;
-    float pivot = 0;
-    for (std::int64_t k = 0; k < first; ++k) pivot += to_float(src[part.start + k * part.stride]);
-    pivot /= static_cast<float>(first);
-    const T* x = src;
-    const Sums total = reduce(part, [=](std::int64_t at, Sums& s) {
-      const float d = to_float(x[at]) - pivot;
-      s.a += d;
-      s.b += d * d;
+    Vector<float, Width> pivot{};
+    for (std::int64_t k = 0; k < first; ++k) {
+      const Vector<float, Width> x = src[part.start + k * part.stride];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Width; ++lane) pivot.lane[lane] += x.lane[lane];
+    }
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Width; ++lane) pivot.lane[lane] /= static_cast<float>(first);
+    const Sums<Width> total = reduce<Width>(part, [this, pivot](std::int64_t at, Sums<Width>& s) {
+      const Vector<float, Width> x = src[at];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Width; ++lane) {
+        const float d = x.lane[lane] - pivot.lane[lane];
+        s.a[lane] += d;
+        s.b[lane] += d * d;
+      }
     });
-    pivots[i] = pivot;
-    sums[i] = total.a;
-    squares[i] = total.b;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Width; ++lane) {
+      const std::int64_t to = cut.index(at_part, lane);
+      pivots[to] = pivot.lane[lane];
+      sums[to] = total.a[lane];
+      squares[to] = total.b[lane];
+    }
   }
 };
 
@@ -141,29 +166,44 @@ struct ChannelMoments {
 
 /// Computes for every part the sums of dy and of dy * (x - mean). Scale and shift are those of the layer if
 /// it has a relu above it, else null.
-template <class T>
+template <int Width, class T>
 struct PartGradients {
   Cut cut;
-  const T *src, *diff_dst;
+  Numbers<T, Width> src, diff_dst;
   const float *mean, *variance, *scale, *shift;
   float epsilon;
   float *dy, *dy_x;
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const Cut::Place at_part = cut.place(i);
-    const std::int64_t c = at_part.channel;
     const bool relu = scale != nullptr;
-    const float center = mean[c], slope = relu ? batch_norm_slope(scale[c], variance[c], epsilon) : 0,
-                start = relu ? shift[c] : 0;
-    const T *x = src, *diff = diff_dst;
-    const Sums total = reduce(cut.part(at_part), [=](std::int64_t at, Sums& s) {
-      const float from_center = to_float(x[at]) - center;
-      const float d = !relu || from_center * slope + start > 0 ? to_float(diff[at]) : 0;
-      s.a += d;
-      s.b += d * from_center;
-    });
-    dy[i] = total.a;
-    dy_x[i] = total.b;
+    Vector<float, Width> center, slope{}, start{};
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Width; ++lane) {
+      const std::int64_t c = at_part.channel + lane;
+      center.lane[lane] = mean[c];
+      if (!relu) continue;
+      slope.lane[lane] = batch_norm_slope(scale[c], variance[c], epsilon);
+      start.lane[lane] = shift[c];
+    }
+    const Sums<Width> total =
+        reduce<Width>(cut.part<Width>(at_part), [=, this](std::int64_t at, Sums<Width>& s) {
+          const Vector<float, Width> x = src[at], diff = diff_dst[at];
+          CONVNET_UNROLL
+          for (int lane = 0; lane < Width; ++lane) {
+            const float from_center = x.lane[lane] - center.lane[lane];
+            const bool passes = !relu || from_center * slope.lane[lane] + start.lane[lane] > 0;
+            const float d = passes ? diff.lane[lane] : 0;
+            s.a[lane] += d;
+            s.b[lane] += d * from_center;
+          }
+        });
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Width; ++lane) {
+      const std::int64_t to = cut.index(at_part, lane);
+      dy[to] = total.a[lane];
+      dy_x[to] = total.b[lane];
+    }
   }
 };
 
@@ -207,6 +247,18 @@ struct Channels {
     }
   }
 };
+
+/// Calls launch(width, stored) for the channels that a thread works on, as a constant; `stored` is a value as
+/// `type` is stored.
+template <class Launch>
+void with_parts(const Cut& cut, DataType type, const Launch& launch) {
+  with_stored_type(type, [&](auto stored) {
+    if (cut.together == kLanes)
+      launch(std::integral_constant<int, kLanes>{}, stored);
+    else
+      launch(std::integral_constant<int, 1>{}, stored);
+  });
+}
 
 /// What a batch norm adds to its result (`sum`): args[index], else null.
 std::byte* addend_of(bool sum, std::span<std::byte* const> args, std::size_t index) {
@@ -304,10 +356,11 @@ Prepared prepare(const BatchNormMoments&, const OpForm& form, const Context&) {
       form, [cut, type = tensor.type](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
         float* pivots = as_floats(workspace);
         float *sums = pivots + cut.size(), *squares = sums + cut.size();
-        with_stored_type(type, [&](auto stored) {
+        with_parts(cut, type, [&](auto width, auto stored) {
+          constexpr int kWidth = width();
           using T = decltype(stored);
-          for_each(stream, cut.size(),
-                   PartMoments<T>{cut, reinterpret_cast<const T*>(args[0]), pivots, sums, squares});
+          for_each(stream, cut.threads(),
+                   PartMoments<kWidth, T>{cut, Numbers<T, kWidth>(args[0]), pivots, sums, squares});
         });
         for_teams(stream, cut.channels,
                   ChannelMoments{cut, pivots, sums, squares, as_floats(args[1]), as_floats(args[2])});
@@ -394,11 +447,12 @@ Prepared prepare(const BatchNormBackwardWeights& op, const OpForm& form, const C
     float *dy = as_floats(workspace), *dy_x = dy + cut.size();
     const float *mean = as_floats(args[2]), *variance = as_floats(args[3]),
                 *scale = relu ? as_floats(args[4]) : nullptr, *shift = relu ? as_floats(args[5]) : nullptr;
-    with_stored_type(type, [&](auto stored) {
-      using T = decltype(stored);
-      for_each(stream, cut.size(),
-               PartGradients<T>{cut, reinterpret_cast<const T*>(args[0]), reinterpret_cast<const T*>(args[1]),
-                                mean, variance, scale, shift, epsilon, dy, dy_x});
+    with_parts(cut, type, [&](auto width, auto stored) {
+      constexpr int kWidth = width();
+      using Values = Numbers<decltype(stored), kWidth>;
+      for_each(stream, cut.threads(),
+               PartGradients<kWidth, decltype(stored)>{cut, Values(args[0]), Values(args[1]), mean, variance,
+                                                       scale, shift, epsilon, dy, dy_x});
     });
     for_teams(stream, cut.channels,
               ChannelGradients{cut, dy, dy_x, variance, epsilon, as_floats(args[relu ? 6 : 4]),

@@ -471,16 +471,46 @@ class ConvOp : public PreparedOp {
     const cudnnHandle_t handle = cudnn_of(&queue);
     const std::string library = "cudnn " + std::to_string(cudnnGetVersion());
     const auto try_them = [&] {
-      const Trial trial(args_, queue, device, tuning.times());
-      try_candidates(trial, library);
+      const std::unique_ptr<const Trial> trial = trial_of(queue, device, tuning.times());
+      try_candidates(*trial, library);
       return variant_.name() + ":" + std::to_string(index_);
     };
-    if (tuning.times())
-      tuning.choose(
-          problem_.name() + " " + library, [&](const std::string& kept) { return take(kept, handle); },
-          try_them);
-    else
-      try_them();
+    try {
+      if (tuning.times())
+        tuning.choose(
+            problem_.name() + " " + library, [&](const std::string& kept) { return take(kept, handle); },
+            try_them);
+      else
+        try_them();
+    } catch (const NoRoom&) {
+      if (!take_untried(handle)) throw;
+    }
+  }
+
+  /// Takes the first proposal that a plan can be made of, and keeps no choice: a plan that is bound while
+  /// others have nearly all memory is not timed. Without relus in the graph: an untried engine may lose NaN.
+  /// False where there is none.
+  bool take_untried(cudnnHandle_t handle) {
+    for (const Variant& variant : variants()) {
+      if (variant.fused && problem_.relu) continue;
+      std::vector<Descriptor> found;
+      try {
+        found = candidates(variant, handle);
+      } catch (const DeviceError&) {
+        continue;
+      }
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        try {
+          plan_ = finalized(found[i], handle, library_budget(variant));
+        } catch (const DeviceError&) {
+          continue;
+        }
+        variant_ = variant;
+        index_ = i;
+        return true;
+      }
+    }
+    return false;
   }
 
   /// Memory of an operation's arguments, with numbers, and the queue where its plans run.
@@ -520,6 +550,18 @@ class ConvOp : public PreparedOp {
    private:
     std::vector<std::unique_ptr<DeviceMemory>> memory_;
   };
+
+  /// There is no memory to try plans in.
+  class NoRoom : public DeviceError {
+    using DeviceError::DeviceError;
+  };
+  std::unique_ptr<const Trial> trial_of(Queue& queue, int device, bool times) const {
+    try {
+      return std::make_unique<const Trial>(args_, queue, device, times);
+    } catch (const DeviceError& error) {
+      throw NoRoom(error.what());
+    }
+  }
 
   /// Takes the fastest plan, or without timing the first that runs.
   void try_candidates(const Trial& trial, const std::string& library) {
@@ -618,29 +660,34 @@ class ConvOp : public PreparedOp {
   std::optional<Plan> plan_;  ///< none for no images
 };
 
+/// Whether images lie otherwise than channels last. Those of one channel or one pixel lie both ways, and the
+/// library's fast engines want channels last.
+bool lies_plain(const TensorDesc& images) { return !image_view(images).last; }
+
 }  // namespace
 
 template <>
 Prepared prepare(const ConvForward& op, const OpForm& form, const Context& context) {
-  return std::make_shared<ConvOp>(
-      form,
-      Problem{Pass::forward, op.g, op.bias, op.relu, op.accumulate, form.args[0].plain(), context.precision},
-      context);
+  return std::make_shared<ConvOp>(form,
+                                  Problem{Pass::forward, op.g, op.bias, op.relu, op.accumulate,
+                                          lies_plain(form.args[0]), context.precision},
+                                  context);
 }
 
 template <>
 Prepared prepare(const ConvBackwardData& op, const OpForm& form, const Context& context) {
   return std::make_shared<ConvOp>(
-      form, Problem{Pass::backward_data, op.g, false, false, false, form.args[2].plain(), context.precision},
+      form,
+      Problem{Pass::backward_data, op.g, false, false, false, lies_plain(form.args[2]), context.precision},
       context);
 }
 
 template <>
 Prepared prepare(const ConvBackwardWeights& op, const OpForm& form, const Context& context) {
-  return std::make_shared<ConvOp>(
-      form,
-      Problem{Pass::backward_weights, op.g, op.bias, false, false, form.args[0].plain(), context.precision},
-      context);
+  return std::make_shared<ConvOp>(form,
+                                  Problem{Pass::backward_weights, op.g, op.bias, false, false,
+                                          lies_plain(form.args[0]), context.precision},
+                                  context);
 }
 
 }  // namespace convnet::cuda

@@ -30,7 +30,8 @@ class ChannelsLast : public Layout {
 /// How this backend wants `dims` to lie: channels last for four dimensions, plain for others.
 TensorDesc channels_last(const Dims& dims, DataType type = DataType::f32);
 
-/// By a number that is used once; 64-bit divisions are slow on GPUs, and nearly all tensors are small enough.
+/// Divides by a number that is used once. 64-bit divisions are slow on GPUs, so numbers below 2^32 are
+/// divided in 32 bits.
 CONVNET_HD inline Quotient divide(std::int64_t a, std::int64_t b) {
   if ((static_cast<std::uint64_t>(a) | static_cast<std::uint64_t>(b)) >> 32 == 0) {
     const auto a32 = static_cast<std::uint32_t>(a), b32 = static_cast<std::uint32_t>(b);

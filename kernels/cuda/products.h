@@ -1,6 +1,7 @@
 // Operations made of matrix products, with kernels between them.
 #pragma once
 
+#include "kernels/cuda/activations.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/sizes.h"
@@ -39,16 +40,21 @@ inline Prepared prepare_empty(const OpDesc& op, const OpForm& form) {
 }
 
 /// See finish_columns().
-template <class T>
+template <int Lanes, class T>
 struct FinishColumns {
   const float* bias;
-  std::int64_t columns;
+  std::int64_t vectors;  ///< of a row
   bool relu;
-  T* matrix;
+  Numbers<T, Lanes> matrix;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
-    float v = to_float(matrix[i]);
-    if (bias != nullptr) v += bias[divide(i, columns).rest];
-    matrix[i] = stored_as<T>(relu ? ReluFunctor{}.forward(v) : v);
+    Vector<float, Lanes> v = matrix[i];
+    const std::int64_t column = bias == nullptr ? 0 : divide(i, vectors).rest * Lanes;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) {
+      if (bias != nullptr) v.lane[lane] += bias[column + lane];
+      if (relu) v.lane[lane] = ReluFunctor{}.forward(v.lane[lane]);
+    }
+    matrix.set(i, v);
   }
 };
 
@@ -60,7 +66,13 @@ inline void finish_columns(Stream stream, std::int64_t rows, std::int64_t column
   if (bias == nullptr && !relu) return;
   with_stored_type(type, [&](auto stored) {
     using T = decltype(stored);
-    for_each(stream, rows * columns, FinishColumns<T>{bias, columns, relu, reinterpret_cast<T*>(matrix)});
+    constexpr std::int64_t kLoad = 16;
+    constexpr int kTogether = kLoad / sizeof(T);
+    if (columns % kTogether == 0 && reinterpret_cast<std::uintptr_t>(matrix) % kLoad == 0)
+      for_each(stream, rows * columns / kTogether,
+               FinishColumns<kTogether, T>{bias, columns / kTogether, relu, Numbers<T, kTogether>(matrix)});
+    else
+      for_each(stream, rows * columns, FinishColumns<1, T>{bias, columns, relu, Numbers<T, 1>(matrix)});
   });
 }
 

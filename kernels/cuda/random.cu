@@ -1,6 +1,6 @@
 // Dropout and noisy relu: the random words of canonical elements, as on every device (philox.h).
 #include "convnet/base/philox.h"
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/activations.h"
 #include "kernels/cuda/prepare.h"
 
 namespace convnet::cuda {
@@ -42,6 +42,28 @@ struct Drop {
   }
 };
 
+/// Drop for four neighbouring elements of an image, which have the four words of one count.
+template <class T>
+struct DropFour {
+  std::uint64_t key;
+  std::int64_t first_image, first_element, quads;  ///< quads: of an image
+  std::uint64_t threshold;
+  float scale;
+  Numbers<T, 4> src, dst;
+  const StepHeader* step;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Quotient at = divide(i, quads);
+    const Philox4x32 words =
+        element_words(key, step->iteration, static_cast<std::uint32_t>(first_image + at.value),
+                      static_cast<std::uint32_t>(first_element / 4 + at.rest));
+    Vector<float, 4> x = src[i];
+    CONVNET_UNROLL
+    for (int k = 0; k < 4; ++k) x.lane[k] = words.value[k] < threshold ? x.lane[k] * scale : 0.0F;
+    dst.set(i, x);
+  }
+};
+
 template <class T>
 struct AddNoise {
   Words words;
@@ -64,16 +86,25 @@ template <>
 Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
   const TensorDesc& tensor = form.args[0];
   const auto threshold = static_cast<std::uint64_t>(static_cast<double>(op.keep) * 0x1p32);
-  return std::make_shared<KernelOp>(
-      form, [words = words_of(op, tensor), type = tensor.type, threshold, scale = op.scale](
-                Stream stream, std::span<std::byte* const> args, std::byte*) {
-        with_stored_type(type, [&](auto stored) {
-          using T = decltype(stored);
-          for_each(stream, words.view.size(),
-                   Drop<T>{words, threshold, scale, reinterpret_cast<const T*>(args[0]),
-                           reinterpret_cast<T*>(args[1]), reinterpret_cast<const StepHeader*>(args[2])});
-        });
-      });
+  return std::make_shared<KernelOp>(form, [words = words_of(op, tensor), type = tensor.type, threshold,
+                                           scale = op.scale](Stream stream, std::span<std::byte* const> args,
+                                                             std::byte*) {
+    const View& view = words.view;
+    const std::int64_t elements = view.c * view.spatial();
+    const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
+    // In memory as in the count of the elements.
+    const bool in_order = !view.last || view.spatial() == 1 || view.c == 1;
+    with_stored_type(type, [&](auto stored) {
+      using T = decltype(stored);
+      if (in_order && words.first_element % 4 == 0 && elements % 4 == 0)
+        return for_each(stream, view.size() / 4,
+                        DropFour<T>{words.key, words.first_image, words.first_element, elements / 4,
+                                    threshold, scale, Numbers<T, 4>(args[0]), Numbers<T, 4>(args[1]), step});
+      for_each(stream, view.size(),
+               Drop<T>{words, threshold, scale, reinterpret_cast<const T*>(args[0]),
+                       reinterpret_cast<T*>(args[1]), step});
+    });
+  });
 }
 
 template <>

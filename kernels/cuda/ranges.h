@@ -22,6 +22,10 @@ class Ranges {
     end_[count_++] = begin + elements;
   }
   std::int64_t total() const { return count_ == 0 ? 0 : end_[count_ - 1]; }
+  int count() const { return count_; }
+  /// The elements of a range are [begin(range), end(range)) of [0, total()).
+  CONVNET_HD std::int64_t begin(std::int64_t range) const { return range == 0 ? 0 : end_[range - 1]; }
+  CONVNET_HD std::int64_t end(std::int64_t range) const { return end_[range]; }
 
   /// Returns the position of element i of [0, total()).
   CONVNET_DEVICE Place find(std::int64_t i) const {

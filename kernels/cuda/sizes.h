@@ -33,10 +33,10 @@ inline std::int64_t update_bytes(const Update& op) {
 /// Values whose squares one team of UpdateSquares sums.
 constexpr std::int64_t kSquaresPiece = 16384;
 inline std::int64_t squares_pieces(std::int64_t count) { return (count + kSquaresPiece - 1) / kSquaresPiece; }
-/// The sums of the pieces of the largest part of UpdateSquares.
+/// The sums of all pieces of UpdateSquares, of weights and of gradients.
 inline std::int64_t update_squares_bytes(const UpdateSquares& op) {
   std::int64_t pieces = 0;
-  for (const UpdateSquares::Part& part : op.parts) pieces = std::max(pieces, squares_pieces(part.count));
+  for (const UpdateSquares::Part& part : op.parts) pieces += 2 * squares_pieces(part.count);
   return pieces * size_of(DataType::f64);
 }
 /// The sum of squares of all gradients of UpdateScales, and the two sums of each matrix.
@@ -52,25 +52,29 @@ inline std::int64_t update_scales_bytes(const UpdateScales& op) {
 /// Cuts the values of all channels into parts, of which there are less than 2^31. It is a function of the
 /// shape alone, so that sums are reproducible. A chunk is some neighbouring images, whose pixels are dealt to
 /// `lanes` threads. Where neighbours in memory are of different channels, the tensor is a matrix with a
-/// column per channel: its rows count as images of one pixel.
+/// column per channel: its rows count as images of one pixel, and a thread sums the parts of `together`
+/// neighbouring channels.
 struct CutSizes {
   explicit CutSizes(const View& view)
       : images(view.last ? view.n * view.spatial() : view.n),
         pixels(view.last ? 1 : view.spatial()),
-        channels(view.c) {
+        channels(view.c),
+        together(lanes_of(view)) {
     constexpr std::int64_t kThreads = 1 << 17;         // enough to keep the memory busy
     constexpr std::int64_t kFewest = 16, kMost = 512;  // values of a part: float sums of more lose digits
     constexpr std::int64_t kWarp = 32;                 // lanes that read a piece of memory together
     const auto divided_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-    const std::int64_t values = std::clamp(view.size() / kThreads, kFewest, kMost);
+    const std::int64_t values = std::clamp(view.size() / (kThreads * together), kFewest, kMost);
     lanes = std::min(kWarp * divided_up(pixels, kWarp * values), pixels);
     chunk_images = std::max<std::int64_t>(values / divided_up(pixels, lanes), 1);
     chunks = divided_up(images, chunk_images);
   }
   std::int64_t images, pixels, channels;
+  int together;
   std::int64_t chunk_images = 1, chunks = 1, lanes = 1;
 
   std::int64_t size() const { return chunks * channels * lanes; }
+  std::int64_t threads() const { return size() / together; }
 };
 
 // Costs.

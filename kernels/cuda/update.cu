@@ -161,36 +161,49 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
 
 namespace {
 
-/// Sums the squares of a piece of the weights or the gradient of a part.
-struct SquaresOfPiece {
-  const float *values, *more;  ///< more: added to the values; may be null
-  std::int64_t count;
-  double* sums;
+/// Sums the squares of the pieces of some rows: of the weights and the gradients of parts.
+struct SquaresOfPieces {
+  struct Row {
+    const float *values, *more;  ///< more: added to the values; may be null
+    std::int64_t count;
+  };
 
-  CONVNET_DEVICE void operator()(const Team& team, std::int64_t piece) const {
-    const std::int64_t begin = piece * kSquaresPiece;
-    const std::int64_t end = begin + kSquaresPiece < count ? begin + kSquaresPiece : count;
+  void add(const Row& row) {
+    rows[pieces.count()] = row;
+    pieces.add(squares_pieces(row.count));
+  }
+
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t i) const {
+    const Ranges::Place at = pieces.find(i);
+    const Row& row = rows[at.range];
+    const std::int64_t begin = at.index * kSquaresPiece;
+    const std::int64_t end = begin + kSquaresPiece < row.count ? begin + kSquaresPiece : row.count;
     double sum = 0;
-    for (std::int64_t i = begin + team.rank(); i < end; i += team.size()) {
-      const double value = more != nullptr ? more[i] + values[i] : values[i];
+    for (std::int64_t k = begin + team.rank(); k < end; k += team.size()) {
+      const double value = row.more != nullptr ? row.more[k] + row.values[k] : row.values[k];
       sum += value * value;
     }
     sum = team.sum(sum);
-    if (team.rank() == 0) sums[piece] = sum;
+    if (team.rank() == 0) sums[i] = sum;
   }
+
+  Ranges pieces;
+  Row rows[Ranges::kMost];
+  double* sums;
 };
 
-/// Adds up the sums of the pieces.
-struct SquaresOfAll {
+/// Adds up the sums of the pieces of each row.
+struct SquaresOfRows {
+  Ranges pieces;
   const double* sums;
-  std::int64_t pieces;
-  double* square;
+  double* squares;
 
-  CONVNET_DEVICE void operator()(const Team& team, std::int64_t) const {
+  CONVNET_DEVICE void operator()(const Team& team, std::int64_t row) const {
     double sum = 0;
-    for (std::int64_t i = team.rank(); i < pieces; i += team.size()) sum += sums[i];
+    for (std::int64_t i = pieces.begin(row) + team.rank(); i < pieces.end(row); i += team.size())
+      sum += sums[i];
     sum = team.sum(sum);
-    if (team.rank() == 0) square[0] = sum;
+    if (team.rank() == 0) squares[row] = sum;
   }
 };
 
@@ -205,21 +218,24 @@ struct ScaledParts {
 
 template <>
 Prepared prepare(const UpdateSquares& op, const OpForm& form, const Context&) {
-  return std::make_shared<KernelOp>(form, [parts = op.parts](Stream stream, std::span<std::byte* const> args,
-                                                             std::byte* workspace) {
-    auto* sums = reinterpret_cast<double*>(workspace);
-    auto* squares = reinterpret_cast<double*>(args.back());
-    for (const UpdateSquares::Part& part : parts) {
-      const std::int64_t pieces = squares_pieces(part.count);
-      for (const int which : {0, 1}) {
-        const float* more = which == 1 && part.accumulates ? as_floats(args[2]) : nullptr;
-        for_teams(stream, pieces,
-                  SquaresOfPiece{as_floats(args[static_cast<std::size_t>(which)]), more, part.count, sums});
-        for_teams(stream, 1, SquaresOfAll{sums, pieces, squares++});
-      }
-      args = args.subspan(part.accumulates ? 3 : 2);
-    }
-  });
+  return std::make_shared<KernelOp>(
+      form, [parts = op.parts](Stream stream, std::span<std::byte* const> args, std::byte* workspace) {
+        auto* sums = reinterpret_cast<double*>(workspace);
+        auto* squares = reinterpret_cast<double*>(args.back());
+        for (auto part = parts.begin(); part != parts.end();) {
+          SquaresOfPieces group;
+          group.sums = sums;
+          for (; part != parts.end() && !group.pieces.full(); ++part) {
+            group.add({as_floats(args[0]), nullptr, part->count});
+            group.add({as_floats(args[1]), part->accumulates ? as_floats(args[2]) : nullptr, part->count});
+            args = args.subspan(part->accumulates ? 3 : 2);
+          }
+          for_teams(stream, group.pieces.total(), group);
+          for_teams(stream, group.pieces.count(), SquaresOfRows{group.pieces, sums, squares});
+          sums += group.pieces.total();
+          squares += group.pieces.count();
+        }
+      });
 }
 
 template <>

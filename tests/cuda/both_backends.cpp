@@ -50,7 +50,8 @@ using Bytes = std::vector<std::vector<std::byte>>;
 /// The arguments' bytes in canonical order after a run; unsized ones as they are.
 Bytes results_on(const Backend& backend, const OpCase& c, const LayoutHints& hints, const Bytes& inputs,
                  bool with_queue) {
-  const auto prepared = backend.prepare(c.op, hints);
+  const auto prepared =
+      backend.bind(c.op, backend.target().form(c.op, hints), with_queue ? test_device() : 0);
   const std::vector<Argument> args = arguments(c.op);
   REQUIRE(prepared->args().size() == args.size());
   std::vector<Memory> memory;

@@ -255,7 +255,11 @@ std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes) { return std::
 std::unique_ptr<Queue> make_stream_queue(int device) {
   return std::make_unique<HostQueue>(device == kDevices - 1);
 }
-std::unique_ptr<Recording> record_graph(std::span<Queue* const>, const std::function<void()>& submit) {
+std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit) {
+  for (const Queue* queue : queues) {
+    if (queue == nullptr)
+      throw std::logic_error("emulated device: a queue that is to be recorded is missing");
+  }
   return std::make_unique<Again>(submit);
 }
 /// The even and the odd devices reach each other: both kinds of copies between devices are tested.

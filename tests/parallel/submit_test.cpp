@@ -76,12 +76,32 @@ class BreakingOp : public PreparedOp {
   std::atomic<bool>& armed_;
 };
 
+/// A recording that throws as BreakingOp does, which a recorded step does not call.
+class BreakingRecording : public Recording {
+ public:
+  BreakingRecording(std::unique_ptr<Recording> inner, std::atomic<bool>& armed)
+      : inner_(std::move(inner)), armed_(armed) {}
+  void play(Queue& queue) const override {
+    if (armed_.exchange(false)) throw std::runtime_error("broken");
+    inner_->play(queue);
+  }
+
+ private:
+  std::unique_ptr<Recording> inner_;
+  std::atomic<bool>& armed_;
+};
+
 class BreakingBackend : public WrappedBackend {
  public:
   BreakingBackend(std::unique_ptr<Backend> inner, std::atomic<bool>& armed)
       : WrappedBackend(std::move(inner)), armed_(armed) {}
   std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
     return std::make_shared<BreakingOp>(WrappedBackend::bind(op, form, device), armed_);
+  }
+  std::unique_ptr<Recording> record(std::span<Queue* const> queues,
+                                    const std::function<void()>& submit) const override {
+    auto recording = WrappedBackend::record(queues, submit);
+    return recording ? std::make_unique<BreakingRecording>(std::move(recording), armed_) : nullptr;
   }
 
  private:
