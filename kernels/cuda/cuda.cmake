@@ -24,7 +24,7 @@ endfunction()
 find_optional(CUDNN cudnn "convolutions" "are matrix products")
 set(convolutions cuda/conv_gemm.cu)
 if(CONVNET_CUDNN)
-  list(APPEND convolutions cuda/conv_cudnn.cpp)
+  list(APPEND convolutions cuda/conv_cudnn.cpp cuda/cudnn_graph.cpp)
 endif()
 
 find_optional(NCCL nccl "messages between GPUs of several processes" "pass through the hosts")

@@ -208,6 +208,35 @@ TEST_CASE("measure: what an operation throws arrives, and nobody waits for ever"
     CHECK(message_of<RunError>([&] { measure_seconds(plan, backend, devices); }) == "it broke");
 }
 
+/// Notes which devices it is used on.
+class NotingBackend : public MarkingBackend {
+ public:
+  using MarkingBackend::MarkingBackend;
+  std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const override {
+    bound.insert(device);
+    return MarkingBackend::bind(op, form, device);
+  }
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    const std::lock_guard lock(mutex_);
+    allocated.insert(device);
+    return MarkingBackend::allocate(device, bytes);
+  }
+  mutable std::set<int> bound, allocated;
+
+ private:
+  mutable std::mutex mutex_;
+};
+
+TEST_CASE("measure: operations run on the devices that are named") {
+  const NotingBackend backend(make_cpu_backend(1));
+  Plan plan;
+  MarkingBackend real(make_cpu_backend(1));
+  add_real(plan, real, Scale{{1, 200}, 2});
+  measure_seconds(plan, backend, 2, nullptr, 3);
+  CHECK(backend.bound.contains(3));
+  CHECK(backend.allocated == std::set<int>{3, 4});
+}
+
 TEST_CASE("measure: what does not fit is refused") {
   MarkingBackend backend(make_cpu_backend(1));
   Plan plan;
