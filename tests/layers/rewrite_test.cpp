@@ -93,6 +93,29 @@ TEST_CASE("rewrites of local, sfc and bnorm change nothing but speed") {
                         "c", 1);
 }
 
+TEST_CASE("fused sums and moments of a residual net change nothing but speed") {
+  const auto wide = [](const std::string& name, const std::string& input, int channels) {
+    return conv(name, "inputs=" + input + " channels=" + std::to_string(channels) +
+                          " filters=64 filterSize=3 padding=1");
+  };
+  const auto norm = [](const std::string& name, const std::string& input, const std::string& keys = "") {
+    return section(name, "bnorm", "inputs=" + input + " channels=64 " + keys);
+  };
+  // A sum that a convolution makes, whose moments the next norm wants; then one that a norm makes, with a
+  // relu.
+  const std::string layers = wide("c1", "data", 3) + norm("b1", "c1", "neuron=relu") + wide("c2", "b1", 64) +
+                             section("s1", "eltsum", "inputs=c1,c2") + norm("b2", "s1", "neuron=relu") +
+                             wide("c3", "b2", 64) + norm("b3", "c3") +
+                             section("s2", "eltsum", "inputs=s1,b3 neuron=relu") +
+                             section("p", "pool", "inputs=s2 channels=64 pool=avg sizeX=8 stride=8");
+  // The norm above takes a bias away again: its gradient is nothing but rounding.
+  same_with_and_without(layers, "p", 3, keys_of("c3", "epsW=0.05 epsB=0 momW=0.9 momB=0.8"));
+  SmallNet net(between_data_and_cost(layers, "p", 5), {3, 8, 8}, 5, {});
+  const std::vector<std::string> fused = net.prepare(Phase::train, 6).rewrites;
+  CHECK(std::find(fused.begin(), fused.end(), "bnorm.forward of 'b3' does eltsum of 's2' as well") !=
+        fused.end());
+}
+
 TEST_CASE("rewrites of binary costs change nothing but speed") {
   const std::string f =
       section("tags", "data", "dataIdx=2") + fc("f", "inputs=data outputs=4 neuron=logistic");
