@@ -120,7 +120,7 @@ Prepared prepare(const LoadImages& op, const LayoutHints&, DataType product_type
 
 Prepared prepare(const LoadLabels& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    std::memcpy(args[1], args[0], static_cast<std::size_t>(op.n * op.values) * sizeof(std::int32_t));
+    std::copy_n(args[0], op.n * op.values * static_cast<std::int64_t>(sizeof(std::int32_t)), args[1]);
   });
 }
 

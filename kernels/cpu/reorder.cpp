@@ -1,4 +1,4 @@
-#include <cstring>
+#include <algorithm>
 
 #include "kernels/cpu/onednn.h"
 
@@ -19,10 +19,10 @@ Prepared prepare(const Reorder& op, const LayoutHints&) {
   if (element_count(op.from.dims) != element_count(op.to.dims))
     throw DeviceError(describe(op) + ": the sizes differ");
   if (same_layout(op.from, op.to)) {
-    const auto bytes = static_cast<std::size_t>(op.from.bytes());
+    const std::int64_t bytes = op.from.bytes();
     return std::make_shared<KernelOp>(
         std::vector<TensorDesc>{op.from, op.to},
-        [bytes](std::span<std::byte* const> p) { std::memcpy(p[1], p[0], bytes); });
+        [bytes](std::span<std::byte* const> p) { std::copy_n(p[0], bytes, p[1]); });
   }
   return checked(op, [&]() -> Prepared {
     const dnnl::reorder::primitive_desc pd(cpu_engine(), seen_as(op.from, op.to), cpu_engine(),
