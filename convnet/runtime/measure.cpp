@@ -17,6 +17,7 @@
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "kernels/delay.h"
 
 namespace convnet {
 namespace {
@@ -25,9 +26,8 @@ namespace {
 constexpr std::int64_t kPiece = 1 << 18;
 /// Larger than the caches of any processor: beyond, everything is equally cold.
 constexpr std::int64_t kLargeScratch = 1 << 29;
-/// Copied to and fro before an operation in a queue: that keeps a device busy while the host puts in the
-/// operation, as a recorded step does, and is too much for a device's caches.
-constexpr std::int64_t kDelayBytes = 1 << 26;
+/// Memory of the delay before each operation in a queue: in a recorded step the host starts none either.
+constexpr std::int64_t kDelayBytes = 1 << 27;
 /// An operation is repeated for about so long, but neither less nor more often than this.
 constexpr double kRepeatSeconds = 0.02;
 constexpr int kFewestRepeats = 2, kMostRepeats = 8;
@@ -182,7 +182,7 @@ ScratchSize scratch_size(const Plan& plan, const std::vector<Operation>& ops, co
     least.written = std::max(least.written, round_up(op.bytes(true), kPiece));
   }
   // The devices may all be parts of the same machine.
-  const std::int64_t delays = backend.shares_memory() ? 0 : 2 * kDelayBytes;
+  const std::int64_t delays = backend.shares_memory() ? 0 : kDelayBytes;
   const std::int64_t available = backend.memory_available(first_device) / devices - delays;
   if (least.read + least.written > available)
     throw DeviceError(
@@ -258,12 +258,9 @@ class Calibration {
     const std::unique_ptr<Queue> queue = backend_.make_queue(device);
     Ring read(backend_, device, queue.get(), size_.read);
     Ring written(backend_, device, queue.get(), size_.written);
-    const auto delay = queue ? backend_.allocate(device, 2 * kDelayBytes) : nullptr;
+    const Delay delay(queue ? backend_.allocate(device, kDelayBytes) : nullptr);
     const auto run_next = [&](const Operation& op) {
-      if (queue) {
-        queue->copy(delay->data() + kDelayBytes, delay->data(), kDelayBytes);
-        queue->copy(delay->data(), delay->data() + kDelayBytes, kDelayBytes);
-      }
+      if (queue) delay.put_into(*queue);
       return run_once(op, queue.get(), read, written);
     };
     // The first run may be far slower than the others: libraries then finish what they put off.

@@ -10,7 +10,7 @@
 namespace convnet::cuda {
 namespace {
 
-/// What a thread sums: `runs` runs of `count` values, or vectors of values. There is at least one.
+/// A thread sums `runs` runs of `count` values, or vectors of values. There is at least one.
 struct Part {
   std::int64_t start, count, stride, runs, run_stride;
 };
@@ -27,7 +27,7 @@ class Cut : public CutSizes {
   }
   CONVNET_HD std::int64_t pixels_of(std::int64_t lane) const { return (pixels - lane + lanes - 1) / lanes; }
 
-  /// What a thread works on.
+  /// A thread works on the part of this chunk and lane, for `together` channels.
   struct Place {
     std::int64_t chunk, channel, lane;  ///< channel: the first one of those together
   };
@@ -44,9 +44,11 @@ class Cut : public CutSizes {
     if (pixels == 1) return {start / Width, images_of(at.chunk), image / Width, 1, 0};
     return {start, pixels_of(at.lane), lanes, images_of(at.chunk), image};
   }
-  /// Returns the index of the part of channel at.channel + k.
-  CONVNET_HD std::int64_t index(const Place& at, int k) const {
-    return index(at.channel + k, at.chunk * lanes + at.lane);
+  /// Stores the sums of a thread, a number for each of its channels, among those of all parts.
+  template <int Width>
+  CONVNET_DEVICE void store(const Place& at, const float (&sums)[Width], float* parts) const {
+    CONVNET_UNROLL
+    for (int k = 0; k < Width; ++k) parts[index(at.channel + k, at.chunk * lanes + at.lane)] = sums[k];
   }
   /// Returns the index of a channel's k-th part.
   CONVNET_HD std::int64_t index(std::int64_t channel, std::int64_t k) const {
@@ -118,13 +120,9 @@ struct PartMoments {
         s.b[lane] += d * d;
       }
     });
-    CONVNET_UNROLL
-    for (int lane = 0; lane < Width; ++lane) {
-      const std::int64_t to = cut.index(at_part, lane);
-      pivots[to] = pivot.lane[lane];
-      sums[to] = total.a[lane];
-      squares[to] = total.b[lane];
-    }
+    cut.store(at_part, pivot.lane, pivots);
+    cut.store(at_part, total.a, sums);
+    cut.store(at_part, total.b, squares);
   }
 };
 
@@ -198,12 +196,8 @@ struct PartGradients {
             s.b[lane] += d * from_center;
           }
         });
-    CONVNET_UNROLL
-    for (int lane = 0; lane < Width; ++lane) {
-      const std::int64_t to = cut.index(at_part, lane);
-      dy[to] = total.a[lane];
-      dy_x[to] = total.b[lane];
-    }
+    cut.store(at_part, total.a, dy);
+    cut.store(at_part, total.b, dy_x);
   }
 };
 
@@ -260,7 +254,7 @@ void with_parts(const Cut& cut, DataType type, const Launch& launch) {
   });
 }
 
-/// What a batch norm adds to its result (`sum`): args[index], else null.
+/// Returns the tensor args[index] that a batch norm adds to its result if `sum`, else null.
 std::byte* addend_of(bool sum, std::span<std::byte* const> args, std::size_t index) {
   return sum ? args[index] : nullptr;
 }

@@ -207,7 +207,7 @@ class ConvOp : public PreparedOp {
     Trial(const std::vector<TensorDesc>& args, Queue& queue_of_trial, int device_of_queue, bool times)
         : queue(queue_of_trial),
           device(device_of_queue),
-          delay(times ? std::make_unique<Delay>(device_of_queue) : nullptr) {
+          delay(times ? std::make_unique<Delay>(make_delay(device_of_queue)) : nullptr) {
       for (const TensorDesc& arg : args) {
         memory_.push_back(allocate_memory(device, arg.bytes()));
         pointers.push_back(memory_.back()->data());
@@ -269,7 +269,7 @@ class ConvOp : public PreparedOp {
     for (const ConvVariant& variant : variants()) {
       // Speed does not decide whether a gradient is rounded.
       if (plan_ && (!times || (variant.narrow && !variant_.narrow))) break;
-      // Of those that run. The library puts the fastest first most of the time.
+      // So many of those that run are tried: the library puts the fastest first most of the time.
       constexpr int kFew = 8, kMost = 16;
       constexpr double kFewOnlyFrom = 1;  // seconds of this operation
       const auto most_tried = [&] { return !times ? 1 : seconds_since(start) < kFewOnlyFrom ? kMost : kFew; };

@@ -63,7 +63,7 @@ struct ConvVariant {
   }
 };
 
-/// What is to be computed: a pass of a convolution, with what the operation has beside it.
+/// Describes what is computed: a pass of a convolution, and what the operation does besides.
 struct ConvProblem {
   ConvPass pass = ConvPass::forward;
   ConvGeometry g;

@@ -16,7 +16,7 @@
 namespace convnet::cuda {
 namespace {
 
-constexpr std::int64_t kDelayBytes = std::int64_t{128} << 20;  // too much for caches
+constexpr std::int64_t kDelayBytes = std::int64_t{256} << 20;  // too much for caches
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -57,13 +57,7 @@ class FileLock {
 
 }  // namespace
 
-Delay::Delay(int device) : memory_(allocate_memory(device, 2 * kDelayBytes)) {}
-
-void Delay::put_into(Queue& queue) const {
-  std::byte *here = memory_->data(), *there = here + kDelayBytes;
-  queue.copy(there, here, kDelayBytes);
-  queue.copy(here, there, kDelayBytes);
-}
+Delay make_delay(int device) { return Delay(allocate_memory(device, kDelayBytes)); }
 
 Tuning::Tuning(const std::string& device) : times_(environment("CONVNET_TUNING") != "off") {
   if (const std::string folder = cache_folder(); !folder.empty()) path_ = folder + "/" + file_name(device);
@@ -97,7 +91,7 @@ Queue& Tuning::queue(int device) {
     auto made = make_stream_queue(device);
     if (times_) {
       constexpr int kWarmUp = 100;
-      const Delay delay(device);
+      const Delay delay = make_delay(device);
       for (int i = 0; i < kWarmUp; ++i) delay.put_into(*made);
       wait_for(*made->mark());
     }

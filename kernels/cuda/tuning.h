@@ -7,21 +7,12 @@
 #include <mutex>
 #include <string>
 
-#include "kernels/backend.h"
+#include "kernels/delay.h"
 
 namespace convnet::cuda {
 
-/// Work that keeps a device busy for 0.1 to 0.5 ms. All work queued behind it is complete in the queue before
-/// it starts, so the time between two marks is that of the device, not the time that the host takes to
-/// launch.
-class Delay {
- public:
-  explicit Delay(int device);
-  void put_into(Queue& queue) const;
-
- private:
-  std::unique_ptr<DeviceMemory> memory_;
-};
+/// Returns a delay for candidates that are timed on a device.
+Delay make_delay(int device);
 
 /// Choices for one kind of device. Several threads may use it.
 class Tuning {

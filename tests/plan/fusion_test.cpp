@@ -222,7 +222,7 @@ TEST_CASE("residual nets are fused in training on CPUs, and not in tests") {
 TEST_CASE("GPUs fuse sums with batch normalisation only") {
   PlannedNet wrn("wrn-16-4", true, false, 0, Precision::bf16, "cuda");
   std::map<std::string, int> train = counts(wrn.plan(Phase::train, 4));
-  CHECK(train["eltsum"] == 6);  // of convolutions
+  CHECK(train["eltsum"] == 6);      // of convolutions
   CHECK(train["accumulate"] == 3);  // of convolutions, too
   CHECK(train["bnorm.backward_data+sum+relu"] == 3);
   PlannedNet resnet("resnet18-imagenet", true, false, 0, Precision::bf16, "cuda");
