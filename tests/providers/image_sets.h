@@ -1,14 +1,20 @@
-// The three forms of an image data set, written for tests.
+// The three forms of an image data set, written for tests, and what is read of them.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "convnet/base/error.h"
 #include "providers/decode.h"
+#include "providers/image.h"
 #include "providers/pickle_write.h"
+#include "tests/catch.h"
 #include "tests/providers/tar_writer.h"
 #include "tests/providers/test_images.h"
 #include "tests/temp_folder.h"
@@ -92,6 +98,47 @@ inline void write_batch(const std::string& folder, int number, const std::vector
     }
     write_file(folder + "/" + name + "/" + name + "." + std::to_string(k), sub_batch(images, labels));
   }
+}
+
+/// Provider `image` on the data set at `path`.
+inline std::unique_ptr<Provider> open_images(const std::string& path, const ImageOptions& options = {},
+                                             std::uint64_t seed = 1) {
+  return make_provider("image", path, seed, options);
+}
+
+inline std::vector<std::int32_t> image_labels_of(const DataBatch& data) {
+  std::vector<std::int32_t> labels(data.matrices[1].size() / 4);
+  std::memcpy(labels.data(), data.matrices[1].data(), data.matrices[1].size());
+  return labels;
+}
+
+inline std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / 4);
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+inline std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Image `i` of a piece, of u8.
+inline std::vector<std::byte> image_of(const DataBatch& data, std::int64_t i) {
+  const auto size = static_cast<std::ptrdiff_t>(data.matrices[0].size()) / data.images;
+  return {data.matrices[0].begin() + i * size, data.matrices[0].begin() + (i + 1) * size};
+}
+
+/// Options: the shorter sides of images become `image_size`; `inner_size` as in --inner-size.
+inline ImageOptions sized(int image_size, int inner_size = 0) {
+  ImageOptions options;
+  options.image_size = image_size;
+  options.inner_size = inner_size;
+  return options;
+}
+
+/// Returns what reading batch 1 of `path` says is wrong.
+inline std::string read_error_of(const std::string& path, const ImageOptions& options = {}) {
+  return message_of<InputError>([&] { open_images(path, options)->read({1, 0}, {}); });
 }
 
 }  // namespace convnet::image_sets

@@ -40,7 +40,7 @@ Tar read_bytes(const std::string& bytes) {
   return read_tar_file(folder / "t.tar");
 }
 
-std::string error_of(const std::string& bytes) {
+std::string tar_error_of(const std::string& bytes) {
   const std::string message = message_of<InputError>([&] { read_bytes(bytes); });
   return message.substr(std::min(message.size(), message.find("t.tar")));
 }
@@ -100,49 +100,50 @@ TEST_CASE("tars: old forms", "[tar]") {
 }
 
 TEST_CASE("tars: errors say where and what", "[tar]") {
-  CHECK(error_of("") == "t.tar: byte 0: is empty");
-  CHECK(error_of("no tar") == "t.tar: byte 0: the tar ends within a header");
-  CHECK(error_of(std::string(512, 'x')) == "t.tar: byte 0: is no tar header: its checksum is wrong");
+  CHECK(tar_error_of("") == "t.tar: byte 0: is empty");
+  CHECK(tar_error_of("no tar") == "t.tar: byte 0: the tar ends within a header");
+  CHECK(tar_error_of(std::string(512, 'x')) == "t.tar: byte 0: is no tar header: its checksum is wrong");
   const std::string a = member("a", "data");
-  CHECK(error_of(a) == "t.tar: byte 1024: the tar ends without the zeros that end one: it was cut off");
-  CHECK(error_of(a + "more") == "t.tar: byte 1024: the tar ends within a header");
-  CHECK(error_of(a.substr(0, 600) + std::string(500, 'x') + end()) ==
+  CHECK(tar_error_of(a) == "t.tar: byte 1024: the tar ends without the zeros that end one: it was cut off");
+  CHECK(tar_error_of(a + "more") == "t.tar: byte 1024: the tar ends within a header");
+  CHECK(tar_error_of(a.substr(0, 600) + std::string(500, 'x') + end()) ==
         "t.tar: byte 1024: is no tar header: its checksum is wrong");
-  CHECK(error_of(a + header("big", octal(5000, 11)) + end()) ==
+  CHECK(tar_error_of(a + header("big", octal(5000, 11)) + end()) ==
         "t.tar: byte 1024: 'big' has 5000 bytes, but the tar ends after 1024");
-  CHECK(error_of(header("huge", "\x80\0\0\0\x7f"s + std::string(7, '\xff')) + end()) ==
+  CHECK(tar_error_of(header("huge", "\x80\0\0\0\x7f"s + std::string(7, '\xff')) + end()) ==
         "t.tar: byte 0: 'huge' has 9223372036854775807 bytes, but the tar ends after 1024");
-  CHECK(error_of(header("over", "\xff"s + std::string(11, '\xff')) + end()) ==
+  CHECK(tar_error_of(header("over", "\xff"s + std::string(11, '\xff')) + end()) ==
         "t.tar: byte 0: a size of '\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff'");
-  CHECK(error_of(header("odd", "00000000009") + end()) == "t.tar: byte 0: a size of '00000000009\\x00'");
-  CHECK(error_of(member("", "x") + end()) == "t.tar: byte 0: a file without a name");
-  CHECK(error_of(member("l", "", '2') + end()) ==
+  CHECK(tar_error_of(header("odd", "00000000009") + end()) == "t.tar: byte 0: a size of '00000000009\\x00'");
+  CHECK(tar_error_of(member("", "x") + end()) == "t.tar: byte 0: a file without a name");
+  CHECK(tar_error_of(member("l", "", '2') + end()) ==
         "t.tar: byte 0: 'l' is a link; tar --dereference --hard-dereference writes the files themselves");
-  CHECK(error_of(member("s", "", 'S') + end()) ==
+  CHECK(tar_error_of(member("s", "", 'S') + end()) ==
         "t.tar: byte 0: 's' is of type 'S'; only files and directories can be read");
 }
 
 TEST_CASE("tars: damaged extension headers", "[tar]") {
-  CHECK(error_of(header("x", octal(2U << 20, 11), 'x') + end()) ==
+  CHECK(tar_error_of(header("x", octal(2U << 20, 11), 'x') + end()) ==
         "t.tar: byte 0: a header of 2097152 bytes about a member; 1048576 are allowed");
-  CHECK(error_of(header("L", octal(4096, 11), 'L') + end()) ==
+  CHECK(tar_error_of(header("L", octal(4096, 11), 'L') + end()) ==
         "t.tar: byte 0: '(a header about a member)' has 4096 bytes, but the tar ends after 1024");
-  CHECK(error_of(member("L", "\0"s, 'L') + end()) == "t.tar: byte 0: a long name that is empty");
-  CHECK(error_of(member("L", "name", 'L') + end()) ==
+  CHECK(tar_error_of(member("L", "\0"s, 'L') + end()) == "t.tar: byte 0: a long name that is empty");
+  CHECK(tar_error_of(member("L", "name", 'L') + end()) ==
         "t.tar: byte 2048: the tar ends after a header about a member to come");
   for (const std::string& damaged : {"x"s, "99 path=a\n"s, "0 path=a\n"s, "10 path=a"s, "8 path=a\n"s,
                                      "3 \n"s, "-9 path=a\n"s, "99999999999999999999 path=a\n"s, "2 "s})
-    CHECK(error_of(member("x", damaged, 'x') + end()).find("a damaged pax record") != std::string::npos);
-  CHECK(error_of(member("x", "7 none\n", 'x') + end()) == "t.tar: byte 0: a pax record without '=': 'none'");
-  CHECK(error_of(member("x", pax_record("size", "12x"), 'x') + end()) ==
+    CHECK(tar_error_of(member("x", damaged, 'x') + end()).find("a damaged pax record") != std::string::npos);
+  CHECK(tar_error_of(member("x", "7 none\n", 'x') + end()) ==
+        "t.tar: byte 0: a pax record without '=': 'none'");
+  CHECK(tar_error_of(member("x", pax_record("size", "12x"), 'x') + end()) ==
         "t.tar: byte 0: a pax record with a size of '12x'");
-  CHECK(error_of(member("x", pax_record("size", "9223372036854775807"), 'x') + end()) ==
+  CHECK(tar_error_of(member("x", pax_record("size", "9223372036854775807"), 'x') + end()) ==
         "t.tar: byte 0: a pax record with a size of '9223372036854775807'");
-  CHECK(error_of(member("x", pax_record("path", "a\0b"s), 'x') + end()) ==
+  CHECK(tar_error_of(member("x", pax_record("path", "a\0b"s), 'x') + end()) ==
         "t.tar: byte 0: a name with a NUL: 'a\\x00b'");
-  CHECK(error_of(member("g", pax_record("path", "a"), 'g') + end()) ==
+  CHECK(tar_error_of(member("g", pax_record("path", "a"), 'g') + end()) ==
         "t.tar: byte 0: a pax record that gives all members the same path");
-  CHECK(error_of(member("x", pax_record("GNU.sparse.major", "1"), 'x') + end()) ==
+  CHECK(tar_error_of(member("x", pax_record("GNU.sparse.major", "1"), 'x') + end()) ==
         "t.tar: byte 0: a sparse file; tar without --sparse writes it whole");
 }
 

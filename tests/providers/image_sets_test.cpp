@@ -1,0 +1,251 @@
+// The provider of photographs: which images and labels a data set has, and in which order.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include "providers/image.h"
+#include "tests/catch.h"
+#include "tests/providers/image_sets.h"
+
+using namespace convnet;
+using namespace image_sets;
+
+TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(30, 4, 16);
+  write_folders(folder / "one", items);
+  write_file(folder / "one/c2/notes.txt", "no image");
+  write_file(folder / "one/c2/.hidden.jpg", "no image");
+  std::filesystem::create_directories(folder / "one/c2/deeper");
+  write_file(folder / "one/c2/deeper/x.PNG", test_images::png(test_images::waves(16, 16, 9)));
+  const auto provider = open_images(folder / "one", sized(16));
+  CHECK(provider->images_in(1) == 31);
+  const DataBatch all = provider->read({1, 0}, {});
+  std::vector<std::int32_t> labels = image_labels_of(all);
+  CHECK(all.images == 31);
+  CHECK_FALSE(std::is_sorted(labels.begin(), labels.end()));
+  CHECK(std::count(labels.begin(), labels.end(), 2) == 8);
+  CHECK(provider->matrices()[1].classes == 4);
+  // Matrix 2 has a one for the label.
+  const std::vector<float> hot = floats_of(all.matrices[2]);
+  REQUIRE(hot.size() == 31 * 4);
+  for (std::size_t i = 0; i < 31; ++i)
+    for (int c = 0; c < 4; ++c)
+      CHECK(hot[i * 4 + static_cast<std::size_t>(c)] == (labels[i] == c ? 1.0F : 0.0F));
+
+  write_folders(folder / "two/train", items);
+  write_folders(folder / "two/val", photographs(5, 2, 16));
+  const auto parts = open_images(folder / "two", sized(16));
+  CHECK(parts->images_in(2) == 5);
+  CHECK(message_of<InputError>([&] {
+          parts->check_range({1, 3}, "--train-range");
+        }) == "--train-range 1-3: batch 3 is not in " + folder / "two" + "; it has 1 (train), 2 (val)");
+  std::filesystem::create_directories(folder / "two/val/other");
+  CHECK(read_error_of(folder / "two") ==
+        folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
+  std::filesystem::create_directories(folder / "empty/class");
+  CHECK(read_error_of(folder / "empty") ==
+        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+  CHECK(read_error_of(folder / "none") == folder / "none" + ": no such folder");
+  std::filesystem::create_directories(folder / "bare");
+  CHECK(read_error_of(folder / "bare") ==
+        folder / "bare" +
+            ": there is no batches.meta (the original's batches), no tar and no folder of images here");
+}
+
+TEST_CASE("a tenth of folders without a test set can be held out by names", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(60, 3, 12);
+  write_folders(folder / "set", items);
+  ImageOptions options;
+  options.inner_size = 8;
+  options.hold_out = true;
+  const auto provider = make_provider("image", folder / "set", 0, options);
+  const auto split = provider->split();
+  REQUIRE(split);
+  CHECK(split->held_out);
+  CHECK(split->train == BatchRange{1, 1});
+  REQUIRE(split->test);
+  CHECK(*split->test == BatchRange{2, 2});
+  const std::int64_t held = provider->images_in(2);
+  CHECK(held > 0);
+  CHECK(held < 20);
+  CHECK(provider->images_in(1) + held == 60);
+  // New images change nothing about the others: they only come to one side.
+  write_file(folder / "set/c0/new.jpg", items[0].bytes);
+  const auto more = make_provider("image", folder / "set", 0, options);
+  CHECK(more->images_in(2) >= held);
+  CHECK(more->images_in(1) + more->images_in(2) == 61);
+  // Without that, batches are what they always were.
+  options.hold_out = false;
+  CHECK(make_provider("image", folder / "set", 0, options)->images_in(1) == 61);
+  CHECK_FALSE(make_provider("image", folder / "set", 0, options)->split()->test);
+  // A set with tests of its own keeps them.
+  write_folders(folder / "both/train", items);
+  write_folders(folder / "both/val", items);
+  options.hold_out = true;
+  CHECK_FALSE(make_provider("image", folder / "both", 0, options)->split()->held_out);
+  CHECK(make_provider("image", folder / "both", 0, options)->images_in(1) == 60);
+  // Two images are the least.
+  write_folders(folder / "two", {items[0], items[1]});
+  CHECK(make_provider("image", folder / "two", 0, options)->images_in(2) == 1);
+  write_folders(folder / "one", {items[0]});
+  CHECK_THAT(message_of<InputError>([&] { make_provider("image", folder / "one", 0, options); }),
+             Catch::EndsWith("there is one image, and none is left to test with"));
+}
+
+TEST_CASE("1,024 images of folders make a batch", "[image]") {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder / "a");
+  const std::string png = test_images::png(test_images::waves(8, 8, 1));
+  for (int i = 0; i < 1030; ++i) write_file(folder / ("a/" + std::to_string(i) + ".png"), png);
+  const auto provider = open_images(folder.path(), sized(8));
+  CHECK(provider->images_in(1) == 1024);
+  CHECK(provider->images_in(2) == 6);
+  const DataBatch rest = provider->read({2, 1, 2, 100}, {});
+  CHECK(rest.images == 4);
+  CHECK(rest.last);
+  CHECK_FALSE(provider->read({1, 1, 0, 2}, {}).last);
+}
+
+TEST_CASE("tar shards are batches in the natural order of their names", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(9, 3, 16);
+  write_file(folder / "t-10.tar", tar_of({items.begin() + 5, items.end()}));
+  write_file(folder / "t-9.tar", tar_of({items.begin(), items.begin() + 5}));
+  const auto provider = open_images(folder.path(), sized(16));
+  CHECK(provider->matrices()[1].classes == 3);
+  CHECK(provider->images_in(1) == 5);
+  CHECK(image_labels_of(provider->read({1, 0}, {})) == std::vector<std::int32_t>{0, 1, 2, 0, 1});
+  CHECK(image_labels_of(provider->read({2, 0}, {})) == std::vector<std::int32_t>{2, 0, 1, 2});
+  // These are the same images as in the folders.
+  write_folders(folder / "f", {items[3]});
+  CHECK(image_of(provider->read({1, 0}, {}), 3) ==
+        open_images(folder / "f", sized(16))->read({1, 0}, {}).matrices[0]);
+  // One tar alone.
+  CHECK(open_images(folder / "t-10.tar", sized(16))->read({1, 0}, {}).images == 4);
+  // The names of the classes are there: no shard is read before it is needed.
+  write_file(folder / "classes.txt", "red\ngreen\nblue\nnone of them\n\n");
+  const auto named = open_images(folder.path(), sized(16));
+  CHECK(named->matrices()[1].classes == 4);
+  CHECK(named->images_in(2) >= 4);
+  named->read({2, 0, 0, 1}, {});
+  CHECK(named->images_in(2) == 4);
+
+  const std::string tar = folder / "bad/t.tar";
+  std::filesystem::create_directories(folder / "bad");
+  const auto error = [&](const std::string& members) {
+    write_file(tar, members + tars::end());
+    return read_error_of(folder / "bad");
+  };
+  const std::string image = tars::member("a.jpg", items[0].bytes);
+  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
+  CHECK(error(tars::member("a.cls", "1")) ==
+        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp)");
+  CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
+        tar + ": 'a.jpg' and 'a.PNG' are of one image");
+  CHECK(error(image + tars::member("a.cls", "one")) == tar + ": a.cls: 'one' is not the number of a class");
+  CHECK(error(image + tars::member("a.cls", " \n")) ==
+        tar + ": a.cls: ' \\x0a' is not the number of a class");
+  CHECK(error(image + tars::member("a.cls", "-1")) == tar + ": a.cls: class -1; classes are 0 to 999999");
+  write_file(folder / "bad/classes.txt", "x\ny\n");
+  CHECK(error(image + tars::member("a.cls", " 2\n")) == tar + ": a.cls: class 2; classes are 0 to 1");
+  CHECK(error(image + tars::member("a.cls", "1\n")) == "(nothing was thrown)");
+}
+
+TEST_CASE("labels of the original's batches: several, none, an offset", "[image]") {
+  const TempFolder folder;
+  const std::string jpeg = photographs(1, 1, 16)[0].bytes;
+  write_file(folder / "batches.meta", meta(4, 10, 16, {{"label_offset", pickles::integer(-1)}}));
+  write_file(folder / "data_batch_0", sub_batch({jpeg, jpeg, jpeg}, {{2}, {}, {1, 3, 4}}));
+  const auto provider = open_images(folder.path());
+  CHECK(image_labels_of(provider->read({0, 0}, {})) == std::vector<std::int32_t>{1, -1, 0});
+  CHECK(floats_of(provider->read({0, 0}, {}).matrices[2]) ==
+        std::vector<float>{0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1});
+  std::map<std::int32_t, int> drawn;
+  for (int epoch = 1; epoch <= 300; ++epoch) {
+    const std::vector<std::int32_t> labels = image_labels_of(provider->read({0, epoch}, {}));
+    CHECK(labels[0] == 1);
+    CHECK(labels[1] == -1);
+    ++drawn[labels[2]];
+  }
+  REQUIRE(drawn.size() == 3);
+  for (const int label : {0, 2, 3}) CHECK(drawn[label] > 70);
+
+  const auto error = [&](const std::string& pickle) {
+    write_file(folder / "data_batch_0", pickle);
+    return message_of<InputError>([&] { open_images(folder.path())->read({0, 0}, {}); });
+  };
+  CHECK(error(sub_batch({jpeg, jpeg}, {{1}, {5}}))
+            .ends_with("image 1 (counted from 0) is of class 5; classes are 1 to 4"));
+  CHECK(error(sub_batch({jpeg}, {{0}}))
+            .ends_with("image 0 (counted from 0) is of class 0; classes are 1 to 4"));
+  CHECK(error(sub_batch({jpeg, jpeg}, {{1}})).ends_with("there are labels of 1 images for 2 images"));
+  CHECK(error(sub_batch({}, {})).find("data should be a list of JPEGs") != std::string::npos);
+  CHECK(error(pickles::whole(pickles::dict({{"data", pickles::list({})}}))).find("data should be") !=
+        std::string::npos);
+  CHECK(error(sub_batch(std::vector<std::string>(11, jpeg), std::vector<std::vector<int>>(11, {1})))
+            .ends_with("batch 0 has 11 images; batches.meta says 10 (batch_size)"));
+  std::filesystem::create_directories(folder / "data_batch_3");
+  CHECK(read_error_of(folder.path()) == folder / "data_batch_3" + ": there is no data_batch_3.0 in it");
+  write_file(folder / "data_batch_3/data_batch_3.1", "");
+  CHECK(read_error_of(folder.path()) == folder / "data_batch_3" + ": data_batch_3.0 is missing");
+}
+
+TEST_CASE("options that do not fit the provider are errors", "[image]") {
+  const TempFolder folder;
+  write_folders(folder.path(), photographs(2, 2, 16));
+  ImageOptions pad;
+  pad.crop_pad = 4;
+  CHECK(read_error_of(folder.path(), pad) == "--crop-pad is for providers of small images, not for 'image'");
+  const TempFolder pickles;
+  write_file(pickles / "batches.meta", meta(2, 2, 16));
+  write_batch(pickles.path(), 1, photographs(2, 2, 16), 2);
+  CHECK(message_of<InputError>([&] {
+          make_provider("image", pickles.path(), 1, {}, BatchRange{1, 1});
+        }).starts_with("--shuffle: cuda-convnet2's batches are read a file at a time,"));
+  CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, sized(64)); }) ==
+        "--image-size is for data provider 'image', not for 'dummy-3x8x8-10'");
+  CHECK(read_error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
+  // The default of --image-size is 8/7 of --inner-size.
+  CHECK(open_images(folder.path(), sized(0, 224))->matrices()[0].dims == Dims{3, 224, 224});
+  CHECK(open_images(folder.path())->matrices()[0].dims == Dims{3, 256, 256});
+}
+
+TEST_CASE("each epoch has a shuffled image data set in another order", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> all = photographs(12, 12, 16);
+  write_file(folder / "a-1.tar", tar_of({all.begin(), all.begin() + 4}));
+  write_file(folder / "a-2.tar", tar_of({all.begin() + 4, all.begin() + 9}));
+  write_file(folder / "a-3.tar", tar_of({all.begin() + 9, all.end()}));
+  const auto open = [&](int threads) {
+    ImageOptions options = sized(16);
+    options.decode_threads = threads;
+    return make_provider("image", folder.path(), 1, options, BatchRange{1, 2});
+  };
+  const auto provider = open(1);
+  const auto epoch_of = [&](int epoch) {
+    std::vector<std::int32_t> labels = image_labels_of(provider->read({1, epoch}, {}));
+    CHECK(labels.size() == 4);
+    const std::vector<std::int32_t> second = image_labels_of(provider->read({2, epoch}, {}));
+    CHECK(second.size() == 5);
+    labels.insert(labels.end(), second.begin(), second.end());
+    return labels;
+  };
+  std::vector<std::int32_t> first = epoch_of(1), other = epoch_of(2), stored(9);
+  std::iota(stored.begin(), stored.end(), 0);
+  CHECK(first != other);
+  CHECK(first != stored);
+  CHECK(epoch_of(0) == stored);
+  CHECK(epoch_of(1) == first);
+  // A run that begins with another batch and piece has the same images, and they go with their labels.
+  const DataBatch piece = open(3)->read({2, 1, 2, 2}, {});
+  CHECK(image_labels_of(piece) == std::vector<std::int32_t>{first[6], first[7]});
+  CHECK(image_of(piece, 1) == image_of(provider->read({2, 1}, {}), 3));
+  for (std::vector<std::int32_t>* labels : {&first, &other}) {
+    std::sort(labels->begin(), labels->end());
+    CHECK(*labels == stored);
+  }
+}
