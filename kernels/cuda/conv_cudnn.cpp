@@ -38,58 +38,75 @@ class ConvOp : public PreparedOp {
   }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
+  /// The type of the weights or of their gradient, as the library has them.
+  DataType weights_type(const ConvVariant& variant) const {
+    return problem_.pass == ConvPass::backward_weights && !variant.narrow ? DataType::f32 : problem_.type();
+  }
+
   /// Returns the parts of the workspace where an engine of `variant` takes `library_bytes`.
   ConvAreas areas(const ConvVariant& variant, std::int64_t library_bytes) const {
-    const ConvGeometry& g = problem_.g;
-    const std::int64_t rounded = variant.narrow                  ? element_count(g.weights())
-                                 : problem_.rounds_bias(variant) ? g.k
-                                                                 : 0;
-    const bool sums_bias = problem_.pass == ConvPass::backward_weights && problem_.bias;
-    return {g, problem_.type(), {variant.padded, rounded, sums_bias}, library_bytes};
+    const ConvGeometry g = problem_.geometry(variant);
+    ConvExtras extras;
+    if (variant.images != ConvImages::given) extras.images = image_bytes(g, problem_.type());
+    if (variant.images == ConvImages::blocks || variant.narrow)
+      extras.weights = element_count(g.weights()) * size_of(weights_type(variant));
+    if (problem_.rounds_bias(variant)) extras.bias = g.k * size_of(problem_.type());
+    extras.sums_bias = problem_.pass == ConvPass::backward_weights && problem_.bias;
+    return {g, extras, library_bytes};
   }
 
   void run_with(const ConvPlan* plan, const ConvVariant& variant, std::span<std::byte* const> p,
                 std::byte* workspace, Queue* queue) const {
     const Stream stream = stream_of(queue);
     const ConvGeometry& g = problem_.g;
+    const ConvGeometry seen = problem_.geometry(variant);
     const DataType type = problem_.type();
-    const View images = view_of(images_argument());
-    const View padded = view_of(channels_last(padded_images(g), type));
+    const View images = view_of(images_argument()), seen_images = view_of(channels_last(seen.src()));
+    const View weights = view_of(channels_last(g.weights())),
+               seen_weights = view_of(channels_last(seen.weights()));
+    const bool copies = variant.images != ConvImages::given, in_blocks = variant.images == ConvImages::blocks;
+    const std::int64_t side = in_blocks ? g.stride : 1;
+    const Blocks blocks{side, g.pad}, filter_blocks{side, 0};
     const ConvAreas at = areas(variant, plan != nullptr ? plan->workspace : 0);
-    std::byte* const padded_copy = workspace + at.padded;
+    std::byte* const image_copy = workspace + at.images;
+    std::byte* const weights_copy = workspace + at.weights;
     std::byte* const rest = workspace + at.library;
-    const auto pad = [&](const std::byte* whole) {
-      if (variant.padded) pad_images(stream, type, images, whole, padded, g.pad, padded_copy);
-      return variant.padded ? padded_copy : whole;
+    const auto images_of = [&](const std::byte* given) {
+      if (copies) to_blocks(stream, type, images, given, blocks, seen_images, image_copy);
+      return copies ? image_copy : given;
     };
     switch (problem_.pass) {
       case ConvPass::forward: {
         const float* bias = problem_.bias ? as_floats(p[2]) : nullptr;
         std::byte* fused_bias = variant.fused && problem_.bias ? p[2] : nullptr;
         if (problem_.rounds_bias(variant)) {
-          fused_bias = workspace + at.rounded;
+          fused_bias = workspace + at.bias;
           narrow(stream, g.k, bias, reinterpret_cast<BFloat16*>(fused_bias));
         }
-        const ConvPointers pointers{pad(p[0]), p[1], p.back(), fused_bias};
+        if (in_blocks) to_blocks(stream, type, weights, p[1], filter_blocks, seen_weights, weights_copy);
+        const ConvPointers pointers{images_of(p[0]), in_blocks ? weights_copy : p[1], p.back(), fused_bias};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
         if (!variant.fused) add_bias_relu(stream, rows(), g.k, bias, problem_.relu, type, p.back());
         break;
       }
       case ConvPass::backward_data: {
-        const ConvPointers pointers{variant.padded ? padded_copy : p[2], p[1], p[0], nullptr};
+        const ConvPointers pointers{copies ? image_copy : p[2], p[1], p[0], nullptr};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
-        if (variant.padded) crop_images(stream, type, padded, padded_copy, g.pad, images, p[2]);
+        if (copies) from_blocks(stream, type, seen_images, image_copy, blocks, images, type, p[2]);
         break;
       }
       case ConvPass::backward_weights: {
-        std::byte* const gradient = variant.narrow ? workspace + at.rounded : p[2];
-        const ConvPointers pointers{pad(p[0]), gradient, p[1], nullptr};
+        const ConvPointers pointers{images_of(p[0]), in_blocks || variant.narrow ? weights_copy : p[2], p[1],
+                                    nullptr};
         if (plan != nullptr)
           execute(*plan, queue, pointers, rest, problem_.name());
         else
           add_zeros(stream, as_floats(p[2]));
-        if (plan != nullptr && variant.narrow)
-          widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(gradient),
+        if (plan != nullptr && in_blocks)
+          from_blocks(stream, weights_type(variant), seen_weights, weights_copy, filter_blocks, weights,
+                      DataType::f32, p[2]);
+        else if (plan != nullptr && variant.narrow)
+          widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(weights_copy),
                 as_floats(p[2]));
         if (problem_.bias)
           bias_gradient(stream, rows(), g.k, type, p[1], workspace + at.sums, as_floats(p[3]));
@@ -106,6 +123,17 @@ class ConvOp : public PreparedOp {
           "zeroing a gradient");
   }
 
+  /// Whether the library may get `images`. The gradient of images with few channels is hardly ever wanted.
+  bool can_get(ConvImages images) const {
+    switch (images) {
+      case ConvImages::given: break;
+      case ConvImages::padded: return !symmetric(problem_.g);
+      case ConvImages::blocks:
+        return has_few_channels(problem_.g) && problem_.pass != ConvPass::backward_data;
+    }
+    return true;
+  }
+
   /// Variants that round a gradient stand last.
   std::vector<ConvVariant> variants() const {
     const bool can_fuse =
@@ -113,10 +141,10 @@ class ConvOp : public PreparedOp {
     const bool can_narrow = problem_.pass == ConvPass::backward_weights && problem_.type() == DataType::bf16;
     std::vector<ConvVariant> all;
     for (const bool narrow : {false, true}) {
-      for (const bool padded : {false, true}) {
-        if ((narrow && !can_narrow) || (padded && symmetric(problem_.g))) continue;
-        if (can_fuse) all.push_back({true, padded, narrow});
-        all.push_back({false, padded, narrow});
+      for (const ConvImages images : {ConvImages::given, ConvImages::padded, ConvImages::blocks}) {
+        if ((narrow && !can_narrow) || !can_get(images)) continue;
+        if (can_fuse) all.push_back({true, images, narrow});
+        all.push_back({false, images, narrow});
       }
     }
     return all;

@@ -1,47 +1,92 @@
 #include "kernels/cuda/conv_edges.h"
 
+#include <type_traits>
+
+#include "kernels/cuda/flat.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/sum_rows.h"
 
 namespace convnet::cuda {
 namespace {
 
-/// A copy of the pixels of `from` that lie `shift` rows and columns on; zeros where there are none.
-template <class T>
-struct ShiftedCopy {
-  View from, to;
-  std::int64_t shift;
+/// See to_blocks(): a thread fills some channels of a block.
+template <int Lanes, class T>
+struct ToBlocks {
+  View from, to;  ///< to: in vectors
+  int side, pad;
+  Divisor by_channels, by_side;
   const T* src;
-  T* dst;
+  Vector<T, Lanes>* dst;
+
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = to.place(i);
-    const Quotient pixel = divide(at.s, to.w);
-    const std::int64_t y = pixel.value + shift, x = pixel.rest + shift;
-    const bool inside = y >= 0 && y < from.h && x >= 0 && x < from.w;
-    dst[i] = inside ? src[from.index(at.n, at.c, y, x)] : T{};
+    const Pixel block(to, at);
+    Vector<T, Lanes> values;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) {
+      const Quotient pixel = by_channels.divide(static_cast<std::uint32_t>(at.c * Lanes + lane));
+      const Quotient row = by_side.divide(static_cast<std::uint32_t>(pixel.value));
+      const std::int64_t y = block.y * side + row.value - pad, x = block.x * side + row.rest - pad;
+      const bool inside = row.value < side && y >= 0 && y < from.h && x >= 0 && x < from.w;
+      values.lane[lane] = inside ? src[from.index(at.n, pixel.rest, y, x)] : T{};
+    }
+    dst[i] = values;
   }
 };
 
-void shifted_copy(Stream stream, DataType type, const View& from, const std::byte* src, std::int64_t shift,
-                  const View& to, std::byte* dst) {
-  with_stored_type(type, [&](auto stored) {
-    using T = decltype(stored);
-    for_each(stream, to.size(),
-             ShiftedCopy<T>{from, to, shift, reinterpret_cast<const T*>(src), reinterpret_cast<T*>(dst)});
-  });
-}
+/// See from_blocks(): a thread copies a number.
+template <class From, class To>
+struct FromBlocks {
+  View from, to;
+  int side, pad;
+  Divisor by_side;
+  const From* src;
+  To* dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = to.place(i);
+    const Pixel pixel(to, at);
+    const Quotient y = by_side.divide(static_cast<std::uint32_t>(pixel.y + pad));
+    const Quotient x = by_side.divide(static_cast<std::uint32_t>(pixel.x + pad));
+    const bool inside = y.value < from.h && x.value < from.w;
+    const std::int64_t channel = (y.rest * side + x.rest) * to.c + at.c;
+    dst[i] = stored_as<To>(inside ? to_float(src[from.index(at.n, channel, y.value, x.value)]) : 0.0F);
+  }
+};
 
 }  // namespace
 
-void pad_images(Stream stream, DataType type, const View& from, const std::byte* src, const View& to,
-                std::int64_t pad, std::byte* dst) {
-  shifted_copy(stream, type, from, src, -pad, to, dst);
+void to_blocks(Stream stream, DataType type, const View& from, const std::byte* src, const Blocks& blocks,
+               const View& to, std::byte* dst) {
+  with_stored_type(type, [&](auto stored) {
+    using T = decltype(stored);
+    const auto copy = [&](auto lanes) {
+      constexpr int kWidth = lanes();
+      for_each(stream, to.size() / kWidth,
+               ToBlocks<kWidth, T>{from, in_vectors(to, kWidth), static_cast<int>(blocks.side),
+                                   static_cast<int>(blocks.pad), Divisor(from.c), Divisor(blocks.side),
+                                   reinterpret_cast<const T*>(src), as_vectors<T, kWidth>(dst)});
+    };
+    constexpr int kTogether = kFlatLanes<T>;
+    if (to.last && to.c % kTogether == 0)
+      copy(std::integral_constant<int, kTogether>{});
+    else
+      copy(std::integral_constant<int, 1>{});
+  });
 }
 
-// Pixels behind the last window are no part of `from`.
-void crop_images(Stream stream, DataType type, const View& from, const std::byte* src, std::int64_t pad,
-                 const View& to, std::byte* dst) {
-  shifted_copy(stream, type, from, src, pad, to, dst);
+void from_blocks(Stream stream, DataType from_type, const View& from, const std::byte* src,
+                 const Blocks& blocks, const View& to, DataType to_type, std::byte* dst) {
+  with_stored_type(from_type, [&](auto stored) {
+    with_stored_type(to_type, [&](auto wanted) {
+      using From = decltype(stored);
+      using To = decltype(wanted);
+      for_each(stream, to.size(),
+               FromBlocks<From, To>{from, to, static_cast<int>(blocks.side), static_cast<int>(blocks.pad),
+                                    Divisor(blocks.side), reinterpret_cast<const From*>(src),
+                                    reinterpret_cast<To*>(dst)});
+    });
+  });
 }
 
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,

@@ -1,4 +1,5 @@
-// Work around the library's convolution: paddings that it does not support, and biases that it did not add.
+// Work around the library's convolution: images and filters as its engines want them, and biases that it did
+// not add.
 // Tensors are channels last, of type `type` (f32 or bf16).
 #pragma once
 
@@ -8,12 +9,19 @@
 
 namespace convnet::cuda {
 
-/// `to` = the images of `from` with `pad` rows and columns of zeros before them and the rest after.
-void pad_images(Stream stream, DataType type, const View& from, const std::byte* src, const View& to,
-                std::int64_t pad, std::byte* dst);
-/// Does the reverse: copies from `from` only the part that pad_images() copied.
-void crop_images(Stream stream, DataType type, const View& from, const std::byte* src, std::int64_t pad,
-                 const View& to, std::byte* dst);
+/// Images as blocks: pixel (y, x) of the blocks holds side x side pixels of the images, from (y * side - pad,
+/// x * side - pad) on, row by row, with the channels of a pixel beside each other ("space to depth"). Pixels
+/// outside of the images are zeros, and so are channels that are left over. A side of 1 only adds borders.
+struct Blocks {
+  std::int64_t side = 1, pad = 0;
+};
+/// Copies the images of `from` into the blocks of `to`.
+void to_blocks(Stream stream, DataType type, const View& from, const std::byte* src, const Blocks& blocks,
+               const View& to, std::byte* dst);
+/// Does the reverse: the images of `to` get those of their pixels that the blocks of `from` hold, others
+/// become zeros.
+void from_blocks(Stream stream, DataType from_type, const View& from, const std::byte* src,
+                 const Blocks& blocks, const View& to, DataType to_type, std::byte* dst);
 /// y = y [+ bias of the column], then max(0,y) if `relu`, of a matrix of rows of `columns`. `bias` may be
 /// null.
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,

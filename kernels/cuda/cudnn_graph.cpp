@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/sizes.h"
-
 namespace convnet::cuda {
 namespace {
 
@@ -28,7 +26,7 @@ Descriptor tensor(std::int64_t id, DataType type, const Dims& d, bool is_virtual
 }
 
 /// Describes the steps and borders of a convolution.
-Descriptor convolution_of(const ConvGeometry& g, bool padded) {
+Descriptor convolution_of(const ConvGeometry& g) {
   Descriptor conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   conv.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT);
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
@@ -36,10 +34,8 @@ Descriptor convolution_of(const ConvGeometry& g, bool padded) {
   conv.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, std::int64_t{2});
   conv.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, {1, 1});
   conv.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, {g.stride, g.stride});
-  const std::int64_t before = padded ? 0 : g.pad;
-  conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {before, before});
-  conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-           {padded ? 0 : overhang(g, g.oh, g.h), padded ? 0 : overhang(g, g.ow, g.w)});
+  conv.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, {g.pad, g.pad});
+  conv.set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, {overhang(g, g.oh, g.h), overhang(g, g.ow, g.w)});
   conv.finalize();
   return conv;
 }
@@ -84,11 +80,12 @@ Descriptor convolution_operation(const ConvProblem& p, const ConvVariant& varian
   const bool wide = p.pass == ConvPass::backward_weights && !variant.narrow;
   const PassNames names = names_of(p.pass);
   Descriptor op(names.operation);
-  op.set(names.images, variant.padded ? tensor(kImages, type, padded_images(p.g))
-                                      : tensor(kImages, type, p.g.src(), false, p.plain_images));
-  op.set(names.weights, tensor(kWeights, wide ? DataType::f32 : type, p.g.weights()));
+  const ConvGeometry g = p.geometry(variant);
+  op.set(names.images,
+         tensor(kImages, type, g.src(), false, p.plain_images && variant.images == ConvImages::given));
+  op.set(names.weights, tensor(kWeights, wide ? DataType::f32 : type, g.weights()));
   op.set(names.output, output);
-  op.set(names.convolution, convolution_of(p.g, variant.padded));
+  op.set(names.convolution, convolution_of(g));
   op.set(names.alpha, 1.0F);
   op.set(names.beta, p.accumulate ? 1.0F : 0.0F);
   op.finalize();

@@ -9,6 +9,7 @@
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/cuda/sizes.h"
 
 namespace convnet::cuda {
 
@@ -51,15 +52,24 @@ class Descriptor {
 
 enum class ConvPass { forward, backward_data, backward_weights };
 
+/// What the library gets for the images.
+enum class ConvImages {
+  given,   ///< the argument
+  padded,  ///< a copy with all padding
+  blocks   ///< a copy as blocks of stride x stride pixels, with channels as engines like them
+};
+
 /// One way to do an operation.
 struct ConvVariant {
   /// Bias and relu are part of the graph; in bf16 runs the bias is then rounded to bf16 before, which engines
   /// that are not compiled at run time ask for.
   bool fused = false;
-  bool padded = false;  ///< borders are copied around the images before (or cut off after)
+  ConvImages images = ConvImages::given;
   bool narrow = false;  ///< the weights' gradient is made as bf16, and widened after
   std::string name() const {
-    return std::string(fused ? "fused" : "plain") + (padded ? "+padded" : "") + (narrow ? "+narrow" : "");
+    static constexpr std::array kImages = {"", "+padded", "+blocks"};
+    return std::string(fused ? "fused" : "plain") + kImages.at(static_cast<std::size_t>(images)) +
+           (narrow ? "+narrow" : "");
   }
 };
 
@@ -73,6 +83,16 @@ struct ConvProblem {
 
   /// The type of the activations and of the weights.
   DataType type() const { return product_type(precision); }
+  /// The convolution that the library does.
+  ConvGeometry geometry(const ConvVariant& variant) const {
+    constexpr std::int64_t kLoad = 16;  // bytes
+    switch (variant.images) {
+      case ConvImages::given: return g;
+      case ConvImages::padded: return with_padding(g);
+      case ConvImages::blocks: break;
+    }
+    return over_blocks(g, g.stride, kLoad / size_of(type()));
+  }
   /// The library gets a copy of the bias.
   bool rounds_bias(const ConvVariant& variant) const {
     return variant.fused && bias && type() == DataType::bf16;

@@ -251,17 +251,14 @@ class Former {
   /// The library may get a bias that is rounded to its type.
   OpForm operator()(const ConvForward& op) const {
     const bool rounds = op.bias && !op.accumulate && product_type_ == DataType::bf16;
-    return of_conv(op, op.g, 0, {.pads = !symmetric(op.g), .rounded = rounds ? op.g.k : 0});
+    return of_conv(op, op.g, 0, {.bias = rounds ? op.g.k * size_of(product_type_) : 0});
   }
-  OpForm operator()(const ConvBackwardData& op) const {
-    return of_conv(op, op.g, 2, {.pads = !symmetric(op.g)});
-  }
+  OpForm operator()(const ConvBackwardData& op) const { return of_conv(op, op.g, 2, {}); }
   /// The library may make a gradient that is rounded to its type.
   OpForm operator()(const ConvBackwardWeights& op) const {
     const bool rounds = product_type_ == DataType::bf16;
     OpForm form = of_conv(op, op.g, 0,
-                          {.pads = !symmetric(op.g),
-                           .rounded = rounds ? element_count(op.g.weights()) : 0,
+                          {.weights = rounds ? element_count(op.g.weights()) * size_of(product_type_) : 0,
                            .sums_bias = op.bias});
     form.args[2] = channels_last(form.args[2].dims);
     return form;
@@ -314,32 +311,33 @@ class Former {
 
   /// Returns the bytes of workspace that the library may take. The engines of cuDNN that it proposes first
   /// copy arguments as tensor cores want them: as f32 at most, with the channels of each group filled up
-  /// to 8.
-  static std::int64_t library_bytes(const ConvGeometry& g, bool pads) {
+  /// to 8. Where it gets blocks instead of images, they take less.
+  static std::int64_t library_bytes(const ConvGeometry& g) {
     constexpr std::int64_t kMost = std::int64_t{2} << 30;
     const auto filled = [](std::int64_t channels) { return (channels + 7) / 8 * 8; };
-    const Dims images = pads ? padded_images(g) : g.src();
     const std::int64_t inputs = filled(g.c / g.groups), outputs = filled(g.k / g.groups) * g.groups;
-    const std::int64_t count = g.n * inputs * g.groups * images[2] * images[3] + g.n * outputs * g.oh * g.ow +
+    const std::int64_t count = g.n * inputs * g.groups * g.h * g.w + g.n * outputs * g.oh * g.ow +
                                outputs * inputs * g.filter * g.filter;
     return std::min(kMost, kMostProductBytes + bytes_of_floats(count));
   }
 
   /// Lays activations and weights channels last, except for the input or its gradient, argument `input`, if
-  /// that is hinted plain: it may be a flat vector that is read as maps and has no other layout.
-  OpForm of_conv(const OpDesc& op, const ConvGeometry& g, std::size_t input, const ConvExtras& extras) const {
+  /// that is hinted plain: it may be a flat vector that is read as maps and has no other layout. `extras`:
+  /// but for the images.
+  OpForm of_conv(const OpDesc& op, const ConvGeometry& g, std::size_t input, ConvExtras extras) const {
     std::vector<TensorDesc> args = argument_tensors(op);
     for (TensorDesc& arg : args)
       arg = channels_last(arg.dims, arg.dims.size() == 4 ? product_type_ : arg.type);
     if (input < hints_.size() && hints_[input] && hints_[input]->plain()) args[input].layout = nullptr;
     if (g.n * g.oh * g.ow == 0) return {std::move(args), 0, {}};
+    const ConvGeometry seen = symmetric(g) ? g : with_padding(g);
+    if (!symmetric(g)) extras.images = image_bytes(seen, product_type_);
     // The sums that a gradient of images is made of are f32.
     const std::int64_t windows =
         window_bytes(g, image_view(args[input]), input == 2 ? DataType::f32 : product_type_);
     const std::int64_t columns = Chunks(g.n, windows, kMostColumnBytes).size * windows;
-    const std::int64_t library =
-        std::max(library_bytes(g, extras.pads), aligned(columns) + kMostProductBytes);
-    return {std::move(args), ConvAreas(g, product_type_, extras, library).bytes, {}};
+    const std::int64_t library = std::max(library_bytes(seen), aligned(columns) + kMostProductBytes);
+    return {std::move(args), ConvAreas(g, extras, library).bytes, {}};
   }
 
   const LayoutHints& hints_;

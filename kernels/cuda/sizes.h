@@ -192,28 +192,49 @@ inline std::int64_t overhang(const ConvGeometry& g, std::int64_t out, std::int64
 inline bool symmetric(const ConvGeometry& g) {
   return overhang(g, g.oh, g.h) == g.pad && overhang(g, g.ow, g.w) == g.pad;
 }
-/// The images with all padding.
-inline Dims padded_images(const ConvGeometry& g) {
-  return {g.n, g.c, g.pad + g.h + overhang(g, g.oh, g.h), g.pad + g.w + overhang(g, g.ow, g.w)};
+/// The same convolution over blocks of `side` x `side` pixels (conv_edges.h), which hold all padding. `side`
+/// divides the stride; filters, which have to be copied into blocks likewise, are filled up with zeros to
+/// whole blocks, and the channels of a block to a multiple of `channels`. Blocks of more than one pixel want
+/// one group.
+inline ConvGeometry over_blocks(const ConvGeometry& g, std::int64_t side, std::int64_t channels) {
+  ConvGeometry blocks = g;
+  blocks.c = (g.c * side * side + channels - 1) / channels * channels;
+  blocks.filter = (g.filter + side - 1) / side;
+  blocks.stride = g.stride / side;
+  blocks.pad = 0;
+  blocks.h = (g.oh - 1) * blocks.stride + blocks.filter;
+  blocks.w = (g.ow - 1) * blocks.stride + blocks.filter;
+  return blocks;
+}
+/// The same convolution with all padding around its images.
+inline ConvGeometry with_padding(const ConvGeometry& g) { return over_blocks(g, 1, 1); }
+/// Whether a convolution has too few channels for engines that load 16 bytes of a pixel at once: then blocks
+/// as large as its stride are tried.
+inline bool has_few_channels(const ConvGeometry& g) { return g.groups == 1 && g.c < 8; }
+/// Bytes of a convolution's images.
+inline std::int64_t image_bytes(const ConvGeometry& g, DataType type) {
+  return element_count(g.src()) * size_of(type);
 }
 
-/// A convolution that a library does needs memory for these, beside what the library takes.
+/// Bytes that a convolution which a library does needs besides what the library takes.
 struct ConvExtras {
-  bool pads = false;         ///< copies the images with all padding
-  std::int64_t rounded = 0;  ///< numbers of a bias, or of the weights' gradient, in the type of the factors
+  std::int64_t images = 0;   ///< a copy of the images with padding, or as blocks
+  std::int64_t weights = 0;  ///< the weights or their gradient in another form than the argument's
+  std::int64_t bias = 0;     ///< the bias in another type
   bool sums_bias = false;    ///< sums the gradient of the bias
 };
 /// Offsets of the parts of the workspace of a convolution that a library does, and the size of all together.
 struct ConvAreas {
-  ConvAreas(const ConvGeometry& g, DataType type, const ConvExtras& extras, std::int64_t library_bytes) {
+  ConvAreas(const ConvGeometry& g, const ConvExtras& extras, std::int64_t library_bytes) {
     Areas areas;
-    padded = areas.add(extras.pads ? element_count(padded_images(g)) * size_of(type) : 0);
-    rounded = areas.add(extras.rounded * size_of(type));
+    images = areas.add(extras.images);
+    weights = areas.add(extras.weights);
+    bias = areas.add(extras.bias);
     library = areas.add(library_bytes);
     sums = areas.add(extras.sums_bias ? sum_rows_bytes(g.n * g.oh * g.ow, g.k) : 0);
     bytes = areas.bytes();
   }
-  std::int64_t padded, rounded, library, sums, bytes;
+  std::int64_t images, weights, bias, library, sums, bytes;
 };
 
 }  // namespace convnet::cuda

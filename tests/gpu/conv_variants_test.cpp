@@ -1,0 +1,110 @@
+// Every way in which the CUDA backend can have cuDNN do a convolution, beside the CPU. Which one a run takes
+// is decided by timing, so this test puts each into the file of choices.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/catch.h"
+#include "tests/cuda/run_prepared.h"
+#include "tests/temp_folder.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+/// Sets variables of the environment for as long as it lives.
+class Environment {
+ public:
+  void set(const char* name, const std::string& value) {
+    const char* before = std::getenv(name);
+    before_.emplace_back(name, before == nullptr ? "" : before);
+    setenv(name, value.c_str(), 1);
+  }
+  Environment() = default;
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
+    for (const auto& [name, value] : before_) setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::string>> before_;
+};
+
+/// The file of choices, which timing one operation has made.
+std::filesystem::path only_file(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".json") return entry.path();
+  FAIL("no choice was kept in " << folder);
+  return {};
+}
+
+double allowed(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return 1e-5;
+    case Precision::tf32: return 2e-3;
+    case Precision::bf16: break;
+  }
+  return 2e-2;
+}
+
+}  // namespace
+
+TEST_CASE("convolutions agree with the CPU in every way of doing them", "[cuda][cudnn]") {
+  std::set<std::string> seen;
+  const auto check = [&](const auto& op) {
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+      const TempFolder folder;
+      Environment environment;
+      environment.set("CONVNET_CACHE", folder.path());
+      environment.set("CONVNET_TUNING", "");
+      const auto prepared_now = [&](const Backend& backend) {
+        return backend.prepare(op, LayoutHints(arguments(op).size()));
+      };
+      {
+        const auto backend = make_cuda_backend(precision);
+        prepared_now(*backend);
+      }
+      const std::filesystem::path file = only_file(folder.path());
+      std::ifstream in(file);
+      const auto choices = nlohmann::json::parse(in);
+      REQUIRE(choices.size() == 1);
+      for (const std::string way : {"plain", "fused"})
+        for (const std::string images : {"", "+padded", "+blocks"})
+          for (const std::string rounded : {"", "+narrow"}) {
+            const std::string choice = way + images + rounded + ":0";
+            std::ofstream(file) << nlohmann::json({{choices.begin().key(), choice}});
+            const auto backend = make_cuda_backend(precision);
+            const auto prepared = prepared_now(*backend);
+            if (prepared->algorithm() != choice) continue;  // the library does not do that
+            INFO(op.name() << " " << to_string(precision) << " " << choice);
+            seen.insert(op.name() + " " + way + images + rounded);
+            std::vector<Values> inputs;
+            for (std::size_t i = 0; i < arguments(op).size(); ++i) {
+              const TensorDesc& tensor = prepared->args()[i];
+              inputs.push_back(
+                  unpacked(packed(test_values(tensor.dims, static_cast<std::uint32_t>(i + 1)), tensor.type),
+                           tensor.type));
+            }
+            const Results actual = run_prepared(*backend, op, *prepared, inputs);
+            const Results expected = run_plain(op, inputs);
+            for (std::size_t i = 0; i < actual.size(); ++i)
+              CHECK(relative_error(actual[i], expected[i]) <= allowed(precision));
+          }
+    }
+  };
+  // Few channels and asymmetric borders; the second also with as many channels as engines like.
+  for (const ConvGeometry& g : {conv(4, 3, 30, 30, 16, 11, 4, 2), conv(4, 3, 14, 14, 16, 7, 2, 3),
+                                conv(4, 16, 14, 14, 16, 3, 2, 1)}) {
+    check(ConvForward{g, true, false, true});
+    check(ConvBackwardWeights{g, true});
+    if (g.c == 16) check(ConvBackwardData{g});
+  }
+  for (const std::string variant :
+       {"conv.forward+relu plain+blocks", "conv.forward+relu plain+padded", "conv.backward_data plain+padded",
+        "conv.backward_weights plain+blocks", "conv.backward_weights plain+padded"})
+    CHECK(seen.contains(variant));
+}
