@@ -30,10 +30,10 @@ struct ImageWindow {
 };
 
 /// Reads a JPEG, PNG or BMP file. Grey images become RGB, CMYK ones (JPEG) are converted, transparent ones
-/// (PNG, BMP) are blended onto white; EXIF orientation is not looked at. With `wanted_side` > 0 a JPEG may
-/// come smaller than it is, by a factor of 2, 4 or 8, with its shorter side still at least `wanted_side`. The
-/// image has at least one pixel. Throws InputError beginning with `name`: not an image, damaged, cut off,
-/// without pixels, more than max_image_pixels.
+/// (PNG, BMP) are blended onto white; JPEGs are turned as their EXIF orientation says. With `wanted_side` > 0
+/// a JPEG may come smaller than it is, by a factor of 2, 4 or 8, with its shorter side still at least
+/// `wanted_side`. The image has at least one pixel. Throws InputError beginning with `name`: not an image,
+/// damaged, cut off, without pixels, more than max_image_pixels.
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side = 0);
 
 /// `height` and `width`, each at least 1, scaled so that the shorter side is `side`; the longer is rounded,

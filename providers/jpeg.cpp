@@ -4,6 +4,7 @@
 #include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 extern "C" {
 #include <jerror.h>
@@ -13,6 +14,7 @@ extern "C" {
 #include <fmt/format.h>
 
 #include "convnet/base/error.h"
+#include "providers/orientation.h"
 
 namespace convnet {
 namespace {
@@ -70,8 +72,19 @@ class Decompressor {
     if (setjmp(errors_.back) != 0) return false;
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()),
                  static_cast<unsigned long>(bytes.size()));
+    constexpr unsigned int kMostBytes = 0xFFFF;
+    jpeg_save_markers(&info_, kExifMarker, kMostBytes);
     jpeg_read_header(&info_, TRUE);
     return true;
+  }
+
+  /// What the first block of EXIF data says; from read_header() to read_rows().
+  int orientation() const {
+    for (const jpeg_marker_struct* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
+      const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);
+      if (marker->marker == kExifMarker && data.starts_with("Exif")) return exif_orientation(data);
+    }
+    return 1;
   }
 
   /// The output's size is known from here on.
@@ -100,6 +113,8 @@ class Decompressor {
   const char* message() const { return errors_.message; }
 
  private:
+  static constexpr int kExifMarker = JPEG_APP0 + 1;
+
   Errors errors_ = {};
   jpeg_decompress_struct info_ = {};
 };
@@ -180,6 +195,7 @@ DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wa
   if (width * height > max_image_pixels)
     fail(fmt::format("{} x {} pixels; {} are allowed", width, height, max_image_pixels));
   check(jpeg.start(eighths_for(jpeg.info(), wanted_side)));
+  const int orientation = jpeg.orientation();
   DecodedImage image;
   image.height = static_cast<int>(jpeg.info().output_height);
   image.width = static_cast<int>(jpeg.info().output_width);
@@ -191,7 +207,7 @@ DecodedImage decode_jpeg(std::string_view bytes, const std::string& name, int wa
   } else {
     check(jpeg.read_rows(image.pixels.data()));
   }
-  return image;
+  return upright(std::move(image), orientation);
 }
 
 std::string encode_jpeg(const DecodedImage& image, int quality) {

@@ -1,0 +1,101 @@
+#include "providers/orientation.h"
+
+#include "tests/catch.h"
+#include "tests/providers/test_images.h"
+
+using namespace convnet;
+using namespace std::string_literals;
+
+namespace {
+
+/// A number of `size` bytes.
+std::string number(std::uint32_t value, std::size_t size, bool big_endian) {
+  std::string bytes;
+  for (std::size_t i = 0; i < size; ++i)
+    bytes += static_cast<char>(value >> 8 * (big_endian ? size - 1 - i : i) & 0xFF);
+  return bytes;
+}
+
+/// EXIF data with another entry and then the orientation, in a directory at `directory`, of `entries`
+/// entries.
+std::string exif(std::uint32_t orientation, bool big_endian, std::uint32_t directory = 8,
+                 std::uint32_t entries = 2, std::uint32_t type = 3) {
+  const auto n = [&](std::uint32_t value, std::size_t size) { return number(value, size, big_endian); };
+  std::string tiff = (big_endian ? "MM"s : "II"s) + n(42, 2) + n(directory, 4);
+  tiff.resize(std::max<std::size_t>(tiff.size(), directory));
+  tiff += n(entries, 2) + n(0x0100, 2) + n(4, 2) + n(1, 4) + n(640, 4);
+  tiff += n(0x0112, 2) + n(type, 2) + n(1, 4) + n(orientation, 2) + n(0, 2) + n(0, 4);
+  return "Exif\0\0"s + tiff;
+}
+
+/// A JPEG with a block of APP1.
+std::string with_block(const std::string& jpeg, const std::string& block) {
+  return jpeg.substr(0, 2) + "\xff\xe1"s + number(static_cast<std::uint32_t>(block.size() + 2), 2, true) +
+         block + jpeg.substr(2);
+}
+
+DecodedImage mirrored(const DecodedImage& image) {
+  DecodedImage out{image.height, image.width, {}};
+  for (int y = 0; y < image.height; ++y)
+    for (int x = image.width - 1; x >= 0; --x)
+      for (int c = 0; c < 3; ++c)
+        out.pixels.push_back(image.pixels[static_cast<std::size_t>((y * image.width + x) * 3 + c)]);
+  return out;
+}
+DecodedImage transposed(const DecodedImage& image) {
+  DecodedImage out{image.width, image.height, {}};
+  for (int x = 0; x < image.width; ++x)
+    for (int y = 0; y < image.height; ++y)
+      for (int c = 0; c < 3; ++c)
+        out.pixels.push_back(image.pixels[static_cast<std::size_t>((y * image.width + x) * 3 + c)]);
+  return out;
+}
+DecodedImage flipped(const DecodedImage& image) { return transposed(mirrored(transposed(image))); }
+
+}  // namespace
+
+TEST_CASE("JPEGs are turned as their EXIF orientation says", "[orientation]") {
+  const std::string jpeg = encode_jpeg(test_images::waves(24, 40, 1));
+  const DecodedImage stored = decode_image(jpeg, "jpeg");
+  const DecodedImage expected[] = {stored,
+                                   mirrored(stored),
+                                   mirrored(flipped(stored)),
+                                   flipped(stored),
+                                   transposed(stored),
+                                   mirrored(transposed(stored)),
+                                   mirrored(flipped(transposed(stored))),
+                                   flipped(transposed(stored))};
+  for (std::uint32_t orientation = 1; orientation <= 8; ++orientation)
+    for (const bool big_endian : {false, true}) {
+      INFO(orientation);
+      const DecodedImage seen = decode_image(with_block(jpeg, exif(orientation, big_endian)), "jpeg");
+      CHECK(seen.height == (orientation < 5 ? 24 : 40));
+      CHECK(seen.width == (orientation < 5 ? 40 : 24));
+      CHECK((seen.pixels == expected[orientation - 1].pixels));
+    }
+  // A block of another kind may stand before; the smaller image is turned, too.
+  const std::string both =
+      with_block(with_block(jpeg, exif(6, false)), "http://ns.adobe.com/xap/1.0/\0<x/>"s);
+  CHECK(decode_image(both, "jpeg").height == 40);
+  CHECK(decode_image(both, "jpeg", 12).height == 20);
+}
+
+TEST_CASE("EXIF data that is damaged or says nothing leaves an image as it is", "[orientation]") {
+  CHECK(exif_orientation(exif(6, true)) == 6);
+  CHECK(exif_orientation(exif(6, false, 100)) == 6);
+  CHECK(exif_orientation("") == 1);
+  CHECK(exif_orientation("Exif\0\0"s) == 1);
+  CHECK(exif_orientation("Exif\0\0II*\0"s) == 1);
+  CHECK(exif_orientation("Exif\0\0MM*\0\0\0\0\x08"s) == 1);
+  for (const std::uint32_t orientation : {0U, 9U, 65535U})
+    CHECK(exif_orientation(exif(orientation, true)) == 1);
+  CHECK(exif_orientation(exif(6, true, 8, 1)) == 1);      // the entry lies behind the directory
+  CHECK(exif_orientation(exif(6, true, 8, 65535)) == 6);  // fewer entries than promised
+  CHECK(exif_orientation(exif(6, true, 8, 2, 4)) == 1);   // not a short
+  const std::string whole = exif(6, false);
+  std::string far = whole;
+  far.replace(10, 4, "\xff\xff\xff\xff");
+  CHECK(exif_orientation(far) == 1);
+  for (std::size_t size = 0; size < whole.size(); ++size)
+    CHECK((exif_orientation(whole.substr(0, size)) == 1 || size + 6 >= whole.size()));
+}
