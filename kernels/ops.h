@@ -29,15 +29,16 @@ namespace convnet {
 using AnyOp = std::variant<
     ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward, InnerProductBackwardData,
     InnerProductBackwardWeights, PoolForward, PoolBackward, CrossMapNormForward, CrossMapNormBackward,
-    NeuronForward, NeuronBackward, Dropout, Scale, SoftmaxForward, SoftmaxBackward, LogregForward,
-    LogregBackward, SoftmaxLogregBackward, LoadImages, LoadLabels, Reorder, Accumulate, FillZero, Update,
-    LocalForward, LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward, CrossMapPoolForward,
-    CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments, BatchNormForward,
-    BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum, EltwiseMax,
-    EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward, SampleBackward, Blur,
-    Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward, BinaryCostForward,
-    BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward, Constrain, AnyBroken,
-    BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares, UpdateScales, Average>;
+    NeuronForward, NeuronBackward, Dropout, Scale, SoftmaxForward, SoftmaxBackward, AverageViews,
+    LogregForward, LogregBackward, SoftmaxLogregBackward, LoadImages, LoadLabels, Reorder, Accumulate,
+    FillZero, Update, LocalForward, LocalBackwardData, LocalBackwardWeights, AddBias, BiasBackward,
+    CrossMapPoolForward, CrossMapPoolBackward, WindowNormForward, WindowNormBackward, BatchNormMoments,
+    BatchNormForward, BatchNormTrack, BatchNormBackwardWeights, BatchNormBackwardData, NoisyRelu, EltwiseSum,
+    EltwiseMax, EltwiseMaxBackward, Concat, Split, GroupSumForward, GroupSumBackward, SampleForward,
+    SampleBackward, Blur, Resize, RandomScale, ColorTransform, CrossentForward, CrossentBackward,
+    BinaryCostForward, BinaryCostBackward, LogisticBinaryCostBackward, SquaresForward, SquaresBackward,
+    Constrain, AnyBroken, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,
+    UpdateScales, Average>;
 
 /// An operation. It is a class of its own so that copying one, which is a case for each kind, is compiled
 /// once.

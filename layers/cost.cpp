@@ -168,8 +168,15 @@ class BinaryCostLayer : public CostLayer {
   BinaryCostLayer(const CostParams& p, std::int64_t outputs_below) : BinaryCostLayer(p, outputs_below, 3) {}
 
   void forward(Lowering& l) const override {
-    l.run(BinaryCostForward{l.microbatch().images, outputs, l.cost_slot(), pos_weight, reports_classes()},
-          {l.input(0), l.input(1), l.costs()});
+    const std::int64_t images = l.microbatch().images, views = l.microbatch().views;
+    Value probabilities = l.input(1);
+    if (views > 1) {
+      const Value mean = l.kept("mean of views", {images, outputs}, DataType::f32);
+      l.run(AverageViews{images, outputs, views}, {probabilities, mean});
+      probabilities = mean;
+    }
+    l.run(BinaryCostForward{images, outputs, l.cost_slot(), pos_weight, reports_classes()},
+          {l.input(0), probabilities, l.costs()});
   }
   void backward(Lowering& l) const override {
     const std::vector<Value> args = {l.input(0), l.input(1), l.input_gradient(1)};

@@ -161,6 +161,8 @@ class RscaleLayer : public Layer {
       : Layer(shape, {.differentiable = false}), side(input_side), max_scale(largest) {}
 
   void forward(Lowering& l) const override {
+    // Views are crops of their own, which are not cropped again where they have the output's size.
+    if (l.microbatch().views > 1 && side == output.h) return l.forward_unchanged();
     l.run(RandomScale{l.microbatch().images, output.c, side, output.h, max_scale, l.microbatch().random,
                       l.microbatch().random_key, l.microbatch().first_image},
           {l.input(0), l.output(), l.step()});
@@ -304,12 +306,11 @@ LayerType rscale_type() {
   type.name = "rscale";
   type.doc =
       "Random scaling in training, another for each image, and a random crop of tgtSize; in tests the image "
-      "at "
-      "maxScale. Has no gradient.";
+      "at maxScale; in tests of several views (--multiview-test) images of side tgtSize as they are. Has no "
+      "gradient.";
   type.formula =
       "size = tgtSize + s, s in 0...side - floor(side/maxScale) with P(s) proportional to (s+1)^2; scale "
-      "uniform "
-      "in [max(1, side/(1+size)), side/size]";
+      "uniform in [max(1, side/(1+size)), side/size]";
   type.example = "[scale1]\ntype=rscale\ninputs=data\nchannels=3\nmaxScale=1.25\ntgtSize=26";
   type.params = {
       channels_spec(),

@@ -13,7 +13,11 @@ class SoftmaxLayer : public Layer {
               {.function = LayerFunction::softmax, .backward_reads = BackwardReads::output}) {}
 
   void forward(Lowering& l) const override {
-    l.run(SoftmaxForward{l.microbatch().images, output.c, l.microbatch().views}, {l.input(0), l.output()});
+    const std::int64_t images = l.microbatch().images, views = l.microbatch().views;
+    const Value probabilities =
+        views > 1 ? l.kept("of each view", {images, output.c}, DataType::f32) : l.output();
+    l.run(SoftmaxForward{images, output.c}, {l.input(0), probabilities});
+    if (views > 1) l.run(AverageViews{images, output.c, views}, {probabilities, l.output()});
   }
   void backward(Lowering& l) const override {
     // A cost that is fused with this layer differentiates both at once.

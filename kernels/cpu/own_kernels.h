@@ -39,6 +39,7 @@ Prepared prepare(const NeuronBackward& op, const LayoutHints& hints);
 Prepared prepare(const Dropout& op, const LayoutHints& hints);
 Prepared prepare(const Scale& op, const LayoutHints& hints);
 Prepared prepare(const SoftmaxForward& op, const LayoutHints& hints);
+Prepared prepare(const AverageViews& op, const LayoutHints& hints);
 Prepared prepare(const SoftmaxBackward& op, const LayoutHints& hints);
 Prepared prepare(const LogregForward& op, const LayoutHints& hints);
 Prepared prepare(const LogregBackward& op, const LayoutHints& hints);

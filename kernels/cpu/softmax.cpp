@@ -23,11 +23,11 @@ void softmax_row(const float* x, std::int64_t c, float* y) {
   for (std::int64_t i = 0; i < c; ++i) y[i] *= inverse;
 }
 
-/// Puts the mean of `views` rows into each of them.
-void average_rows(float* y, std::int64_t views, std::int64_t c) {
+/// y = the mean of `views` rows of x, in each of as many rows.
+void average_rows(const float* x, std::int64_t views, std::int64_t c, float* y) {
   for (std::int64_t i = 0; i < c; ++i) {
     float sum = 0;
-    for (std::int64_t v = 0; v < views; ++v) sum += y[v * c + i];
+    for (std::int64_t v = 0; v < views; ++v) sum += x[v * c + i];
     for (std::int64_t v = 0; v < views; ++v) y[v * c + i] = sum / static_cast<float>(views);
   }
 }
@@ -44,14 +44,19 @@ void softmax_backward_row(const float* y, const float* dy, std::int64_t c, float
 }  // namespace
 
 Prepared prepare(const SoftmaxForward& op, const LayoutHints&) {
-  if (op.views < 1 || op.n % op.views != 0) throw std::logic_error("softmax: rows that are not whole views");
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
 #pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
-    for (std::int64_t first = 0; first < op.n; first += op.views) {
-      for (std::int64_t n = first; n < first + op.views; ++n)
-        softmax_row(as_floats(args[0]) + n * op.c, op.c, as_floats(args[1]) + n * op.c);
-      if (op.views > 1) average_rows(as_floats(args[1]) + first * op.c, op.views, op.c);
-    }
+    for (std::int64_t n = 0; n < op.n; ++n)
+      softmax_row(as_floats(args[0]) + n * op.c, op.c, as_floats(args[1]) + n * op.c);
+  });
+}
+
+Prepared prepare(const AverageViews& op, const LayoutHints&) {
+  if (op.views < 1 || op.n % op.views != 0) throw std::logic_error("views: rows that are not whole images");
+  return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
+#pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
+    for (std::int64_t first = 0; first < op.n; first += op.views)
+      average_rows(as_floats(args[0]) + first * op.c, op.views, op.c, as_floats(args[1]) + first * op.c);
   });
 }
 

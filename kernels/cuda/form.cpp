@@ -42,7 +42,7 @@ class Former {
 
   // Operations on vectors: all arguments are plain.
 
-  template <one_of<SoftmaxForward, SoftmaxBackward, CrossentBackward, SoftmaxCrossentBackward,
+  template <one_of<SoftmaxForward, SoftmaxBackward, AverageViews, CrossentBackward, SoftmaxCrossentBackward,
                    BinaryCostBackward, LogisticBinaryCostBackward, LoadLabels, CopyRuns, SumRuns,
                    GroupSumForward, GroupSumBackward, BatchNormTrack, AnyBroken, Average>
                 Op>

@@ -1,4 +1,4 @@
-// Softmax: a team for every image.
+// Softmax, a team for every image, and the mean over the views of an image.
 #include <cmath>
 #include <stdexcept>
 
@@ -9,33 +9,42 @@ namespace convnet::cuda {
 
 template <>
 Prepared prepare(const SoftmaxForward& op, const OpForm& form, const Context&) {
-  if (op.views < 1 || op.n % op.views != 0) throw std::logic_error("softmax: rows that are not whole views");
+  return std::make_shared<KernelOp>(
+      form, [n = op.n, c = op.c](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        const float* src = as_floats(args[0]);
+        float* dst = as_floats(args[1]);
+        // y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
+        for_teams(stream, n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
+          const float* x = src + image * c;
+          float* y = dst + image * c;
+          float largest = -INFINITY;
+          for (std::int64_t i = team.rank(); i < c; i += team.size())
+            largest = x[i] > largest ? x[i] : largest;
+          largest = team.max(largest);
+          float sum = 0;
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) {
+            y[i] = std::exp(x[i] - largest);
+            sum += y[i];
+          }
+          const float inverse = 1 / team.sum(sum);
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) y[i] *= inverse;
+        });
+      });
+}
+
+template <>
+Prepared prepare(const AverageViews& op, const OpForm& form, const Context&) {
+  if (op.views < 1 || op.n % op.views != 0) throw std::logic_error("views: rows that are not whole images");
   return std::make_shared<KernelOp>(form, [n = op.n, c = op.c, views = op.views](
                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
     const float* src = as_floats(args[0]);
     float* dst = as_floats(args[1]);
-    // y = exp(x - max x) / sum. A NaN or +inf anywhere in the row makes the whole row NaN.
-    for_teams(stream, n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
-      const float* x = src + image * c;
-      float* y = dst + image * c;
-      float largest = -INFINITY;
-      for (std::int64_t i = team.rank(); i < c; i += team.size()) largest = x[i] > largest ? x[i] : largest;
-      largest = team.max(largest);
-      float sum = 0;
-      for (std::int64_t i = team.rank(); i < c; i += team.size()) {
-        y[i] = std::exp(x[i] - largest);
-        sum += y[i];
-      }
-      const float inverse = 1 / team.sum(sum);
-      for (std::int64_t i = team.rank(); i < c; i += team.size()) y[i] *= inverse;
-    });
-    if (views == 1) return;
     for_each(stream, n / views * c, [=] CONVNET_DEVICE(std::int64_t i) {
       const Quotient image = divide(i, c);
-      float* y = dst + image.value * views * c + image.rest;
+      const std::int64_t first = image.value * views * c + image.rest;
       float sum = 0;
-      for (std::int64_t v = 0; v < views; ++v) sum += y[v * c];
-      for (std::int64_t v = 0; v < views; ++v) y[v * c] = sum / static_cast<float>(views);
+      for (std::int64_t v = 0; v < views; ++v) sum += src[first + v * c];
+      for (std::int64_t v = 0; v < views; ++v) dst[first + v * c] = sum / static_cast<float>(views);
     });
   });
 }

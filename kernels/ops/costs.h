@@ -8,11 +8,9 @@
 
 namespace convnet {
 
-/// Softmax over the second dimension of (N,C). Each `views` rows, the views of one image, then all get their
-/// mean: n is a multiple of it.
+/// Softmax over the second dimension of (N,C).
 struct SoftmaxForward {
   std::int64_t n = 0, c = 0;
-  std::int64_t views = 1;
 
   std::string name() const { return "softmax.forward"; }
   std::vector<Argument> arguments() const { return args::src_to_dst({n, c}, {n, c}); }
@@ -24,6 +22,16 @@ struct SoftmaxBackward {
   std::vector<Argument> arguments() const {
     return {args::read("dst", {n, c}), args::read("diff_dst", {n, c}), args::write("diff_src", {n, c})};
   }
+};
+
+/// Gives each row of (N,C) the mean of the `views` rows that are views of the same image; n is a multiple of
+/// it.
+struct AverageViews {
+  std::int64_t n = 0, c = 0, views = 1;
+
+  std::string name() const { return "views.average"; }
+  std::vector<Argument> arguments() const { return args::src_to_dst({n, c}, {n, c}); }
+  std::vector<std::int64_t> settings() const { return {views}; }
 };
 
 /// Labels of mixed images have three values: a class, another class, and the share of the other one in units

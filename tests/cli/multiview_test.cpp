@@ -46,6 +46,28 @@ TEST_CASE("a multiview test averages the softmax, however it is cut and placed")
   CHECK(tested(whole + Args{"--multiview-test", "1"}) == tested(whole));
 }
 
+TEST_CASE("rscale leaves views of its output's size as they are") {
+  const Workshop shop;
+  shop.write_data();
+  const auto tests_with = [&](const std::string& scale) {
+    shop.write(
+        "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+        "[scaled]\ntype=rscale\ninputs=data\nchannels=1\ntgtSize=6\nmaxScale=" +
+            scale +
+            "\n[fc10]\ntype=fc\ninputs=scaled\noutputs=10\ninitW=0.01\n[probs]\ntype=softmax\ninputs=fc10\n"
+            "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n",
+        "[fc10]\nepsW=0\nepsB=0\nmomW=0\nmomB=0\n[logprob]\ncoeff=1\n");
+    tested(shop.mnist() +
+           Args{"--save-file", shop / scale, "--inner-size", "6", "--epochs", "1", "--test-freq", "1"});
+    const Args test = {"--load-file", shop / scale, "--test-only", "1"};
+    return std::pair{tested(test), tested(test + Args{"--multiview-test", "1"})};
+  };
+  const auto [centre, views] = tests_with("1");
+  const auto [scaled_centre, scaled_views] = tests_with("1.4");
+  CHECK(scaled_centre != centre);
+  CHECK(scaled_views == views);
+}
+
 TEST_CASE("multiview tests need crops") {
   const Workshop shop;
   shop.write_data();

@@ -160,6 +160,49 @@ TEST_CASE("features and probabilities of a multiview test are means over the vie
   CHECK(largest_difference(read_array<float>(shop / "f/data_batch_2.npy").values, features) < 1e-4);
 }
 
+TEST_CASE("a multiview test of several labels sees the mean probabilities of the views") {
+  const Workshop shop;
+  std::filesystem::create_directories(shop / "arrays");
+  constexpr int kImages = 20, kLabels = 3;
+  std::string pixels, labels;
+  std::vector<float> targets;
+  for (int i = 0; i < kImages; ++i) {
+    for (int p = 0; p < 64; ++p) pixels += static_cast<char>((p * (i % 5 + 3) + i * 31) % 256);
+    labels += static_cast<char>(i % 2);
+    for (int c = 0; c < kLabels; ++c) targets.push_back((i * 7 + c * 3) % 5 < 2 ? 0.25F : 1.0F);
+  }
+  const std::string count = std::to_string(kImages);
+  write_file(shop / "arrays/images.npy", npy_file("|u1", count + ", 1, 8, 8", pixels));
+  write_file(shop / "arrays/labels.npy", npy_file("|u1", count + ",", labels));
+  write_file(shop / "arrays/target.npy",
+             npy_file("<f4", count + ", " + std::to_string(kLabels),
+                      {reinterpret_cast<const char*>(targets.data()), targets.size() * sizeof(float)}));
+  shop.write(
+      "[data]\ntype=data\ndataIdx=0\n[target]\ntype=data\ndataIdx=2\n"
+      "[seen]\ntype=fc\ninputs=data\noutputs=3\ninitW=0.01\nneuron=logistic\n"
+      "[cost]\ntype=cost.bce\ninputs=target,seen\n",
+      "[seen]\nepsW=0.0001\nepsB=0.0001\nmomW=0\nmomB=0\n[cost]\ncoeff=1\n");
+  done({"--layer-def", shop.definition_path(), "--layer-params", shop.parameters_path(), "--data-provider",
+        "npy", "--data-path", shop / "arrays", "--train-range", "1", "--test-range", "1", "--inner-size", "6",
+        "--epochs", "1", "--save-file", shop / "run"});
+  const auto cost_of = [](const std::string& out) { return std::stod(out.substr(out.rfind("cost:  ") + 7)); };
+  const Args test = {"--load-file",      shop / "run", "--test-only",    "1",
+                     "--write-features", "seen",       "--feature-path", shop / "f"};
+  const double centre = cost_of(done(test));
+  for (const Args& more : {Args{}, Args{"--mini", "9"}, Args{"--gpu", "0,1", "--parallel", "data"}}) {
+    const double views = cost_of(done(test + Args{"--multiview-test", "1"} + more));
+    const std::vector<float> seen = read_array<float>(shop / "f/data_batch_1.npy").values;
+    REQUIRE(seen.size() == targets.size());
+    double expected = 0;
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      const double t = static_cast<double>(targets[i]), p = static_cast<double>(seen[i]);
+      expected -= (t * std::log(p) + (1 - t) * std::log(1 - p)) / kImages;
+    }
+    CHECK(views == Approx(expected).margin(3e-6));
+    CHECK(std::abs(views - centre) > 1e-3);
+  }
+}
+
 TEST_CASE("options of test outputs that do not fit are refused") {
   const Workshop shop;
   shop.write_data();

@@ -95,6 +95,7 @@ constexpr std::array kOperations = {"accumulate",
                                     "update",
                                     "update.scales",
                                     "update.squares",
+                                    "views.average",
                                     "zero"};
 
 const std::vector<OpCase>& table() {
