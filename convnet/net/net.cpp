@@ -135,8 +135,7 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
     options.test_range = {options.train_range.last + 1, all.last};
     why =
         ": there are none of tests, and the last tenth is held out, which is fair only if images are in no "
-        "order of "
-        "their classes";
+        "order of their classes (convnet make-data leaves none)";
   }
   return fmt::format("Batches: training {}, tests {}{}", options.train_range.str(), options.test_range.str(),
                      why);

@@ -118,9 +118,8 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
                          const Graph& graph, double seconds, const std::string& folder,
                          const std::string& checkpoint) {
   const bool whole = state.position.minibatches == 0 && state.position.batch == options.data.train_range.last;
-  std::string text = fmt::format("Trained {} epoch{} in {}", state.position.epoch,
-                                 state.position.epoch == 1 ? "" : "s", duration_text(seconds));
-  text += whole ? "\n" : ", the last one in part\n";
+  std::string text = fmt::format("Trained {} epoch {} in {}\n", whole ? "to the end of" : "into",
+                                 state.position.epoch, duration_text(seconds));
   const std::string cost = watched.text(graph);
   const auto number = [&](double value) { return value_text(watched.value_name(graph), value); };
   const auto last = std::find_if(state.history.rbegin(), state.history.rend(),
