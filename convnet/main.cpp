@@ -14,6 +14,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
+#include "convnet/base/spinning.h"
 #include "convnet/base/standard_streams.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/help.h"
@@ -88,6 +89,7 @@ int run_with_streams(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  convnet::limit_spinning(argv);
   // A write that fails says so, which is better than a signal: files and training are saved then.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   try {

@@ -10,7 +10,9 @@
 
 #include <array>
 #include <chrono>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -65,6 +67,11 @@ class Program {
   }
 
   void send(int signal) const { kill(pid_, signal); }
+  /// The variables that the program was started with, each ending with a zero byte.
+  std::string environment() const {
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/environ", std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
 
   /// Waits until stdout holds `text` that many times. False if the program closed its outputs before.
   bool printed(const std::string& text, int times) {
