@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "layers/geometry_layer.h"
+#include "layers/windows.h"
 
 namespace convnet {
 namespace {
@@ -10,6 +11,7 @@ struct PoolParams {
   PoolKind kind = PoolKind::max;
   int channels = 0, size = 0, stride = 1, start = 0, outputs = 0;
   bool sum = false;
+  Rounding rounding = Rounding::up;
 };
 
 class PoolLayer : public Layer {
@@ -48,10 +50,14 @@ class PoolLayer : public Layer {
   const PoolGeometry geometry;  ///< n is set when lowering
 };
 
-/// ceil((img - start - size) / stride) + 1
-std::int64_t pooled_side(std::int64_t img, std::int64_t start, std::int64_t size, std::int64_t stride) {
-  const std::int64_t rest = img - start - size;
-  return (rest <= 0 ? 0 : (rest + stride - 1) / stride) + 1;
+/// (img - start - size) / stride + 1, rounded. Down: with as much border behind the image as a negative start
+/// puts before it.
+std::int64_t pooled_side(std::int64_t img, std::int64_t start, std::int64_t size, std::int64_t stride,
+                         Rounding rounding = Rounding::up) {
+  const bool down = rounding == Rounding::down;
+  const std::int64_t rest = img - start - size - (down ? std::min<std::int64_t>(start, 0) : 0);
+  if (rest <= 0) return 1;
+  return (down ? rest : rest + stride - 1) / stride + 1;
 }
 
 std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& source) {
@@ -68,6 +74,12 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     source.error("stride", source.definition->find("stride") == nullptr
                                ? "'stride' is missing; it is the step between neighbouring windows, in pixels"
                                : "stride expects an integer of at least 1, not '0'");
+    return nullptr;
+  }
+  if (p.rounding == Rounding::down && (global || p.outputs > 0)) {
+    source.error("rounding", std::string(global ? "sizeX=0 pools the whole map"
+                                                : "outputsX gives the side of the output") +
+                                 ": leave rounding out");
     return nullptr;
   }
   if (p.sum && p.kind != PoolKind::average) {
@@ -89,8 +101,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
                               source.inputs[0].name + "' (" + in->str() + ")");
     return nullptr;
   }
-  g.oh = p.outputs > 0 ? p.outputs : pooled_side(g.h, g.start, g.size, g.stride);
-  g.ow = p.outputs > 0 ? p.outputs : pooled_side(g.w, g.start, g.size, g.stride);
+  g.oh = p.outputs > 0 ? p.outputs : pooled_side(g.h, g.start, g.size, g.stride, p.rounding);
+  g.ow = p.outputs > 0 ? p.outputs : pooled_side(g.w, g.start, g.size, g.stride, p.rounding);
   for (const auto& [side, outputs] : {std::pair{g.h, g.oh}, std::pair{g.w, g.ow}}) {
     if (g.start + g.size <= 0 || g.start + g.stride * (outputs - 1) >= side) {
       source.error(p.outputs > 0 ? "outputsX" : "start",
@@ -191,7 +203,9 @@ LayerType pool_type() {
       "Pooling: the maximum, the average or the value of largest magnitude of each window of each map. "
       "Windows "
       "are clipped at the border.";
-  type.formula = "output: maps of side ceil((side - start - sizeX)/stride) + 1";
+  type.formula =
+      "output: maps of side ceil((side - start - sizeX)/stride) + 1; with rounding=down floor of the same, "
+      "where a negative start counts twice, as a border on both sides";
   type.example = "[pool1]\ntype=pool\npool=max\ninputs=conv1\nchannels=32\nsizeX=3\nstride=2\nneuron=relu";
   type.params = {
       param_choice("pool", &PoolParams::kind,
@@ -221,7 +235,8 @@ LayerType pool_type() {
              .min = 0,
              .max = 4096,
              .unit = "windows",
-             .doc = "side of the output; 0 covers the image"}),
+             .doc = "side of the output; 0: as the other keys say"}),
+      rounding_spec<PoolParams>(),
       param("sum", &PoolParams::sum, {.fallback = "0", .doc = "pool=avg only: sum instead of average"}),
   };
   type.create = create;

@@ -5,9 +5,11 @@
 namespace convnet {
 namespace {
 
-/// 1 + ceil((2*pad + img - filterSize) / stride): the last window may hang over the far edge onto zeros.
-std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, std::int64_t stride) {
+/// 1 + (2*pad + img - filterSize) / stride, rounded. Less than 1 where there is no window.
+std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, std::int64_t stride,
+                       Rounding rounding) {
   const std::int64_t rest = 2 * pad + img - filter;
+  if (rounding == Rounding::down) return rest < 0 ? 0 : 1 + rest / stride;
   return 1 + (rest >= 0 ? (rest + stride - 1) / stride : -(-rest / stride));
 }
 
@@ -37,25 +39,30 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
     return std::nullopt;
   }
   for (std::int64_t side : {g.h, g.w}) {
-    if (conv_side(side, g.filter, g.pad, g.stride) < 1) {
+    if (conv_side(side, g.filter, g.pad, g.stride, p.rounding) < 1) {
       source.error("filterSize", "filterSize=" + std::to_string(g.filter) + " is larger than the input '" +
                                      source.inputs[i].name + "' (" + in->str() + ") with its padding of " +
                                      std::to_string(g.pad));
       return std::nullopt;
     }
   }
-  g.oh = conv_side(g.h, g.filter, g.pad, g.stride);
-  g.ow = conv_side(g.w, g.filter, g.pad, g.stride);
+  g.oh = conv_side(g.h, g.filter, g.pad, g.stride, p.rounding);
+  g.ow = conv_side(g.w, g.filter, g.pad, g.stride, p.rounding);
+  if (p.modules > 0 && p.rounding == Rounding::down) {
+    source.error("rounding", "modulesX gives the side of the output; leave rounding out");
+    return std::nullopt;
+  }
   if (p.modules > 0) {
     for (std::int64_t side : {g.h, g.w}) {
       // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image. What they leave out at
       // the far edge may be as wide as the gaps between them.
       if (g.stride * (p.modules - 1) + std::max(g.filter, g.stride) - g.pad < side) {
-        source.error("modulesX",
-                     "modulesX=" + std::to_string(p.modules) + " windows of " + std::to_string(g.filter) +
-                         " pixels do not cover the " + std::to_string(side) + " pixels of input '" +
-                         source.inputs[i].name + "'; it takes at least " +
-                         std::to_string(conv_side(side, std::max(g.filter, g.stride), g.pad, g.stride)));
+        source.error(
+            "modulesX",
+            "modulesX=" + std::to_string(p.modules) + " windows of " + std::to_string(g.filter) +
+                " pixels do not cover the " + std::to_string(side) + " pixels of input '" +
+                source.inputs[i].name + "'; it takes at least " +
+                std::to_string(conv_side(side, std::max(g.filter, g.stride), g.pad, g.stride, Rounding::up)));
         return std::nullopt;
       }
       if (g.stride * (p.modules - 1) - g.pad >= side) {

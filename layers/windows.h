@@ -8,9 +8,26 @@
 
 namespace convnet {
 
+/// How a number of windows that is no integer becomes one.
+enum class Rounding {
+  up,   ///< the last window may hang over the far edge
+  down  ///< pixels at the far edge may be in no window
+};
+/// The key `rounding` of a layer whose parameters have the field `rounding`.
+template <class Params>
+ParamSpec rounding_spec() {
+  Rounding Params::*field = &Params::rounding;
+  return param_choice(
+      "rounding", field, {{"up", Rounding::up}, {"down", Rounding::down}},
+      {.fallback = "up",
+       .doc = "of the side of the output: with up the last window may hang over the far edge, "
+              "with down, as in PyTorch and Caffe, pixels there may be in no window"});
+}
+
 struct WindowParams : WeightParams {
   std::vector<int> channels, filters, filter_size, padding, stride, groups;
   int modules = 0;
+  Rounding rounding = Rounding::up;
 };
 
 /// The keys of WindowParams for a layer whose parameters derive from it.
@@ -51,7 +68,8 @@ std::vector<ParamSpec> window_param_specs() {
              .min = 0,
              .max = 1 << 20,
              .unit = "windows",
-             .doc = "side of the output; 0 covers the image"}),
+             .doc = "side of the output; 0: as the other keys say"}),
+      rounding_spec<Params>(),
       param_hint("sumWidth", {.doc = "performance hint of cuda-convnet2", .aliases = {"partialSum"}}),
       param_hint("randSparse",
                  {.doc = "random connectivity of cuda-convnet2: not supported, with a warning"}),

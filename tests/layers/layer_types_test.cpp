@@ -51,6 +51,7 @@ TEST_CASE("local layers train like the reference") {
        of_data("filters=2 filterSize=3 groups=2 padding=1 neuron=logistic", {4, 4, 4}, 3),
        of_data("filters=1 filterSize=3 groups=3", {3, 5, 5}, 2),
        of_data("filters=3 filterSize=3 stride=2 modulesX=4", {2, 7, 7}, 2),
+       of_data("filters=3 filterSize=3 stride=2 rounding=down", {2, 8, 7}, 2),
        {"a vector read as maps", {18}, 3, local("inputs=data channels=2 filters=3 filterSize=2"), "l"},
        {"blocked maps",
         {3, 4, 4},

@@ -34,9 +34,14 @@ ConvGeometry geometry(const std::string& type, const Keys& keys, std::size_t i, 
   g.pad = keys.integer_of("padding", i, "0");
   g.groups = keys.integer_of("groups", i, "1");
   g.k = keys.integer("filters", 0) * g.groups;
-  const std::int64_t side = keys.integer("modulesX", 0);
-  g.oh = side > 0 ? side : windows(2 * g.pad + g.h - g.filter, g.stride);
-  g.ow = side > 0 ? side : windows(2 * g.pad + g.w - g.filter, g.stride);
+  const std::int64_t modules = keys.integer("modulesX", 0);
+  const auto side = [&](std::int64_t pixels) {
+    const std::int64_t rest = 2 * g.pad + pixels - g.filter;
+    if (keys.text("rounding") == "down") return rest / g.stride + 1;
+    return modules > 0 ? modules : windows(rest, g.stride);
+  };
+  g.oh = side(g.h);
+  g.ow = side(g.w);
   return g;
 }
 

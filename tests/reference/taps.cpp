@@ -67,6 +67,10 @@ TapLayer pool(const Shape& in, const Keys& keys) {
   const std::int64_t start = keys.integer("start", 0), outputs = keys.integer("outputsX", 0);
   const auto axis = [&](std::int64_t side) {
     if (size == 0) return clipped(side, 1, 0, 1, side);  // the whole map
+    if (keys.text("rounding") == "down") {
+      const std::int64_t borders = start < 0 ? -2 * start : -start;
+      return clipped(side, (side + borders - size) / stride + 1, start, stride, size);
+    }
     return clipped(side, outputs > 0 ? outputs : windows(side - start - size, stride), start, stride, size);
   };
   const std::string kind = keys.text("pool");
