@@ -28,7 +28,12 @@ enum class NeuronKind {
   linear,
   drelu,
   abstanh,
-  nrelu
+  nrelu,
+  leaky,
+  elu,
+  silu,
+  gelu,
+  mish
 };
 
 /// A neuron with its parameters (tanh: a*tanh(b*x)); 1 where it takes fewer.
@@ -44,7 +49,10 @@ constexpr bool neuron_uses_output(NeuronKind kind) {
     case NeuronKind::square:
     case NeuronKind::log:
     case NeuronKind::drelu:
-    case NeuronKind::abstanh: return false;
+    case NeuronKind::abstanh:
+    case NeuronKind::silu:
+    case NeuronKind::gelu:
+    case NeuronKind::mish: return false;
     default: return true;
   }
 }
@@ -125,6 +133,52 @@ struct AbsTanhFunctor {
   }
 };
 
+/// x, and a*x for x < 0, with a > 0: the output has the sign of x.
+struct LeakyReluFunctor {
+  float a;
+  CONVNET_HD float forward(float x) const { return x < 0 ? a * x : x; }
+  CONVNET_HD float backward(float y, float dy) const { return y < 0 ? a * dy : dy; }
+};
+/// x, and a*(e^x - 1) for x < 0, with a > 0. Clevert, Unterthiner and Hochreiter, arXiv:1511.07289.
+struct EluFunctor {
+  float a;
+  CONVNET_HD float forward(float x) const { return x < 0 ? a * std::expm1(x) : x; }
+  CONVNET_HD float backward(float y, float dy) const { return y < 0 ? (y + a) * dy : dy; }
+};
+/// x * logistic(x), 0 at minus infinity. Elfwing, Uchibe and Doya, arXiv:1702.03118.
+struct SiluFunctor {
+  CONVNET_HD float forward(float x) const { return x < kNothing ? 0 : x / (1 + std::exp(-x)); }
+  CONVNET_HD float backward(float x, float dy) const {
+    const float s = 1 / (1 + std::exp(-x));
+    return x < kNothing ? 0 : dy * (s + (x > -kNothing ? 0 : x * s * (1 - s)));
+  }
+  static constexpr float kNothing = -100;  ///< below it the function is less than floats can be
+};
+/// x * P(X <= x) of a normal X, with erf. Hendrycks and Gimpel, arXiv:1606.08415.
+struct GeluFunctor {
+  CONVNET_HD float forward(float x) const { return x < kNothing ? 0 : x * part(x); }
+  CONVNET_HD float backward(float x, float dy) const {
+    constexpr float kDensity = 0.3989422804F;  // 1/sqrt(2 pi)
+    return x < kNothing ? 0 : dy * (part(x) + (x > -kNothing ? 0 : x * kDensity * std::exp(-x * x / 2)));
+  }
+  CONVNET_HD static float part(float x) { return 0.5F * std::erfc(-0.7071067812F * x); }
+  static constexpr float kNothing = -15;
+};
+/// x * tanh(ln(1 + e^x)). Misra, arXiv:1908.08681. With n = e^x (e^x + 2), the factor is n / (n + 2).
+struct MishFunctor {
+  CONVNET_HD float forward(float x) const { return x < kNothing ? 0 : x * factor(x); }
+  CONVNET_HD float backward(float x, float dy) const {
+    const float t = factor(x), s = 1 / (1 + std::exp(-x));
+    return x < kNothing ? 0 : dy * (t + (x > -kNothing ? 0 : x * s * (1 - t * t)));
+  }
+  CONVNET_HD static float factor(float x) {
+    if (x > kLarge) return 1;
+    const float e = std::exp(x), n = e * (e + 2);
+    return n / (n + 2);
+  }
+  static constexpr float kNothing = -100, kLarge = 20;
+};
+
 /// Calls `visit` with the functor of `f`, so that the switch is outside the loop over elements.
 template <class Visitor>
 void visit_neuron(const Neuron& f, Visitor&& visit) {
@@ -142,8 +196,13 @@ void visit_neuron(const Neuron& f, Visitor&& visit) {
     case NeuronKind::linear: return visit(LinearFunctor{f.a, f.b});
     case NeuronKind::drelu: return visit(DampedReluFunctor{f.a});
     case NeuronKind::abstanh: return visit(AbsTanhFunctor{f.a, f.b});
-    // The noise is NoisyRelu's (ops.h).
+    // The noise is NoisyRelu's (ops/elementwise.h).
     case NeuronKind::nrelu: return visit(ReluFunctor{});
+    case NeuronKind::leaky: return visit(LeakyReluFunctor{f.a});
+    case NeuronKind::elu: return visit(EluFunctor{f.a});
+    case NeuronKind::silu: return visit(SiluFunctor{});
+    case NeuronKind::gelu: return visit(GeluFunctor{});
+    case NeuronKind::mish: return visit(MishFunctor{});
   }
 }
 

@@ -29,7 +29,12 @@ constexpr Known kKnown[] = {
     {"abstanh", NeuronKind::abstanh, 2, "a*|tanh(b*x)|"},
     {"brelu", NeuronKind::brelu, 1, "min(a,max(0,x))"},
     {"linear", NeuronKind::linear, 2, "a*x+b"},
-    {"drelu", NeuronKind::drelu, 1, "x-a*tanh(x/a)"}};
+    {"drelu", NeuronKind::drelu, 1, "x-a*tanh(x/a)"},
+    {"leaky", NeuronKind::leaky, 1, "x, a*x below 0"},
+    {"elu", NeuronKind::elu, 1, "x, a*(exp(x)-1) below 0"},
+    {"silu", NeuronKind::silu, 0, "x*logistic(x)"},
+    {"gelu", NeuronKind::gelu, 0, "x*P(X<x), X standard normal"},
+    {"mish", NeuronKind::mish, 0, "x*tanh(ln(1+exp(x)))"}};
 
 const char* brackets(int parameters) { return parameters == 2 ? "[a,b]" : parameters == 1 ? "[a]" : ""; }
 
@@ -46,7 +51,9 @@ std::string wrong_parameters(const Neuron& f) {
     case NeuronKind::tanh:
     case NeuronKind::abstanh: return f.a == 0 || f.b == 0 ? "expects numbers that are not 0" : "";
     case NeuronKind::drelu: return f.a == 0 ? "expects a number that is not 0" : "";
-    case NeuronKind::brelu: return f.a <= 0 ? "expects a number above 0" : "";
+    case NeuronKind::brelu:
+    case NeuronKind::leaky:
+    case NeuronKind::elu: return f.a <= 0 ? "expects a number above 0" : "";
     default: return "";
   }
 }

@@ -104,7 +104,12 @@ std::vector<NeuronCase> neurons() {
           {{NeuronKind::drelu, 0.7F, 1}},
           {{NeuronKind::abstanh, 1.5F, 0.8F}, -3, 3, {0}},
           {{NeuronKind::abstanh, 1, -1}, -3, 3, {0}},
-          {{NeuronKind::nrelu, 1, 1}, -3, 3, {0}}};
+          {{NeuronKind::nrelu, 1, 1}, -3, 3, {0}},
+          {{NeuronKind::leaky, 0.1F, 1}, -3, 3, {0}},
+          {{NeuronKind::elu, 1.3F, 1}, -3, 3, {0}},
+          {{NeuronKind::silu, 1, 1}},
+          {{NeuronKind::gelu, 1, 1}},
+          {{NeuronKind::mish, 1, 1}}};
 }
 
 std::vector<Dims> elementwise_shapes() {

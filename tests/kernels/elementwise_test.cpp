@@ -104,6 +104,13 @@ TEST_CASE("neurons at special points", "[elementwise]") {
   CHECK(slopes_of({NeuronKind::softrelu, 1, 1}, {0, 1000}) == Floats{0, 1});
   CHECK(forward_of({NeuronKind::abstanh, 2, -1}, {-inf, 0, inf}) == Floats{2, 0, 2});
   CHECK(forward_of({NeuronKind::logistic, 1, 1}, {-inf, -1000, 0, 1000, inf}) == Floats{0, 0, 0.5F, 1, 1});
+  CHECK(slopes_of({NeuronKind::leaky, 0.25F, 1}, {-2, 0, 3}) == Floats{0.25F, 1, 1});
+  CHECK(forward_of({NeuronKind::elu, 2, 1}, {-inf, -200, 0, inf}) == Floats{-2, -2, 0, inf});
+  CHECK(slopes_of({NeuronKind::elu, 2, 1}, {-2, 0, 1}) == Floats{0, 1, 1});
+  for (const NeuronKind kind : {NeuronKind::silu, NeuronKind::gelu, NeuronKind::mish}) {
+    CHECK(forward_of({kind, 1, 1}, {-inf, -1000, 0, 1000, inf}) == Floats{0, 0, 0, 1000, inf});
+    CHECK(slopes_of({kind, 1, 1}, {-inf, -1000, 1000, inf}) == Floats{0, 0, 1, 1});
+  }
   // Small values do not cancel away.
   const auto small = forward_of({NeuronKind::softrelu, 1, 1}, {-30, -80});
   CHECK(small[0] == Approx(std::exp(-30.0)));

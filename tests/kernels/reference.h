@@ -83,6 +83,11 @@ inline double neuron(const Neuron& f, double x) {
     case NeuronKind::linear: return a * x + b;
     case NeuronKind::drelu: return x - a * std::tanh(x / a);
     case NeuronKind::abstanh: return a * std::abs(std::tanh(b * x));
+    case NeuronKind::leaky: return x < 0 ? a * x : x;
+    case NeuronKind::elu: return x < 0 ? a * (std::exp(x) - 1) : x;
+    case NeuronKind::silu: return x / (1 + std::exp(-x));
+    case NeuronKind::gelu: return x * (1 + std::erf(x / std::sqrt(2.0))) / 2;
+    case NeuronKind::mish: return x * std::tanh(std::log1p(std::exp(x)));
   }
   return x;
 }

@@ -32,6 +32,20 @@ Point neuron_at(const Neuron& f, double x) {
     case NeuronKind::drelu: return {x - a * std::tanh(x / a), 1 - tanh_slope(x / a)};
     case NeuronKind::abstanh:
       return {a * std::abs(std::tanh(b * x)), a * b * tanh_slope(b * x) * (b > 0 ? sign : -sign)};
+    case NeuronKind::leaky: return {x < 0 ? a * x : x, x < 0 ? a : 1};
+    case NeuronKind::elu: return {x < 0 ? a * (std::exp(x) - 1) : x, x < 0 ? a * std::exp(x) : 1};
+    case NeuronKind::silu: {
+      const double s = 1 / (1 + std::exp(-x));
+      return {x * s, s + x * s * (1 - s)};
+    }
+    case NeuronKind::gelu: {
+      const double below = (1 + std::erf(x / std::sqrt(2.0))) / 2;
+      return {x * below, below + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0))};
+    }
+    case NeuronKind::mish: {
+      const double z = std::log(1 + std::exp(x));
+      return {x * std::tanh(z), std::tanh(z) + x * tanh_slope(z) / (1 + std::exp(-x))};
+    }
   }
   throw std::logic_error("reference: neuron");
 }
@@ -94,7 +108,9 @@ Neuron parse_neuron(const std::string& text) {
       {"tanh", NeuronKind::tanh},       {"abs", NeuronKind::abs},       {"softrelu", NeuronKind::softrelu},
       {"square", NeuronKind::square},   {"sqrt", NeuronKind::sqrt},     {"log", NeuronKind::log},
       {"brelu", NeuronKind::brelu},     {"linear", NeuronKind::linear}, {"drelu", NeuronKind::drelu},
-      {"abstanh", NeuronKind::abstanh}, {"nrelu", NeuronKind::nrelu}};
+      {"abstanh", NeuronKind::abstanh}, {"nrelu", NeuronKind::nrelu},   {"leaky", NeuronKind::leaky},
+      {"elu", NeuronKind::elu},         {"silu", NeuronKind::silu},     {"gelu", NeuronKind::gelu},
+      {"mish", NeuronKind::mish}};
   const std::size_t bracket = text.find('[');
   Neuron f{kinds.at(text.substr(0, bracket)), 1, 1};
   if (bracket == std::string::npos) return f;
