@@ -414,20 +414,7 @@ class CifarProvider final : public StoredProvider {
   bool has_mean() const override { return true; }
 
   std::vector<float> mean_image(const BatchRange& range) const override {
-    if (!set_.mean.empty()) return set_.mean;
-    const auto size = static_cast<std::size_t>(set_.pixels());
-    std::vector<double> sum(size, 0.0);
-    std::int64_t images = 0;
-    for (int batch = range.first; batch <= range.last; ++batch) {
-      const DataBatch loaded = load(batch);
-      const std::byte* pixel = loaded.matrices[0].data();
-      for (std::int64_t i = 0; i < loaded.images; ++i, pixel += size)
-        for (std::size_t j = 0; j < size; ++j) sum[j] += std::to_integer<int>(pixel[j]);
-      images += loaded.images;
-    }
-    std::vector<float> mean(size);
-    for (std::size_t j = 0; j < size; ++j) mean[j] = static_cast<float>(sum[j] / static_cast<double>(images));
-    return mean;
+    return set_.mean.empty() ? StoredProvider::mean_image(range) : set_.mean;
   }
 
  private:

@@ -37,6 +37,29 @@ DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t coun
   return piece;
 }
 
+std::vector<float> StoredProvider::mean_image(const BatchRange& range) const {
+  const MatrixInfo& info = matrices()[0];
+  const auto size = static_cast<std::size_t>(element_count(info.dims));
+  std::vector<double> sums(size);
+  std::size_t images = 0;
+  const auto add = [&]<class Item>(const Item* pixels, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i, pixels += size)
+      for (std::size_t j = 0; j < size; ++j) sums[j] += static_cast<double>(pixels[j]);
+    images += count;
+  };
+  for (int batch = range.first; batch <= range.last; ++batch) {
+    const std::vector<std::byte> pixels = load_images(batch);
+    const std::size_t count = pixels.size() / static_cast<std::size_t>(info.image_bytes());
+    if (info.type == DataType::f32)
+      add(reinterpret_cast<const float*>(pixels.data()), count);
+    else
+      add(reinterpret_cast<const std::uint8_t*>(pixels.data()), count);
+  }
+  std::vector<float> mean(size);
+  for (std::size_t j = 0; j < size; ++j) mean[j] = static_cast<float>(sums[j] / static_cast<double>(images));
+  return mean;
+}
+
 const DataBatch& StoredProvider::kept(int batch) const {
   // Files are read and unpickled once: small nets on GPUs would wait for it.
   if (const auto found = kept_.find(batch); found != kept_.end()) return found->second;
