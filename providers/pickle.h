@@ -39,7 +39,8 @@ enum class PickleKind : std::uint8_t {
   tuple,
   dict,
   array,
-  other
+  global,  ///< the name of a function or class
+  dtype    ///< a NumPy type
 };
 
 /// A value of a pickle. The file's contents live as long as one of its values; values that the file repeats

@@ -22,24 +22,10 @@ namespace convnet {
 
 /// All values of a file, by index: nothing owns another, so that neither depth nor cycles matter.
 struct PickleValue::Contents {
-  enum class Type : std::uint8_t {
-    none,
-    boolean,
-    integer,
-    real,
-    text,
-    bytes,
-    list,
-    tuple,
-    dict,
-    array,
-    global,
-    dtype
-  };
   static constexpr std::uint32_t no_items = std::numeric_limits<std::uint32_t>::max();
 
   struct Node {
-    Type type = Type::none;
+    PickleKind kind = PickleKind::none;
     std::uint32_t child =
         no_items;             ///< list, tuple, dict: in `items`, if there are any; array, dtype: in `arrays`
     std::size_t offset = 0;   ///< of the opcode
