@@ -67,8 +67,9 @@ std::vector<std::vector<std::int32_t>> read_labels(const PickleValue& labels, co
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const PickleValue of_image = labels[i];
     std::vector<std::int32_t>& out = all.emplace_back();
-    if (of_image.kind() == PickleKind::integer) {
-      out.push_back(rule.apply(of_image.integer("labels"), of_image, i));
+    if (of_image.kind() == PickleKind::integer || of_image.kind() == PickleKind::real) {
+      const std::string what = fmt::format("the label of image {} (counted from 0)", i);
+      out.push_back(rule.apply(of_image.integer(what), of_image, i));
     } else {
       if (of_image.size() > static_cast<std::size_t>(rule.classes))
         of_image.fail(fmt::format("image {} (counted from 0) has {} labels", i, of_image.size()));

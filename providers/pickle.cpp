@@ -91,9 +91,11 @@ std::vector<std::string> PickleValue::keys() const {
 
 std::int64_t PickleValue::integer(const std::string& what) const {
   const Node& node = contents_->nodes[index_];
-  if (node.kind != PickleKind::integer && node.kind != PickleKind::boolean)
-    fail(fmt::format("{} should be an integer, not {}", what, describe()));
-  return node.number;
+  if (node.kind == PickleKind::integer || node.kind == PickleKind::boolean) return node.number;
+  const auto value =
+      node.kind == PickleKind::real ? whole_number(std::bit_cast<double>(node.number)) : std::nullopt;
+  if (!value) fail(fmt::format("{} should be an integer, not {}", what, describe()));
+  return *value;
 }
 
 double PickleValue::number(const std::string& what) const {
@@ -122,7 +124,9 @@ std::vector<std::int64_t> PickleValue::integers(const std::string& what) const {
     values.reserve(item_count(a.dims));
     each_in_c_order(a, [&](std::size_t item) {
       const auto value = a.integer(item);
-      if (!value) fail(fmt::format("{} should be integers of at most 64 bits, not {}", what, describe()));
+      if (!value)
+        fail(fmt::format("item {} of {} should be an integer of at most 64 bits, not {}", values.size(), what,
+                         a.number(item)));
       values.push_back(*value);
     });
     return values;

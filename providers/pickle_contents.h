@@ -55,6 +55,8 @@ struct PickleValue::Contents {
 
 /// "u1", "i8", "f4", …: type and bytes of an item, if it is a type that is read.
 std::optional<std::pair<char, int>> parse_item_type(std::string_view name);
+/// The integer that a float is, if it is one of at most 64 bits.
+std::optional<std::int64_t> whole_number(double value);
 std::size_t item_count(const Dims& dims);
 /// Calls `visit` with the place in memory of each item, in C order.
 void each_in_c_order(const PickleArray& array, const std::function<void(std::size_t)>& visit);
