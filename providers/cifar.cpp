@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int train_cuts = 5;  // batches that CIFAR-100's train file makes
-constexpr std::int64_t max_side = 4096;
+constexpr std::int64_t max_channels = 4096;
 
 enum class Format { pickle, binary };
 
@@ -155,24 +155,43 @@ std::vector<std::string> listed_names(const fs::path& path, std::int64_t classes
   return names;
 }
 
+/// (channels, height, width) of images, by num_colors (3 without it) and num_vis, `mean_numbers` or img_size.
+Dims image_dims(const PickleValue& meta, std::optional<std::int64_t> mean_numbers) {
+  const auto colors = meta.find("num_colors"), size = meta.find("img_size"), num_vis = meta.find("num_vis");
+  const std::int64_t channels = colors ? colors->integer("num_colors") : 3;
+  if (channels < 1 || channels > max_channels)
+    meta.fail(
+        fmt::format("images of {} channels (num_colors); 1 to {} are possible", channels, max_channels));
+  if (!num_vis && !mean_numbers && size) {
+    const std::int64_t side = size->integer("img_size");
+    if (side < 1 || side > max_image_side)
+      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
+    return {channels, side, side};
+  }
+  const std::int64_t numbers =
+      !num_vis && mean_numbers ? *mean_numbers : meta.at("num_vis").integer("num_vis");
+  const std::optional<std::int64_t> side = square_side(numbers, channels);
+  if (!side)
+    meta.fail(fmt::format(
+        "images of {} numbers ({}) are not square with {} channel(s) (num_colors), of side 1 to {}", numbers,
+        num_vis ? "num_vis" : "data_mean", channels, max_image_side));
+  return {channels, *side, *side};
+}
+
 /// batches.meta: of the original, with a mean image, or of CIFAR-10 for Python.
 void read_batches_meta(DataSet& set, const std::string& path) {
   const PickleValue meta = read_pickle(path);
   set_names(set.labels[0], class_names(meta, "label_names"));
   const auto mean = meta.find("data_mean");
-  std::vector<double> values;
-  if (mean) values = mean->numbers("data_mean");
-  const auto num_vis = meta.find("num_vis");
-  const std::int64_t pixels =
-      num_vis || !mean ? meta.at("num_vis").integer("num_vis") : static_cast<std::int64_t>(values.size());
-  const auto side = static_cast<std::int64_t>(
-      std::lround(std::sqrt(std::clamp<double>(static_cast<double>(pixels) / 3, 0, 1e12))));
-  if (side < 1 || side > max_side || 3 * side * side != pixels)
-    meta.fail(fmt::format("images of {} numbers (num_vis) are not square with three channels", pixels));
-  set.dims = {3, side, side};
-  if (!mean) return;
-  if (static_cast<std::int64_t>(values.size()) != pixels)
-    mean->fail(fmt::format("data_mean has {} numbers, but images have {} (num_vis)", values.size(), pixels));
+  if (!mean) {
+    set.dims = image_dims(meta, std::nullopt);
+    return;
+  }
+  const std::vector<double> values = mean->numbers("data_mean");
+  set.dims = image_dims(meta, std::ssize(values));
+  if (std::ssize(values) != set.pixels())
+    mean->fail(
+        fmt::format("data_mean has {} numbers, but images have {} (num_vis)", values.size(), set.pixels()));
   if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
     mean->fail("data_mean holds numbers that are not finite, or beyond any pixel");
   set.mean.assign(values.begin(), values.end());

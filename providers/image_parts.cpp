@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <sstream>
@@ -131,6 +132,13 @@ ImageFiles image_files_below(const std::string& folder) {
   for (std::vector<std::string>* files : {&found.left_out.dangling_links, &found.left_out.other_formats})
     std::sort(files->begin(), files->end());
   return found;
+}
+
+std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels) {
+  const double plane = static_cast<double>(numbers) / static_cast<double>(channels);
+  const std::int64_t side = std::lround(std::sqrt(std::clamp(plane, 0.0, 1e12)));
+  if (side < 1 || side > max_image_side || channels * side * side != numbers) return std::nullopt;
+  return side;
 }
 
 std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) {

@@ -40,7 +40,7 @@ DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t coun
 std::vector<float> StoredProvider::mean_image(const BatchRange& range) const {
   const MatrixInfo& info = matrices()[0];
   const auto size = static_cast<std::size_t>(element_count(info.dims));
-  std::vector<double> sums(size);
+  std::vector<double> sums;
   std::size_t images = 0;
   const auto add = [&]<class Item>(const Item* pixels, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i, pixels += size)
@@ -49,6 +49,7 @@ std::vector<float> StoredProvider::mean_image(const BatchRange& range) const {
   };
   for (int batch = range.first; batch <= range.last; ++batch) {
     const std::vector<std::byte> pixels = load_images(batch);
+    sums.resize(size);  // now that there are images of that size
     const std::size_t count = pixels.size() / static_cast<std::size_t>(info.image_bytes());
     if (info.type == DataType::f32)
       add(reinterpret_cast<const float*>(pixels.data()), count);

@@ -315,9 +315,22 @@ TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
         meta + ": label_names should be a list of names, not the integer 10");
   CHECK(error({{"num_vis", integer(3072)}, {"label_names", list({str("cat"), integer(10)})}})
             .ends_with("a name in label_names should be text, not the integer 10"));
-  for (const char* size : {"1024", "-3", "0", "3071"})
+  for (const char* size : {"1024", "-3", "0", "3071", "50331651"})
     CHECK(error({{"num_vis", integer(std::stoi(size))}, {"label_names", names}}) ==
-          meta + ": images of " + size + " numbers (num_vis) are not square with three channels");
+          meta + ": images of " + size +
+              " numbers (num_vis) are not square with 3 channel(s) (num_colors), of side 1 to 4096");
+  CHECK(error({{"num_vis", integer(3072)}, {"num_colors", integer(1)}, {"label_names", names}}) ==
+        meta +
+            ": images of 3072 numbers (num_vis) are not square with 1 channel(s) (num_colors), of side 1 to "
+            "4096");
+  for (const char* channels : {"0", "-1", "4097"})
+    CHECK(error({{"num_vis", integer(3072)},
+                 {"num_colors", integer(std::stoi(channels))},
+                 {"label_names", names}}) ==
+          meta + ": images of " + channels + " channels (num_colors); 1 to 4096 are possible");
+  for (const char* side : {"0", "-2", "4097"})
+    CHECK(error({{"img_size", integer(std::stoi(side))}, {"label_names", names}}) ==
+          meta + ": images of size " + side + " (img_size); 1 to 4096 are possible");
   CHECK(error({{"num_vis", integer(12)},
                {"label_names", names},
                {"data_mean", integers(std::vector<int>(11))}}) ==
@@ -326,6 +339,32 @@ TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
         meta + ": data_mean holds numbers that are not finite, or beyond any pixel");
   write_file(set.folder / "batches.meta", whole(integers(std::vector<int>{1})));
   CHECK(without_byte(set.open_error()) == meta + ": a dict should be here, not a list of 1 values");
+}
+
+TEST_CASE("cifar takes the size and the channels of images from the meta", "[cifar]") {
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  const Original set;
+  const auto dims = [&](Entries entries) {
+    entries.emplace_back("label_names", names);
+    set.meta(entries);
+    return open(set.folder.path())->matrices()[0].dims;
+  };
+  const auto one = std::pair("num_colors"s, integer(1)), side = std::pair("img_size"s, integer(28));
+  const auto mean = std::pair("data_mean"s, array({784, 1}, std::vector<float>(784, 2.5F)));
+  set.batch(
+      {{"data", array({784, 3}, "u1", columns(3).substr(0, 3 * 784))}, {"labels", integers({0, 1, 2})}});
+  for (const Entries& grey :
+       {Entries{{"num_vis", integer(784)}, one, side}, Entries{{"num_vis", integer(784)}, one},
+        Entries{mean, one}, Entries{one, side}}) {
+    CHECK(dims(grey) == Dims{1, 28, 28});
+    const DataBatch batch = open(set.folder.path())->load(1);
+    REQUIRE(batch.matrices[0].size() == 3 * 784);
+    CHECK(pixels_of(batch)[784 + 5] == static_cast<unsigned char>(pixel(1, 5)));
+  }
+  set.batch({{"data", array({3072, 5}, "u1", columns(5))}, {"labels", integers({0, 1, 2, 1, 0})}});
+  CHECK(dims({{"img_size", integer(32)}}) == Dims{3, 32, 32});
+  CHECK(dims({{"img_size", integer(32)}, {"num_colors", integer(3)}}) == Dims{3, 32, 32});
+  CHECK(dims({{"num_vis", integer(3072)}, {"num_colors", integer(12)}}) == Dims{12, 16, 16});
 }
 
 TEST_CASE("cifar refuses wrong batches", "[cifar]") {
