@@ -117,11 +117,14 @@ BatchRange BatchRange::parse(const std::string& text) {
 
 namespace {
 
+/// The provider of the original that crops, by its name there or by the one it had here at first.
+bool is_cropped_cifar(const std::string& name) { return name == "cifar-cropped" || name == "cropped-cifar"; }
+
 std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, const std::string& path,
                                                      std::uint64_t seed) {
   if (name == "mnist") return make_mnist_provider(path);
   if (name == "npy") return make_npy_provider(path);
-  if (name == "cifar" || name == "cropped-cifar") return make_cifar_provider(path);
+  if (name == "cifar" || is_cropped_cifar(name)) return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
   throw InputError(fmt::format("data provider '{}' is not known; the known ones are {}", name,
                                fmt::join(provider_names(), ", ")));
@@ -142,9 +145,9 @@ void check_stored_options(const std::string& name, const ImageOptions& images) {
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
                                         const ImageOptions& images,
                                         const std::optional<BatchRange>& shuffled) {
-  if (name == "cropped-cifar" && !images.crops())
+  if (is_cropped_cifar(name) && !images.crops())
     throw InputError(
-        "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
+        fmt::format("data provider '{}' needs --inner-size, the side of the crops, or --crop-pad", name));
   check_views(images);
   if (name == "image") return make_image_provider(path, images, seed, shuffled);
   auto stored = make_stored_provider(name, path, seed);
@@ -164,7 +167,7 @@ void check_views(const ImageOptions& images) {
 }
 
 std::vector<std::string> provider_names() {
-  return {"image",         "mnist",   "cifar",           "cropped-cifar", "npy",
+  return {"image",         "mnist",   "cifar",           "cifar-cropped", "npy",
           "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 

@@ -230,7 +230,7 @@ class StoredProvider : public Provider {
   mutable std::optional<int> passing_;  ///< one of kept_ that goes when another batch is read
 };
 
-/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar", "cropped-cifar" and "npy" (read
+/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar", "cifar-cropped" and "npy" (read
 /// `path`), "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training
 /// sees the images of that range in another order each epoch (shuffle.h). `seed` decides everything random.
 /// Throws InputError for an unknown name, with the known ones, and for options that do not fit the provider.

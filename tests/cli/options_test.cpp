@@ -60,7 +60,7 @@ TEST_CASE("a wrong option is named") {
        "devices, "
        "which then stand for those of each"},
       {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, npy, "
+       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, "
        "dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},
