@@ -15,6 +15,8 @@ TEST_CASE("a wrong option is named") {
   };
   const std::vector<Mistake> mistakes = {
       {{"--minni", "3"}, "unknown option '--minni'; did you mean '--mini'?"},
+      {{"--crop-border=4"},
+       "unknown option '--crop-border'; use --inner-size, the images' side less twice the border"},
       {{"--colour=red"}, "unknown option '--colour'; --help lists what there is"},
       {{"-x"}, "unknown option '-x'; --help lists what there is"},
       {{"--epochs", "1", "more"}, "unexpected argument 'more'; --help lists what there is"},
