@@ -227,11 +227,12 @@ Mixture Augmentation::mixture(const ImagePlace& place, std::int64_t end) const {
 }
 
 template <class Item>
-void Augmentation::mix_pixels(const Mixture& mixture, Item* own, const Item* other) const {
-  if (mixture.box)
+void Augmentation::mix_numbers(const Mixture& mixture, std::size_t matrix, Item* own,
+                               const Item* other) const {
+  if (matrix == 0 && mixture.box)
     for_each_pixel(*mixture.box, channels_, height_, width_, [&](std::size_t p) { own[p] = other[p]; });
   else
-    blend(own, other, element_count(matrices_[0].dims), mixture.weight);
+    blend(own, other, element_count(matrices_[matrix].dims), mixture.weight);
 }
 
 void Augmentation::mix(const Mixture& mixture, DataBatch& piece, std::int64_t image,
@@ -244,13 +245,11 @@ void Augmentation::mix(const Mixture& mixture, DataBatch& piece, std::int64_t im
       auto* const label = reinterpret_cast<std::int32_t*>(own);
       label[1] = *reinterpret_cast<const std::int32_t*>(from);
       label[2] = mixture.weight;
-    } else if (m > 0) {
-      blend(reinterpret_cast<float*>(own), reinterpret_cast<const float*>(from), element_count(info.dims),
-            mixture.weight);
     } else if (info.type == DataType::f32) {
-      mix_pixels(mixture, reinterpret_cast<float*>(own), reinterpret_cast<const float*>(from));
+      mix_numbers(mixture, m, reinterpret_cast<float*>(own), reinterpret_cast<const float*>(from));
     } else {
-      mix_pixels(mixture, reinterpret_cast<std::uint8_t*>(own), reinterpret_cast<const std::uint8_t*>(from));
+      mix_numbers(mixture, m, reinterpret_cast<std::uint8_t*>(own),
+                  reinterpret_cast<const std::uint8_t*>(from));
     }
   }
 }

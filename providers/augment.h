@@ -76,8 +76,9 @@ class Augmentation {
  private:
   /// Returns a number from Beta(alpha, alpha).
   double beta_variable(double alpha, const ImagePlace& place) const;
+  /// Mixes the numbers of an image in matrix `matrix`: a box of the image itself, or all of them.
   template <class Item>
-  void mix_pixels(const Mixture& mixture, Item* own, const Item* other) const;
+  void mix_numbers(const Mixture& mixture, std::size_t matrix, Item* own, const Item* other) const;
 
   const ImageOptions options_;
   std::vector<MatrixInfo> matrices_;

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int train_cuts = 5;  // batches that CIFAR-100's train file makes
-constexpr std::int64_t max_side = 4096;
+constexpr std::int64_t max_channels = 4096;
 
 enum class Format { pickle, binary };
 
@@ -57,6 +58,7 @@ struct DataSet {
   Format format = Format::pickle;
   std::map<int, BatchSource> batches;
   Dims dims = {3, 32, 32};
+  DataType type = DataType::u8;  // of pixels; f32 if the first batch holds other numbers than bytes
   std::vector<LabelInfo>
       labels;  // the order of matrices, from 1; in a binary record they stand the other way round
   std::vector<float> mean;  // of the meta, if it holds one
@@ -155,27 +157,106 @@ std::vector<std::string> listed_names(const fs::path& path, std::int64_t classes
   return names;
 }
 
+/// Returns (channels, height, width) of the images: they have num_colors channels (3 without it), and their
+/// size follows from num_vis, from the length of data_mean, or from img_size, whichever is there first.
+Dims image_dims(const PickleValue& meta, std::optional<std::int64_t> mean_numbers) {
+  const auto colors = meta.find("num_colors"), size = meta.find("img_size"), num_vis = meta.find("num_vis");
+  const std::int64_t channels = colors ? colors->integer("num_colors") : 3;
+  if (channels < 1 || channels > max_channels)
+    meta.fail(
+        fmt::format("images of {} channels (num_colors); 1 to {} are possible", channels, max_channels));
+  if (!num_vis && !mean_numbers && size) {
+    const std::int64_t side = size->integer("img_size");
+    if (side < 1 || side > max_image_side)
+      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
+    return {channels, side, side};
+  }
+  const std::int64_t numbers =
+      !num_vis && mean_numbers ? *mean_numbers : meta.at("num_vis").integer("num_vis");
+  const std::optional<std::int64_t> side = square_side(numbers, channels);
+  if (!side)
+    meta.fail(fmt::format(
+        "images of {} numbers ({}) are not square with {} channel(s) (num_colors), of side 1 to {}", numbers,
+        num_vis ? "num_vis" : "data_mean", channels, max_image_side));
+  return {channels, *side, *side};
+}
+
 /// batches.meta: of the original, with a mean image, or of CIFAR-10 for Python.
 void read_batches_meta(DataSet& set, const std::string& path) {
   const PickleValue meta = read_pickle(path);
   set_names(set.labels[0], class_names(meta, "label_names"));
   const auto mean = meta.find("data_mean");
-  std::vector<double> values;
-  if (mean) values = mean->numbers("data_mean");
-  const auto num_vis = meta.find("num_vis");
-  const std::int64_t pixels =
-      num_vis || !mean ? meta.at("num_vis").integer("num_vis") : static_cast<std::int64_t>(values.size());
-  const auto side = static_cast<std::int64_t>(
-      std::lround(std::sqrt(std::clamp<double>(static_cast<double>(pixels) / 3, 0, 1e12))));
-  if (side < 1 || side > max_side || 3 * side * side != pixels)
-    meta.fail(fmt::format("images of {} numbers (num_vis) are not square with three channels", pixels));
-  set.dims = {3, side, side};
-  if (!mean) return;
-  if (static_cast<std::int64_t>(values.size()) != pixels)
-    mean->fail(fmt::format("data_mean has {} numbers, but images have {} (num_vis)", values.size(), pixels));
+  if (!mean) {
+    set.dims = image_dims(meta, std::nullopt);
+    return;
+  }
+  const std::vector<double> values = mean->numbers("data_mean");
+  set.dims = image_dims(meta, std::ssize(values));
+  if (std::ssize(values) != set.pixels())
+    mean->fail(
+        fmt::format("data_mean has {} numbers, but images have {} (num_vis)", values.size(), set.pixels()));
   if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
     mean->fail("data_mean holds numbers that are not finite, or beyond any pixel");
   set.mean.assign(values.begin(), values.end());
+}
+
+/// How the images lie in a pickle's array, which must outlive this.
+struct ImageTable {
+  const PickleArray* array = nullptr;
+  std::int64_t images = 0;
+  std::int64_t image_stride = 0, pixel_stride = 0;  ///< in items of the array
+
+  DataType type() const { return array->is_bytes() ? DataType::u8 : DataType::f32; }
+};
+
+ImageTable image_table(const DataSet& set, const PickleValue& batch) {
+  const PickleValue value = batch.at("data");
+  const PickleArray& array = value.array("data");
+  const std::int64_t pixels = set.pixels();
+  // An array that could be both has columns if there is a mean image, as in the original format.
+  const auto is_images = [&](std::size_t axis) {
+    return array.dims[axis] != 0 && array.dims[1 - axis] == pixels;
+  };
+  const bool columns = array.dims.size() == 2 && is_images(1) && (!is_images(0) || !set.mean.empty());
+  if (array.dims.size() != 2 || (!columns && !is_images(0)))
+    value.fail(fmt::format("data should be images x {0} or {0} x images numbers, not {1}", pixels,
+                           value.describe()));
+  const bool image_fastest = columns != array.fortran;
+  ImageTable table{&array, array.dims[columns ? 1 : 0]};
+  table.image_stride = image_fastest ? 1 : pixels;
+  table.pixel_stride = image_fastest ? table.images : 1;
+  return table;
+}
+
+/// Copies the images of `span`, each in one piece. pixel(i) returns item i of the array as an Item.
+template <class Item, class Pixel>
+std::vector<std::byte> copy_images(const ImageTable& table, std::int64_t pixels,
+                                   const BatchSource::Span& span, const Pixel& pixel) {
+  std::vector<std::byte> out(static_cast<std::size_t>(span.count() * pixels) * sizeof(Item));
+  auto* const into = reinterpret_cast<Item*>(out.data());
+  // In tiles whose lines stay in the cache.
+  constexpr std::int64_t tile = 64;
+  for (std::int64_t i0 = span.begin; i0 < span.end; i0 += tile)
+    for (std::int64_t p = 0; p < pixels; ++p)
+      for (std::int64_t i = i0; i < std::min(i0 + tile, span.end); ++i)
+        into[(i - span.begin) * pixels + p] =
+            pixel(static_cast<std::size_t>(i * table.image_stride + p * table.pixel_stride));
+  return out;
+}
+
+/// Returns the images of `span` as numbers of the data set's type.
+std::vector<std::byte> read_images(const DataSet& set, const ImageTable& table,
+                                   const BatchSource::Span& span) {
+  const PickleArray& array = *table.array;
+  if (set.type == DataType::f32)
+    return copy_images<float>(table, set.pixels(), span,
+                              [&](std::size_t item) { return static_cast<float>(array.number(item)); });
+  if (table.pixel_stride != 1)
+    return copy_images<std::uint8_t>(table, set.pixels(), span, [&](std::size_t item) {
+      return static_cast<std::uint8_t>(array.data[item]);
+    });
+  const auto bytes = std::as_bytes(std::span(array.data));
+  return {bytes.begin() + span.begin * set.pixels(), bytes.begin() + span.end * set.pixels()};
 }
 
 DataSet find_data_set(const std::string& folder) {
@@ -189,7 +270,8 @@ DataSet find_data_set(const std::string& folder) {
   std::vector<DataSet> found;
   const auto look = [&](Format format, std::map<int, BatchSource> batches,
                         const std::vector<LabelInfo>& labels) {
-    if (!batches.empty()) found.push_back({folder, format, std::move(batches), {3, 32, 32}, labels, {}});
+    if (!batches.empty())
+      found.push_back({folder, format, std::move(batches), {3, 32, 32}, DataType::u8, labels, {}});
   };
   look(Format::pickle, numbered_files(folder, ""), ten);
   look(Format::binary, numbered_files(folder, ".bin"), ten);
@@ -226,6 +308,8 @@ DataSet find_data_set(const std::string& folder) {
     set_names(set.labels[0], class_names(names, "fine_label_names"));
     set_names(set.labels[1], class_names(names, "coarse_label_names"));
   }
+  const PickleValue first = read_pickle(set.batches.begin()->second.path);
+  set.type = image_table(set, first).type();
   return set;
 }
 
@@ -234,50 +318,6 @@ void check_label(const std::string& path, std::int64_t record, const LabelInfo& 
   throw InputError(fmt::format("{}: record {} (counted from 0) is {} {}; {} are 0 to {}", path, record,
                                info.matrix == "labels" ? "label" : "coarse label", label,
                                info.matrix == "labels" ? "labels" : "coarse labels", info.classes - 1));
-}
-
-/// How the images lie in a pickle's array of bytes.
-struct ImageTable {
-  std::string_view data;
-  std::int64_t images = 0;
-  std::int64_t image_stride = 0, pixel_stride = 0;
-};
-
-ImageTable image_table(const DataSet& set, const PickleValue& batch) {
-  const PickleValue value = batch.at("data");
-  const PickleArray& array = value.array("data");
-  const std::int64_t pixels = set.pixels();
-  // An array that could be both has columns if there is a mean image, as in the original format.
-  const auto is_images = [&](std::size_t axis) {
-    return array.dims[axis] != 0 && array.dims[1 - axis] == pixels;
-  };
-  const bool columns = array.dims.size() == 2 && is_images(1) && (!is_images(0) || !set.mean.empty());
-  if (!array.is_bytes() || array.dims.size() != 2 || (!columns && !is_images(0)))
-    value.fail(fmt::format("data should be images x {0} or {0} x images bytes (type u1), not {1}", pixels,
-                           value.describe()));
-  const bool image_fastest = columns != array.fortran;
-  ImageTable table{array.data, array.dims[columns ? 1 : 0]};
-  table.image_stride = image_fastest ? 1 : pixels;
-  table.pixel_stride = image_fastest ? table.images : 1;
-  return table;
-}
-
-/// The images [begin, end), each in one piece.
-std::vector<std::byte> copy_images(const ImageTable& table, std::int64_t pixels, std::int64_t begin,
-                                   std::int64_t end) {
-  std::vector<std::byte> out(static_cast<std::size_t>((end - begin) * pixels));
-  if (table.pixel_stride == 1) {
-    std::memcpy(out.data(), table.data.data() + begin * pixels, out.size());
-    return out;
-  }
-  // In tiles whose lines stay in the cache.
-  constexpr std::int64_t tile = 64;
-  for (std::int64_t i0 = begin; i0 < end; i0 += tile)
-    for (std::int64_t p = 0; p < pixels; ++p)
-      for (std::int64_t i = i0; i < std::min(i0 + tile, end); ++i)
-        out[static_cast<std::size_t>((i - begin) * pixels + p)] = static_cast<std::byte>(
-            table.data[static_cast<std::size_t>(i * table.image_stride + p * table.pixel_stride)]);
-  return out;
 }
 
 std::vector<std::byte> as_bytes(const std::vector<std::int32_t>& values) {
@@ -289,17 +329,22 @@ std::vector<std::byte> as_bytes(const std::vector<std::int32_t>& values) {
 DataBatch load_pickle(const DataSet& set, const BatchSource& source) {
   const PickleValue batch = read_pickle(source.path);
   const ImageTable table = image_table(set, batch);
-  const auto [begin, end] = source.of(table.images);
+  if (set.type == DataType::u8 && table.type() != DataType::u8) {
+    const PickleValue data = batch.at("data");
+    data.fail(fmt::format("data should be bytes (type u1), as in {}, not {}",
+                          set.batches.begin()->second.path, data.describe()));
+  }
+  const BatchSource::Span span = source.of(table.images);
   DataBatch loaded;
-  loaded.images = end - begin;
-  loaded.matrices.push_back(copy_images(table, set.pixels(), begin, end));
+  loaded.images = span.count();
+  loaded.matrices.push_back(read_images(set, table, span));
   for (const LabelInfo& info : set.labels) {
     const PickleValue value = batch.at(info.key);
     const std::vector<std::int64_t> labels = value.integers(info.key);
     if (static_cast<std::int64_t>(labels.size()) != table.images)
       value.fail(fmt::format("there are {} {} for {} images", labels.size(), info.key, table.images));
     std::vector<std::int32_t> out;
-    for (std::int64_t i = begin; i < end; ++i) {
+    for (std::int64_t i = span.begin; i < span.end; ++i) {
       const std::int64_t label = labels[static_cast<std::size_t>(i)];
       check_label(source.path, i, info, label);
       out.push_back(static_cast<std::int32_t>(label));
@@ -357,7 +402,7 @@ DataBatch load_binary(const DataSet& set, const BatchSource& source) {
 class CifarProvider final : public StoredProvider {
  public:
   explicit CifarProvider(DataSet set) : set_(std::move(set)) {
-    matrices_ = {{"data", set_.dims, DataType::u8, 0}};
+    matrices_ = {{"data", set_.dims, set_.type, 0}};
     for (const LabelInfo& info : set_.labels)
       matrices_.push_back({info.matrix, {1}, DataType::s32, info.classes, info.names});
   }
@@ -414,20 +459,7 @@ class CifarProvider final : public StoredProvider {
   bool has_mean() const override { return true; }
 
   std::vector<float> mean_image(const BatchRange& range) const override {
-    if (!set_.mean.empty()) return set_.mean;
-    const auto size = static_cast<std::size_t>(set_.pixels());
-    std::vector<double> sum(size, 0.0);
-    std::int64_t images = 0;
-    for (int batch = range.first; batch <= range.last; ++batch) {
-      const DataBatch loaded = load(batch);
-      const std::byte* pixel = loaded.matrices[0].data();
-      for (std::int64_t i = 0; i < loaded.images; ++i, pixel += size)
-        for (std::size_t j = 0; j < size; ++j) sum[j] += std::to_integer<int>(pixel[j]);
-      images += loaded.images;
-    }
-    std::vector<float> mean(size);
-    for (std::size_t j = 0; j < size; ++j) mean[j] = static_cast<float>(sum[j] / static_cast<double>(images));
-    return mean;
+    return set_.mean.empty() ? StoredProvider::mean_image(range) : set_.mean;
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,11 @@ struct ImageFiles {
 /// Finds images in `folder` and in folders in it, without those whose names begin with a dot. Throws
 /// RunError.
 ImageFiles image_files_below(const std::string& folder);
+
+constexpr std::int64_t max_image_side = 4096;
+/// The side of square images of `numbers` numbers in `channels` channels; nothing if they are not square, or
+/// larger than max_image_side.
+std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels);
 
 constexpr std::int64_t max_classes = 1'000'000;
 

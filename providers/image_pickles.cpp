@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int max_image_side = 4096;
 constexpr std::string_view batch_prefix = "data_batch_";
 
 bool is_sequence(const PickleValue& value) {
@@ -67,8 +66,9 @@ std::vector<std::vector<std::int32_t>> read_labels(const PickleValue& labels, co
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const PickleValue of_image = labels[i];
     std::vector<std::int32_t>& out = all.emplace_back();
-    if (of_image.kind() == PickleKind::integer) {
-      out.push_back(rule.apply(of_image.integer("labels"), of_image, i));
+    if (of_image.kind() == PickleKind::integer || of_image.kind() == PickleKind::real) {
+      const std::string what = fmt::format("the label of image {} (counted from 0)", i);
+      out.push_back(rule.apply(of_image.integer(what), of_image, i));
     } else {
       if (of_image.size() > static_cast<std::size_t>(rule.classes))
         of_image.fail(fmt::format("image {} (counted from 0) has {} labels", i, of_image.size()));
@@ -244,19 +244,36 @@ class ImagePickles final : public ImageSource {
     batch_size_ = (size ? *size : meta.at("num_cases_per_batch")).integer("batch_size");
     if (batch_size_ < 1 || batch_size_ > 1'000'000'000)
       meta.fail(fmt::format("batches of {} images (batch_size)", batch_size_));
-    const std::int64_t side = meta.at("img_size").integer("img_size");
-    if (side < 1 || side > max_image_side)
-      meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
-    info_.image_size = static_cast<int>(side);
+    info_.image_size = static_cast<int>(read_side(meta));
     if (const auto mean = meta.find("data_mean")) read_mean(*mean);
     if (const auto pca = meta.find("color_pca")) read_pca(*pca);
+  }
+
+  /// img_size, or the side by which the original cut images without it: that of num_vis pixels.
+  static std::int64_t read_side(const PickleValue& meta) {
+    const auto size = meta.find("img_size"), num_vis = meta.find("num_vis"), mean = meta.find("data_mean");
+    if (size || (!num_vis && !mean)) {
+      const std::int64_t side = meta.at("img_size").integer("img_size");
+      if (side < 1 || side > max_image_side)
+        meta.fail(fmt::format("images of size {} (img_size); 1 to {} are possible", side, max_image_side));
+      return side;
+    }
+    const std::int64_t numbers =
+        num_vis ? num_vis->integer("num_vis") : std::ssize(mean->numbers("data_mean"));
+    const std::optional<std::int64_t> side = square_side(numbers, 3);
+    if (!side)
+      meta.fail(
+          fmt::format("images of {} numbers ({}) are not square with 3 channels, of side 1 to {}; img_size "
+                      "may say their side",
+                      numbers, num_vis ? "num_vis" : "data_mean", max_image_side));
+    return *side;
   }
 
   void read_mean(const PickleValue& mean) {
     const std::vector<double> values = mean.numbers("data_mean");
     const auto expected = std::size_t{3} * static_cast<std::size_t>(info_.image_size * info_.image_size);
     if (values.size() != expected)
-      mean.fail(fmt::format("data_mean has {} numbers; images of size {} (img_size) have {}", values.size(),
+      mean.fail(fmt::format("data_mean has {} numbers; images of size {} have {}", values.size(),
                             info_.image_size, expected));
     if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
       mean.fail("data_mean holds numbers that are not finite, or beyond any pixel");

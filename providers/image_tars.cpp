@@ -2,17 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <system_error>
 
 #include "convnet/base/error.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
-#include "providers/tar.h"
 
 namespace convnet {
 namespace {
@@ -20,25 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using Shard = std::vector<ShardImage>;
-
-/// The number in a .cls file.
-std::int32_t read_label(const InputFile& file, const TarMember& member, std::int64_t classes) {
-  const auto fail = [&](const std::string& what) {
-    throw InputError(fmt::format("{}: {}: {}", file.path(), printable(member.name), what));
-  };
-  constexpr std::uint64_t most = 32;
-  const std::string text = file.read(member.at.offset, std::min(member.at.size, most));
-  const auto blank = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
-  const auto begin = std::find_if_not(text.begin(), text.end(), blank);
-  const auto end = std::find_if_not(text.rbegin(), text.rend(), blank).base();
-  std::int32_t label = -1;
-  const char* const last = text.data() + (end - text.begin());
-  const auto parsed = std::from_chars(text.data() + (begin - text.begin()), last, label);
-  if (member.at.size > most || begin >= end || parsed.ec != std::errc() || parsed.ptr != last)
-    fail(fmt::format("'{}' is not the number of a class", printable(text)));
-  if (label < 0 || label >= classes) fail(fmt::format("class {}; classes are 0 to {}", label, classes - 1));
-  return label;
-}
 
 class ImageTars final : public ImageSource {
  public:
@@ -133,58 +111,6 @@ class ImageTars final : public ImageSource {
 };
 
 }  // namespace
-
-std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) {
-  const std::string& path = file.path();
-  struct Pair {
-    const TarMember *image = nullptr, *label = nullptr;
-  };
-  const std::vector<TarMember> members = index_tar(file);
-  std::map<std::string_view, Pair> pairs;
-  std::vector<std::string_view> order;  // keys of images
-  for (const TarMember& member : members) {
-    const std::string_view name = member.name;
-    const std::size_t base = name.rfind('/') + 1;  // 0 without one
-    const std::size_t dot = name.find('.', base);
-    if (dot == base || dot == std::string_view::npos) continue;  // hidden, or without extension
-    const std::string extension = lower_extension(name, dot);
-    const bool is_image = is_image_extension(extension);
-    if (!is_image && extension != "cls") continue;
-    Pair& pair = pairs[name.substr(0, dot)];
-    const TarMember*& place = is_image ? pair.image : pair.label;
-    if (place)
-      throw InputError(
-          fmt::format("{}: '{}' and '{}' are of one image", path, printable(place->name), printable(name)));
-    place = &member;
-    if (is_image) order.push_back(name.substr(0, dot));
-  }
-  for (const auto& [key, pair] : pairs)
-    if (!pair.image || !pair.label)
-      throw InputError(fmt::format(
-          "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
-          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp)"));
-  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
-  std::vector<ShardImage> shard;
-  for (const std::string_view key : order) {
-    const Pair& pair = pairs[key];
-    shard.push_back({pair.image->name, pair.image->at, read_label(file, *pair.label, classes)});
-  }
-  return shard;
-}
-
-std::vector<std::string> read_class_names(const std::string& folder) {
-  const std::string path = (fs::path(folder) / "classes.txt").string();
-  std::vector<std::string> names;
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) return names;
-  std::istringstream lines(read_whole_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    line.resize(line.find_last_not_of(" \t\r") + 1);
-    if (!line.empty()) names.push_back(line);
-  }
-  if (names.empty()) throw InputError(path + ": holds no name of a class");
-  return names;
-}
 
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path) {
   return std::make_unique<ImageTars>(path);

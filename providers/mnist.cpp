@@ -178,23 +178,6 @@ class MnistProvider final : public StoredProvider {
   bool has_mean() const override { return true; }
   std::int64_t most_kept() const override { return 0; }  // the files' contents are
 
-  std::vector<float> mean_image(const BatchRange& range) const override {
-    const auto size = static_cast<std::size_t>(train_.image_bytes());
-    std::vector<double> sum(size, 0.0);
-    std::int64_t images = 0;
-    for (int batch = range.first; batch <= range.last; ++batch) {
-      const Half& half = half_of(batch);
-      const std::uint8_t* pixel =
-          half.contents().pixels.data() + half.first_image(batch) * half.image_bytes();
-      for (std::int64_t i = 0; i < half.images_in(batch); ++i, pixel += size)
-        for (std::size_t j = 0; j < size; ++j) sum[j] += pixel[j];
-      images += half.images_in(batch);
-    }
-    std::vector<float> mean(size);
-    for (std::size_t j = 0; j < size; ++j) mean[j] = static_cast<float>(sum[j] / static_cast<double>(images));
-    return mean;
-  }
-
  private:
   const Half& half_of(int batch) const {
     if (train_.batches().holds(batch)) return train_;

@@ -140,34 +140,14 @@ class NpyProvider final : public StoredProvider {
     return loaded;
   }
 
+  // Leaves the other arrays unread: they may be larger than the images.
+  std::vector<std::byte> load_images(int batch) const override {
+    const std::size_t part = part_of(batch);
+    return arrays_[part][0]->numbers(first_of(part, batch), images_in(batch));
+  }
+
   void check_labels(const BatchRange&) const override {}  // the constructor has read all of them
   bool has_mean() const override { return true; }
-
-  std::vector<float> mean_image(const BatchRange& range) const override {
-    const auto size = static_cast<std::size_t>(element_count(matrices_[0].dims));
-    std::vector<double> sums(size);
-    std::int64_t images = 0;
-    const auto add = [&]<class T>(const T* values) {
-      for (std::size_t j = 0; j < size; ++j) sums[j] += static_cast<double>(values[j]);
-    };
-    for (int batch = range.first; batch <= range.last; ++batch) {
-      const std::size_t part = part_of(batch);
-      const std::int64_t count = images_in(batch);
-      const std::vector<std::byte> pixels = arrays_[part][0]->numbers(first_of(part, batch), count);
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::byte* const image = pixels.data() + i * matrices_[0].image_bytes();
-        if (matrices_[0].type == DataType::u8)
-          add(reinterpret_cast<const std::uint8_t*>(image));
-        else
-          add(reinterpret_cast<const float*>(image));
-      }
-      images += count;
-    }
-    std::vector<float> mean(size);
-    for (std::size_t j = 0; j < size; ++j)
-      mean[j] = static_cast<float>(sums[j] / static_cast<double>(images));
-    return mean;
-  }
 
  private:
   /// Describes matrix `m`, which all parts must have alike.

@@ -12,35 +12,31 @@ namespace {
 
 using Contents = PickleValue::Contents;
 using Node = Contents::Node;
-using Type = Contents::Type;
 
 }  // namespace
 
 std::string PickleValue::Contents::describe(const Node& node) const {
-  switch (node.type) {
-    case Type::none: return "None";
-    case Type::boolean: return node.number != 0 ? "True" : "False";
-    case Type::integer: return fmt::format("the integer {}", node.number);
-    case Type::real: return fmt::format("the number {}", std::bit_cast<double>(node.number));
-    case Type::text: return fmt::format("the text '{}'", printable(node.string));
-    case Type::bytes: return fmt::format("a string of {} bytes", node.string.size());
-    case Type::list: return fmt::format("a list of {} values", items_of(node).size());
-    case Type::tuple: return fmt::format("a tuple of {} values", items_of(node).size());
-    case Type::dict: return fmt::format("a dict of {} entries", items_of(node).size() / 2);
-    case Type::array: {
+  switch (node.kind) {
+    case PickleKind::none: return "None";
+    case PickleKind::boolean: return node.number != 0 ? "True" : "False";
+    case PickleKind::integer: return fmt::format("the integer {}", node.number);
+    case PickleKind::real: return fmt::format("the number {}", std::bit_cast<double>(node.number));
+    case PickleKind::text: return fmt::format("the text '{}'", printable(node.string));
+    case PickleKind::bytes: return fmt::format("a string of {} bytes", node.string.size());
+    case PickleKind::list: return fmt::format("a list of {} values", items_of(node).size());
+    case PickleKind::tuple: return fmt::format("a tuple of {} values", items_of(node).size());
+    case PickleKind::dict: return fmt::format("a dict of {} entries", items_of(node).size() / 2);
+    case PickleKind::array: {
       const PickleArray& a = arrays[node.child];
       return fmt::format("an array of {} numbers of type {}{}", to_string(a.dims), a.type, a.item_bytes);
     }
-    case Type::global: return "the name of a function or class";
-    case Type::dtype: return "a NumPy type";
+    case PickleKind::global: return "the name of a function or class";
+    case PickleKind::dtype: return "a NumPy type";
   }
   return "";
 }
 
-PickleKind PickleValue::kind() const {
-  const Type type = contents_->nodes[index_].type;
-  return type > Type::array ? PickleKind::other : static_cast<PickleKind>(type);
-}
+PickleKind PickleValue::kind() const { return contents_->nodes[index_].kind; }
 
 std::string PickleValue::describe() const { return contents_->describe(contents_->nodes[index_]); }
 
@@ -50,8 +46,10 @@ void PickleValue::fail(const std::string& what) const {
 
 std::size_t PickleValue::size() const {
   const Node& node = contents_->nodes[index_];
-  if (node.type != Type::array)
-    return node.type == Type::global || node.type == Type::dtype ? 0 : contents_->items_of(node).size();
+  if (node.kind != PickleKind::array)
+    return node.kind == PickleKind::global || node.kind == PickleKind::dtype
+               ? 0
+               : contents_->items_of(node).size();
   const Dims& dims = contents_->arrays[node.child].dims;
   return dims.empty() ? 0 : static_cast<std::size_t>(dims[0]);
 }
@@ -65,7 +63,7 @@ std::optional<PickleValue> PickleValue::find(std::string_view key) const {
   const std::vector<std::uint32_t>& items = contents_->items_of(contents_->nodes[index_]);
   for (std::size_t i = items.size(); i > 1; i -= 2) {  // the last one counts
     const Node& node = contents_->nodes[items[i - 2]];
-    if ((node.type == Type::text || node.type == Type::bytes) && node.string == key)
+    if ((node.kind == PickleKind::text || node.kind == PickleKind::bytes) && node.string == key)
       return PickleValue(contents_, items[i - 1]);
   }
   return std::nullopt;
@@ -85,22 +83,25 @@ std::vector<std::string> PickleValue::keys() const {
   const std::vector<std::uint32_t>& items = contents_->items_of(contents_->nodes[index_]);
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     const Node& node = contents_->nodes[items[i]];
-    if (node.type == Type::text || node.type == Type::bytes) keys.push_back(printable(node.string));
+    if (node.kind == PickleKind::text || node.kind == PickleKind::bytes)
+      keys.push_back(printable(node.string));
   }
   return keys;
 }
 
 std::int64_t PickleValue::integer(const std::string& what) const {
   const Node& node = contents_->nodes[index_];
-  if (node.type != Type::integer && node.type != Type::boolean)
-    fail(fmt::format("{} should be an integer, not {}", what, describe()));
-  return node.number;
+  if (node.kind == PickleKind::integer || node.kind == PickleKind::boolean) return node.number;
+  const auto value =
+      node.kind == PickleKind::real ? whole_number(std::bit_cast<double>(node.number)) : std::nullopt;
+  if (!value) fail(fmt::format("{} should be an integer, not {}", what, describe()));
+  return *value;
 }
 
 double PickleValue::number(const std::string& what) const {
   const Node& node = contents_->nodes[index_];
-  if (node.type == Type::real) return std::bit_cast<double>(node.number);
-  if (node.type != Type::integer && node.type != Type::boolean)
+  if (node.kind == PickleKind::real) return std::bit_cast<double>(node.number);
+  if (node.kind != PickleKind::integer && node.kind != PickleKind::boolean)
     fail(fmt::format("{} should be a number, not {}", what, describe()));
   return static_cast<double>(node.number);
 }
@@ -123,7 +124,9 @@ std::vector<std::int64_t> PickleValue::integers(const std::string& what) const {
     values.reserve(item_count(a.dims));
     each_in_c_order(a, [&](std::size_t item) {
       const auto value = a.integer(item);
-      if (!value) fail(fmt::format("{} should be integers of at most 64 bits, not {}", what, describe()));
+      if (!value)
+        fail(fmt::format("item {} of {} should be an integer of at most 64 bits, not {}", values.size(), what,
+                         a.number(item)));
       values.push_back(*value);
     });
     return values;

@@ -24,7 +24,7 @@ struct PickleArray {
 
   bool is_bytes() const { return type == 'u' && item_bytes == 1; }
   double number(std::size_t item) const;
-  /// Nothing for floats and for integers that do not fit.
+  /// Nothing for a float that is no integer, and for what does not fit.
   std::optional<std::int64_t> integer(std::size_t item) const;
 };
 
@@ -39,7 +39,8 @@ enum class PickleKind : std::uint8_t {
   tuple,
   dict,
   array,
-  other
+  global,  ///< the name of a function or class
+  dtype    ///< a NumPy type
 };
 
 /// A value of a pickle. The file's contents live as long as one of its values; values that the file repeats
@@ -69,7 +70,8 @@ class PickleValue {
   /// The keys of a dict that are text or bytes, for messages.
   std::vector<std::string> keys() const;
 
-  // These fail() if the value is something else; `what` names it in the message.
+  // These fail() if the value is something else; `what` names it in the message. Floats with whole values
+  // are integers, too: the original's users store labels so.
   std::int64_t integer(const std::string& what) const;
   double number(const std::string& what) const;
   std::string_view string(const std::string& what) const;  ///< of text (UTF-8) or bytes

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "providers/pickle_contents.h"
@@ -53,6 +54,11 @@ std::optional<std::pair<char, int>> parse_item_type(std::string_view name) {
   return std::pair(type, bytes);
 }
 
+std::optional<std::int64_t> whole_number(double value) {
+  if (!(value >= -0x1p63 && value < 0x1p63) || value != std::trunc(value)) return std::nullopt;
+  return static_cast<std::int64_t>(value);
+}
+
 std::size_t item_count(const Dims& dims) { return static_cast<std::size_t>(element_count(dims)); }
 
 void each_in_c_order(const PickleArray& a, const std::function<void(std::size_t)>& visit) {
@@ -83,11 +89,13 @@ double PickleArray::number(std::size_t item) const {
 }
 
 std::optional<std::int64_t> PickleArray::integer(std::size_t item) const {
-  if (type == 'f') return std::nullopt;
   return with_item(*this, item, [](auto value) -> std::optional<std::int64_t> {
-    if constexpr (std::is_same_v<decltype(value), std::uint64_t>)
-      if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
-    return static_cast<std::int64_t>(value);
+    if constexpr (std::is_floating_point_v<decltype(value)>)
+      return whole_number(value);
+    else if (std::in_range<std::int64_t>(value))
+      return static_cast<std::int64_t>(value);
+    else
+      return std::nullopt;
   });
 }
 

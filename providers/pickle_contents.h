@@ -22,24 +22,10 @@ namespace convnet {
 
 /// All values of a file, by index: nothing owns another, so that neither depth nor cycles matter.
 struct PickleValue::Contents {
-  enum class Type : std::uint8_t {
-    none,
-    boolean,
-    integer,
-    real,
-    text,
-    bytes,
-    list,
-    tuple,
-    dict,
-    array,
-    global,
-    dtype
-  };
   static constexpr std::uint32_t no_items = std::numeric_limits<std::uint32_t>::max();
 
   struct Node {
-    Type type = Type::none;
+    PickleKind kind = PickleKind::none;
     std::uint32_t child =
         no_items;             ///< list, tuple, dict: in `items`, if there are any; array, dtype: in `arrays`
     std::size_t offset = 0;   ///< of the opcode
@@ -69,6 +55,8 @@ struct PickleValue::Contents {
 
 /// "u1", "i8", "f4", …: type and bytes of an item, if it is a type that is read.
 std::optional<std::pair<char, int>> parse_item_type(std::string_view name);
+/// The integer that a float is, if it is one of at most 64 bits.
+std::optional<std::int64_t> whole_number(double value);
 std::size_t item_count(const Dims& dims);
 /// Calls `visit` with the place in memory of each item, in C order.
 void each_in_c_order(const PickleArray& array, const std::function<void(std::size_t)>& visit);

@@ -40,7 +40,8 @@ bool PickleParser::object_step(unsigned char op) {
     case 0x93: {
       const std::vector<std::uint32_t> names = pop_last(2);
       for (std::uint32_t name : names)
-        if (node(name).type != Type::text) fail(fmt::format("a name should be text, not {}", describe(name)));
+        if (node(name).kind != PickleKind::text)
+          fail(fmt::format("a name should be text, not {}", describe(name)));
       push_global(node(names[0]).string, node(names[1]).string);
       return true;
     }
@@ -67,30 +68,31 @@ bool PickleParser::object_step(unsigned char op) {
 void PickleParser::push_global(std::string_view module, std::string_view name) {
   for (const KnownGlobal& known : known_globals)
     if (known.module == module && known.name == name)
-      return push_new(Type::global, static_cast<std::int64_t>(known.what));
+      return push_new(PickleKind::global, static_cast<std::int64_t>(known.what));
   fail(fmt::format("it refers to {}.{}; only data and NumPy arrays are read", printable(module),
                    printable(name)));
 }
 
 std::string_view PickleParser::bytes_of(std::uint32_t index, const char* what) {
-  if (node(index).type != Type::bytes) fail(fmt::format("{} should be bytes, not {}", what, describe(index)));
+  if (node(index).kind != PickleKind::bytes)
+    fail(fmt::format("{} should be bytes, not {}", what, describe(index)));
   return node(index).string;
 }
 
 void PickleParser::reduce() {
   const std::uint32_t arg_tuple = pop(), function = pop();
-  if (node(function).type != Type::global) fail(fmt::format("{} is called", describe(function)));
-  if (node(arg_tuple).type != Type::tuple)
+  if (node(function).kind != PickleKind::global) fail(fmt::format("{} is called", describe(function)));
+  if (node(arg_tuple).kind != PickleKind::tuple)
     fail(fmt::format("arguments should be a tuple, not {}", describe(arg_tuple)));
   const std::vector<std::uint32_t>& args = c_.items_of(node(arg_tuple));
   switch (static_cast<Known>(node(function).number)) {
     case Known::encode: return push(encode(args));
     case Known::bytes:
       if (!args.empty()) fail("bytes() with arguments is not read");
-      return push_new(Type::bytes);
+      return push_new(PickleKind::bytes);
     case Known::reconstruct: {
       const auto is_ndarray = [&](const Node& n) {
-        return n.type == Type::global && static_cast<Known>(n.number) == Known::ndarray;
+        return n.kind == PickleKind::global && static_cast<Known>(n.number) == Known::ndarray;
       };
       if (args.size() != 3 || !is_ndarray(node(args[0])))
         fail("a NumPy array starts with other arguments than NumPy writes");
@@ -105,7 +107,7 @@ void PickleParser::reduce() {
 
 /// The bytes that a text of Latin-1 letters stands for.
 std::uint32_t PickleParser::encode(const std::vector<std::uint32_t>& args) {
-  if (args.size() != 2 || node(args[0]).type != Type::text || node(args[1]).type != Type::text ||
+  if (args.size() != 2 || node(args[0]).kind != PickleKind::text || node(args[1]).kind != PickleKind::text ||
       (node(args[1]).string != "latin1" && node(args[1]).string != "latin-1"))
     fail("_codecs.encode is read for a text in latin1 only");
   if (const auto known = encoded_.find(args[0]); known != encoded_.end()) return known->second;
@@ -125,20 +127,20 @@ std::uint32_t PickleParser::encode(const std::vector<std::uint32_t>& args) {
     }
     text = c_.decoded.emplace_back(std::move(out));
   }
-  const std::uint32_t made = add(Type::bytes, 0, text);
+  const std::uint32_t made = add(PickleKind::bytes, 0, text);
   encoded_[args[0]] = made;
   return made;
 }
 
-std::uint32_t PickleParser::make_array(const PickleArray& array, Type type) {
-  const std::uint32_t made = add(type);
+std::uint32_t PickleParser::make_array(const PickleArray& array, PickleKind kind) {
+  const std::uint32_t made = add(kind);
   node(made).child = static_cast<std::uint32_t>(c_.arrays.size());
   c_.arrays.push_back(array);
   return made;
 }
 
 std::uint32_t PickleParser::make_dtype(const std::vector<std::uint32_t>& args) {
-  if (args.empty() || (node(args[0]).type != Type::text && node(args[0]).type != Type::bytes))
+  if (args.empty() || (node(args[0]).kind != PickleKind::text && node(args[0]).kind != PickleKind::bytes))
     fail("a NumPy type should be given by its name");
   const std::string_view name = node(args[0]).string;
   const auto type = parse_item_type(name);
@@ -148,33 +150,33 @@ std::uint32_t PickleParser::make_dtype(const std::vector<std::uint32_t>& args) {
   PickleArray prototype;
   prototype.type = type->first;
   prototype.item_bytes = type->second;
-  return make_array(prototype, Type::dtype);
+  return make_array(prototype, PickleKind::dtype);
 }
 
 std::uint32_t PickleParser::make_scalar(const std::vector<std::uint32_t>& args) {
-  if (args.size() != 2 || node(args[0]).type != Type::dtype)
+  if (args.size() != 2 || node(args[0]).kind != PickleKind::dtype)
     fail("a NumPy scalar should have a type and bytes");
   PickleArray one = c_.arrays[node(args[0]).child];
   one.data = bytes_of(args[1], "a NumPy scalar's value");
   if (one.data.size() != static_cast<std::size_t>(one.item_bytes))
     fail(fmt::format("a NumPy scalar of {} bytes has {}", one.item_bytes, one.data.size()));
-  if (one.type == 'f') return add(Type::real, std::bit_cast<std::int64_t>(one.number(0)));
+  if (one.type == 'f') return add(PickleKind::real, std::bit_cast<std::int64_t>(one.number(0)));
   const auto value = one.integer(0);
   if (!value) fail("an integer is beyond 64 bits");
-  return add(one.type == 'b' ? Type::boolean : Type::integer, *value);
+  return add(one.type == 'b' ? PickleKind::boolean : PickleKind::integer, *value);
 }
 
 void PickleParser::build() {
   const std::uint32_t state_tuple = pop();
   need(1);
   const std::uint32_t object = stack_.back();
-  const Type type = node(object).type;
-  if (type != Type::dtype && type != Type::array)
+  const PickleKind kind = node(object).kind;
+  if (kind != PickleKind::dtype && kind != PickleKind::array)
     fail(fmt::format("{} gets a state; only NumPy arrays and types have one", describe(object)));
-  if (node(state_tuple).type != Type::tuple)
+  if (node(state_tuple).kind != PickleKind::tuple)
     fail(fmt::format("a state should be a tuple, not {}", describe(state_tuple)));
   const std::vector<std::uint32_t>& state = c_.items_of(node(state_tuple));
-  if (type == Type::dtype)
+  if (kind == PickleKind::dtype)
     build_dtype(node(object), state);
   else
     build_array(node(object), state);
@@ -182,7 +184,8 @@ void PickleParser::build() {
 
 /// (version, byte order, …)
 void PickleParser::build_dtype(Node& dtype, const std::vector<std::uint32_t>& state) {
-  if (state.size() < 2 || (node(state[1]).type != Type::text && node(state[1]).type != Type::bytes))
+  if (state.size() < 2 ||
+      (node(state[1]).kind != PickleKind::text && node(state[1]).kind != PickleKind::bytes))
     fail("a NumPy type's state should hold its byte order");
   const std::string_view order = node(state[1]).string;
   if (order.size() != 1 || std::string_view("<>=|").find(order[0]) == std::string_view::npos)
@@ -193,8 +196,9 @@ void PickleParser::build_dtype(Node& dtype, const std::vector<std::uint32_t>& st
 
 /// (version, shape, type, whether the first index runs fastest, bytes)
 void PickleParser::build_array(Node& array, const std::vector<std::uint32_t>& state) {
-  if (state.size() != 5 || node(state[1]).type != Type::tuple || node(state[2]).type != Type::dtype ||
-      (node(state[3]).type != Type::boolean && node(state[3]).type != Type::integer))
+  if (state.size() != 5 || node(state[1]).kind != PickleKind::tuple ||
+      node(state[2]).kind != PickleKind::dtype ||
+      (node(state[3]).kind != PickleKind::boolean && node(state[3]).kind != PickleKind::integer))
     fail("a NumPy array's state is not (version, shape, type, order, bytes)");
   PickleArray built = c_.arrays[node(state[2]).child];
   built.fortran = node(state[3]).number != 0;
@@ -202,7 +206,7 @@ void PickleParser::build_array(Node& array, const std::vector<std::uint32_t>& st
   const std::vector<std::uint32_t>& shape = c_.items_of(node(state[1]));
   if (shape.size() > max_array_dims) fail(fmt::format("a NumPy array has {} dimensions", shape.size()));
   for (std::uint32_t side : shape) {
-    if (node(side).type != Type::integer || node(side).number < 0)
+    if (node(side).kind != PickleKind::integer || node(side).number < 0)
       fail(fmt::format("a side of a NumPy array is {}", describe(side)));
     built.dims.push_back(node(side).number);
   }

@@ -55,12 +55,12 @@ bool PickleParser::step() {
 
 bool PickleParser::push_scalar(unsigned char op) {
   switch (op) {
-    case 'N': push_new(Type::none); return true;
-    case 0x88: push_new(Type::boolean, 1); return true;
-    case 0x89: push_new(Type::boolean, 0); return true;
-    case 'K': push_new(Type::integer, static_cast<std::int64_t>(take_number(1))); return true;
-    case 'M': push_new(Type::integer, static_cast<std::int64_t>(take_number(2))); return true;
-    case 'J': push_new(Type::integer, static_cast<std::int32_t>(take_number(4))); return true;
+    case 'N': push_new(PickleKind::none); return true;
+    case 0x88: push_new(PickleKind::boolean, 1); return true;
+    case 0x89: push_new(PickleKind::boolean, 0); return true;
+    case 'K': push_new(PickleKind::integer, static_cast<std::int64_t>(take_number(1))); return true;
+    case 'M': push_new(PickleKind::integer, static_cast<std::int64_t>(take_number(2))); return true;
+    case 'J': push_new(PickleKind::integer, static_cast<std::int32_t>(take_number(4))); return true;
     case 'I':
     case 'L': push_integer_line(take_line()); return true;
     case 0x8a: push_long(take(take_number(1))); return true;
@@ -71,16 +71,19 @@ bool PickleParser::push_scalar(unsigned char op) {
       const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value);
       if (error != std::errc() || end != line.data() + line.size())
         fail(fmt::format("'{}' is no number", printable(line)));
-      push_new(Type::real, std::bit_cast<std::int64_t>(value));
+      push_new(PickleKind::real, std::bit_cast<std::int64_t>(value));
       return true;
     }
-    case 'G': push_new(Type::real, static_cast<std::int64_t>(take_number(8, std::endian::big))); return true;
+    case 'G':
+      push_new(PickleKind::real, static_cast<std::int64_t>(take_number(8, std::endian::big)));
+      return true;
     default: return false;
   }
 }
 
 void PickleParser::push_integer_line(std::string_view line) {
-  if (in_[op_at_] == 'I' && (line == "00" || line == "01")) return push_new(Type::boolean, line[1] - '0');
+  if (in_[op_at_] == 'I' && (line == "00" || line == "01"))
+    return push_new(PickleKind::boolean, line[1] - '0');
   std::string_view digits = line;
   if (in_[op_at_] == 'L' && digits.ends_with('L')) digits.remove_suffix(1);
   std::int64_t value = 0;
@@ -88,7 +91,7 @@ void PickleParser::push_integer_line(std::string_view line) {
   if (error == std::errc::result_out_of_range) fail("an integer is beyond 64 bits");
   if (error != std::errc() || end != digits.data() + digits.size())
     fail(fmt::format("'{}' is no integer", printable(line)));
-  push_new(Type::integer, value);
+  push_new(PickleKind::integer, value);
 }
 
 /// Two's complement, little-endian, of any length.
@@ -105,17 +108,17 @@ void PickleParser::push_long(std::string_view bytes) {
   }
   const auto number = static_cast<std::int64_t>(value);
   if ((number < 0) != negative) fail("an integer is beyond 64 bits");
-  push_new(Type::integer, number);
+  push_new(PickleKind::integer, number);
 }
 
 bool PickleParser::push_string(unsigned char op) {
   // A declared length is checked against what is there before anything else is done.
   const auto text = [&](std::size_t width) {
-    push_new(Type::text, 0, take(take_number(width)));
+    push_new(PickleKind::text, 0, take(take_number(width)));
     return true;
   };
   const auto bytes = [&](std::size_t width) {
-    push_new(Type::bytes, 0, take(take_number(width)));
+    push_new(PickleKind::bytes, 0, take(take_number(width)));
     return true;
   };
   switch (op) {
@@ -127,8 +130,8 @@ bool PickleParser::push_string(unsigned char op) {
     case 'U':
     case 'C': return bytes(1);
     case 0x8e: return bytes(8);
-    case 'S': push_new(Type::bytes, 0, unquote(take_line())); return true;
-    case 'V': push_new(Type::text, 0, unescape(take_line())); return true;
+    case 'S': push_new(PickleKind::bytes, 0, unquote(take_line())); return true;
+    case 'V': push_new(PickleKind::text, 0, unescape(take_line())); return true;
     default: return false;
   }
 }
@@ -218,19 +221,19 @@ bool PickleParser::stack_step(unsigned char op) {
 
 bool PickleParser::container_step(unsigned char op) {
   switch (op) {
-    case ']': push_new(Type::list); return true;
-    case '}': push_new(Type::dict); return true;
-    case ')': push_new(Type::tuple); return true;
-    case 'l': push_container(Type::list, pop_to_mark()); return true;
-    case 'd': push_container(Type::dict, pop_to_mark()); return true;
-    case 't': push_container(Type::tuple, pop_to_mark()); return true;
+    case ']': push_new(PickleKind::list); return true;
+    case '}': push_new(PickleKind::dict); return true;
+    case ')': push_new(PickleKind::tuple); return true;
+    case 'l': push_container(PickleKind::list, pop_to_mark()); return true;
+    case 'd': push_container(PickleKind::dict, pop_to_mark()); return true;
+    case 't': push_container(PickleKind::tuple, pop_to_mark()); return true;
     case 0x85:
     case 0x86:
-    case 0x87: push_container(Type::tuple, pop_last(op - 0x84U)); return true;
-    case 'a': extend(Type::list, pop_last(1)); return true;
-    case 'e': extend(Type::list, pop_to_mark()); return true;
-    case 's': extend(Type::dict, pop_last(2)); return true;
-    case 'u': extend(Type::dict, pop_to_mark()); return true;
+    case 0x87: push_container(PickleKind::tuple, pop_last(op - 0x84U)); return true;
+    case 'a': extend(PickleKind::list, pop_last(1)); return true;
+    case 'e': extend(PickleKind::list, pop_to_mark()); return true;
+    case 's': extend(PickleKind::dict, pop_last(2)); return true;
+    case 'u': extend(PickleKind::dict, pop_to_mark()); return true;
     case 0x8f:
     case 0x90:
     case 0x91: fail("sets are not read");

@@ -27,7 +27,6 @@ class PickleParser {
 
  private:
   using Node = Contents::Node;
-  using Type = Contents::Type;
 
   [[noreturn]] void fail(const std::string& what) const { c_.fail(op_at_, what); }
 
@@ -58,15 +57,15 @@ class PickleParser {
   }
 
   // Values.
-  std::uint32_t add(Type type, std::int64_t number = 0, std::string_view string = {}) {
+  std::uint32_t add(PickleKind kind, std::int64_t number = 0, std::string_view string = {}) {
     if (c_.nodes.size() >= max_pickle_values)
       fail(fmt::format("there are more than {} values", max_pickle_values));
-    c_.nodes.push_back({type, Contents::no_items, op_at_, number, string});
+    c_.nodes.push_back({kind, Contents::no_items, op_at_, number, string});
     return static_cast<std::uint32_t>(c_.nodes.size() - 1);
   }
   void push(std::uint32_t node) { stack_.push_back(node); }
-  void push_new(Type type, std::int64_t number = 0, std::string_view string = {}) {
-    push(add(type, number, string));
+  void push_new(PickleKind kind, std::int64_t number = 0, std::string_view string = {}) {
+    push(add(kind, number, string));
   }
   Node& node(std::uint32_t index) { return c_.nodes[index]; }
   std::vector<std::uint32_t>& items_of(std::uint32_t index) {
@@ -106,21 +105,21 @@ class PickleParser {
     stack_.resize(stack_.size() - count);
     return popped;
   }
-  void extend(Type type, const std::vector<std::uint32_t>& values) {
+  void extend(PickleKind kind, const std::vector<std::uint32_t>& values) {
     need(1);
     const std::uint32_t container = stack_.back();
-    if (node(container).type != type) fail(fmt::format("items are added to {}", describe(container)));
-    if (type == Type::dict && values.size() % 2 != 0) fail("a key of a dict has no value");
+    if (node(container).kind != kind) fail(fmt::format("items are added to {}", describe(container)));
+    if (kind == PickleKind::dict && values.size() % 2 != 0) fail("a key of a dict has no value");
     if (values.empty()) return;
     std::vector<std::uint32_t>& items = items_of(container);
     items.insert(items.end(), values.begin(), values.end());
   }
-  void push_container(Type type, const std::vector<std::uint32_t>& values) {
-    push_new(type);
-    if (type == Type::tuple) {
+  void push_container(PickleKind kind, const std::vector<std::uint32_t>& values) {
+    push_new(kind);
+    if (kind == PickleKind::tuple) {
       if (!values.empty()) items_of(stack_.back()) = values;
     } else {
-      extend(type, values);
+      extend(kind, values);
     }
   }
 
@@ -161,7 +160,7 @@ class PickleParser {
   void build();
   std::uint32_t encode(const std::vector<std::uint32_t>& args);
   std::uint32_t make_dtype(const std::vector<std::uint32_t>& args);
-  std::uint32_t make_array(const PickleArray& array, Type type = Type::array);
+  std::uint32_t make_array(const PickleArray& array, PickleKind kind = PickleKind::array);
   std::uint32_t make_scalar(const std::vector<std::uint32_t>& args);
   void build_dtype(Node& dtype, const std::vector<std::uint32_t>& state);
   void build_array(Node& array, const std::vector<std::uint32_t>& state);

@@ -37,6 +37,30 @@ DataBatch piece_of(const DataBatch& batch, std::int64_t first, std::int64_t coun
   return piece;
 }
 
+std::vector<float> StoredProvider::mean_image(const BatchRange& range) const {
+  const MatrixInfo& info = matrices()[0];
+  const auto size = static_cast<std::size_t>(element_count(info.dims));
+  std::vector<double> sums;
+  std::size_t images = 0;
+  const auto add = [&]<class Item>(const Item* pixels, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i, pixels += size)
+      for (std::size_t j = 0; j < size; ++j) sums[j] += static_cast<double>(pixels[j]);
+    images += count;
+  };
+  for (int batch = range.first; batch <= range.last; ++batch) {
+    const std::vector<std::byte> pixels = load_images(batch);
+    sums.resize(size);  // now that there are images of that size
+    const std::size_t count = pixels.size() / static_cast<std::size_t>(info.image_bytes());
+    if (info.type == DataType::f32)
+      add(reinterpret_cast<const float*>(pixels.data()), count);
+    else
+      add(reinterpret_cast<const std::uint8_t*>(pixels.data()), count);
+  }
+  std::vector<float> mean(size);
+  for (std::size_t j = 0; j < size; ++j) mean[j] = static_cast<float>(sums[j] / static_cast<double>(images));
+  return mean;
+}
+
 const DataBatch& StoredProvider::kept(int batch) const {
   // Files are read and unpickled once: small nets on GPUs would wait for it.
   if (const auto found = kept_.find(batch); found != kept_.end()) return found->second;
@@ -93,11 +117,14 @@ BatchRange BatchRange::parse(const std::string& text) {
 
 namespace {
 
+/// The provider of the original that crops, by its name there or by the one it had here at first.
+bool is_cropped_cifar(const std::string& name) { return name == "cifar-cropped" || name == "cropped-cifar"; }
+
 std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, const std::string& path,
                                                      std::uint64_t seed) {
   if (name == "mnist") return make_mnist_provider(path);
   if (name == "npy") return make_npy_provider(path);
-  if (name == "cifar" || name == "cropped-cifar") return make_cifar_provider(path);
+  if (name == "cifar" || is_cropped_cifar(name)) return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
   throw InputError(fmt::format("data provider '{}' is not known; the known ones are {}", name,
                                fmt::join(provider_names(), ", ")));
@@ -118,9 +145,9 @@ void check_stored_options(const std::string& name, const ImageOptions& images) {
 std::unique_ptr<Provider> make_provider(const std::string& name, const std::string& path, std::uint64_t seed,
                                         const ImageOptions& images,
                                         const std::optional<BatchRange>& shuffled) {
-  if (name == "cropped-cifar" && !images.crops())
+  if (is_cropped_cifar(name) && !images.crops())
     throw InputError(
-        "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
+        fmt::format("data provider '{}' needs --inner-size, the side of the crops, or --crop-pad", name));
   check_views(images);
   if (name == "image") return make_image_provider(path, images, seed, shuffled);
   auto stored = make_stored_provider(name, path, seed);
@@ -140,7 +167,7 @@ void check_views(const ImageOptions& images) {
 }
 
 std::vector<std::string> provider_names() {
-  return {"image",         "mnist",   "cifar",           "cropped-cifar", "npy",
+  return {"image",         "mnist",   "cifar",           "cifar-cropped", "npy",
           "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n"};
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convnet/base/tensor.h"
@@ -198,9 +199,11 @@ class StoredProvider : public Provider {
  public:
   /// The images of a batch as they are stored. Throws like read().
   virtual DataBatch load(int batch) const = 0;
-  /// Mean image (C,H,W) over the batches of `range`, to be subtracted from every image. Empty: nothing to
-  /// subtract.
-  virtual std::vector<float> mean_image(const BatchRange& range) const = 0;
+  /// Matrix 0 of load() alone.
+  virtual std::vector<std::byte> load_images(int batch) const { return std::move(load(batch).matrices[0]); }
+  /// Mean image (C,H,W), to be subtracted from every image, measured over the batches of `range` unless the
+  /// data set says it. Empty: nothing to subtract.
+  virtual std::vector<float> mean_image(const BatchRange& range) const;
   void check_labels(const BatchRange& range) const override {
     for (int batch = range.first; batch <= range.last; ++batch) load(batch);
   }
@@ -227,7 +230,7 @@ class StoredProvider : public Provider {
   mutable std::optional<int> passing_;  ///< one of kept_ that goes when another batch is read
 };
 
-/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar", "cropped-cifar" and "npy" (read
+/// Makes a provider: "image" (reads `path`: image.h), "mnist", "cifar", "cifar-cropped" and "npy" (read
 /// `path`), "dummy-CxHxW-K", "dummy-n", "dummy-labeled-n", "dummy-lr-n" (no path). With `shuffled`, training
 /// sees the images of that range in another order each epoch (shuffle.h). `seed` decides everything random.
 /// Throws InputError for an unknown name, with the known ones, and for options that do not fit the provider.

@@ -33,6 +33,15 @@ bool is_boolean(const std::vector<OptionSpec>& taken, const std::string& option)
   });
 }
 
+/// Ends the message about the unknown option `name`; the command takes those in `known`.
+std::string hint(const std::string& name, const std::vector<std::string>& known) {
+  const bool crops = std::find(known.begin(), known.end(), "--inner-size") != known.end();
+  if (crops && name == "--crop-border")  // of the original's first version
+    return "; use --inner-size, the images' side less twice the border";
+  const std::string close = nearest(name, known);
+  return close.empty() ? "; --help lists what there is" : "; did you mean '" + close + "'?";
+}
+
 bool is_truth_value(const std::string& word) {
   bool ignored = false;
   return parse_value(word, {}, ignored).empty();
@@ -94,9 +103,8 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
   std::vector<std::string> wrong;
   for (const std::string& extra : app.remaining()) {
     const std::string name = extra.substr(0, extra.find('='));
-    const std::string close = nearest(name, known);
     wrong.push_back((name.starts_with("-") ? "unknown option '" : "unexpected argument '") + name + "'" +
-                    (close.empty() ? "; --help lists what there is" : "; did you mean '" + close + "'?"));
+                    hint(name, known));
   }
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   OptionTexts texts;

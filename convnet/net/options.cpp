@@ -89,7 +89,7 @@ const OptionTable<DataOptions>& data_options() {
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
              {.unit = "provider",
-              .doc = "mnist, cifar, cropped-cifar, image, npy, or dummy-CxHxW-K and other dummy-… forms "
+              .doc = "mnist, cifar, cifar-cropped, image, npy, or dummy-CxHxW-K and other dummy-… forms "
                      "for random data"}),
       option("data-path", &DataOptions::path,
              {.fallback = "", .unit = "folder", .doc = "folder of the data set"}),

@@ -15,6 +15,8 @@ TEST_CASE("a wrong option is named") {
   };
   const std::vector<Mistake> mistakes = {
       {{"--minni", "3"}, "unknown option '--minni'; did you mean '--mini'?"},
+      {{"--crop-border=4"},
+       "unknown option '--crop-border'; use --inner-size, the images' side less twice the border"},
       {{"--colour=red"}, "unknown option '--colour'; --help lists what there is"},
       {{"-x"}, "unknown option '-x'; --help lists what there is"},
       {{"--epochs", "1", "more"}, "unexpected argument 'more'; --help lists what there is"},
@@ -60,7 +62,7 @@ TEST_CASE("a wrong option is named") {
        "devices, "
        "which then stand for those of each"},
       {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cropped-cifar, npy, "
+       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, "
        "dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},

@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "convnet/base/error.h"
 #include "providers/cifar.h"
@@ -79,8 +80,7 @@ struct Original {
     return message_of<InputError>([&] { open(folder.path()); });
   }
   std::string load_error() const {
-    const auto provider = open(folder.path());
-    return message_of<InputError>([&] { provider->load(1); });
+    return message_of<InputError>([&] { open(folder.path())->load(1); });
   }
   TempFolder folder;
 };
@@ -315,9 +315,22 @@ TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
         meta + ": label_names should be a list of names, not the integer 10");
   CHECK(error({{"num_vis", integer(3072)}, {"label_names", list({str("cat"), integer(10)})}})
             .ends_with("a name in label_names should be text, not the integer 10"));
-  for (const char* size : {"1024", "-3", "0", "3071"})
+  for (const char* size : {"1024", "-3", "0", "3071", "50331651"})
     CHECK(error({{"num_vis", integer(std::stoi(size))}, {"label_names", names}}) ==
-          meta + ": images of " + size + " numbers (num_vis) are not square with three channels");
+          meta + ": images of " + size +
+              " numbers (num_vis) are not square with 3 channel(s) (num_colors), of side 1 to 4096");
+  CHECK(error({{"num_vis", integer(3072)}, {"num_colors", integer(1)}, {"label_names", names}}) ==
+        meta +
+            ": images of 3072 numbers (num_vis) are not square with 1 channel(s) (num_colors), of side 1 to "
+            "4096");
+  for (const char* channels : {"0", "-1", "4097"})
+    CHECK(error({{"num_vis", integer(3072)},
+                 {"num_colors", integer(std::stoi(channels))},
+                 {"label_names", names}}) ==
+          meta + ": images of " + channels + " channels (num_colors); 1 to 4096 are possible");
+  for (const char* side : {"0", "-2", "4097"})
+    CHECK(error({{"img_size", integer(std::stoi(side))}, {"label_names", names}}) ==
+          meta + ": images of size " + side + " (img_size); 1 to 4096 are possible");
   CHECK(error({{"num_vis", integer(12)},
                {"label_names", names},
                {"data_mean", integers(std::vector<int>(11))}}) ==
@@ -326,6 +339,79 @@ TEST_CASE("cifar refuses a wrong meta", "[cifar]") {
         meta + ": data_mean holds numbers that are not finite, or beyond any pixel");
   write_file(set.folder / "batches.meta", whole(integers(std::vector<int>{1})));
   CHECK(without_byte(set.open_error()) == meta + ": a dict should be here, not a list of 1 values");
+}
+
+TEST_CASE("cifar takes the size and the channels of images from the meta", "[cifar]") {
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  const Original set;
+  const auto dims = [&](Entries entries) {
+    entries.emplace_back("label_names", names);
+    set.meta(entries);
+    return open(set.folder.path())->matrices()[0].dims;
+  };
+  const auto one = std::pair("num_colors"s, integer(1)), side = std::pair("img_size"s, integer(28));
+  const auto mean = std::pair("data_mean"s, array({784, 1}, std::vector<float>(784, 2.5F)));
+  set.batch(
+      {{"data", array({784, 3}, "u1", columns(3).substr(0, 3 * 784))}, {"labels", integers({0, 1, 2})}});
+  for (const Entries& grey :
+       {Entries{{"num_vis", integer(784)}, one, side}, Entries{{"num_vis", integer(784)}, one},
+        Entries{mean, one}, Entries{one, side}}) {
+    CHECK(dims(grey) == Dims{1, 28, 28});
+    const DataBatch batch = open(set.folder.path())->load(1);
+    REQUIRE(batch.matrices[0].size() == 3 * 784);
+    CHECK(pixels_of(batch)[784 + 5] == static_cast<unsigned char>(pixel(1, 5)));
+  }
+  set.batch({{"data", array({3072, 5}, "u1", columns(5))}, {"labels", integers({0, 1, 2, 1, 0})}});
+  CHECK(dims({{"img_size", integer(32)}}) == Dims{3, 32, 32});
+  CHECK(dims({{"img_size", integer(32)}, {"num_colors", integer(3)}}) == Dims{3, 32, 32});
+  CHECK(dims({{"num_vis", integer(3072)}, {"num_colors", integer(12)}}) == Dims{12, 16, 16});
+}
+
+TEST_CASE("cifar reads images and labels that are stored as other numbers than bytes", "[cifar]") {
+  const Original set;
+  set.meta({{"num_vis", integer(12)}, {"label_names", names}});
+  // Two images a column each; some values are no bytes.
+  std::vector<double> values(24);
+  for (std::size_t i = 0; i < 24; ++i) values[i] = static_cast<double>(i) * 100 - 700;
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t p = 0; p < 12; ++p) expected.push_back(static_cast<float>(values[2 * p + i]));
+  const std::vector<float> singles(values.begin(), values.end());
+  const std::vector<std::int32_t> whole_values(values.begin(), values.end());
+  const std::string bytes_of_whole(reinterpret_cast<const char*>(whole_values.data()), 24 * 4);
+  const auto floats_of = [](const DataBatch& batch) {
+    std::vector<float> out(batch.matrices[0].size() / sizeof(float));
+    std::memcpy(out.data(), batch.matrices[0].data(), batch.matrices[0].size());
+    return out;
+  };
+  for (const std::string& data :
+       {array({12, 2}, values), array({12, 2}, singles), array({12, 2}, "i4", bytes_of_whole)})
+    for (const std::string& labels : {array({2}, std::vector<float>{2, 1}), list({"F2.0\n", "F1.0\n"})}) {
+      set.batch({{"data", data}, {"labels", labels}});
+      const auto provider = open(set.folder.path());
+      CHECK(provider->matrices()[0].type == DataType::f32);
+      CHECK(provider->images_in(1) == 2);
+      const DataBatch batch = provider->load(1);
+      CHECK(floats_of(batch) == expected);
+      CHECK(labels_of(batch) == std::vector<std::int32_t>{2, 1});
+      CHECK(provider->mean_image({1, 1})[1] == -450);
+    }
+  // Images in rows, and a batch of bytes among others; what is no number stays so, as in provider npy.
+  set.batch({{"data", array({2, 12}, expected)}, {"labels", integers({2, 1})}});
+  const std::pair labels("labels"s, integers({0}));
+  write_file(set.folder / "data_batch_2",
+             whole(dict({{"data", array({12, 1}, "u1", rows(1).substr(0, 12))}, labels})));
+  std::vector<float> bad(12);
+  bad[3] = std::numeric_limits<float>::infinity();
+  write_file(set.folder / "data_batch_3", whole(dict({{"data", array({12, 1}, bad)}, labels})));
+  const auto provider = open(set.folder.path());
+  CHECK(floats_of(provider->load(1)) == expected);
+  CHECK(floats_of(provider->load(2))[2] == 14);
+  CHECK(floats_of(provider->load(3)) == bad);
+  write_file(set.folder / "data_batch_0", read_file(set.folder / "data_batch_2"));
+  CHECK(without_byte(message_of<InputError>([&] { open(set.folder.path())->load(1); })) ==
+        set.folder / "data_batch_1" + ": byte : data should be bytes (type u1), as in " +
+            (set.folder / "data_batch_0") + ", not an array of 2x12 numbers of type f4");
 }
 
 TEST_CASE("cifar refuses wrong batches", "[cifar]") {
@@ -339,6 +425,8 @@ TEST_CASE("cifar refuses wrong batches", "[cifar]") {
   CHECK(error({{"data", data}}) == at + ": there is no 'labels'; the keys are data");
   CHECK(error({{"labels", labels}}) == at + ": there is no 'data'; the keys are labels");
   CHECK(error({{"data", data}, {"labels", integers({0, 1})}}) == at + ": there are 2 labels for 5 images");
+  CHECK(error({{"data", data}, {"labels", array({5}, std::vector<float>{0, 1, 2, 1.5F, 0})}}) ==
+        at + ": item 3 of labels should be an integer of at most 64 bits, not 1.5");
   CHECK(error({{"data", data}, {"labels", integer(0)}}) ==
         at + ": labels should be a list of integers, not the integer 0");
   CHECK(error({{"data", data}, {"labels", list(std::vector<std::string>{integers({1})})}}) ==
@@ -349,11 +437,9 @@ TEST_CASE("cifar refuses wrong batches", "[cifar]") {
           file + ": record 3 (counted from 0) is label " + std::to_string(wrong) + "; labels are 0 to 2");
   }
   const std::string expected =
-      at + ": data should be images x 3072 or 3072 x images bytes (type u1), not an array of ";
+      at + ": data should be images x 3072 or 3072 x images numbers, not an array of ";
   CHECK(error({{"data", array({3071, 5}, "u1", columns(5).substr(5))}, {"labels", labels}}) ==
         expected + "3071x5 numbers of type u1");
-  CHECK(error({{"data", array({3072, 5}, "i1", columns(5))}, {"labels", labels}}) ==
-        expected + "3072x5 numbers of type i1");
   CHECK(error({{"data", array({15360}, "u1", columns(5))}, {"labels", labels}}) ==
         expected + "15360 numbers of type u1");
   CHECK(error({{"data", array({3072, 0}, "u1", "")}, {"labels", labels}}) ==

@@ -332,6 +332,12 @@ TEST_CASE("options that do not fit the images are refused", "[crop]") {
   CHECK(dummy({0, 2, false}) == "--crop-pad is for images, but this data is vectors of 5 numbers");
   CHECK(dummy({0, 0, true}) == "--pixel-std is for images, but this data is vectors of 5 numbers");
   CHECK(make_provider("dummy-3x8x8-10", "", 0, {5, 0, false})->matrices()[0].dims == Dims{3, 5, 5});
-  CHECK(message_of<InputError>([&] { make_provider("cropped-cifar", "", 0); }) ==
-        "data provider 'cropped-cifar' needs --inner-size, the side of the crops, or --crop-pad");
+  for (const std::string name : {"cifar-cropped", "cropped-cifar"}) {
+    CHECK(message_of<InputError>([&] { make_provider(name, "", 0); }) ==
+          "data provider '" + name + "' needs --inner-size, the side of the crops, or --crop-pad");
+    ImageOptions options;
+    options.inner_size = 1;
+    const std::string folder = std::string(CONVNET_SOURCE_DIR) + "/tests/providers/data/cifar-original";
+    CHECK(make_provider(name, folder, 0, options)->matrices()[0].dims == Dims{3, 1, 1});
+  }
 }

@@ -178,6 +178,21 @@ TEST_CASE("labels of the original's batches: several, none, an offset", "[image]
     write_file(folder / "data_batch_0", pickle);
     return message_of<InputError>([&] { open_images(folder.path())->read({0, 0}, {}); });
   };
+  const auto with_labels = [&](const std::string& labels) {
+    return pickles::whole(pickles::dict(
+        {{"data", pickles::list({pickles::str(jpeg), pickles::str(jpeg)})}, {"labels", labels}}));
+  };
+  const std::string three = "F3.0\n", half = "F0.5\n";
+  for (const std::string& labels :
+       {pickles::list({three, pickles::integer(1)}), pickles::array({2}, std::vector<float>{3, 1}),
+        pickles::list({pickles::list({three}), pickles::array({1}, std::vector<float>{1})})}) {
+    write_file(folder / "data_batch_0", with_labels(labels));
+    CHECK(image_labels_of(open_images(folder.path())->read({0, 0}, {})) == std::vector<std::int32_t>{2, 0});
+  }
+  CHECK(error(with_labels(pickles::list({three, half})))
+            .ends_with("the label of image 1 (counted from 0) should be an integer, not the number 0.5"));
+  CHECK(error(with_labels(pickles::list({pickles::list({three}), pickles::list({half})})))
+            .ends_with("item 0 of the labels of an image should be an integer, not the number 0.5"));
   CHECK(error(sub_batch({jpeg, jpeg}, {{1}, {5}}))
             .ends_with("image 1 (counted from 0) is of class 5; classes are 1 to 4"));
   CHECK(error(sub_batch({jpeg}, {{0}}))

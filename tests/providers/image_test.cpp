@@ -140,10 +140,46 @@ TEST_CASE("the meta's mean image is cut at its centre; a scalar takes its place"
 
   write_file(folder / "batches.meta",
              meta(3, 20, 20, {{"data_mean", pickles::array({3}, "f4", floats({1, 2, 3}))}}));
-  CHECK(read_error_of(folder.path())
-            .ends_with("data_mean has 3 numbers; images of size 20 (img_size) have 1200"));
+  CHECK(read_error_of(folder.path()).ends_with("data_mean has 3 numbers; images of size 20 have 1200"));
   write_file(folder / "batches.meta", meta(3, 20, 5000));
   CHECK(read_error_of(folder.path()).ends_with("images of size 5000 (img_size); 1 to 4096 are possible"));
+}
+
+TEST_CASE("without img_size the number of pixels says how large images are", "[image]") {
+  using Entries = std::vector<std::pair<std::string, std::string>>;
+  const TempFolder folder;
+  write_batch(folder.path(), 1, photographs(3, 3, 20), 4);
+  const auto write_meta = [&](Entries entries) {
+    entries.emplace_back("label_names", pickles::list(std::vector<std::string>(3, pickles::str("x"))));
+    entries.emplace_back("batch_size", pickles::integer(20));
+    write_file(folder / "batches.meta", pickles::whole(pickles::dict(entries)));
+  };
+  const auto mean = [](std::int64_t numbers) {
+    return std::pair("data_mean"s,
+                     pickles::array({numbers, 1}, std::vector<float>(static_cast<std::size_t>(numbers), 7)));
+  };
+  for (const Entries& entries : {Entries{{"num_vis", pickles::integer(1200)}}, Entries{mean(1200)},
+                                 Entries{{"num_vis", pickles::integer(1200)}, mean(1200)}}) {
+    write_meta(entries);
+    const auto provider = open_images(folder.path(), sized(0, 0));
+    CHECK(provider->matrices()[0].dims == Dims{3, 20, 20});
+    CHECK(provider->read({1, 0}, {}).images == 3);
+  }
+  write_meta({});
+  CHECK_THAT(read_error_of(folder.path()),
+             Catch::StartsWith(folder / "batches.meta: byte ") &&
+                 Catch::EndsWith("there is no 'img_size'; the keys are label_names, batch_size"));
+  write_meta({{"num_vis", pickles::integer(1199)}});
+  CHECK_THAT(read_error_of(folder.path()),
+             Catch::StartsWith(folder / "batches.meta: byte ") &&
+                 Catch::EndsWith("images of 1199 numbers (num_vis) are not square with 3 channels, of side 1 "
+                                 "to 4096; img_size may say their side"));
+  write_meta({mean(1203)});
+  CHECK_THAT(read_error_of(folder.path()),
+             Catch::Contains("images of 1203 numbers (data_mean) are not square"));
+  write_meta({{"num_vis", pickles::integer(1200)}, mean(300)});
+  CHECK_THAT(read_error_of(folder.path()),
+             Catch::EndsWith("data_mean has 300 numbers; images of size 20 have 1200"));
 }
 
 TEST_CASE("mean image, deviations and colours are measured where no meta has them", "[image]") {

@@ -1,5 +1,6 @@
 #include "providers/npy.h"
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -224,5 +225,40 @@ TEST_CASE("Provider npy names what does not fit", "[providers]") {
     folder.write("labels.npy", npy_array("<i8", "(2,)", std::vector<std::int64_t>{0, label}));
     CHECK_THAT(error(), Catch::EndsWith("record 1 (counted from 0) is label " + std::to_string(label) +
                                         "; labels are 0 to 999999"));
+  }
+}
+
+TEST_CASE("mixup and cutmix blend further arrays of bytes of provider npy", "[providers]") {
+  constexpr std::int32_t kImages = 9, kBytes = 5;
+  const auto byte_of = [](std::int32_t image, std::int32_t j) { return (image * 37 + j * 50) % 256; };
+  std::vector<std::uint8_t> bytes;
+  std::vector<std::int64_t> labels;
+  for (std::int32_t i = 0; i < kImages; ++i) {
+    for (std::int32_t j = 0; j < kBytes; ++j) bytes.push_back(static_cast<std::uint8_t>(byte_of(i, j)));
+    labels.push_back(i);
+  }
+  const NpyFolder folder;
+  folder.write("images.npy", npy_array("|u1", "(9, 2, 2)", std::vector<char>(kImages * 4)));
+  folder.write("labels.npy", npy_array("<i8", "(9,)", labels));
+  folder.write("mask.npy", npy_array("|u1", "(9, 5)", bytes));
+  ImageOptions mixup, cutmix;
+  mixup.mixup = cutmix.cutmix = 1;
+  for (const ImageOptions& options : {mixup, cutmix}) {
+    const auto provider = make_provider("npy", folder.path, 1, options);
+    REQUIRE(provider->matrices()[2].type == DataType::u8);
+    const DataBatch batch = provider->read({1, 1}, {});
+    const auto mixed_labels = numbers_of<std::int32_t>(batch.matrices[1]);
+    const auto mask = numbers_of<std::uint8_t>(batch.matrices[2]);
+    REQUIRE(mixed_labels.size() == std::size_t{kImages} * 3);
+    REQUIRE(mask.size() == std::size_t{kImages} * kBytes);
+    int mixed = 0;
+    for (std::size_t i = 0; i < mask.size(); ++i) {
+      const std::int32_t* const label = mixed_labels.data() + i / kBytes * 3;
+      const auto j = static_cast<std::int32_t>(i % kBytes);
+      const double share = label[2] / 65536.0;
+      CHECK(std::abs(mask[i] - (byte_of(label[0], j) * (1 - share) + byte_of(label[1], j) * share)) <= 0.5);
+      mixed += label[2] > 0 ? 1 : 0;
+    }
+    CHECK(mixed > 0);
   }
 }

@@ -38,7 +38,7 @@ TEST_CASE("An unknown provider is refused with the known names", "[providers]") 
   for (const char* name : {"", "Mnist", "cifar10", "dummy"})
     CHECK(message_of<InputError>([&] { make_provider(name, "", 0); }) ==
           "data provider '" + std::string(name) +
-              "' is not known; the known ones are image, mnist, cifar, cropped-cifar, npy, dummy-CxHxW-K, "
+              "' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, dummy-CxHxW-K, "
               "dummy-n, "
               "dummy-labeled-n, "
               "dummy-lr-n");

@@ -1,0 +1,196 @@
+#include "providers/image_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <system_error>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Whether files that end so are pictures that are not read.
+bool is_other_picture(std::string_view extension) {
+  constexpr std::array<std::string_view, 13> others = {"avif", "gif", "heic", "heif", "jfif", "jp2", "jxl",
+                                                       "pgm",  "ppm", "tga",  "tif",  "tiff", "webp"};
+  return std::find(others.begin(), others.end(), extension) != others.end();
+}
+
+/// The number in a .cls file.
+std::int32_t read_label(const InputFile& file, const TarMember& member, std::int64_t classes) {
+  const auto fail = [&](const std::string& what) {
+    throw InputError(fmt::format("{}: {}: {}", file.path(), printable(member.name), what));
+  };
+  constexpr std::uint64_t most = 32;
+  const std::string text = file.read(member.at.offset, std::min(member.at.size, most));
+  const auto blank = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
+  const auto begin = std::find_if_not(text.begin(), text.end(), blank);
+  const auto end = std::find_if_not(text.rbegin(), text.rend(), blank).base();
+  std::int32_t label = -1;
+  const char* const last = text.data() + (end - text.begin());
+  const auto parsed = std::from_chars(text.data() + (begin - text.begin()), last, label);
+  if (member.at.size > most || begin >= end || parsed.ec != std::errc() || parsed.ptr != last)
+    fail(fmt::format("'{}' is not the number of a class", printable(text)));
+  if (label < 0 || label >= classes) fail(fmt::format("class {}; classes are 0 to {}", label, classes - 1));
+  return label;
+}
+
+}  // namespace
+
+std::vector<ImagePart> find_parts(const std::string& path) {
+  std::error_code ignored;
+  const fs::path root(path);
+  const auto is_part = [](const std::string& folder) {
+    const std::vector<std::string> files = names_in(folder, false);
+    return !names_in(folder, true).empty() ||
+           std::any_of(files.begin(), files.end(), [](const std::string& f) { return f.ends_with(".tar"); });
+  };
+  if (!fs::is_directory(root / "train", ignored) || !is_part((root / "train").string()))
+    return {{"", path, {}}};
+  std::vector<ImagePart> parts = {{"train", (root / "train").string(), {}}};
+  for (const char* name : {"val", "test"})
+    if (parts.size() == 1 && fs::is_directory(root / name, ignored))
+      parts.push_back({name, (root / name).string(), {}});
+  return parts;
+}
+
+void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches) {
+  int next = 1;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    parts[i].batches = {next, next + static_cast<int>(batches[i]) - 1};
+    next = parts[i].batches.last + 1;
+  }
+}
+
+BatchSplit split_of(const std::vector<ImagePart>& parts) {
+  BatchSplit split{parts[0].batches, {}};
+  if (parts.size() > 1) split.test = parts[1].batches;
+  return split;
+}
+
+std::string parts_text(const std::vector<ImagePart>& parts) {
+  std::string text;
+  for (const ImagePart& part : parts)
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", part.batches.str(),
+                        part.name.empty() ? "" : " (" + part.name + ")");
+  return text;
+}
+
+std::vector<std::string> names_in(const std::string& folder, bool folders) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::directory_iterator at(folder, error);
+  for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
+    std::error_code ignored;
+    const std::string name = at->path().filename().string();
+    if (!name.starts_with('.') && (folders ? at->is_directory(ignored) : at->is_regular_file(ignored)))
+      names.push_back(name);
+  }
+  if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
+  return names;
+}
+
+std::string lower_extension(std::string_view name, std::size_t dot) {
+  std::string extension(dot < name.size() ? name.substr(dot + 1) : "");
+  for (char& c : extension)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return extension;
+}
+
+bool is_image_extension(std::string_view extension) {
+  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp";
+}
+
+ImageFiles image_files_below(const std::string& folder) {
+  ImageFiles found;
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with('.')) continue;
+    const std::string extension = lower_extension(name, name.rfind('.'));
+    std::error_code ignored;
+    if (is_other_picture(extension) && at->is_regular_file(ignored))
+      found.left_out.other_formats.push_back(at->path().string());
+    if (!is_image_extension(extension)) continue;
+    if (at->is_regular_file(ignored))
+      found.names.push_back(at->path().lexically_relative(folder).string());
+    else if (at->is_symlink(ignored) && !at->exists(ignored))
+      found.left_out.dangling_links.push_back(at->path().string());
+  }
+  if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
+  for (std::vector<std::string>* files : {&found.left_out.dangling_links, &found.left_out.other_formats})
+    std::sort(files->begin(), files->end());
+  return found;
+}
+
+std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels) {
+  const double plane = static_cast<double>(numbers) / static_cast<double>(channels);
+  const std::int64_t side = std::lround(std::sqrt(std::clamp(plane, 0.0, 1e12)));
+  if (side < 1 || side > max_image_side || channels * side * side != numbers) return std::nullopt;
+  return side;
+}
+
+std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) {
+  const std::string& path = file.path();
+  struct Pair {
+    const TarMember *image = nullptr, *label = nullptr;
+  };
+  const std::vector<TarMember> members = index_tar(file);
+  std::map<std::string_view, Pair> pairs;
+  std::vector<std::string_view> order;  // keys of images
+  for (const TarMember& member : members) {
+    const std::string_view name = member.name;
+    const std::size_t base = name.rfind('/') + 1;  // 0 without one
+    const std::size_t dot = name.find('.', base);
+    if (dot == base || dot == std::string_view::npos) continue;  // hidden, or without extension
+    const std::string extension = lower_extension(name, dot);
+    const bool is_image = is_image_extension(extension);
+    if (!is_image && extension != "cls") continue;
+    Pair& pair = pairs[name.substr(0, dot)];
+    const TarMember*& place = is_image ? pair.image : pair.label;
+    if (place)
+      throw InputError(
+          fmt::format("{}: '{}' and '{}' are of one image", path, printable(place->name), printable(name)));
+    place = &member;
+    if (is_image) order.push_back(name.substr(0, dot));
+  }
+  for (const auto& [key, pair] : pairs)
+    if (!pair.image || !pair.label)
+      throw InputError(fmt::format(
+          "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
+          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp)"));
+  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  std::vector<ShardImage> shard;
+  for (const std::string_view key : order) {
+    const Pair& pair = pairs[key];
+    shard.push_back({pair.image->name, pair.image->at, read_label(file, *pair.label, classes)});
+  }
+  return shard;
+}
+
+std::vector<std::string> read_class_names(const std::string& folder) {
+  const std::string path = (fs::path(folder) / "classes.txt").string();
+  std::vector<std::string> names;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return names;
+  std::istringstream lines(read_whole_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    line.resize(line.find_last_not_of(" \t\r") + 1);
+    if (!line.empty()) names.push_back(line);
+  }
+  if (names.empty()) throw InputError(path + ": holds no name of a class");
+  return names;
+}
+
+}  // namespace convnet
