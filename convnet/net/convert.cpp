@@ -62,9 +62,12 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
 }
 
 /// A matrix of `from` as one of `to`: the same, repeated along new leading dimensions (a filter at every
-/// position), or unshared biases (O,Y,X) as local ones (Y,X,O).
-NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
-  if (from.dims == to) return from;
+/// position), or unshared biases (O,Y,X), whose outputs are dimension `axis`, as local ones (Y,X,O).
+NamedTensor reshaped(const NamedTensor& from, int axis, const WeightSpec& spec) {
+  const Dims& to = spec.whole_dims();
+  // The dimensions of a cube say nothing about their order.
+  const bool same_order = axis == spec.output_axis;
+  if (same_order && from.dims == to) return from;
   NamedTensor out{to, {}};
   const auto count = static_cast<std::size_t>(element_count(to));
   out.values.reserve(count);
@@ -73,7 +76,7 @@ NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
       out.values.insert(out.values.end(), from.values.begin(), from.values.end());
     return out;
   }
-  if (to.size() == 3 && from.dims == Dims{to[2], to[0], to[1]}) {
+  if (!same_order && to.size() == 3 && from.dims == Dims{to[2], to[0], to[1]}) {
     const auto maps = static_cast<std::size_t>(to[2]), positions = count / maps;
     for (std::size_t p = 0; p < positions; ++p)
       for (std::size_t o = 0; o < maps; ++o) out.values.push_back(from.values[o * positions + p]);
@@ -101,16 +104,17 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
       if (node.owners[i] != WeightOwner{node.id, i}) continue;
       const WeightOwner& owner = old->owners[i];
       const std::string& old_layer = before.nodes[owner.node].whole;
-      const std::string& old_matrix = before.weight(owner).name;
+      const WeightSpec& old_spec = before.weight(owner);
       const WeightSpec& spec = node.layer->weights[i];
       const auto convert = [&](const std::string& from, const std::string& to) {
         const auto found = tensors.tensors.find(from);
         if (found != tensors.tensors.end())
-          converted.tensors[to] = reshaped(found->second, spec.whole_dims());
+          converted.tensors[to] = reshaped(found->second, old_spec.output_axis, spec);
       };
-      convert(old_layer + "." + old_matrix, node.whole + "." + spec.name);
+      convert(old_layer + "." + old_spec.name, node.whole + "." + spec.name);
       for (const char* suffix : kTrainingSuffixes)
-        convert(increment_name(old_layer, old_matrix, suffix), increment_name(node.whole, spec.name, suffix));
+        convert(increment_name(old_layer, old_spec.name, suffix),
+                increment_name(node.whole, spec.name, suffix));
     }
   }
   tensors = std::move(converted);

@@ -101,6 +101,25 @@ TEST_CASE("option --conv-to-local goes on with a local layer that computes what 
   }
 }
 
+TEST_CASE("unshared biases of as many maps as rows and columns become those of a local layer") {
+  const Workshop shop;
+  const std::string cube = replaced(kDefinition, "filters=2\n", "filters=6\nsharedBiases=0\n");
+  shop.write(replaced(cube, "channels=2\n", "channels=6\n"), kParameters);
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Tensors conv = tensors_of(shop / "out/1.2.safetensors");
+  run_well({"--load-file", shop / "out", "--conv-to-local", "conv1", "--epochs", "1", "--force-save", "1"});
+  const Tensors local = tensors_of(shop / "out/1.2.safetensors");
+  for (const char* name : {"conv1.biases", "conv1.biasesInc"}) {
+    const std::vector<float>& from = conv.at(name).values;
+    const std::vector<float>& to = local.at(name).values;
+    REQUIRE(to.size() == 216);
+    for (std::size_t map = 0; map < 6; ++map) {
+      for (std::size_t position = 0; position < 36; ++position)
+        CHECK(to[position * 6 + map] == from[map * 36 + position]);
+    }
+  }
+}
+
 TEST_CASE("option --unshare-weights goes on with a copy of the shared weights") {
   const Workshop shop;
   run_well(every_layer(shop / "out", 1));
