@@ -19,13 +19,37 @@ const IniSection* find_layer(const IniFile& definition, const std::string& optio
   return nullptr;
 }
 
+bool is_conv(const IniSection& section) {
+  const IniValue* type = section.find("type");
+  return type != nullptr && type->text == "conv";
+}
+
+/// Returns the entries of a layer's weightSource.
+std::vector<std::string> weight_sources(const IniSection& section) {
+  const IniValue* value = section.find("weightSource");
+  return value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+}
+
+/// Makes a conv layer local, and with it those whose weights it shares.
+void make_local(IniFile& definition, const std::string& name, Diagnostics& diagnostics) {
+  definition = with_key(definition, name, "sharedBiases", std::nullopt);
+  definition = with_key(definition, name, "type", "local");
+  for (const std::string& entry : weight_sources(*definition.find(name))) {
+    const std::string source = entry.substr(0, entry.find('['));
+    const IniSection* section = definition.find(source);  // the graph builder reports one that is missing
+    if (section == nullptr || !is_conv(*section)) continue;
+    diagnostics.warning(section->where, "--conv-to-local: layer '" + source +
+                                            "' becomes local too, because '" + name + "' shares its weights");
+    make_local(definition, source, diagnostics);
+  }
+}
+
 void conv_to_local(IniFile& definition, const std::string& name, Diagnostics& diagnostics) {
   const IniSection* section = find_layer(definition, "conv-to-local", name, diagnostics);
   if (section == nullptr) return;
   const IniValue* type = section->find("type");
-  if (type != nullptr && type->text == "conv") {
-    definition = with_key(definition, name, "sharedBiases", std::nullopt);
-    definition = with_key(definition, name, "type", "local");
+  if (is_conv(*section)) {
+    make_local(definition, name, diagnostics);
   } else if (type != nullptr && type->text == "local") {
     diagnostics.warning(section->where, "--conv-to-local: layer '" + name + "' is local already");
   } else {
@@ -37,8 +61,7 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
   const std::string name = what.substr(0, what.find('['));
   const IniSection* section = find_layer(definition, "unshare-weights", name, diagnostics);
   if (section == nullptr) return;
-  const IniValue* value = section->find("weightSource");
-  std::vector<std::string> sources = value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+  std::vector<std::string> sources = weight_sources(*section);
   std::size_t first = 0, last = sources.size();
   if (name != what) {
     ParamSpec rules;
@@ -88,9 +111,9 @@ NamedTensor reshaped(const NamedTensor& from, int axis, const WeightSpec& spec) 
 }  // namespace
 
 void convert_definition(IniFile& definition, const NetFileOptions& options, Diagnostics& diagnostics) {
+  for (const std::string& what : split_list(options.unshare_weights)) unshare(definition, what, diagnostics);
   for (const std::string& name : split_list(options.conv_to_local))
     conv_to_local(definition, name, diagnostics);
-  for (const std::string& what : split_list(options.unshare_weights)) unshare(definition, what, diagnostics);
 }
 
 void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after) {

@@ -146,7 +146,7 @@ TEST_CASE("conversions of layers that are not there, or not of the kind, are ref
   refused({"--unshare-weights", "conv1[x]"}, "--unshare-weights: 'conv1[x]': expects an integer");
 }
 
-TEST_CASE("a layer that shares weights becomes local with weights of its own") {
+TEST_CASE("a layer that shares weights becomes local with weights of its own, or with their owner") {
   const Workshop shop;
   const std::string twin =
       "[conv2]\ntype=conv\ninputs=data\nchannels=1\nfilters=2\nfilterSize=3\nweightSource=conv1[0]\n"
@@ -155,15 +155,22 @@ TEST_CASE("a layer that shares weights becomes local with weights of its own") {
       replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", twin + "[pool1]\ntype=pool\ninputs=sum"),
       kParameters + "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n");
   const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
-  for (const std::string layer : {"conv1", "conv2"}) {
-    check_refused(plan + Args{"--conv-to-local", layer},
-                  std::string("net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type '") +
-                      (layer == "conv1" ? "local" : "conv") +
-                      "'; weights are shared between equal types; --unshare-weights conv2 gives 'conv2' "
-                      "weights of its own");
+  check_refused(plan + Args{"--conv-to-local", "conv1"},
+                "net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type 'local'; weights are "
+                "shared between equal types; --unshare-weights conv2 gives 'conv2' weights of its own");
+  for (const std::string layer : {"conv1", "conv2"})
     run_well(plan + Args{"--conv-to-local", layer, "--unshare-weights", "conv2"});
-  }
   run_well(plan + Args{"--conv-to-local", "conv1,conv2"});
+
+  // The owner of shared weights becomes local with the layer that shares them.
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Outcome before = run_well({"--load-file", shop / "out", "--test-only"});
+  const Outcome after = run_well({"--load-file", shop / "out", "--conv-to-local", "conv2", "--test-only"});
+  CHECK(
+      after.err.find("net.cfg:7: warning: --conv-to-local: layer 'conv1' becomes local too, because 'conv2' "
+                     "shares its weights") != std::string::npos);
+  const std::string start = "Averages-------------------------\nlogprob:";
+  check_close(numbers_after(after.out, start), numbers_after(before.out, start));
 }
 
 TEST_CASE("option --init-from copies what fits and lists what does not") {
