@@ -234,26 +234,29 @@ const NamedTensor& matrix_of(const TensorFile& from, const std::string& layer, c
   throw InputError("the checkpoint has no tensor '" + layer + "." + weight.name + "'");
 }
 
-/// Several layers' matrices as one with all their outputs.
+/// Several layers' matrices as one with all their outputs. The weights of an output may have other dimensions
+/// than here, but must be as many.
 std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, const WeightSpec& weight) {
-  if (parts.size() == 1) return parts[0]->values;
-  const auto axis = static_cast<std::size_t>(weight.output_axis);
-  std::size_t outer = 1;
-  for (std::size_t d = 0; d < axis; ++d) outer *= static_cast<std::size_t>(weight.dims[d]);
+  const std::ptrdiff_t axis = weight.output_axis;
+  const auto before_outputs = [&](const Dims& dims) { return Dims(dims.begin(), dims.begin() + axis); };
+  const auto of_output = [&](const Dims& dims) {
+    return element_count({dims.begin() + axis + 1, dims.end()});
+  };
+  const auto count = [&](const Dims& dims) { return dims[static_cast<std::size_t>(axis)]; };
   std::int64_t outputs = 0;
   for (const NamedTensor* part : parts) {
-    Dims same = part->dims;
-    if (same.size() == weight.dims.size()) {
-      outputs += same[axis];
-      same[axis] = weight.dims[axis];
-    }
-    if (same != weight.dims)
-      throw InputError("a matrix of " + to_string(part->dims) + " is no part of one of " +
-                       to_string(weight.dims));
+    const Dims& dims = part->dims;
+    const bool fits = std::ssize(dims) > axis && before_outputs(dims) == before_outputs(weight.dims) &&
+                      of_output(dims) == of_output(weight.dims);
+    if (!fits || (parts.size() == 1 && count(dims) != count(weight.dims)))
+      throw InputError("a matrix of " + to_string(dims) + " does not fit one of " + to_string(weight.dims) +
+                       ": outputs, and weights of each, must be as many");
+    outputs += count(dims);
   }
-  if (outputs != weight.dims[axis])
+  const auto outer = static_cast<std::size_t>(element_count(before_outputs(weight.dims)));
+  if (outputs != count(weight.dims))
     throw InputError("gives " + std::to_string(outputs) + " outputs, not " +
-                     std::to_string(weight.dims[axis]));
+                     std::to_string(count(weight.dims)));
   std::vector<float> values;
   for (std::size_t o = 0; o < outer; ++o) {
     for (const NamedTensor* part : parts) {

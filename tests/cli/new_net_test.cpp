@@ -241,6 +241,21 @@ TEST_CASE("init functions make weights from checkpoints, and errors say where") 
   refused("initWFunc=gauss(1)\n", "gauss: there is no such function");
 }
 
+TEST_CASE("makew takes no matrix of as many numbers in another shape") {
+  const Workshop shop;
+  const auto definition = [](const std::string& filters, const std::string& size, const std::string& keys) {
+    return replaced(replaced(replaced(kDefinition, "filters=2\n", "filters=" + filters + "\n" + keys),
+                             "filterSize=3", "filterSize=" + size),
+                    "channels=2\n", "channels=" + filters + "\n");
+  };
+  shop.write(definition("4", "1", ""), kParameters);
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  shop.write(definition("1", "2", "initWFunc=makew(" + (shop / "out") + ")\n"), kParameters);
+  check_refused(shop.dummy() + Args{"--save-file", shop / "made"},
+                "net.cfg:12: conv1.weights.data: makew: a matrix of 4x1x1x1 does not fit one of 1x1x2x2: "
+                "outputs, and weights of each, must be as many");
+}
+
 TEST_CASE("init functions concatenate the outputs of local layers position by position") {
   const Workshop shop;
   const std::string local = replaced(kDefinition, "type=conv", "type=local");
