@@ -256,6 +256,39 @@ TEST_CASE("makew takes no matrix of as many numbers in another shape") {
                 "outputs, and weights of each, must be as many");
 }
 
+TEST_CASE("makew finds a layer's matrices by the place of its inputs, and those that it shares") {
+  const Workshop shop;
+  const auto fc = [](const std::string& name, const std::string& inputs, const std::string& keys) {
+    return "[" + name + "]\ntype=fc\ninputs=" + inputs + "\noutputs=10\n" + keys;
+  };
+  // z is before a in the list, and after it by name.
+  const auto net = [&](const std::string& z, const std::string& keys_b, const std::string& keys_c) {
+    const std::string layers = fc("a", "pool1", "") + fc(z, "a", "") + fc("b", z, keys_b) +
+                               fc("c", z + ",a", keys_c) + "[both]\ntype=eltsum\ninputs=b,c\n";
+    shop.write(
+        replaced(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1\noutputs=10\ndropout=0.25\n", layers),
+                 "inputs=fc10", "inputs=both"),
+        kParameters + "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0\nmomB=0\n[a]\n[" + z + "]\n[b]\n[c]\n");
+  };
+  net("z", "weightSource=z\n", "");
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Tensors from = tensors_of(shop / "out/1.2.safetensors");
+  const std::string makew = "initWFunc=makew(" + (shop / "out") + ")\n";
+  net("y", makew, makew);
+  run_well(shop.dummy() + Args{"--save-file", shop / "made", "--epochs", "0", "--force-save", "1"});
+  const Tensors made = tensors_of(shop / "made/0.0.safetensors");
+  CHECK(made.at("b.weights.y").values == from.at("z.weights.a").values);
+  CHECK(made.at("c.weights.y").values == from.at("c.weights.z").values);
+  CHECK(made.at("c.weights.a").values == from.at("c.weights.a").values);
+  // A matrix too many is named.
+  net("y", "", makew);
+  const std::string more = replaced(read_file(shop.definition_path()), "inputs=y,a", "inputs=y,a,pool1");
+  shop.write(more, read_file(shop.parameters_path()));
+  check_refused(
+      shop.dummy() + Args{"--save-file", shop / "more"},
+      "c.weights.pool1: makew: layer 'c' of the checkpoint has 2 weight matrices, and none for input 3");
+}
+
 TEST_CASE("init functions concatenate the outputs of local layers position by position") {
   const Workshop shop;
   const std::string local = replaced(kDefinition, "type=conv", "type=local");
