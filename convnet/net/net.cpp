@@ -410,7 +410,7 @@ void Net::init_from(const std::string& checkpoint) {
       continue;
     }
     if (!all_finite(found->second.values))
-      throw InputError(from.file + ": tensor '" + w.name +
+      throw InputError(from.file + ": tensor '" + found->first +
                        "' holds numbers that are not finite (NaN or infinity)");
     const std::vector<float> values = part_of(spec(w), found->second.values);
     executor_.write_weights(w, values);

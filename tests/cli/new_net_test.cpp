@@ -1,4 +1,5 @@
 // Nets made from other nets: fine-tuning, init functions, conversions. And the check of gradients.
+#include <limits>
 #include <regex>
 
 #include "convnet/checkpoint/safetensors.h"
@@ -199,6 +200,18 @@ TEST_CASE("option --init-from copies what fits and lists what does not") {
   const Outcome other = run_program({"--load-file", shop / "out", "--layer-def", shop.definition_path()});
   CHECK(other.code == 2);
   CHECK(other.err.find("--init-from") != std::string::npos);
+}
+
+TEST_CASE("option --init-from names the tensor with a number that is not finite, be it an average") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1", "--ema", "0.9"});
+  TensorFile damaged = read_safetensors(shop / "out/1.2.safetensors");
+  damaged.tensors.at("conv1.weightsAvg.data").values[3] = std::numeric_limits<float>::infinity();
+  const std::string file = shop / "damaged.safetensors";
+  write_safetensors(file, damaged);
+  check_refused(
+      shop.dummy() + Args{"--save-file", shop / "tuned", "--init-from", file},
+      file + ": tensor 'conv1.weightsAvg.data' holds numbers that are not finite (NaN or infinity)");
 }
 
 TEST_CASE("init functions make weights from checkpoints, and errors say where") {
