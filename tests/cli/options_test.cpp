@@ -301,6 +301,11 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
   check_state("/position/batch", 4294967297, "metadata 'state' is damaged: the position makes no sense");
   check_state("/position/images", 7, "metadata 'state' is damaged: the position makes no sense");
   check_state("/position/epoch", "one", "metadata 'state' is damaged: ");
+  for (const char* key : {"epoch", "batch", "test_batch"}) {
+    for (const nlohmann::json& damage : std::vector<nlohmann::json>{4294967297, 1.5, -2, 1e30})
+      check_state(std::string("/history/0/") + key, damage,
+                  "metadata 'state' is damaged: the position makes no sense");
+  }
   check_state("/test_cursor", -1, "metadata 'state' is damaged: the position makes no sense");
   const std::string many = nlohmann::json(std::vector<double>(100000, 1.0)).dump();
   for (const std::string& sums : {std::string("[]"), std::string(R"([["logprob",[1,2]]])"),
