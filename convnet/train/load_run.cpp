@@ -223,9 +223,12 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);
     claimed_board = run.board.get();
   }
-  if (run.checkpoint && !first.checkpoints.init_from.empty())
-    throw InputError("--init-from starts a new run, but " + run.checkpoint->file +
-                     " is there to resume from; use one of them");
+  if (run.checkpoint && !first.checkpoints.init_from.empty()) {
+    if (!first.checkpoints.load_file.empty())
+      throw InputError("--init-from starts a new run, and --load-file goes on with one; use one of them");
+    add_note(run.notes,
+             "--init-from is not used: this run has begun, and goes on from " + run.checkpoint->file);
+  }
 
   Diagnostics diagnostics;
   const std::optional<IniFile> unconverted = load_files(run, given, diagnostics);

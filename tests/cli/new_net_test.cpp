@@ -193,13 +193,29 @@ TEST_CASE("option --init-from copies what fits and lists what does not") {
   const Tensors tuned = tensors_of(shop / "tuned/0.0.safetensors");
   CHECK(tuned.at("conv1.weights.data").values == from.at("conv1.weights.data").values);
   CHECK(tuned.at("conv1.weightsInc.data").values == std::vector<float>(18, 0.0F));
-  const Outcome twice = run_program(args);
-  INFO(twice.err);
-  CHECK(twice.code == 2);
-  CHECK(twice.err.find("--init-from starts a new run") != std::string::npos);
+  check_refused(args + Args{"--load-file", shop / "tuned"},
+                "--init-from starts a new run, and --load-file goes on with one; use one of them");
   const Outcome other = run_program({"--load-file", shop / "out", "--layer-def", shop.definition_path()});
   CHECK(other.code == 2);
   CHECK(other.err.find("--init-from") != std::string::npos);
+}
+
+TEST_CASE("the command line of a run with --init-from goes on with it") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const auto run = [&](const std::string& folder, const std::string& epochs) {
+    return run_well(shop.dummy() +
+                    Args{"--save-file", shop / folder, "--init-from", shop / "out", "--epochs", epochs});
+  };
+  run("straight", "2");
+  run("tuned", "1");
+  const Outcome again = run("tuned", "2");
+  CHECK(again.out.find("--init-from is not used: this run has begun, and goes on from " +
+                       (shop / "tuned/1.2.safetensors")) != std::string::npos);
+  CHECK(again.out.find("Weights from") == std::string::npos);
+  const Tensors straight = tensors_of(shop / "straight/2.2.safetensors");
+  for (const auto& [name, tensor] : tensors_of(shop / "tuned/2.2.safetensors"))
+    CHECK(tensor.values == straight.at(name).values);
 }
 
 TEST_CASE("option --init-from names the tensor with a number that is not finite, be it an average") {
