@@ -52,6 +52,15 @@ TEST_CASE("option --check-grads finds all gradients of a net with every layer ty
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
+TEST_CASE("option --check-grads needs no folder and no test range") {
+  const Workshop shop;
+  const Args check =
+      shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--train-range", "1", "--check-grads"};
+  CHECK(run_well(check).out.find(" gradients are right") != std::string::npos);
+  check_refused(check + Args{"--check-grads", "0"},
+                "missing: --test-range, --save-file FOLDER (or --save-path)");
+}
+
 TEST_CASE("option --check-grads fails where a cost is not finite") {
   const Workshop shop;
   shop.write(replaced(kDefinition, "neuron=relu", "neuron=log[-1]"), kParameters);
