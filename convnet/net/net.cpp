@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 #include <numbers>
 
@@ -51,10 +52,9 @@ void keep(UpdateWindows& windows, const std::string& matrix, const UpdateWindow&
     windows.erase(matrix);
 }
 
-/// Returns a layer file's name with --layer-path before it.
+/// Returns a layer file's name with --layer-path before it, unless it is absolute.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
-  if (options.layer_path.empty()) return name;
-  return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
+  return (std::filesystem::path(options.layer_path) / name).string();
 }
 
 bool all_finite(const std::vector<float>& values) {

@@ -372,6 +372,16 @@ TEST_CASE("layer files that cannot be read are named, both of them") {
   CHECK(run.err.find("params.cfg: cannot be read: Is a directory") != std::string::npos);
 }
 
+TEST_CASE("option --layer-path is put before names that are not absolute") {
+  const Workshop shop;
+  run_well(planning(shop, {"--layer-path", shop / "none"}));
+  for (const std::string& path : {shop.path(), shop.path() + "/"})
+    run_well({"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", path, "--layer-def", "net.cfg",
+              "--layer-params", shop.parameters_path()});
+  check_refused(planning(shop, {"--layer-path", shop / "none", "--layer-def", "net.cfg"}),
+                (shop / "none/net.cfg") + ": cannot be read");
+}
+
 TEST_CASE("what is odd but harmless gets a warning, and an error with --strict where it may be a mistake") {
   struct Oddity {
     std::string definition_from, definition_to, parameters_to, warning;
