@@ -75,8 +75,8 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:25: layer 'fc10': dropout expects a number between 0 and 0.999, not 'half'"},
     // Keys and values.
     {"stride=2", "stirde=2", "net.cfg:20: layer 'pool1': unknown key 'stirde'; did you mean 'stride'?"},
-    {"filterSize=3", "filtersize=3\nfilterSise=3",
-     "net.cfg:13: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
+    {"filterSize=3", "filterSise=3",
+     "net.cfg:12: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
     {"channels=2\n", "",
      "net.cfg:14: layer 'pool1': 'channels' is missing; it is an integer between 1 and 1048576 (maps of the "
      "input)"},
@@ -260,7 +260,7 @@ TEST_CASE("inputs of a conv layer that do not fit together are refused") {
 TEST_CASE("all mistakes of both files are reported in one run, in order of their lines") {
   const Workshop shop;
   shop.write(replaced(replaced(replaced(kDefinition, "filterSize=3\nneuron=relu",
-                                        "filterSize=x\nneuron=relu\nfilter=3"),
+                                        "filterSize=x\nneuron=relu\npading=3"),
                                "dataIdx=1", "dataIdx=one"),
                       "[logprob]", "[lost]\ntype=fully\n[logprob]"),
              replaced(kParameters, "epsB=0.02", "epsB=?"));
