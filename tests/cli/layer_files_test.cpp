@@ -52,7 +52,6 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg: the net has no cost layer; add one, like type=cost.logreg"},
     {kDefinition, "", "net.cfg:1: holds no layers; a layer is a [section] with type="},
     {kDefinition, "\n# nothing\n", "net.cfg:1: holds no layers; a layer is a [section] with type="},
-    {"inputs=pool1", "inputs=pool1,pool1", "net.cfg:23: layer 'fc10': input 'pool1' is given twice"},
     // Neurons and dropout.
     {"neuron=relu", "neuron=reul",
      "net.cfg:13: layer 'conv1': unknown neuron 'reul'; did you mean 'relu'? known: ident, "},

@@ -86,6 +86,27 @@ TEST_CASE("filters= may be a list, as the other keys of conv and local") {
                         "x"});
 }
 
+TEST_CASE("a layer may read an input several times, with a matrix for each") {
+  const std::string p1 = conv("p.1", "inputs=p channels=4 filters=4 filterSize=1");
+  const Built built = above_sum(p1 + fc("x", "inputs=p,p,p.1,s,p,p.1 outputs=3"), "x");
+  check_silent(built);
+  std::vector<std::string> names;
+  for (const WeightSpec& w : built.graph.find("x")->layer->weights) names.push_back(w.name);
+  CHECK(names == std::vector<std::string>{"weights.p", "weights.p.2", "weights.p.1", "weights.s",
+                                          "weights.p.3", "weights.p.1.1", "biases"});
+  for (const std::string type : {"conv", "local"})
+    train_like_reference(
+        {type,
+         {3, 5, 5},
+         2,
+         conv("p", "inputs=data channels=3 filters=4 filterSize=1 neuron=relu") +
+             section("x", type,
+                     "inputs=p,p,data channels=4,4,3 filters=6 filterSize=3,5,1 padding=1,2,0 "
+                     "initW=0.3,0.1,0.2"),
+         "x",
+         rates("x", "", "0.05,0.02,0.03")});
+}
+
 TEST_CASE("an implicit layer whose name is taken gets another, whichever comes first") {
   const std::string own = section("x_neuron", "neuron", "inputs=s neuron=tanh[1,1]") +
                           section("x_dropout", "dropout", "inputs=x_neuron");
