@@ -197,6 +197,20 @@ TEST_CASE("real typos stay errors, transposed short keys too") {
   CHECK(says(keep.errors, "layer 'x': unknown key 'kepe'; did you mean 'keep'?"));
 }
 
+TEST_CASE("an older spelling of cmrnorm is no rnorm") {
+  const std::string norm = "[x]\nscale=0.1\npow=0.75\n";
+  for (const std::string type : {"rnorm", "cnorm"}) {
+    const auto with = [&](const std::string& value) {
+      return above_sum(section("x", type, "inputs=s channels=4 size=3 crossMap=" + value), "x", norm);
+    };
+    CHECK(says(with("1").errors, "layer 'x': crossMap=1 normalises across maps, which layers of type " +
+                                     type + " do not; write type=cmrnorm, without crossMap"));
+    check_silent(with("0"));
+  }
+  check_warned(above_sum(section("x", "cmrnorm", "inputs=s channels=4 size=3 crossMap=1"), "x", norm),
+               "unknown key 'crossMap' is ignored");
+}
+
 TEST_CASE("init functions may be written without parentheses") {
   const auto with = [](const std::string& text) {
     return above_sum(section("x", "fc", "inputs=s outputs=3 initWFunc=" + text), "x");
