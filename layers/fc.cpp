@@ -6,7 +6,7 @@ namespace {
 
 struct FcParams : WeightParams {
   int outputs = 0, parts = 0;
-  bool model_parallel = false;  ///< read by the graph, which divides the layer
+  bool model_parallel = false;  ///< not read: the graph reads the key itself, also of layers of other types
 };
 
 class FcLayer : public WeightedSumLayer<InnerProductGeometry, InnerProductForward, InnerProductBackwardData,

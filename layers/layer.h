@@ -65,8 +65,8 @@ struct WeightConstraint {
 
 /// A weight matrix or bias vector of a layer.
 struct WeightSpec {
-  std::string
-      name;  ///< within the layer: "weights.<input>", "biases"; bnorm "scale", "shift", "runningMean", ...
+  std::string name;  ///< within the layer: "weights.<input>" (again: "weights.<input>.1"), "biases"; bnorm
+                     ///< "scale", "shift", "runningMean", ...
   /// The canonical dims: conv (O,I/groups,H,W), fc (out,in), sfc (parts,out,in), local (Y,X,O,I/groups,H,W);
   /// biases (O), of unshared ones (O,Y,X), local (Y,X,O).
   Dims dims;

@@ -8,7 +8,8 @@ namespace {
 
 struct NormParams {
   int channels = 0, size = 0;
-  bool blocked = false;  ///< cmrnorm only
+  bool blocked = false;    ///< cmrnorm only
+  bool cross_map = false;  ///< refused by the others
   double scale = 0, power = 0, min_div = 1;
 };
 
@@ -18,6 +19,11 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
   const std::optional<FeatureShape> in = as_maps(source, 0, p.channels, "channels");
   if (!in) return nullptr;
   const bool across = type.name == "cmrnorm";
+  if (p.cross_map) {
+    source.error("crossMap", "crossMap=1 normalises across maps, which layers of type " + type.name +
+                                 " do not; write type=cmrnorm, without crossMap");
+    return nullptr;
+  }
   if (p.size > (across ? in->c : std::min(in->h, in->w)))
     source.warning("size", "size=" + std::to_string(p.size) + " is larger than the " +
                                (across ? "maps" : "image") + " of input '" + source.inputs[0].name + "' (" +
@@ -49,6 +55,8 @@ LayerType window_norm_type(const std::string& name, std::string doc, std::string
       param("pow", &NormParams::power, {.doc = "exponent of the denominator", .file = CfgFile::parameters}),
       param("minDiv", &NormParams::min_div,
             {.fallback = "1", .min = 1e-9, .doc = "constant part of the denominator", .file = CfgFile::both}),
+      param("crossMap", &NormParams::cross_map,
+            {.fallback = "0", .doc = "0; an older spelling of type=cmrnorm has 1 here, which is an error"}),
   };
   type.create = create;
   return type;

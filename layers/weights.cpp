@@ -51,6 +51,23 @@ bool parse_weight_source(const LayerSource& source, const std::string& text, Wei
   return false;
 }
 
+/// Returns the name of the matrix of input i: that of the input, or if an input before is the same one, with
+/// the first of ".1", ".2", ... that makes a name of its own.
+std::string matrix_name(const std::vector<LayerInput>& inputs, std::size_t i) {
+  std::vector<std::string> names, taken;
+  for (const LayerInput& input : inputs) taken.push_back(input.name);
+  const auto among = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  for (std::size_t j = 0; j <= i; ++j) {
+    std::string name = inputs[j].name;
+    for (int n = 1; among(names, name) || (n > 1 && among(taken, name)); ++n)
+      name = inputs[j].name + "." + std::to_string(n);
+    names.push_back(name);
+  }
+  return names.back();
+}
+
 /// Returns the standard deviation of the initial values of a matrix, whose dims and output axis are filled
 /// in.
 double deviation(const InitialDeviation& init, const WeightSpec& spec) {
@@ -110,7 +127,7 @@ bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, co
                  std::size_t i, Dims dims, WeightConstraint constraint, int output_axis) {
   WeightSpec spec;
   spec.output_axis = output_axis;
-  spec.name = "weights." + source.inputs[i].name;
+  spec.name = "weights." + matrix_name(source.inputs, i);
   spec.dims = std::move(dims);
   spec.init_stdev = deviation(params.init_w[i], spec);
   spec.learning = params.weights(params.eps_w[i], params.mom_w[i], params.wc[i]);

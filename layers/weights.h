@@ -180,9 +180,10 @@ bool parse_weights(const LayerType& type, const LayerSource& source, Params& par
   return parse_weight_params(type, source, params, &params);
 }
 
-/// Adds "weights.<input>" of input i, and "biases" (always last, if the layer has any). An output's weights
-/// are the row of the first dimension unless `constraint` says otherwise; its norms are filled in. False
-/// after reporting a bad weightSource or init function.
+/// Adds "weights.<input>" of input i ("weights.<input>.1" if an input before is the same one), and "biases"
+/// (always last, if the layer has any). An output's weights are the row of the first dimension unless
+/// `constraint` says otherwise; its norms are filled in. False after reporting a bad weightSource or init
+/// function.
 bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
                  std::size_t i, Dims dims, WeightConstraint constraint, int output_axis = 0);
 bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,

@@ -102,9 +102,10 @@ TrainingState state_from(const json& j) {
   }
   for (const json& entry : j.at("history")) {
     HistoryEntry h;
-    h.epoch = entry.at("epoch").get<int>();
-    h.batch = entry.at("batch").get<int>();
-    h.test_batch = entry.value("test_batch", -1);
+    h.epoch = static_cast<int>(whole(entry.at("epoch"), kMostEpochs));
+    h.batch = static_cast<int>(whole(entry.at("batch"), kMostEpochs));
+    if (const json tested = entry.value("test_batch", json(-1)); tested != -1)
+      h.test_batch = static_cast<int>(whole(tested, kMostEpochs));
     h.costs = costs_from(entry);
     if (entry.contains("count")) h.count = std::max<std::int64_t>(1, whole(entry.at("count"), kMostImages));
     s.history.push_back(std::move(h));

@@ -94,14 +94,15 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
 /// Makes a checkpoint from the tensors and metadata of `file`. Throws InputError naming what is wrong.
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);
 
-/// Returns the path of a checkpoint: the file, or a folder's newest. Throws InputError if there is none.
+/// Returns the path of a checkpoint: the file, or a folder's newest. Throws InputError if there is none, and
+/// RunError if the folder cannot be listed or the path cannot be looked up.
 std::string find_checkpoint(const std::string& file_or_folder);
 
 /// Reads a file, or a folder's newest checkpoint. Throws InputError naming the file, what is wrong, and the
-/// newest sound checkpoint before it, if there is one.
+/// newest sound checkpoint before it, if there is one. Throws RunError as find_checkpoint() does.
 Checkpoint read_checkpoint(const std::string& file_or_folder);
 
-/// Returns the newest checkpoint in a folder; nullopt if there is none or no folder. Throws InputError if the
+/// Returns the newest checkpoint in a folder; nullopt if there is none or no folder. Throws RunError if the
 /// folder cannot be listed.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
 

@@ -9,6 +9,28 @@
 namespace convnet {
 namespace {
 
+/// Writes out options that are given by the first letters of their names, at least three, as Python's getopt
+/// does. Throws InputError for letters that begin several names and are none of them.
+std::vector<std::string> with_whole_names(const std::vector<OptionSpec>& taken,
+                                          std::vector<std::string> args) {
+  constexpr std::size_t kFewestLetters = 3;
+  for (std::string& arg : args) {
+    if (arg == "--") break;
+    const std::string given = arg.substr(0, arg.find('='));
+    if (!given.starts_with("--") || given.size() < 2 + kFewestLetters) continue;
+    std::vector<std::string> names;
+    for (const OptionSpec& spec : taken) {
+      if (("--" + spec.param.key).starts_with(given)) names.push_back("--" + spec.param.key);
+    }
+    if (names.empty() || std::find(names.begin(), names.end(), given) != names.end()) continue;
+    if (names.size() > 1)
+      throw InputError("option '" + given + "' may be any of " + join(names) +
+                       "; more letters must say which");
+    arg.replace(0, given.size(), names[0]);
+  }
+  return args;
+}
+
 /// Returns whether the word after the option args[i] is its value: it is not if it looks like an option.
 bool value_follows(const std::vector<std::string>& args, std::size_t i) {
   return i + 1 < args.size() && !args[i + 1].starts_with("--");
@@ -49,7 +71,8 @@ bool is_truth_value(const std::string& word) {
 
 }  // namespace
 
-CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
+CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector<std::string>& given) {
+  const std::vector<std::string> args = with_whole_names(taken, given);
   CommandWords words;
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (args[i] == "--") {
@@ -68,7 +91,8 @@ CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector
   return words;
 }
 
-OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args) {
+OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& given) {
+  const std::vector<std::string> args = with_whole_names(taken, given);
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();

@@ -18,8 +18,9 @@ struct CommandWords {
 /// only if that is 0, 1 or the like, since it needs no value. After a bare -- all words are names.
 CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);
 
-/// Returns the options in `args`, of those that a command takes. Throws InputError naming an unknown option
-/// and the nearest known one, or an option without its value.
+/// Returns the options in `args`, of those that a command takes. The first letters of a name, at least three,
+/// stand for it if they begin no other. Throws InputError naming an unknown option and the nearest known one,
+/// letters that begin several names, or an option without its value.
 OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);
 
 }  // namespace convnet

@@ -91,7 +91,7 @@ class Assigner {
       if (value.from_default) continue;
       const CfgFile* right = known_.file_of(value.key);
       if (!right) {
-        report_unknown(value);
+        report_unknown(value, section);
       } else if (*right != CfgFile::both && *right != file) {
         warning(value.where, excerpt(value.written) + " belongs in the " +
                                  (*right == CfgFile::parameters ? "parameter" : "layer definition") +
@@ -136,7 +136,7 @@ class Assigner {
   }
 
  private:
-  void report_unknown(const IniValue& value) {
+  void report_unknown(const IniValue& value, const IniSection& section) {
     const std::string close = nearest(value.written, known_.names(), value.written.size() < 6 ? 1 : 2);
     const std::string message = "unknown key " + excerpt(value.written);
     const std::string hint = close.empty() ? "" : "; did you mean '" + close + "'?";
@@ -145,6 +145,13 @@ class Assigner {
         error(value.where, message + ": " + foreign->second + hint);
       } else {
         warning(value.where, message + " is ignored: " + foreign->second + hint);
+      }
+    } else if (const IniValue* meant = section.find(close); meant != nullptr && !meant->from_default) {
+      // The key of another program: the one that it looks like is there.
+      if (strict_) {
+        error(value.where, message + "; the section has '" + close + "', too");
+      } else {
+        warning(value.where, message + " is ignored; the section has '" + close + "', too");
       }
     } else if (!close.empty()) {
       suggested_.push_back(close);

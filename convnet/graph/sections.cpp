@@ -310,12 +310,6 @@ class SectionReader {
       return false;
     }
     bool good = true;
-    for (const std::string& name : names) {
-      // A weight matrix has the name of its input, in checkpoints too.
-      if (type.role != LayerRole::weights || std::count(names.begin(), names.end(), name) == 1) continue;
-      error(value->where, section.name, "input '" + name + "' is given twice");
-      return false;
-    }
     for (const std::string& name : names) good = add_input(name, *value, section, node, source) && good;
     return good;
   }

@@ -19,13 +19,37 @@ const IniSection* find_layer(const IniFile& definition, const std::string& optio
   return nullptr;
 }
 
+bool is_conv(const IniSection& section) {
+  const IniValue* type = section.find("type");
+  return type != nullptr && type->text == "conv";
+}
+
+/// Returns the entries of a layer's weightSource.
+std::vector<std::string> weight_sources(const IniSection& section) {
+  const IniValue* value = section.find("weightSource");
+  return value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+}
+
+/// Makes a conv layer local, and with it those whose weights it shares.
+void make_local(IniFile& definition, const std::string& name, Diagnostics& diagnostics) {
+  definition = with_key(definition, name, "sharedBiases", std::nullopt);
+  definition = with_key(definition, name, "type", "local");
+  for (const std::string& entry : weight_sources(*definition.find(name))) {
+    const std::string source = entry.substr(0, entry.find('['));
+    const IniSection* section = definition.find(source);  // the graph builder reports one that is missing
+    if (section == nullptr || !is_conv(*section)) continue;
+    diagnostics.warning(section->where, "--conv-to-local: layer '" + source +
+                                            "' becomes local too, because '" + name + "' shares its weights");
+    make_local(definition, source, diagnostics);
+  }
+}
+
 void conv_to_local(IniFile& definition, const std::string& name, Diagnostics& diagnostics) {
   const IniSection* section = find_layer(definition, "conv-to-local", name, diagnostics);
   if (section == nullptr) return;
   const IniValue* type = section->find("type");
-  if (type != nullptr && type->text == "conv") {
-    definition = with_key(definition, name, "sharedBiases", std::nullopt);
-    definition = with_key(definition, name, "type", "local");
+  if (is_conv(*section)) {
+    make_local(definition, name, diagnostics);
   } else if (type != nullptr && type->text == "local") {
     diagnostics.warning(section->where, "--conv-to-local: layer '" + name + "' is local already");
   } else {
@@ -37,8 +61,7 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
   const std::string name = what.substr(0, what.find('['));
   const IniSection* section = find_layer(definition, "unshare-weights", name, diagnostics);
   if (section == nullptr) return;
-  const IniValue* value = section->find("weightSource");
-  std::vector<std::string> sources = value == nullptr ? std::vector<std::string>{} : split_list(value->text);
+  std::vector<std::string> sources = weight_sources(*section);
   std::size_t first = 0, last = sources.size();
   if (name != what) {
     ParamSpec rules;
@@ -62,9 +85,12 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
 }
 
 /// A matrix of `from` as one of `to`: the same, repeated along new leading dimensions (a filter at every
-/// position), or unshared biases (O,Y,X) as local ones (Y,X,O).
-NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
-  if (from.dims == to) return from;
+/// position), or unshared biases (O,Y,X), whose outputs are dimension `axis`, as local ones (Y,X,O).
+NamedTensor reshaped(const NamedTensor& from, int axis, const WeightSpec& spec) {
+  const Dims& to = spec.whole_dims();
+  // The dimensions of a cube say nothing about their order.
+  const bool same_order = axis == spec.output_axis;
+  if (same_order && from.dims == to) return from;
   NamedTensor out{to, {}};
   const auto count = static_cast<std::size_t>(element_count(to));
   out.values.reserve(count);
@@ -73,7 +99,7 @@ NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
       out.values.insert(out.values.end(), from.values.begin(), from.values.end());
     return out;
   }
-  if (to.size() == 3 && from.dims == Dims{to[2], to[0], to[1]}) {
+  if (!same_order && to.size() == 3 && from.dims == Dims{to[2], to[0], to[1]}) {
     const auto maps = static_cast<std::size_t>(to[2]), positions = count / maps;
     for (std::size_t p = 0; p < positions; ++p)
       for (std::size_t o = 0; o < maps; ++o) out.values.push_back(from.values[o * positions + p]);
@@ -85,9 +111,9 @@ NamedTensor reshaped(const NamedTensor& from, const Dims& to) {
 }  // namespace
 
 void convert_definition(IniFile& definition, const NetFileOptions& options, Diagnostics& diagnostics) {
+  for (const std::string& what : split_list(options.unshare_weights)) unshare(definition, what, diagnostics);
   for (const std::string& name : split_list(options.conv_to_local))
     conv_to_local(definition, name, diagnostics);
-  for (const std::string& what : split_list(options.unshare_weights)) unshare(definition, what, diagnostics);
 }
 
 void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after) {
@@ -101,16 +127,17 @@ void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& afte
       if (node.owners[i] != WeightOwner{node.id, i}) continue;
       const WeightOwner& owner = old->owners[i];
       const std::string& old_layer = before.nodes[owner.node].whole;
-      const std::string& old_matrix = before.weight(owner).name;
+      const WeightSpec& old_spec = before.weight(owner);
       const WeightSpec& spec = node.layer->weights[i];
       const auto convert = [&](const std::string& from, const std::string& to) {
         const auto found = tensors.tensors.find(from);
         if (found != tensors.tensors.end())
-          converted.tensors[to] = reshaped(found->second, spec.whole_dims());
+          converted.tensors[to] = reshaped(found->second, old_spec.output_axis, spec);
       };
-      convert(old_layer + "." + old_matrix, node.whole + "." + spec.name);
+      convert(old_layer + "." + old_spec.name, node.whole + "." + spec.name);
       for (const char* suffix : kTrainingSuffixes)
-        convert(increment_name(old_layer, old_matrix, suffix), increment_name(node.whole, spec.name, suffix));
+        convert(increment_name(old_layer, old_spec.name, suffix),
+                increment_name(node.whole, spec.name, suffix));
     }
   }
   tensors = std::move(converted);

@@ -10,9 +10,9 @@
 
 namespace convnet {
 
-/// Makes the conv layers that --conv-to-local lists local, and takes what --unshare-weights lists ("layer" or
-/// "layer[i]") out of weightSource. Layers that are so already get a warning: a command line may be given
-/// again to resume its run. Errors name the option.
+/// Takes what --unshare-weights lists ("layer" or "layer[i]") out of weightSource, and makes the conv layers
+/// that --conv-to-local lists local, with those whose weights they still share. Layers that are so already
+/// get a warning: a command line may be given again to resume its run. Errors name the option.
 void convert_definition(IniFile& definition, const NetFileOptions& options, Diagnostics& diagnostics);
 
 /// Weights and increments of `before` as the converted net `after` has them: filters and biases repeated at

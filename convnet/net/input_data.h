@@ -30,8 +30,8 @@ void save_statistics(const PixelStatistics& statistics, const DataOptions& optio
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
-/// Throws InputError if the options ask for other images than the run has had so far: its weights fit no
-/// others.
+/// Throws InputError if an option would change the size or the preprocessing of images since the checkpoint
+/// was made; the saved weights fit only those.
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint);
 
 }  // namespace convnet

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <mutex>
 #include <numbers>
 
@@ -51,10 +52,9 @@ void keep(UpdateWindows& windows, const std::string& matrix, const UpdateWindow&
     windows.erase(matrix);
 }
 
-/// Returns a layer file's name with --layer-path before it.
+/// Returns a layer file's name with --layer-path before it, unless it is absolute.
 std::string prefixed(const NetFileOptions& options, const std::string& name) {
-  if (options.layer_path.empty()) return name;
-  return options.layer_path + (options.layer_path.back() == '/' ? "" : "/") + name;
+  return (std::filesystem::path(options.layer_path) / name).string();
 }
 
 bool all_finite(const std::vector<float>& values) {
@@ -215,44 +215,69 @@ void Net::upload_mean() {
   executor_.write_everywhere(plans_.mean_buffers(), mean_);
 }
 
+/// A checkpoint that init functions name, and its net.
+struct Net::InitSource {
+  explicit InitSource(const std::string& file_or_folder) {
+    Checkpoint checkpoint = read_checkpoint(file_or_folder);
+    Diagnostics diagnostics;
+    graph = build_graph(parse_ini(checkpoint.definition_path, checkpoint.definition_text, diagnostics),
+                        parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics),
+                        checkpoint.matrices, {}, diagnostics);
+    if (diagnostics.has_errors()) graph = {};
+    tensors = std::move(checkpoint.tensors);
+  }
+
+  /// Returns the matrix of `layer` that corresponds to `weight`, matrix `index` of a layer here: that of the
+  /// same input, by its place in the list, from the layer that owns it. Throws InputError if there is none.
+  const NamedTensor& matrix(const std::string& layer, const WeightSpec& weight, std::size_t index) const {
+    std::string name = layer + "." + weight.name;
+    const auto node =
+        std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.whole == layer; });
+    if (weight.name.starts_with("weights.") && node != graph.nodes.end()) {
+      const std::size_t matrices = node->layer->input_weights();
+      if (index >= matrices)
+        throw InputError(
+            fmt::format("layer '{}' of the checkpoint has {} weight matrices, and none for input {}", layer,
+                        matrices, index + 1));
+      const WeightOwner& owner = node->owners[index];
+      name = graph.nodes[owner.node].whole + "." + graph.weight(owner).name;
+    }
+    const auto found = tensors.tensors.find(name);
+    if (found == tensors.tensors.end()) throw InputError("the checkpoint has no tensor '" + name + "'");
+    return found->second;
+  }
+
+  TensorFile tensors;
+  /// Without nodes for an older checkpoint, which did not note what its data looks like: its tensors are then
+  /// found by the names that they have here.
+  Graph graph;
+};
+
 namespace {
 
-/// The matrix of `layer` in a checkpoint that corresponds to matrix `index` of a layer here: of the same
-/// name, or where inputs are called otherwise, of the same place among its weights.
-const NamedTensor& matrix_of(const TensorFile& from, const std::string& layer, const WeightSpec& weight,
-                             std::size_t index) {
-  const auto found = from.tensors.find(layer + "." + weight.name);
-  if (found != from.tensors.end()) return found->second;
-  const std::string prefix = layer + ".weights.";
-  std::vector<const NamedTensor*> weights;
-  for (const auto& [name, tensor] : from.tensors) {
-    if (name.starts_with(prefix)) weights.push_back(&tensor);
-  }
-  // Tensors are sorted by name, not by input: only a single one is certainly meant.
-  if (weight.name.starts_with("weights.") && index == 0 && weights.size() == 1) return *weights[0];
-  throw InputError("the checkpoint has no tensor '" + layer + "." + weight.name + "'");
-}
-
-/// Several layers' matrices as one with all their outputs.
+/// Several layers' matrices as one with all their outputs. The weights of an output may have other dimensions
+/// than here, but must be as many.
 std::vector<float> concatenated(const std::vector<const NamedTensor*>& parts, const WeightSpec& weight) {
-  if (parts.size() == 1) return parts[0]->values;
-  const auto axis = static_cast<std::size_t>(weight.output_axis);
-  std::size_t outer = 1;
-  for (std::size_t d = 0; d < axis; ++d) outer *= static_cast<std::size_t>(weight.dims[d]);
+  const std::ptrdiff_t axis = weight.output_axis;
+  const auto before_outputs = [&](const Dims& dims) { return Dims(dims.begin(), dims.begin() + axis); };
+  const auto of_output = [&](const Dims& dims) {
+    return element_count({dims.begin() + axis + 1, dims.end()});
+  };
+  const auto count = [&](const Dims& dims) { return dims[static_cast<std::size_t>(axis)]; };
   std::int64_t outputs = 0;
   for (const NamedTensor* part : parts) {
-    Dims same = part->dims;
-    if (same.size() == weight.dims.size()) {
-      outputs += same[axis];
-      same[axis] = weight.dims[axis];
-    }
-    if (same != weight.dims)
-      throw InputError("a matrix of " + to_string(part->dims) + " is no part of one of " +
-                       to_string(weight.dims));
+    const Dims& dims = part->dims;
+    const bool fits = std::ssize(dims) > axis && before_outputs(dims) == before_outputs(weight.dims) &&
+                      of_output(dims) == of_output(weight.dims);
+    if (!fits || (parts.size() == 1 && count(dims) != count(weight.dims)))
+      throw InputError("a matrix of " + to_string(dims) + " does not fit one of " + to_string(weight.dims) +
+                       ": outputs, and weights of each, must be as many");
+    outputs += count(dims);
   }
-  if (outputs != weight.dims[axis])
+  const auto outer = static_cast<std::size_t>(element_count(before_outputs(weight.dims)));
+  if (outputs != count(weight.dims))
     throw InputError("gives " + std::to_string(outputs) + " outputs, not " +
-                     std::to_string(weight.dims[axis]));
+                     std::to_string(count(weight.dims)));
   std::vector<float> values;
   for (std::size_t o = 0; o < outer; ++o) {
     for (const NamedTensor* part : parts) {
@@ -299,7 +324,7 @@ void put_part(const WeightSpec& spec, const std::vector<float>& part, NamedTenso
 }  // namespace
 
 std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t seed,
-                                       std::map<std::string, TensorFile>& checkpoints) const {
+                                       std::map<std::string, InitSource>& sources) const {
   WeightSpec weight = spec(w);
   weight.dims = weight.whole_dims();
   const InitFunction& f = weight.init;
@@ -330,12 +355,9 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
     std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
     if (!several) layers = {graph_.nodes[w.node].whole};
     try {
-      auto found = checkpoints.find(f.args[0]);
-      if (found == checkpoints.end())
-        found = checkpoints.emplace(f.args[0], read_checkpoint(f.args[0]).tensors).first;
-      const TensorFile& from = found->second;
+      const InitSource& from = sources.try_emplace(f.args[0], f.args[0]).first->second;
       std::vector<const NamedTensor*> parts;
-      for (const std::string& layer : layers) parts.push_back(&matrix_of(from, layer, weight, w.index));
+      for (const std::string& layer : layers) parts.push_back(&from.matrix(layer, weight, w.index));
       values = concatenated(parts, weight);
     } catch (const InputError& e) {
       throw wrong(e.what());
@@ -349,9 +371,9 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
 }
 
 void Net::init_weights(std::uint64_t seed) {
-  std::map<std::string, TensorFile> checkpoints;  // those that init functions name, each read once
+  std::map<std::string, InitSource> sources;  // by the names in init functions; each is read once
   for (const WeightBuffers& w : plans_.weights()) {
-    const std::vector<float> values = part_of(spec(w), initial_values(w, seed, checkpoints));
+    const std::vector<float> values = part_of(spec(w), initial_values(w, seed, sources));
     executor_.write_weights(w, values);
     const std::vector<float> zeros(values.size(), 0.0F);
     set_increment(w, zeros);
@@ -387,7 +409,7 @@ void Net::init_from(const std::string& checkpoint) {
       continue;
     }
     if (!all_finite(found->second.values))
-      throw InputError(from.file + ": tensor '" + w.name +
+      throw InputError(from.file + ": tensor '" + found->first +
                        "' holds numbers that are not finite (NaN or infinity)");
     const std::vector<float> values = part_of(spec(w), found->second.values);
     executor_.write_weights(w, values);

@@ -138,6 +138,7 @@ class Net {
 
  private:
   class GradientCheck;
+  struct InitSource;
 
   void upload_mean();
   const WeightSpec& spec(const WeightBuffers& w) const { return graph_.weight({w.node, w.index}); }
@@ -148,7 +149,7 @@ class Net {
   void count_updates(const WeightBuffers& w, std::int64_t images, const UpdateWindows& before,
                      std::vector<Rates>& rates, UpdateWindows& after) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
-                                    std::map<std::string, TensorFile>& checkpoints) const;
+                                    std::map<std::string, InitSource>& sources) const;
 
   Graph graph_;
   const Provider& provider_;

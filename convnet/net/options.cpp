@@ -67,7 +67,9 @@ const OptionTable<NetFileOptions>& net_file_options() {
       option("layer-params", &NetFileOptions::layer_params,
              {.unit = "file", .doc = "the layer parameter file"}),
       of_original(option("layer-path", &NetFileOptions::layer_path,
-                         {.fallback = "", .unit = "folder", .doc = "folder put before both files' names"})),
+                         {.fallback = "",
+                          .unit = "folder",
+                          .doc = "folder put before both files' names, unless they are absolute"})),
       of_original(unsaved_option(
           "conv-to-local", &NetFileOptions::conv_to_local,
           {.fallback = "",

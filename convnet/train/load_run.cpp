@@ -61,9 +61,9 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   // Without both, choose_ranges() takes what there is.
   const bool any_range = texts.contains("train-range") || texts.contains("test-range");
   if (any_range && !given.tests.only_tests()) required.emplace_back("train-range");
-  if (any_range) required.emplace_back("test-range");
+  if (any_range && !given.check_grads) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
-  if (named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
+  if (!given.check_grads && named.load_file.empty() && named.save_file.empty() && named.save_path.empty())
     required.emplace_back("save-file FOLDER (or --save-path)");
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
@@ -216,6 +216,9 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   run.options.devices = with_devices(run.options.devices, processes);
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   run.saved_options = saved_of(texts);
+  // A plan for tests is made, but none is done.
+  if (run.options.check_grads && !texts.contains("test-range"))
+    run.options.data.test_range = run.options.data.train_range;
   const std::string batches = choose_ranges(run.options.data, texts);
   if (run.folder && !run.options.tensorboard.empty()) {
     check_folder_writable(run.options.tensorboard, "event files are to be written to");
@@ -223,9 +226,12 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);
     claimed_board = run.board.get();
   }
-  if (run.checkpoint && !first.checkpoints.init_from.empty())
-    throw InputError("--init-from starts a new run, but " + run.checkpoint->file +
-                     " is there to resume from; use one of them");
+  if (run.checkpoint && !first.checkpoints.init_from.empty()) {
+    if (!first.checkpoints.load_file.empty())
+      throw InputError("--init-from starts a new run, and --load-file goes on with one; use one of them");
+    add_note(run.notes,
+             "--init-from is not used: this run has begun, and goes on from " + run.checkpoint->file);
+  }
 
   Diagnostics diagnostics;
   const std::optional<IniFile> unconverted = load_files(run, given, diagnostics);

@@ -181,7 +181,8 @@ TEST_CASE("files that a resumed run is given must be there, and it says which te
   const std::string none = shop / "parms.cfg";
   check_refused(on + Args{"--layer-params", none}, none + ": cannot be read: No such file");
   check_refused(on + Args{"--layer-def", none}, none + ": cannot be read: No such file");
-  check_refused(on + Args{"--layer-path", shop / "none"}, "params.cfg: cannot be read: No such file");
+  check_refused(on + Args{"--layer-path", none, "--layer-params", "params.cfg"},
+                none + "/params.cfg: cannot be read: No such file");
   fs::remove(shop.parameters_path());
   check_refused(training(shop, run, 1), shop.parameters_path() + ": cannot be read: No such file");
   run_well(on);

@@ -52,7 +52,6 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg: the net has no cost layer; add one, like type=cost.logreg"},
     {kDefinition, "", "net.cfg:1: holds no layers; a layer is a [section] with type="},
     {kDefinition, "\n# nothing\n", "net.cfg:1: holds no layers; a layer is a [section] with type="},
-    {"inputs=pool1", "inputs=pool1,pool1", "net.cfg:23: layer 'fc10': input 'pool1' is given twice"},
     // Neurons and dropout.
     {"neuron=relu", "neuron=reul",
      "net.cfg:13: layer 'conv1': unknown neuron 'reul'; did you mean 'relu'? known: ident, "},
@@ -75,8 +74,8 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:25: layer 'fc10': dropout expects a number between 0 and 0.999, not 'half'"},
     // Keys and values.
     {"stride=2", "stirde=2", "net.cfg:20: layer 'pool1': unknown key 'stirde'; did you mean 'stride'?"},
-    {"filterSize=3", "filtersize=3\nfilterSise=3",
-     "net.cfg:13: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
+    {"filterSize=3", "filterSise=3",
+     "net.cfg:12: layer 'conv1': unknown key 'filterSise'; did you mean 'filterSize'?"},
     {"channels=2\n", "",
      "net.cfg:14: layer 'pool1': 'channels' is missing; it is an integer between 1 and 1048576 (maps of the "
      "input)"},
@@ -260,7 +259,7 @@ TEST_CASE("inputs of a conv layer that do not fit together are refused") {
 TEST_CASE("all mistakes of both files are reported in one run, in order of their lines") {
   const Workshop shop;
   shop.write(replaced(replaced(replaced(kDefinition, "filterSize=3\nneuron=relu",
-                                        "filterSize=x\nneuron=relu\nfilter=3"),
+                                        "filterSize=x\nneuron=relu\npading=3"),
                                "dataIdx=1", "dataIdx=one"),
                       "[logprob]", "[lost]\ntype=fully\n[logprob]"),
              replaced(kParameters, "epsB=0.02", "epsB=?"));
@@ -370,6 +369,16 @@ TEST_CASE("layer files that cannot be read are named, both of them") {
   CHECK(run.code == 2);
   CHECK(run.err.find("net.cfg: cannot be read: No such file or directory") != std::string::npos);
   CHECK(run.err.find("params.cfg: cannot be read: Is a directory") != std::string::npos);
+}
+
+TEST_CASE("option --layer-path is put before names that are not absolute") {
+  const Workshop shop;
+  run_well(planning(shop, {"--layer-path", shop / "none"}));
+  for (const std::string& path : {shop.path(), shop.path() + "/"})
+    run_well({"plan", "--data-provider", "dummy-1x8x8-10", "--layer-path", path, "--layer-def", "net.cfg",
+              "--layer-params", shop.parameters_path()});
+  check_refused(planning(shop, {"--layer-path", shop / "none", "--layer-def", "net.cfg"}),
+                (shop / "none/net.cfg") + ": cannot be read");
 }
 
 TEST_CASE("what is odd but harmless gets a warning, and an error with --strict where it may be a mistake") {

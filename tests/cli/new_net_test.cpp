@@ -1,4 +1,5 @@
 // Nets made from other nets: fine-tuning, init functions, conversions. And the check of gradients.
+#include <limits>
 #include <regex>
 
 #include "convnet/checkpoint/safetensors.h"
@@ -51,6 +52,15 @@ TEST_CASE("option --check-grads finds all gradients of a net with every layer ty
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
+TEST_CASE("option --check-grads needs no folder and no test range") {
+  const Workshop shop;
+  const Args check =
+      shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--train-range", "1", "--check-grads"};
+  CHECK(run_well(check).out.find(" gradients are right") != std::string::npos);
+  check_refused(check + Args{"--check-grads", "0"},
+                "missing: --test-range, --save-file FOLDER (or --save-path)");
+}
+
 TEST_CASE("option --check-grads fails where a cost is not finite") {
   const Workshop shop;
   shop.write(replaced(kDefinition, "neuron=relu", "neuron=log[-1]"), kParameters);
@@ -101,6 +111,25 @@ TEST_CASE("option --conv-to-local goes on with a local layer that computes what 
   }
 }
 
+TEST_CASE("unshared biases of as many maps as rows and columns become those of a local layer") {
+  const Workshop shop;
+  const std::string cube = replaced(kDefinition, "filters=2\n", "filters=6\nsharedBiases=0\n");
+  shop.write(replaced(cube, "channels=2\n", "channels=6\n"), kParameters);
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Tensors conv = tensors_of(shop / "out/1.2.safetensors");
+  run_well({"--load-file", shop / "out", "--conv-to-local", "conv1", "--epochs", "1", "--force-save", "1"});
+  const Tensors local = tensors_of(shop / "out/1.2.safetensors");
+  for (const char* name : {"conv1.biases", "conv1.biasesInc"}) {
+    const std::vector<float>& from = conv.at(name).values;
+    const std::vector<float>& to = local.at(name).values;
+    REQUIRE(to.size() == 216);
+    for (std::size_t map = 0; map < 6; ++map) {
+      for (std::size_t position = 0; position < 36; ++position)
+        CHECK(to[position * 6 + map] == from[map * 36 + position]);
+    }
+  }
+}
+
 TEST_CASE("option --unshare-weights goes on with a copy of the shared weights") {
   const Workshop shop;
   run_well(every_layer(shop / "out", 1));
@@ -127,7 +156,7 @@ TEST_CASE("conversions of layers that are not there, or not of the kind, are ref
   refused({"--unshare-weights", "conv1[x]"}, "--unshare-weights: 'conv1[x]': expects an integer");
 }
 
-TEST_CASE("a layer that shares weights becomes local with weights of its own") {
+TEST_CASE("a layer that shares weights becomes local with weights of its own, or with their owner") {
   const Workshop shop;
   const std::string twin =
       "[conv2]\ntype=conv\ninputs=data\nchannels=1\nfilters=2\nfilterSize=3\nweightSource=conv1[0]\n"
@@ -136,15 +165,22 @@ TEST_CASE("a layer that shares weights becomes local with weights of its own") {
       replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1", twin + "[pool1]\ntype=pool\ninputs=sum"),
       kParameters + "[conv2]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n");
   const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
-  for (const std::string layer : {"conv1", "conv2"}) {
-    check_refused(plan + Args{"--conv-to-local", layer},
-                  std::string("net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type '") +
-                      (layer == "conv1" ? "local" : "conv") +
-                      "'; weights are shared between equal types; --unshare-weights conv2 gives 'conv2' "
-                      "weights of its own");
+  check_refused(plan + Args{"--conv-to-local", "conv1"},
+                "net.cfg:20: layer 'conv2': weightSource 'conv1[0]' is a layer of type 'local'; weights are "
+                "shared between equal types; --unshare-weights conv2 gives 'conv2' weights of its own");
+  for (const std::string layer : {"conv1", "conv2"})
     run_well(plan + Args{"--conv-to-local", layer, "--unshare-weights", "conv2"});
-  }
   run_well(plan + Args{"--conv-to-local", "conv1,conv2"});
+
+  // The owner of shared weights becomes local with the layer that shares them.
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Outcome before = run_well({"--load-file", shop / "out", "--test-only"});
+  const Outcome after = run_well({"--load-file", shop / "out", "--conv-to-local", "conv2", "--test-only"});
+  CHECK(
+      after.err.find("net.cfg:7: warning: --conv-to-local: layer 'conv1' becomes local too, because 'conv2' "
+                     "shares its weights") != std::string::npos);
+  const std::string start = "Averages-------------------------\nlogprob:";
+  check_close(numbers_after(after.out, start), numbers_after(before.out, start));
 }
 
 TEST_CASE("option --init-from copies what fits and lists what does not") {
@@ -166,13 +202,41 @@ TEST_CASE("option --init-from copies what fits and lists what does not") {
   const Tensors tuned = tensors_of(shop / "tuned/0.0.safetensors");
   CHECK(tuned.at("conv1.weights.data").values == from.at("conv1.weights.data").values);
   CHECK(tuned.at("conv1.weightsInc.data").values == std::vector<float>(18, 0.0F));
-  const Outcome twice = run_program(args);
-  INFO(twice.err);
-  CHECK(twice.code == 2);
-  CHECK(twice.err.find("--init-from starts a new run") != std::string::npos);
+  check_refused(args + Args{"--load-file", shop / "tuned"},
+                "--init-from starts a new run, and --load-file goes on with one; use one of them");
   const Outcome other = run_program({"--load-file", shop / "out", "--layer-def", shop.definition_path()});
   CHECK(other.code == 2);
   CHECK(other.err.find("--init-from") != std::string::npos);
+}
+
+TEST_CASE("the command line of a run with --init-from goes on with it") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const auto run = [&](const std::string& folder, const std::string& epochs) {
+    return run_well(shop.dummy() +
+                    Args{"--save-file", shop / folder, "--init-from", shop / "out", "--epochs", epochs});
+  };
+  run("straight", "2");
+  run("tuned", "1");
+  const Outcome again = run("tuned", "2");
+  CHECK(again.out.find("--init-from is not used: this run has begun, and goes on from " +
+                       (shop / "tuned/1.2.safetensors")) != std::string::npos);
+  CHECK(again.out.find("Weights from") == std::string::npos);
+  const Tensors straight = tensors_of(shop / "straight/2.2.safetensors");
+  for (const auto& [name, tensor] : tensors_of(shop / "tuned/2.2.safetensors"))
+    CHECK(tensor.values == straight.at(name).values);
+}
+
+TEST_CASE("option --init-from names the tensor with a number that is not finite, be it an average") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1", "--ema", "0.9"});
+  TensorFile damaged = read_safetensors(shop / "out/1.2.safetensors");
+  damaged.tensors.at("conv1.weightsAvg.data").values[3] = std::numeric_limits<float>::infinity();
+  const std::string file = shop / "damaged.safetensors";
+  write_safetensors(file, damaged);
+  check_refused(
+      shop.dummy() + Args{"--save-file", shop / "tuned", "--init-from", file},
+      file + ": tensor 'conv1.weightsAvg.data' holds numbers that are not finite (NaN or infinity)");
 }
 
 TEST_CASE("init functions make weights from checkpoints, and errors say where") {
@@ -213,6 +277,54 @@ TEST_CASE("init functions make weights from checkpoints, and errors say where") 
   refused("initWFunc=makewcat(" + checkpoint + ",fc10,conv1)\n", "makewcat: ");
   refused("initBFunc=makeb_vec(1,2,3)\n", "makeb_vec: gives 3 values, but 2 takes 2");
   refused("initWFunc=gauss(1)\n", "gauss: there is no such function");
+}
+
+TEST_CASE("makew takes no matrix of as many numbers in another shape") {
+  const Workshop shop;
+  const auto definition = [](const std::string& filters, const std::string& size, const std::string& keys) {
+    return replaced(replaced(replaced(kDefinition, "filters=2\n", "filters=" + filters + "\n" + keys),
+                             "filterSize=3", "filterSize=" + size),
+                    "channels=2\n", "channels=" + filters + "\n");
+  };
+  shop.write(definition("4", "1", ""), kParameters);
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  shop.write(definition("1", "2", "initWFunc=makew(" + (shop / "out") + ")\n"), kParameters);
+  check_refused(shop.dummy() + Args{"--save-file", shop / "made"},
+                "net.cfg:12: conv1.weights.data: makew: a matrix of 4x1x1x1 does not fit one of 1x1x2x2: "
+                "outputs, and weights of each, must be as many");
+}
+
+TEST_CASE("makew finds a layer's matrices by the place of its inputs, and those that it shares") {
+  const Workshop shop;
+  const auto fc = [](const std::string& name, const std::string& inputs, const std::string& keys) {
+    return "[" + name + "]\ntype=fc\ninputs=" + inputs + "\noutputs=10\n" + keys;
+  };
+  // z is before a in the list, and after it by name.
+  const auto net = [&](const std::string& z, const std::string& keys_b, const std::string& keys_c) {
+    const std::string layers = fc("a", "pool1", "") + fc(z, "a", "") + fc("b", z, keys_b) +
+                               fc("c", z + ",a", keys_c) + "[both]\ntype=eltsum\ninputs=b,c\n";
+    shop.write(
+        replaced(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1\noutputs=10\ndropout=0.25\n", layers),
+                 "inputs=fc10", "inputs=both"),
+        kParameters + "[DEFAULT]\nepsW=0.01\nepsB=0.02\nmomW=0\nmomB=0\n[a]\n[" + z + "]\n[b]\n[c]\n");
+  };
+  net("z", "weightSource=z\n", "");
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});
+  const Tensors from = tensors_of(shop / "out/1.2.safetensors");
+  const std::string makew = "initWFunc=makew(" + (shop / "out") + ")\n";
+  net("y", makew, makew);
+  run_well(shop.dummy() + Args{"--save-file", shop / "made", "--epochs", "0", "--force-save", "1"});
+  const Tensors made = tensors_of(shop / "made/0.0.safetensors");
+  CHECK(made.at("b.weights.y").values == from.at("z.weights.a").values);
+  CHECK(made.at("c.weights.y").values == from.at("c.weights.z").values);
+  CHECK(made.at("c.weights.a").values == from.at("c.weights.a").values);
+  // A matrix too many is named.
+  net("y", "", makew);
+  const std::string more = replaced(read_file(shop.definition_path()), "inputs=y,a", "inputs=y,a,pool1");
+  shop.write(more, read_file(shop.parameters_path()));
+  check_refused(
+      shop.dummy() + Args{"--save-file", shop / "more"},
+      "c.weights.pool1: makew: layer 'c' of the checkpoint has 2 weight matrices, and none for input 3");
 }
 
 TEST_CASE("init functions concatenate the outputs of local layers position by position") {

@@ -17,6 +17,11 @@ TEST_CASE("a wrong option is named") {
       {{"--minni", "3"}, "unknown option '--minni'; did you mean '--mini'?"},
       {{"--crop-border=4"},
        "unknown option '--crop-border'; use --inner-size, the images' side less twice the border"},
+      {{"--test", "1"},
+       "option '--test' may be any of --test-range, --test-one, --test-freq, --test-only, --test-out; more "
+       "letters must say which"},
+      {{"--mi", "3"}, "unknown option '--mi'"},
+      {{"--save-fil"}, "--save-file needs a value"},
       {{"--colour=red"}, "unknown option '--colour'; --help lists what there is"},
       {{"-x"}, "unknown option '-x'; --help lists what there is"},
       {{"--epochs", "1", "more"}, "unexpected argument 'more'; --help lists what there is"},
@@ -72,6 +77,17 @@ TEST_CASE("a wrong option is named") {
   for (const Mistake& mistake : mistakes)
     check_refused(shop.dummy() + Args{"--save-file", shop / "out"} + mistake.args, mistake.message);
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
+}
+
+TEST_CASE("the first letters of an option's name stand for it") {
+  const Workshop shop;
+  const Outcome run =
+      run_well({"--layer-de", shop.definition_path(), "--layer-par=" + shop.parameters_path(), "--data-pro",
+                "dummy-1x8x8-10", "--train-r", "1", "--test-r", "2", "--save-file", shop / "out", "--epo",
+                "1", "--test-freq", "1", "--shuf", "--thr", "1"});
+  CHECK(run.out.find("Saved checkpoint to " + (shop / "out")) != std::string::npos);
+  // Among names of files, too: a shortened option takes its value.
+  check_refused({"predict", shop / "out", "--dev", "cpu", shop / "none.png"}, "1 of 1 files could not be", 1);
 }
 
 TEST_CASE("all wrong and all missing options are reported together") {
@@ -303,6 +319,11 @@ TEST_CASE("a checkpoint that is damaged or of another net is refused") {
   check_state("/position/batch", 4294967297, "metadata 'state' is damaged: the position makes no sense");
   check_state("/position/images", 7, "metadata 'state' is damaged: the position makes no sense");
   check_state("/position/epoch", "one", "metadata 'state' is damaged: ");
+  for (const char* key : {"epoch", "batch", "test_batch"}) {
+    for (const nlohmann::json& damage : std::vector<nlohmann::json>{4294967297, 1.5, -2, 1e30})
+      check_state(std::string("/history/0/") + key, damage,
+                  "metadata 'state' is damaged: the position makes no sense");
+  }
   check_state("/test_cursor", -1, "metadata 'state' is damaged: the position makes no sense");
   const std::string many = nlohmann::json(std::vector<double>(100000, 1.0)).dump();
   for (const std::string& sums : {std::string("[]"), std::string(R"([["logprob",[1,2]]])"),

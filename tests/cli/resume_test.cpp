@@ -93,6 +93,23 @@ TEST_CASE("a resumed run sees the crops of the uninterrupted one") {
   CHECK_FALSE(same_weights(last_of(shop / "plain-straight", 3), last_of(shop / "crops", 3)));
 }
 
+TEST_CASE("a net with a layer that reads an input twice resumes, and both matrices can be drawn") {
+  const Workshop shop;
+  const std::string twice = replaced(kDefinition, "inputs=data\n", "inputs=data,data\n");
+  shop.write(replaced(twice, "filterSize=3\n", "filterSize=3,5\npadding=0,1\n"), kParameters);
+  run_well(options(shop, 2, false, shop / "straight"));
+  run_well(options(shop, 1, false, shop / "resumed"));
+  run_well({"--load-file", shop / "resumed", "--epochs", "2"});
+  check_equal(last_of(shop / "resumed", 2), last_of(shop / "straight", 2));
+  const TensorFile saved = read_safetensors(last_of(shop / "straight", 2));
+  CHECK(saved.tensors.at("conv1.weights.data").dims == Dims{2, 1, 3, 3});
+  CHECK(saved.tensors.at("conv1.weights.data.1").dims == Dims{2, 1, 5, 5});
+  CHECK(saved.tensors.contains("conv1.weightsInc.data.1"));
+  const Outcome drawn = run_well({"show", shop / "straight", "--show-filters", "conv1", "--input-idx", "1",
+                                  "--out", shop / "filters.png"});
+  CHECK(drawn.out.find("conv1.weights.data.1") != std::string::npos);
+}
+
 TEST_CASE("a run keeps the size and the unit of its images") {
   const Workshop shop;
   shop.write_data();

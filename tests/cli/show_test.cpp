@@ -309,7 +309,7 @@ TEST_CASE("wrong wishes get an answer that helps") {
               "--out names one picture, but 2 are asked for"));
   CHECK(holds(error({run, "--html", shop / "page.html", "--out", "x.png"}),
               "--out names one picture, but 0 are asked for"));
-  CHECK(holds(error({run, "--show-filter", "conv1"}), "did you mean '--show-filters'?"));
+  CHECK(holds(error({run, "--show-filtres", "conv1"}), "did you mean '--show-filters'?"));
   CHECK(holds(error({run, "run2", "--show-cost", "logprob"}),
               "--show-cost is for one checkpoint; several runs"));
   CHECK(holds(error({run, "--show-cost", "logprob", "--out", shop / "no/where.png"}, 1),

@@ -257,8 +257,23 @@ TEST_CASE("misspelt keys are errors, once", "[params]") {
         Strings{"net.cfg:3: layer 'c': unknown key 'inptus'; did you mean 'inputs'?"});
   CHECK(assign("[c]\nfilters=1\npartialSumm=a").errors() ==
         Strings{"net.cfg:3: layer 'c': unknown key 'partialSumm'; did you mean 'partialSum'?"});
-  CHECK(assign("[c]\nfilters=1", "[c]\nepsW=1\nepsV=1\nepsB=1").errors() ==
-        Strings{"par.cfg:3: layer 'c': unknown key 'epsV'; did you mean 'epsW'?"});
+  CHECK(assign("[c]\nfilters=1", "[c]\nepsV=1\nepsB=1").errors() ==
+        Strings{"par.cfg:2: layer 'c': unknown key 'epsV'; did you mean 'epsW'?"});
+}
+
+TEST_CASE("a key like one that the section has is another program's", "[params]") {
+  const std::string parameters = "[c]\nEPSW=1\nnepsw=2\nepsB=1";
+  const Result r = assign("[c]\nfilters=1", parameters);
+  CHECK(r.errors().empty());
+  CHECK(
+      r.warnings() ==
+      Strings{"par.cfg:3: warning: layer 'c': unknown key 'nepsw' is ignored; the section has 'epsW', too"});
+  CHECK(r.params.eps_w.at(0).base() == 1);
+  CHECK(assign("[c]\nfilters=1", parameters, 1, true).errors() ==
+        Strings{"par.cfg:3: layer 'c': unknown key 'nepsw'; the section has 'epsW', too"});
+  // One that it inherits may be what was meant to be replaced.
+  CHECK(assign("[c]\nfilters=1", "[DEFAULT]\nepsW=1\nepsB=1\n[c]\nnepsw=2").errors() ==
+        Strings{"par.cfg:5: layer 'c': unknown key 'nepsw'; did you mean 'epsW'?"});
 }
 
 TEST_CASE("other unknown keys are warnings, errors when strict", "[params]") {
@@ -278,7 +293,7 @@ TEST_CASE("other unknown keys are warnings, errors when strict", "[params]") {
 TEST_CASE("transposed short keys are misspelt ones", "[params]") {
   CHECK(assign("[c]\nfilters=1\nytpe=5").errors() ==
         Strings{"net.cfg:3: layer 'c': unknown key 'ytpe'; did you mean 'type'?"});
-  CHECK(assign("[c]\nfilters=1", "[c]\nepsW=1\nespB=1\nepsB=1").errors() ==
+  CHECK(assign("[c]\nfilters=1", "[c]\nepsW=1\nespB=1").errors() ==
         Strings{"par.cfg:3: layer 'c': unknown key 'espB'; did you mean 'epsB'?"});
 }
 

@@ -79,6 +79,12 @@ std::vector<GradientNet> smooth_nets() {
               tanh_conv("a", "inputs=p channels=4 filters=4 filterSize=3 padding=1") +
               tanh_conv("b", "inputs=a,p channels=4 filters=4 filterSize=3 padding=1 weightSource=a[0],a"),
           "b"),
+      net("inputs read twice", {3, 4, 4},
+          tanh_conv("a", "inputs=data,data channels=3 filters=4 filterSize=3,1 padding=1,0") +
+              tanh_conv("b",
+                        "inputs=a,a,a channels=4 filters=4 filterSize=1,3,1 padding=0,1,0 weightSource=,,b") +
+              fc("f", "inputs=b,b outputs=4"),
+          "f"),
       net("costs", {6},
           section("onehot", "data", "dataIdx=2") + section("tags", "data", "dataIdx=3") + f +
               fc("g", "inputs=f outputs=5 neuron=logistic") + fc("h", "inputs=f outputs=4") +

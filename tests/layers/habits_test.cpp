@@ -86,6 +86,27 @@ TEST_CASE("filters= may be a list, as the other keys of conv and local") {
                         "x"});
 }
 
+TEST_CASE("a layer may read an input several times, with a matrix for each") {
+  const std::string p1 = conv("p.1", "inputs=p channels=4 filters=4 filterSize=1");
+  const Built built = above_sum(p1 + fc("x", "inputs=p,p,p.1,s,p,p.1 outputs=3"), "x");
+  check_silent(built);
+  std::vector<std::string> names;
+  for (const WeightSpec& w : built.graph.find("x")->layer->weights) names.push_back(w.name);
+  CHECK(names == std::vector<std::string>{"weights.p", "weights.p.2", "weights.p.1", "weights.s",
+                                          "weights.p.3", "weights.p.1.1", "biases"});
+  for (const std::string type : {"conv", "local"})
+    train_like_reference(
+        {type,
+         {3, 5, 5},
+         2,
+         conv("p", "inputs=data channels=3 filters=4 filterSize=1 neuron=relu") +
+             section("x", type,
+                     "inputs=p,p,data channels=4,4,3 filters=6 filterSize=3,5,1 padding=1,2,0 "
+                     "initW=0.3,0.1,0.2"),
+         "x",
+         rates("x", "", "0.05,0.02,0.03")});
+}
+
 TEST_CASE("an implicit layer whose name is taken gets another, whichever comes first") {
   const std::string own = section("x_neuron", "neuron", "inputs=s neuron=tanh[1,1]") +
                           section("x_dropout", "dropout", "inputs=x_neuron");
@@ -174,6 +195,20 @@ TEST_CASE("real typos stay errors, transposed short keys too") {
   }
   const Built keep = above_sum(section("x", "dropout", "inputs=s"), "x", "[x]\nkepe=0.5\n");
   CHECK(says(keep.errors, "layer 'x': unknown key 'kepe'; did you mean 'keep'?"));
+}
+
+TEST_CASE("an older spelling of cmrnorm is no rnorm") {
+  const std::string norm = "[x]\nscale=0.1\npow=0.75\n";
+  for (const std::string type : {"rnorm", "cnorm"}) {
+    const auto with = [&](const std::string& value) {
+      return above_sum(section("x", type, "inputs=s channels=4 size=3 crossMap=" + value), "x", norm);
+    };
+    CHECK(says(with("1").errors, "layer 'x': crossMap=1 normalises across maps, which layers of type " +
+                                     type + " do not; write type=cmrnorm, without crossMap"));
+    check_silent(with("0"));
+  }
+  check_warned(above_sum(section("x", "cmrnorm", "inputs=s channels=4 size=3 crossMap=1"), "x", norm),
+               "unknown key 'crossMap' is ignored");
 }
 
 TEST_CASE("init functions may be written without parentheses") {

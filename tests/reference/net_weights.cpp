@@ -1,4 +1,5 @@
 // The interpreter's layers with weights, and their updates.
+#include <algorithm>
 #include <cmath>
 
 #include "convnet/config/schedule.h"
@@ -64,7 +65,9 @@ void NetReference::describe_weights(RefLayer& layer, const Keys& keys) {
     layer.conv.push_back(geometry(layer.type, keys, i, layers_[layer.inputs[i]].shape));
     const std::string source = i < sources.size() ? sources[i] : "";
     if (source.empty()) {
-      layer.weights.push_back(own_weights(layer, keys, i, names[i]));
+      const auto before = std::count(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
+      layer.weights.push_back(
+          own_weights(layer, keys, i, names[i] + (before > 0 ? "." + std::to_string(before) : "")));
       continue;
     }
     const std::size_t bracket = source.find('[');
