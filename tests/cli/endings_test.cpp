@@ -154,8 +154,8 @@ TEST_CASE("training that is stopped in a test says how it ended") {
   INFO(run.err);
   CHECK(run.code == 0);
   CHECK_THAT(run.out, !Catch::Contains("Test output"));
-  CHECK_THAT(run.out, Catch::Contains("Saved checkpoint to " + (shop / "run") +
-                                      "\nTrained to the end of epoch 1 in "));
+  CHECK_THAT(run.out,
+             Catch::Contains("Saved checkpoint to " + (shop / "run") + "\nTrained into epoch 1 in "));
 }
 
 TEST_CASE("tests that are stopped say what is missing") {
