@@ -1,5 +1,6 @@
 // convnet export as a user meets it: what it prints, and what it refuses. tests/onnx computes the models.
 #include <filesystem>
+#include <limits>
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
@@ -10,17 +11,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Workshop trained_shop(const Args& options = {}) {
-  Workshop shop;
-  shop.write_data();
-  run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"} + options);
-  return shop;
-}
+/// A run of one epoch, the net of small_net.h unless `definition` is another one.
+class TrainedShop : public Workshop {
+ public:
+  explicit TrainedShop(const std::string& definition = kDefinition) {
+    write(definition, kParameters);
+    write_data();
+    run_well(mnist() + Args{"--save-file", *this / "run", "--epochs", "1"});
+  }
+};
 
 }  // namespace
 
 TEST_CASE("export writes a model without the data set and the files of the net") {
-  const Workshop shop = trained_shop();
+  const TrainedShop shop;
   fs::remove_all(shop.data_path());
   fs::remove(shop.definition_path());
   fs::remove(shop.parameters_path());
@@ -37,7 +41,7 @@ TEST_CASE("export writes a model without the data set and the files of the net")
 }
 
 TEST_CASE("export refuses what it cannot write") {
-  const Workshop shop = trained_shop();
+  const TrainedShop shop;
   const std::string run = shop / "run", model = shop / "net.onnx";
   check_refused({"export", run}, "usage: convnet export CHECKPOINT FILE.onnx [--output LAYER,...]");
   check_refused({"export", run, model, model}, "usage: convnet export");
@@ -52,7 +56,7 @@ TEST_CASE("export refuses what it cannot write") {
 }
 
 TEST_CASE("export refuses damaged checkpoints") {
-  const Workshop shop = trained_shop();
+  const TrainedShop shop;
   const std::string file = shop / "run/1.1.safetensors", model = shop / "net.onnx";
   const TensorFile sound = read_safetensors(file);
   const auto refused = [&](const TensorFile& contents, const std::string& message) {
@@ -74,12 +78,9 @@ TEST_CASE("export refuses damaged checkpoints") {
 }
 
 TEST_CASE("export names each layer that ONNX has no operator for, and how far it can go") {
-  Workshop shop;
-  shop.write_data();
   std::string definition = kDefinition;
   definition.replace(definition.find("pool=max"), 8, "pool=maxabs");
-  write_file(shop.definition_path(), definition);
-  run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  const TrainedShop shop(definition);
   const std::string model = shop / "net.onnx";
   check_refused({"export", shop / "run", model},
                 shop.definition_path() +
