@@ -36,7 +36,7 @@ TEST_CASE("a model is written as protocol buffers") {
   CHECK(bytes.starts_with(text({0x08, 8, 0x12, 7}) + "convnet" + text({0x42, 4, 0x0A, 0, 0x10, 13, 0x3A})));
   // An attribute of -1 has ten bytes.
   const std::string minus_one = text({0x18}) + std::string(9, '\xFF') + text({1});
-  CHECK(bytes.find(text({0x2A, 16, 0x0A, 1}) + "a" + minus_one + text({0xA0, 1, 2})) != std::string::npos);
+  CHECK(bytes.find(text({0x2A, 17, 0x0A, 1}) + "a" + minus_one + text({0xA0, 1, 2})) != std::string::npos);
   // The constant: dims, type, name, raw data; the file ends with its numbers.
   CHECK(bytes.ends_with(text({0x2A, 17, 0x08, 2, 0x10, 1, 0x42, 1}) + "c" + text({0x4A, 8}) +
                         text({0, 0, 0x80, 0x3F, 0, 0, 0, 0x40})));
