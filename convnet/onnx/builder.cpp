@@ -20,7 +20,7 @@ void OnnxBuilder::rename(const std::string& from, const std::string& to) {
 
 std::string OnnxBuilder::add(const std::string& op, std::vector<std::string> inputs,
                              std::vector<OnnxAttribute> attributes) {
-  const std::string output = unique(layer_ + "/" + op);
+  std::string output = unique(layer_ + "/" + op);
   model_.nodes.push_back({op, std::move(inputs), output, std::move(attributes)});
   return output;
 }

@@ -3,6 +3,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convnet/onnx/model.h"
@@ -24,7 +25,7 @@ class OnnxBuilder {
   /// Adds an operator. Returns the name of its output.
   std::string add(const std::string& op, std::vector<std::string> inputs,
                   std::vector<OnnxAttribute> attributes = {});
-  /// Adds a constant. Return its name.
+  /// Adds a constant. Returns its name.
   std::string number(float value) { return constant("number", {}, std::vector<float>{value}); }
   std::string numbers(const std::string& what, const Dims& dims, std::vector<float> values) {
     return constant(what, dims, std::move(values));
@@ -45,7 +46,7 @@ class OnnxBuilder {
  private:
   template <class T>
   std::string constant(const std::string& what, const Dims& dims, std::vector<T> values) {
-    const std::string name = unique(layer_ + "/" + what);
+    std::string name = unique(layer_ + "/" + what);
     model_.constants.push_back({name, dims, std::move(values)});
     return name;
   }

@@ -1,4 +1,6 @@
 // Response normalisation across and within maps, and batch normalisation.
+#include <tuple>
+
 #include "convnet/onnx/operators.h"
 #include "convnet/onnx/windows.h"
 

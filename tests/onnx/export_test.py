@@ -32,7 +32,7 @@ except ImportError:
 
 TOLERANCE = 1e-4
 NETS = ["layers", "lenet", "cifar-quick", "cifar10-11pct", "wrn-16-4", "resnet18-imagenet"]
-PROGRAM, SOURCE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+PROGRAM, SOURCE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 
 
 def convnet(*arguments, code=0):
