@@ -38,6 +38,9 @@ const std::vector<Command>& commands() {
        "convnet show run --html page.html", plain<show_command>},
       {"predict", "CHECKPOINT FILE|FOLDER|-... [options]", "Prints the classes of image files.",
        Operands::files, predict_command_options, "convnet predict run photo.jpg", plain<predict_command>},
+      {"export", "CHECKPOINT FILE.onnx [--output LAYER,...]",
+       "Writes a trained net as an ONNX model, for other programs to run.", Operands::files,
+       export_command_options, "convnet export run net.onnx", plain<export_command>},
       {"make-data", "--src FOLDER --dst FOLDER [options]",
        "Makes a data set for provider image (cuda-convnet2's batches of JPEGs) from folders or tars of "
        "images.",

@@ -12,11 +12,10 @@
 #include "convnet/base/progress_line.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/cli/trained_net.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
-#include "convnet/show/run.h"
-#include "providers/files.h"
 #include "providers/image_parts.h"
 
 namespace convnet {
@@ -116,42 +115,6 @@ NamedFiles files_of(const std::vector<std::string>& named) {
   std::vector<std::string> why;
   for (const Prediction& p : found.left_out) why.push_back(p.error);
   throw InputError(join(why, "\n"));
-}
-
-/// The net of a checkpoint, on one device unless the command line says otherwise.
-struct TrainedNet {
-  Checkpoint checkpoint;
-  RunOptions options;
-  Graph graph;
-  LikeSet set;
-};
-
-TrainedNet open_net(const std::string& file, const OptionTexts& given) {
-  TrainedNet net;
-  net.checkpoint = read_checkpoint(file);
-  const Checkpoint& c = net.checkpoint;
-  OptionTexts texts = c.options;
-  for (const char* option : {"multiview-test", "hosts", "threads", "device"}) texts.erase(option);
-  texts["gpu"] = "0";
-  texts["parallel"] = "data";
-  for (const auto& [key, text] : given) texts[key] = text;
-  require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
-  net.options = run_options().parse(texts);
-  net.options.devices = with_devices(net.options.devices);
-  if (c.matrices.empty())
-    throw InputError(c.file +
-                     ": is of an older version, which did not note what images look like; resume the run "
-                     "for a batch, and it saves that");
-  Diagnostics diagnostics;
-  const IniFile definition = parse_ini(c.definition_path, c.definition_text, diagnostics);
-  const IniFile parameters = parse_ini(c.parameters_path, c.parameters_text, diagnostics);
-  net.graph = build_graph(definition, parameters, c.matrices,
-                          graph_options(net.options.files, net.options.devices), diagnostics);
-  diagnostics.throw_if_errors();
-  const bool has_mean = std::any_of(c.tensors.tensors.begin(), c.tensors.tensors.end(),
-                                    [](const auto& tensor) { return tensor.first.ends_with(".mean"); });
-  net.set = {net.options.data.provider, c.matrices, has_mean};
-  return net;
 }
 
 /// Classifies files, some at a time.
@@ -328,7 +291,7 @@ void predict_command(const std::vector<std::string>& args) {
         "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; - reads names of files, a line "
         "each");
   if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
-  const TrainedNet trained = open_net(named[0], given);
+  const TrainedNet trained = open_trained_net(named[0], given);
   warn_of_unknown_size(trained);
   const auto [files, left_out] = files_of({named.begin() + 1, named.end()});
   FileClassifier classifier(trained, asked.softmax);

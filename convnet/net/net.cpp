@@ -430,6 +430,19 @@ std::string increment_name(const std::string& layer, const std::string& weight, 
   return layer + "." + weight.substr(0, dot) + suffix + weight.substr(dot);
 }
 
+const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
+                                    const std::string& name, const Dims& dims) {
+  const auto found = tensors.tensors.find(name);
+  if (found == tensors.tensors.end())
+    throw InputError(file + ": has no tensor '" + name + "', which this net needs");
+  if (found->second.dims != dims)
+    throw InputError(file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
+                     ", but this net needs " + to_string(dims));
+  if (!all_finite(found->second.values))
+    throw InputError(file + ": tensor '" + name + "' holds numbers that are not finite (NaN or infinity)");
+  return found->second.values;
+}
+
 std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {
   return increment_name(graph_.nodes[w.node].whole, spec(w).name, suffix);
 }
@@ -441,16 +454,7 @@ int Net::minibatches_per_update(const WeightBuffers& w) const {
 void Net::load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows) {
   const auto has = [&](const std::string& name) { return tensors.tensors.contains(name); };
   const auto values_of = [&](const WeightBuffers& w, const std::string& name) {
-    const auto found = tensors.tensors.find(name);
-    const Dims& dims = spec(w).whole_dims();
-    if (found == tensors.tensors.end())
-      throw InputError(file + ": has no tensor '" + name + "', which this net needs");
-    if (found->second.dims != dims)
-      throw InputError(file + ": tensor '" + name + "' is " + to_string(found->second.dims) +
-                       ", but this net needs " + to_string(dims));
-    if (!all_finite(found->second.values))
-      throw InputError(file + ": tensor '" + name + "' holds numbers that are not finite (NaN or infinity)");
-    return part_of(spec(w), found->second.values);
+    return part_of(spec(w), matrix_of(tensors, file, name, spec(w).whole_dims()));
   };
   windows_ = windows;
   std::string restarted;  // a matrix whose optimiser was another one

@@ -179,4 +179,9 @@ inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuff
 std::string increment_name(const std::string& layer, const std::string& weight,
                            const char* suffix = kIncrementSuffix);
 
+/// Returns a matrix that a net needs from the tensors of the checkpoint `file`. Throws InputError naming
+/// both if it is missing, has other dims, or holds numbers that are not finite.
+const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
+                                    const std::string& name, const Dims& dims);
+
 }  // namespace convnet

@@ -50,16 +50,6 @@ std::vector<NodeId> nodes_of(const Graph& graph, const std::string& layer) {
                    (close.empty() ? "its layers are " + join(names) : "did you mean '" + close + "'?"));
 }
 
-/// Throws InputError where a layer has no features.
-std::vector<NodeId> nodes_with_features(const Graph& graph, const std::string& layer) {
-  std::vector<NodeId> nodes = nodes_of(graph, layer);
-  const Node& first = graph.nodes[nodes[0]];
-  if (first.is_cost() || first.layer->label_classes() > 0)
-    throw InputError("layer '" + layer + "' is of type '" + first.type + "'" +
-                     (first.is_cost() ? "" : " and holds labels") + ": it has no features");
-  return nodes;
-}
-
 bool applies_relu_above(const Node& node) {
   return node.fused && node.layer->facts.fuses_relu != FusesRelu::no;
 }
@@ -92,6 +82,15 @@ Place find_output(const Plan& plan, const Graph& graph, NodeId id, int microbatc
 }
 
 }  // namespace
+
+std::vector<NodeId> nodes_with_features(const Graph& graph, const std::string& layer) {
+  std::vector<NodeId> nodes = nodes_of(graph, layer);
+  const Node& first = graph.nodes[nodes[0]];
+  if (first.is_cost() || first.layer->label_classes() > 0)
+    throw InputError("layer '" + layer + "' is of type '" + first.type + "'" +
+                     (first.is_cost() ? "" : " and holds labels") + ": it has no features");
+  return nodes;
+}
 
 void keep_output(Graph& graph, const std::string& layer) {
   for (const NodeId id : nodes_with_features(graph, layer)) {

@@ -11,6 +11,11 @@
 
 namespace convnet {
 
+/// Returns the nodes that hold the output of `layer` as its users see it, after its neuron: one, or the parts
+/// of a divided layer. Throws InputError where there is no layer of that name, with the nearest, or where it
+/// has no features (costs, labels).
+std::vector<NodeId> nodes_with_features(const Graph& graph, const std::string& layer);
+
 /// Prepares a graph for reading the output of `layer`: where a rewrite lets it apply the relu of the layer
 /// above too, it does not any more. Throws InputError as OutputReader does.
 void keep_output(Graph& graph, const std::string& layer);
@@ -19,9 +24,9 @@ void keep_output(Graph& graph, const std::string& layer);
 /// or made otherwise for it: a value is copied right after the task that makes it.
 class OutputReader {
  public:
-  /// `layers`: names of the definition file. Throws InputError where there is none of that name, with the
-  /// nearest, or where it has no features (costs, labels). A layer that the layer above may be fused into
-  /// needs keep_output() before the net is made; softmax layers do not. Keeps a reference to `net`.
+  /// `layers`: names of the definition file. Throws InputError as nodes_with_features() does. A layer that
+  /// the layer above may be fused into needs keep_output() before the net is made; softmax layers do not.
+  /// Keeps a reference to `net`.
   OutputReader(const Net& net, const std::vector<std::string>& layers);
 
   /// Returns what Executor::run shall do after each task in the next run of `plan`, a plan for tests. It is

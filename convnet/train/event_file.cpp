@@ -14,6 +14,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
+#include "convnet/base/protobuf.h"
 
 namespace convnet {
 namespace {
@@ -22,15 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStem = "events.out.tfevents.";
 
-// --- Records: the length, its checksum, the bytes, their checksum -------------------------------
+using protobuf::bytes, protobuf::little_endian, protobuf::number, protobuf::real32, protobuf::real64;
 
-template <class T>
-std::string little_endian(T value) {
-  static_assert(std::endian::native == std::endian::little);
-  std::string bytes(sizeof value, '\0');
-  std::memcpy(bytes.data(), &value, sizeof value);
-  return bytes;
-}
+// --- Records: the length, its checksum, the bytes, their checksum -------------------------------
 
 /// Checksums of checksums are weak, so records hold them rotated and shifted.
 std::string masked_crc(std::string_view bytes) {
@@ -41,27 +36,6 @@ std::string masked_crc(std::string_view bytes) {
 std::string record(std::string_view message) {
   const std::string length = little_endian(static_cast<std::uint64_t>(message.size()));
   return length + masked_crc(length) + std::string(message) + masked_crc(message);
-}
-
-// --- Protocol buffers: fields of a number, a wire type and a value ------------------------------
-
-std::string varint(std::uint64_t value) {
-  std::string bytes;
-  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);
-  return bytes + static_cast<char>(value);
-}
-
-std::string key(int field, unsigned wire_type) {
-  return varint(static_cast<std::uint64_t>(field) << 3U | wire_type);
-}
-std::string number(int field, std::int64_t value) {
-  return key(field, 0) + varint(static_cast<std::uint64_t>(value));
-}
-std::string real64(int field, double value) { return key(field, 1) + little_endian(value); }
-std::string real32(int field, float value) { return key(field, 5) + little_endian(value); }
-/// A string, or a message.
-std::string bytes(int field, std::string_view value) {
-  return key(field, 2) + varint(value.size()) + std::string(value);
 }
 
 // Field numbers of the messages Event, Summary, Summary.Value, Summary.Image, TensorProto, ....

@@ -20,8 +20,9 @@ MAY_INCLUDE = {
     "convnet/data": GROUND + ["providers"],
 }
 MAY_INCLUDE["convnet/net"] = list(MAY_INCLUDE)[:-1]
-MAY_INCLUDE["convnet/show"] = [r for r in MAY_INCLUDE if r != "convnet/data"]
-MAY_INCLUDE["convnet/train"] = [r for r in MAY_INCLUDE if r != "convnet/data"]
+MAY_INCLUDE["convnet/onnx"] = GROUND + ["kernels", "layers", "providers", "convnet/graph", "convnet/checkpoint", "convnet/net"]
+MAY_INCLUDE["convnet/show"] = [r for r in MAY_INCLUDE if r not in {"convnet/data", "convnet/onnx"}]
+MAY_INCLUDE["convnet/train"] = [r for r in MAY_INCLUDE if r not in {"convnet/data", "convnet/onnx"}]
 MAY_INCLUDE["convnet/cli"] = list(MAY_INCLUDE)
 
 

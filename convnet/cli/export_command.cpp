@@ -1,0 +1,79 @@
+// `convnet export` writes a trained net as a model for ONNX.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convnet/base/error.h"
+#include "convnet/cli/command_line.h"
+#include "convnet/cli/commands.h"
+#include "convnet/cli/trained_net.h"
+#include "convnet/net/input_data.h"
+#include "convnet/net/predictions.h"
+#include "convnet/onnx/export.h"
+#include "providers/dummy.h"
+
+namespace convnet {
+namespace {
+
+struct ExportOptions {
+  static constexpr OptionGroup group = OptionGroup::output;
+  std::string output;
+};
+
+const OptionTable<ExportOptions>& options_of_export() {
+  static const auto table = OptionTable<ExportOptions>().add(
+      {unsaved_option("output", &ExportOptions::output,
+                      {.fallback = "",
+                       .unit = "layers",
+                       .doc = "comma list of the layers whose outputs are those of the model, after their "
+                              "neurons; if not given, the softmax whose probabilities predict prints"})});
+  return table;
+}
+
+/// The layers that are asked for, or else the one that predict would print.
+std::vector<std::string> output_layers(const TrainedNet& trained, const ExportOptions& asked) {
+  std::vector<std::string> layers = split_list(asked.output);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (std::find(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i), layers[i]) !=
+        layers.begin() + static_cast<std::ptrdiff_t>(i))
+      throw InputError("--output names '" + layers[i] + "' twice");
+  }
+  if (!layers.empty()) return layers;
+  if (logreg_costs(trained.graph).empty())
+    throw InputError(
+        "the net has no softmax layer below a cost.logreg: --output must say which layers are "
+        "the outputs of the model");
+  return {find_classifier_of(trained.graph, trained.checkpoint.matrices, "").softmax};
+}
+
+std::string ports_text(const std::vector<OnnxTensor>& ports) {
+  std::vector<std::string> texts;
+  for (const OnnxTensor& port : ports) {
+    std::vector<std::string> dims = {"N"};
+    for (const std::int64_t side : port.image) dims.push_back(std::to_string(side));
+    texts.push_back(port.name + " (" + join(dims) + ")");
+  }
+  return join(texts);
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& export_command_options() { return options_of_export().specs(); }
+
+void export_command(const std::vector<std::string>& args) {
+  const auto [named, options] = split_words(export_command_options(), args);
+  const ExportOptions asked =
+      options_of_export().parse(parse_command_line(export_command_options(), options));
+  if (named.size() != 2) throw InputError("usage: convnet export CHECKPOINT FILE.onnx [--output LAYER,...]");
+  const TrainedNet trained = open_trained_net(named[0], {});
+  const std::unique_ptr<Provider> like =
+      make_dummy_provider(trained.checkpoint.matrices, trained.set.has_mean, 0);
+  const PixelStatistics statistics = saved_statistics(trained.checkpoint, trained.options.data, *like);
+  const OnnxModel model =
+      onnx_model(trained.graph, trained.checkpoint, statistics, output_layers(trained, asked));
+  write_onnx(named[1], model);
+  fmt::print("{}: from {} to {}, {} operators\n", named[1], ports_text(model.inputs),
+             ports_text(model.outputs), model.nodes.size());
+}
+
+}  // namespace convnet

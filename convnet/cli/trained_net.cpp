@@ -1,0 +1,37 @@
+#include "convnet/cli/trained_net.h"
+
+#include <algorithm>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+
+TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
+  TrainedNet net;
+  net.checkpoint = read_checkpoint(file);
+  const Checkpoint& c = net.checkpoint;
+  OptionTexts texts = c.options;
+  for (const char* option : {"multiview-test", "hosts", "threads", "device"}) texts.erase(option);
+  texts["gpu"] = "0";
+  texts["parallel"] = "data";
+  for (const auto& [key, text] : given) texts[key] = text;
+  require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
+  net.options = run_options().parse(texts);
+  net.options.devices = with_devices(net.options.devices);
+  if (c.matrices.empty())
+    throw InputError(c.file +
+                     ": is of an older version, which did not note what images look like; resume the run "
+                     "for a batch, and it saves that");
+  Diagnostics diagnostics;
+  const IniFile definition = parse_ini(c.definition_path, c.definition_text, diagnostics);
+  const IniFile parameters = parse_ini(c.parameters_path, c.parameters_text, diagnostics);
+  net.graph = build_graph(definition, parameters, c.matrices,
+                          graph_options(net.options.files, net.options.devices), diagnostics);
+  diagnostics.throw_if_errors();
+  const bool has_mean = std::any_of(c.tensors.tensors.begin(), c.tensors.tensors.end(),
+                                    [](const auto& tensor) { return tensor.first.ends_with(".mean"); });
+  net.set = {net.options.data.provider, c.matrices, has_mean};
+  return net;
+}
+
+}  // namespace convnet
