@@ -108,7 +108,7 @@ TEST_CASE("all wrong and all missing options are reported together") {
 
 TEST_CASE("a wrong command is named") {
   check_refused({"tarin"},
-                "unknown command 'tarin'; the commands are train, plan, place, bench, show, predict, "
+                "unknown command 'tarin'; the commands are train, plan, place, bench, show, predict, export, "
                 "make-data, layers, help, "
                 "completion");
   check_refused({}, "convnet trains convolutional networks");

@@ -361,11 +361,11 @@ TEST_CASE("optimisers, averages, clipping and mixed images resume bit for bit, o
   for (const std::string optimizer : {"nesterov", "adamw", "lars"}) {
     INFO(optimizer);
     shop.write(kDefinition, "[DEFAULT]\noptimizer=" + optimizer + "\nsmoothing=0.1\n" + kParameters);
-    for (const Args& devices : {Args{"--gpu", "0"}, Args{"--gpu", "0,1", "--parallel", "data"}}) {
-      const std::string name = optimizer + std::to_string(devices.size());
+    for (const Args& placement : {Args{"--gpu", "0"}, Args{"--gpu", "0,1", "--parallel", "data"}}) {
+      const std::string name = optimizer + std::to_string(placement.size());
       const std::string straight = shop / (name + "-straight"), resumed = shop / (name + "-resumed");
-      const Args with = devices + Args{"--ema",   "0.9", "--clip-norm", "0.5", "--flip",           "1",
-                                       "--mixup", "0.4", "--cutmix",    "1",   "--random-erasing", "0.3"};
+      const Args with = placement + Args{"--ema",   "0.9", "--clip-norm", "0.5", "--flip",           "1",
+                                         "--mixup", "0.4", "--cutmix",    "1",   "--random-erasing", "0.3"};
       run_well(options(shop, 3, true, straight) + with);
       run_well(options(shop, 1, true, resumed) + with);
       run_well({"--load-file", resumed, "--epochs", "3"});
