@@ -78,7 +78,8 @@ class Decompressor {
     return true;
   }
 
-  /// What the first block of EXIF data says; from read_header() to read_rows().
+  /// Returns the orientation in the first block of EXIF data. May be called between read_header() and
+  /// read_rows().
   int orientation() const {
     for (const jpeg_marker_struct* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
       const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);

@@ -32,7 +32,7 @@ inline std::string number(int field, std::int64_t value) {
 }
 inline std::string real64(int field, double value) { return key(field, 1) + little_endian(value); }
 inline std::string real32(int field, float value) { return key(field, 5) + little_endian(value); }
-/// What stands before the `size` bytes of a string or a message.
+/// The key and the length, which stand before the `size` bytes of a string or a message.
 inline std::string head(int field, std::uint64_t size) { return key(field, 2) + varint(size); }
 /// A string, or a message.
 inline std::string bytes(int field, std::string_view value) {

@@ -197,10 +197,10 @@ struct KnownElsewhere {
 
 /// Fills `params` from the layer's sections of the two files by `specs`, defaults included, and reports
 /// everything wrong with file:line and layer: bad values, missing required keys, unknown keys (an error
-/// within two edits of a known one, one edit for keys under six letters, unless the section has that one, too,
-/// or another layer type has a key of that name; else a warning, or an error under `strict`), known keys in the wrong file (ignored, with a
-/// warning that names the right file). `parameters` may be null (no such section). Where both files give a
-/// key that may stand in both, the parameter file wins, with a warning.
+/// within two edits of a known one, one edit for keys under six letters, unless the section has that one,
+/// too, or another layer type has a key of that name; else a warning, or an error under `strict`), known keys
+/// in the wrong file (ignored, with a warning that names the right file). `parameters` may be null (no such
+/// section). Where both files give a key that may stand in both, the parameter file wins, with a warning.
 void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);

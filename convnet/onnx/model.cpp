@@ -81,7 +81,7 @@ std::span<const std::byte> raw(const OnnxConstant& constant) {
   return std::visit([](const auto& values) { return std::as_bytes(std::span(values)); }, constant.values);
 }
 
-/// What stands before the numbers of a constant, as a field of the graph.
+/// Returns the bytes of a constant, as a field of the graph, that stand before its numbers.
 std::string constant_head(const OnnxConstant& constant) {
   namespace field = tensor_field;
   const bool floats = std::holds_alternative<std::vector<float>>(constant.values);

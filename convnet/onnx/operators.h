@@ -1,5 +1,5 @@
-// What operations of layers are in ONNX: one function for each kind of operation that a test runs, in files
-// by family as those of kernels/ops.
+// Each operation of a layer becomes operators of ONNX. There is one function for each kind of operation that
+// a test runs; the functions lie in files by family, as the operations in kernels/ops do.
 #pragma once
 
 #include <stdexcept>

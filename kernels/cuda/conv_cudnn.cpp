@@ -61,9 +61,7 @@ class ConvOp : public PreparedOp {
     const ConvGeometry& g = problem_.g;
     const ConvGeometry seen = problem_.geometry(variant);
     const DataType type = problem_.type();
-    const View images = view_of(images_argument()), seen_images = view_of(channels_last(seen.src()));
-    const View weights = view_of(channels_last(g.weights())),
-               seen_weights = view_of(channels_last(seen.weights()));
+    const auto view = [](const Dims& dims) { return view_of(channels_last(dims)); };
     const bool copies = variant.images != ConvImages::given, in_blocks = variant.images == ConvImages::blocks;
     const std::int64_t side = in_blocks ? g.stride : 1;
     const Blocks blocks{side, g.pad}, filter_blocks{side, 0};
@@ -72,7 +70,8 @@ class ConvOp : public PreparedOp {
     std::byte* const weights_copy = workspace + at.weights;
     std::byte* const rest = workspace + at.library;
     const auto images_of = [&](const std::byte* given) {
-      if (copies) to_blocks(stream, type, images, given, blocks, seen_images, image_copy);
+      if (copies)
+        to_blocks(stream, type, view_of(images_argument()), given, blocks, view(seen.src()), image_copy);
       return copies ? image_copy : given;
     };
     switch (problem_.pass) {
@@ -83,7 +82,8 @@ class ConvOp : public PreparedOp {
           fused_bias = workspace + at.bias;
           narrow(stream, g.k, bias, reinterpret_cast<BFloat16*>(fused_bias));
         }
-        if (in_blocks) to_blocks(stream, type, weights, p[1], filter_blocks, seen_weights, weights_copy);
+        if (in_blocks)
+          to_blocks(stream, type, view(g.weights()), p[1], filter_blocks, view(seen.weights()), weights_copy);
         const ConvPointers pointers{images_of(p[0]), in_blocks ? weights_copy : p[1], p.back(), fused_bias};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
         if (!variant.fused) add_bias_relu(stream, rows(), g.k, bias, problem_.relu, type, p.back());
@@ -92,7 +92,9 @@ class ConvOp : public PreparedOp {
       case ConvPass::backward_data: {
         const ConvPointers pointers{copies ? image_copy : p[2], p[1], p[0], nullptr};
         if (plan != nullptr) execute(*plan, queue, pointers, rest, problem_.name());
-        if (copies) from_blocks(stream, type, seen_images, image_copy, blocks, images, type, p[2]);
+        if (copies)
+          from_blocks(stream, type, view(seen.src()), image_copy, blocks, view_of(images_argument()), type,
+                      p[2]);
         break;
       }
       case ConvPass::backward_weights: {
@@ -103,8 +105,8 @@ class ConvOp : public PreparedOp {
         else
           add_zeros(stream, as_floats(p[2]));
         if (plan != nullptr && in_blocks)
-          from_blocks(stream, weights_type(variant), seen_weights, weights_copy, filter_blocks, weights,
-                      DataType::f32, p[2]);
+          from_blocks(stream, weights_type(variant), view(seen.weights()), weights_copy, filter_blocks,
+                      view(g.weights()), DataType::f32, p[2]);
         else if (plan != nullptr && variant.narrow)
           widen(stream, element_count(g.weights()), reinterpret_cast<const BFloat16*>(weights_copy),
                 as_floats(p[2]));

@@ -52,7 +52,7 @@ class Descriptor {
 
 enum class ConvPass { forward, backward_data, backward_weights };
 
-/// What the library gets for the images.
+/// The library gets the images in one of these forms.
 enum class ConvImages {
   given,   ///< the argument
   padded,  ///< a copy with all padding

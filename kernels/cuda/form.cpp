@@ -311,7 +311,7 @@ class Former {
 
   /// Returns the bytes of workspace that the library may take. The engines of cuDNN that it proposes first
   /// copy arguments as tensor cores want them: as f32 at most, with the channels of each group filled up
-  /// to 8. Where it gets blocks instead of images, they take less.
+  /// to 8. Blocks, which it may get instead of images, take less.
   static std::int64_t library_bytes(const ConvGeometry& g) {
     constexpr std::int64_t kMost = std::int64_t{2} << 30;
     const auto filled = [](std::int64_t channels) { return (channels + 7) / 8 * 8; };
@@ -322,8 +322,8 @@ class Former {
   }
 
   /// Lays activations and weights channels last, except for the input or its gradient, argument `input`, if
-  /// that is hinted plain: it may be a flat vector that is read as maps and has no other layout. `extras`:
-  /// but for the images.
+  /// that is hinted plain: it may be a flat vector that is read as maps and has no other layout.
+  /// `extras` come without the copy of the images, which this function adds.
   OpForm of_conv(const OpDesc& op, const ConvGeometry& g, std::size_t input, ConvExtras extras) const {
     std::vector<TensorDesc> args = argument_tensors(op);
     for (TensorDesc& arg : args)

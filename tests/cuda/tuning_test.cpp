@@ -8,33 +8,14 @@
 
 #include "convnet/base/error.h"
 #include "tests/catch.h"
+#include "tests/environment.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
 using cuda::Tuning;
+using test::Setting;
 
 namespace {
-
-/// Sets a variable of the environment, and brings back what it was.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value.c_str(), 1);
-  }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-  ~Setting() {
-    if (before_)
-      setenv(name_, before_->c_str(), 1);
-    else
-      unsetenv(name_);
-  }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 /// Returns the operation's choice; it is `timed` where nothing is kept.
 std::string choice(Tuning& tuning, const std::string& operation, const std::string& timed) {

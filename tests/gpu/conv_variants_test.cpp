@@ -1,6 +1,5 @@
 // Every way in which the CUDA backend can have cuDNN do a convolution, beside the CPU. Which one a run takes
 // is decided by timing, so this test puts each into the file of choices.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,31 +7,13 @@
 
 #include "tests/catch.h"
 #include "tests/cuda/run_prepared.h"
+#include "tests/environment.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
 using namespace convnet::test;
 
 namespace {
-
-/// Sets variables of the environment for as long as it lives.
-class Environment {
- public:
-  void set(const char* name, const std::string& value) {
-    const char* before = std::getenv(name);
-    before_.emplace_back(name, before == nullptr ? "" : before);
-    setenv(name, value.c_str(), 1);
-  }
-  Environment() = default;
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  ~Environment() {
-    for (const auto& [name, value] : before_) setenv(name.c_str(), value.c_str(), 1);
-  }
-
- private:
-  std::vector<std::pair<std::string, std::string>> before_;
-};
 
 /// The file of choices, which timing one operation has made.
 std::filesystem::path only_file(const std::string& folder) {
@@ -58,9 +39,7 @@ TEST_CASE("convolutions agree with the CPU in every way of doing them", "[cuda][
   const auto check = [&](const auto& op) {
     for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
       const TempFolder folder;
-      Environment environment;
-      environment.set("CONVNET_CACHE", folder.path());
-      environment.set("CONVNET_TUNING", "");
+      const Setting cache("CONVNET_CACHE", folder.path()), tuning("CONVNET_TUNING", {});
       const auto prepared_now = [&](const Backend& backend) {
         return backend.prepare(op, LayoutHints(arguments(op).size()));
       };
