@@ -6,13 +6,11 @@
 #include <cmath>
 
 #include "convnet/base/error.h"
+#include "convnet/base/mixed_labels.h"
 #include "providers/crop.h"
 
 namespace convnet {
 namespace {
-
-constexpr std::int32_t whole_weight = 1 << 16;
-constexpr std::size_t mixed_label_values = 3;
 
 /// Returns the logarithm of a number from Gamma(alpha) (Marsaglia and Tsang, "A simple method for generating
 /// gamma variables", 2000): small alphas give numbers that are too small for a double.
@@ -31,11 +29,11 @@ double log_gamma_variable(double alpha, std::uint64_t key, const ImagePlace& pla
 /// Averages numbers with those of another image; bytes are rounded to the nearest.
 void blend(std::uint8_t* own, const std::uint8_t* other, std::int64_t count, std::int32_t weight) {
   for (std::int64_t i = 0; i < count; ++i)
-    own[i] = static_cast<std::uint8_t>(
-        (own[i] * (whole_weight - weight) + other[i] * weight + whole_weight / 2) / whole_weight);
+    own[i] = static_cast<std::uint8_t>((own[i] * (kMixedUnit - weight) + other[i] * weight + kMixedUnit / 2) /
+                                       kMixedUnit);
 }
 void blend(float* own, const float* other, std::int64_t count, std::int32_t weight) {
-  const float share = static_cast<float>(weight) / static_cast<float>(whole_weight);
+  const float share = static_cast<float>(weight) / static_cast<float>(kMixedUnit);
   for (std::int64_t i = 0; i < count; ++i) own[i] += (other[i] - own[i]) * share;
 }
 
@@ -101,11 +99,12 @@ class AugmentedProvider final : public Provider {
 
   /// Labels, one for each image, as labels of mixed images.
   static std::vector<std::byte> unmixed_labels(const std::vector<std::byte>& labels) {
-    std::vector<std::byte> out(labels.size() * mixed_label_values);
+    constexpr auto values = static_cast<std::size_t>(kMixedLabelValues);
+    std::vector<std::byte> out(labels.size() * values);
     const auto* const from = reinterpret_cast<const std::int32_t*>(labels.data());
     auto* const into = reinterpret_cast<std::int32_t*>(out.data());
     for (std::size_t i = 0; i < labels.size() / sizeof(std::int32_t); ++i)
-      into[mixed_label_values * i] = into[mixed_label_values * i + 1] = from[i];
+      into[values * i] = into[values * i + 1] = from[i];
     return out;
   }
 
@@ -168,7 +167,7 @@ Augmentation::Augmentation(const ImageOptions& options, const std::vector<Matrix
   bool labelled = false;
   for (MatrixInfo& info : matrices_) {
     if (info.classes == 0) continue;
-    info.dims = {mixed_label_values};
+    info.dims = {kMixedLabelValues};
     labelled = true;
   }
   if (!labelled)
@@ -222,7 +221,7 @@ Mixture Augmentation::mixture(const ImagePlace& place, std::int64_t end) const {
     mixture.box = {top, left, bottom - top, right - left};
     weight = static_cast<double>(bottom - top) * (right - left) / (static_cast<double>(height_) * width_);
   }
-  mixture.weight = std::min(whole_weight - 1, static_cast<std::int32_t>(std::lround(weight * whole_weight)));
+  mixture.weight = std::min(kMixedUnit - 1, static_cast<std::int32_t>(std::lround(weight * kMixedUnit)));
   return mixture;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "convnet/base/crop.h"
 #include "convnet/base/error.h"
@@ -91,7 +92,7 @@ class CroppedProvider final : public StoredProvider {
                                    options.inner_size, to_string(dims)));
     if (places_crops()) matrices_[0].whole = matrices_[0].stored = dims;
     matrices_[0].dims = {to_.channels, to_.height, to_.width};
-    if (options.pixel_std) matrices_[0].type = DataType::f32;
+    if (options.pixel_std) matrices_[0].stored_type = std::exchange(matrices_[0].type, DataType::f32);
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }

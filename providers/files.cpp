@@ -43,6 +43,12 @@ class StoredFiles final : public StoredProvider {
     MatrixInfo& images = matrices_.at(0);
     images.whole.clear();
     if (!images.stored.empty()) images.dims = std::exchange(images.stored, {});
+    if (images.stores_floats())
+      throw InputError(
+          "the net was trained on arrays of float32 numbers, and nothing says which numbers the pixels of "
+          "a file (0 to 255) are among them; make such an array of the files and test the net on it "
+          "(--test-only 1 --test-out FOLDER)");
+    images.stored_type.reset();
     images.type = DataType::u8;
     if (images.dims.size() != 3 || (images.dims[0] != 1 && images.dims[0] != 3))
       throw InputError("the net was not trained on images but on " + to_string(images.dims) +

@@ -54,9 +54,11 @@ int choose_training_size(int side, int image_size, double least_area) {
 
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int side) {
   const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
-  return {{"data", {3, side, side}, type, 0},
-          {"labels", {1}, DataType::s32, info.classes, info.class_names},
-          {"multi-hot labels", {info.classes}, DataType::f32, 0}};
+  std::vector<MatrixInfo> matrices = {{"data", {3, side, side}, type, 0},
+                                      {"labels", {1}, DataType::s32, info.classes, info.class_names},
+                                      {"multi-hot labels", {info.classes}, DataType::f32, 0}};
+  matrices[0].stored_type = DataType::u8;
+  return matrices;
 }
 
 int choose_image_size(const ImageSetInfo& info, const ImageOptions& options) {

@@ -136,6 +136,7 @@ void check_stored_options(const std::string& name, const ImageOptions& images) {
                              : images.color_noise > 0         ? "--color-noise"
                              : images.skip_bad_images         ? "--skip-bad-images"
                              : images.random_resized_crop > 0 ? "--random-resized-crop"
+                             : images.decode_threads > 0      ? "--decode-threads"
                                                               : nullptr;
   if (option) throw InputError(fmt::format("{} is for data provider 'image', not for '{}'", option, name));
 }

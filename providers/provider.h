@@ -30,7 +30,11 @@ struct MatrixInfo {
   Dims whole = {};
   /// (C,H,W) of the data set's images where `dims` are those of crops; empty: the images are not cropped.
   Dims stored = {};
+  /// Type of the data set's images where read() makes numbers of another type of them; nullopt: `type`.
+  std::optional<DataType> stored_type = std::nullopt;
 
+  /// Whether the data set's images are numbers of any scale, not bytes.
+  bool stores_floats() const { return stored_type.value_or(type) == DataType::f32; }
   /// Bytes that read() gives for one image.
   std::int64_t image_bytes() const;
 };

@@ -1,10 +1,14 @@
 #include "providers/shuffle.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
 #include <vector>
 
+#include "convnet/base/available_memory.h"
+#include "convnet/base/error.h"
 #include "convnet/base/philox.h"
 
 namespace convnet {
@@ -35,11 +39,27 @@ class ShuffledProvider final : public Provider {
   }
 
  private:
+  /// Throws DeviceError if the batches after the first one do not fit into memory.
+  void check_rest_fits() const {
+    std::int64_t bytes = 0, images = 0;
+    for (const std::vector<std::byte>& matrix : batches_[0].matrices) bytes += std::ssize(matrix);
+    for (int b = range_.first + 1; b <= range_.last; ++b) images += ordered_->images_in(b);
+    const std::int64_t needed = bytes / std::max<std::int64_t>(1, batches_[0].images) * images;
+    const std::int64_t available = available_memory();
+    if (needed <= available) return;
+    constexpr double gigabyte = 1e9;
+    throw DeviceError(fmt::format(
+        "--shuffle 1 keeps all images of batches {} in memory: {:.1f} GB more, but {:.1f} GB are available; "
+        "shuffle the data set once, when you make it, and train without --shuffle",
+        range_.str(), static_cast<double>(needed) / gigabyte, static_cast<double>(available) / gigabyte));
+  }
+
   DataBatch shuffled(const LoadRequest& request) const {
     if (!order_) {
       std::vector<std::int64_t> images;
       for (int b = range_.first; b <= range_.last; ++b) {
         batches_.push_back(ordered_->load(b));
+        if (b == range_.first) check_rest_fits();
         images.push_back(batches_.back().images);
       }
       order_.emplace(images, seed_);

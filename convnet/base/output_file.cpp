@@ -58,6 +58,16 @@ std::string follow_links(const std::string& path) {
   fail_to_write(path);
 }
 
+/// Returns whether two names lead to the same file, which may not be there yet.
+bool same_place(const std::string& a, const std::string& b) {
+  std::error_code none;
+  if (fs::equivalent(a, b, none)) return true;
+  const fs::path first = follow_links(a), second = follow_links(b);
+  const auto folder = [](const fs::path& file) { return file.has_parent_path() ? file.parent_path() : "."; };
+  return first.filename() == second.filename() &&
+         fs::weakly_canonical(folder(first), none) == fs::weakly_canonical(folder(second), none);
+}
+
 /// Returns whether a signal that asks the program to end is pending because the program blocks it.
 bool asked_to_end() {
   sigset_t pending;
@@ -207,6 +217,25 @@ void check_file_writable(const std::string& path, const std::string& what) {
   }
 }
 
+void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto& [option, path, what] = outputs[i];
+    if (path.empty()) continue;
+    std::error_code none;
+    // Pipes and devices are not replaced.
+    const bool replaced = !is_stream(fs::status(path, none));
+    for (const std::string& input : inputs) {
+      if (replaced && !input.empty() && fs::equivalent(path, input, none))
+        throw InputError(option + " " + path + ": is a file that the command reads; name another file");
+    }
+    for (std::size_t k = 0; k < i && replaced; ++k) {
+      if (!outputs[k].path.empty() && same_place(path, outputs[k].path))
+        throw InputError(outputs[k].option + " and " + option + " name the same file, " + path);
+    }
+    check_file_writable(path, what);
+  }
+}
+
 std::string make_numbered_folder(const std::string& name) {
   std::string path = name;
   for (int number = 2; ::mkdir(path.c_str(), 0777) != 0; ++number) {
@@ -227,5 +256,7 @@ void make_folders(const std::string& path) {
   if (error && !fs::is_directory(path, ignored))
     throw RunError(path + ": cannot be made: " + error.message());
 }
+
+void make_folders_of(const std::string& file) { make_folders(fs::path(file).parent_path().string()); }
 
 }  // namespace convnet

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convnet {
 
@@ -52,11 +53,25 @@ void check_folder_writable(const std::string& path, const std::string& what);
 /// may be missing. `what` is as in check_folder_writable(). Makes nothing.
 void check_file_writable(const std::string& path, const std::string& what);
 
+/// A file that an option names.
+struct OutputOption {
+  std::string option;  ///< "--html"
+  std::string path;    ///< empty: the option is not given
+  std::string what;    ///< as in check_folder_writable()
+};
+
+/// Throws InputError if a file cannot be written, is one of the files that the command reads, by whatever
+/// name, or is named by two options. Makes nothing. `inputs` may have empty names and names of no file.
+void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs);
+
 /// Makes a folder of this name, or if the name is taken, of the name with "_2", "_3", … appended. Nobody
 /// else gets the same one. Returns the name. Throws InputError if none can be made.
 std::string make_numbered_folder(const std::string& name);
 
 /// Makes a folder and its missing parents; "" is the current folder. Throws RunError.
 void make_folders(const std::string& path);
+
+/// Makes the missing folders above a file. Throws RunError.
+void make_folders_of(const std::string& file);
 
 }  // namespace convnet

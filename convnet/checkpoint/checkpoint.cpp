@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
+#include "convnet/base/mixed_labels.h"
 #include "convnet/base/output_file.h"
 
 namespace convnet {
@@ -115,8 +116,6 @@ TrainingState state_from(const json& j) {
   return s;
 }
 
-constexpr std::array<DataType, 3> kMatrixTypes = {DataType::u8, DataType::f32, DataType::s32};
-
 json to_json(const std::vector<MatrixInfo>& matrices) {
   json list = json::array();
   for (const MatrixInfo& m : matrices) {
@@ -126,6 +125,7 @@ json to_json(const std::vector<MatrixInfo>& matrices) {
                     {"classes", m.classes},
                     {"class_names", m.class_names}});
     if (!m.stored.empty()) list.back()["stored"] = m.stored;
+    if (m.stored_type) list.back()["stored_type"] = to_string(*m.stored_type);
   }
   return list;
 }
@@ -141,6 +141,24 @@ Dims dims_from(const json& list) {
   return dims;
 }
 
+DataType matrix_type_from(const json& text) {
+  for (const DataType type : {DataType::u8, DataType::f32, DataType::s32})
+    if (text.get<std::string>() == to_string(type)) return type;
+  throw std::out_of_range("there is no type of matrices '" + text.get<std::string>() + "'");
+}
+
+/// Throws if no provider can have made such matrices.
+void check_matrices(const std::vector<MatrixInfo>& matrices) {
+  if (!matrices.empty() && (matrices[0].type == DataType::s32 || matrices[0].classes > 0))
+    throw std::out_of_range("matrix 0 holds labels in place of images");
+  for (const MatrixInfo& m : matrices) {
+    if ((m.type == DataType::s32) != (m.classes > 0))
+      throw std::out_of_range("labels are of type s32 and have classes, and other matrices neither");
+    if (m.classes > 0 && m.dims != Dims{1} && m.dims != Dims{kMixedLabelValues})
+      throw std::out_of_range("labels of " + to_string(m.dims) + " numbers make no sense");
+  }
+}
+
 std::vector<MatrixInfo> matrices_from(const json& list) {
   std::vector<MatrixInfo> matrices;
   for (const json& j : list) {
@@ -149,17 +167,15 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
     m.dims = dims_from(j.at("dims"));
     // Older checkpoints do not say it.
     if (j.contains("stored")) m.stored = dims_from(j.at("stored"));
-    const auto type = j.at("type").get<std::string>();
-    const auto known = std::find_if(kMatrixTypes.begin(), kMatrixTypes.end(),
-                                    [&](DataType t) { return type == to_string(t); });
-    if (known == kMatrixTypes.end()) throw std::out_of_range("there is no type of matrices '" + type + "'");
-    m.type = *known;
+    m.type = matrix_type_from(j.at("type"));
+    if (j.contains("stored_type")) m.stored_type = matrix_type_from(j.at("stored_type"));
     m.classes = whole(j.at("classes"), kMostImages);
     m.class_names = j.at("class_names").get<std::vector<std::string>>();
     if (!m.class_names.empty() && static_cast<std::int64_t>(m.class_names.size()) != m.classes)
       throw std::out_of_range("there are not as many names as classes");
     matrices.push_back(std::move(m));
   }
+  check_matrices(matrices);
   return matrices;
 }
 

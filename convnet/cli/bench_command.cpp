@@ -7,6 +7,7 @@
 #include "convnet/base/available_memory.h"
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 #include "convnet/cli/bench_report.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
@@ -258,6 +259,13 @@ void bench_command(const std::vector<std::string>& args) {
   OptionTexts texts = given;
   const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
   BenchOptions options = options_of_bench().parse(texts);
+  if (given.contains("model") && !given.contains("parallel") &&
+      options.devices.parallel != Parallel::automatic)
+    throw InputError("--model is the machine that --parallel auto places layers for; add that option");
+  // A file that cannot be written is an error now, not after the measurement.
+  std::vector<std::string> inputs = layer_files(options.files);
+  if (checkpoint) inputs.push_back(checkpoint->file);
+  check_outputs({{"--profile", options.report.profile, "the timeline is to be written to"}}, inputs);
   options.devices = with_devices(options.devices);
   const int mini = options.step.mini;
   Diagnostics diagnostics;
@@ -275,6 +283,7 @@ void bench_command(const std::vector<std::string>& args) {
   if (!options.report.profile.empty()) {
     ChromeTrace trace;
     for (const TaskTimes& times : m.timeline) trace.add_step(plan, net->graph(), times);
+    make_folders_of(options.report.profile);
     trace.write(options.report.profile);
   }
   nlohmann::json report = bench_json(net->graph(), plan, m, mini);

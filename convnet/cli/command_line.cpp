@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "convnet/base/error.h"
+#include "convnet/base/utf8.h"
 
 namespace convnet {
 namespace {
@@ -133,7 +134,13 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   OptionTexts texts;
   for (const auto& [option, value] : options) {
-    if (option->count() > 0) texts[value->first] = value->second;
+    if (option->count() == 0) continue;
+    // Checkpoints and reports hold options as JSON.
+    if (!is_utf8(value->second))
+      throw InputError("--" + value->first +
+                       ": the value has a byte that is not UTF-8; rename the file or "
+                       "folder, or name it by a link");
+    texts[value->first] = value->second;
   }
   return texts;
 }

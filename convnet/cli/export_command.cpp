@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/trained_net.h"
@@ -31,7 +32,8 @@ const OptionTable<ExportOptions>& options_of_export() {
 }
 
 /// The layers that are asked for, or else the one that predict would print.
-std::vector<std::string> output_layers(const TrainedNet& trained, const ExportOptions& asked) {
+std::vector<std::string> output_layers(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                                       const ExportOptions& asked) {
   std::vector<std::string> layers = split_list(asked.output);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (std::find(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i), layers[i]) !=
@@ -39,11 +41,11 @@ std::vector<std::string> output_layers(const TrainedNet& trained, const ExportOp
       throw InputError("--output names '" + layers[i] + "' twice");
   }
   if (!layers.empty()) return layers;
-  if (logreg_costs(trained.graph).empty())
+  if (logreg_costs(graph).empty())
     throw InputError(
         "the net has no softmax layer below a cost.logreg: --output must say which layers are "
         "the outputs of the model");
-  return {find_classifier_of(trained.graph, trained.checkpoint.matrices, "").softmax};
+  return {find_classifier_of(graph, matrices, "").softmax};
 }
 
 std::string ports_text(const std::vector<OnnxTensor>& ports) {
@@ -66,11 +68,14 @@ void export_command(const std::vector<std::string>& args) {
       options_of_export().parse(parse_command_line(export_command_options(), options));
   if (named.size() != 2) throw InputError("usage: convnet export CHECKPOINT FILE.onnx [--output LAYER,...]");
   const TrainedNet trained = open_trained_net(named[0], {});
-  const std::unique_ptr<Provider> like =
-      make_dummy_provider(trained.checkpoint.matrices, trained.set.has_mean, 0);
+  check_outputs({{"FILE.onnx", named[1], "the model is to be written to"}}, {trained.checkpoint.file});
+  const std::vector<MatrixInfo>& matrices = trained.checkpoint.matrices;
+  const Graph graph = graph_of(trained, matrices);
+  const std::unique_ptr<Provider> like = make_dummy_provider(matrices, trained.set.has_mean, 0);
   const PixelStatistics statistics = saved_statistics(trained.checkpoint, trained.options.data, *like);
   const OnnxModel model =
-      onnx_model(trained.graph, trained.checkpoint, statistics, output_layers(trained, asked));
+      onnx_model(graph, trained.checkpoint, statistics, output_layers(graph, matrices, asked));
+  make_folders_of(named[1]);
   write_onnx(named[1], model);
   fmt::print("{}: from {} to {}, {} operators\n", named[1], ports_text(model.inputs),
              ports_text(model.outputs), model.nodes.size());

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "convnet/base/error.h"
+#include "convnet/base/utf8.h"
 #include "layers/layer.h"
 
 namespace convnet {
@@ -65,12 +66,6 @@ bool takes(const Command& command, const std::string& example) {
   return true;
 }
 
-/// Number of characters of UTF-8 text.
-std::size_t columns(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 /// Breaks text, which begins in column `column`, at blanks; further lines begin in column `indent`.
 std::string wrapped(std::string_view text, std::size_t column, std::size_t indent) {
   std::string lines;
@@ -78,7 +73,7 @@ std::string wrapped(std::string_view text, std::size_t column, std::size_t inden
   while (!text.empty()) {
     const std::string_view word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (!first && column + 1 + columns(word) > kHelpWidth) {
+    if (!first && column + 1 + character_count(word) > kHelpWidth) {
       lines += "\n" + std::string(indent, ' ');
       column = indent;
     } else if (!first) {
@@ -86,7 +81,7 @@ std::string wrapped(std::string_view text, std::size_t column, std::size_t inden
       ++column;
     }
     lines += word;
-    column += columns(word);
+    column += character_count(word);
     first = false;
   }
   return lines;

@@ -1,27 +1,18 @@
 // `convnet help --man`: the man page convnet(1).
 #include <fmt/format.h>
 
+#include "convnet/base/utf8.h"
 #include "convnet/cli/build_info.h"
 #include "convnet/cli/help.h"
 
 namespace convnet {
 namespace {
 
-/// Returns the code of the UTF-8 character at `at`, which is moved behind it.
-unsigned next_code(const std::string& text, std::size_t& at) {
-  const auto first = static_cast<unsigned char>(text[at++]);
-  if (first < 0x80U) return first;
-  unsigned code = first & (first >= 0xF0U ? 0x07U : first >= 0xE0U ? 0x0FU : 0x1FU);
-  for (; at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; ++at)
-    code = code << 6U | (static_cast<unsigned char>(text[at]) & 0x3FU);
-  return code;
-}
-
 /// Returns groff input that prints `text`.
 std::string groff(const std::string& text) {
   std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    const unsigned code = next_code(text, at);
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto code = static_cast<unsigned>(*take_code_point(rest));
     if (code == '-')
       out += "\\-";
     else if (code == '\\')

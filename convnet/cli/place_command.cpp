@@ -1,7 +1,6 @@
 // `convnet place` finds the fastest placement of a net's layers and writes it as two files.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
@@ -74,21 +73,14 @@ const OptionTable<PlaceCommandOptions>& options_of_place() {
   return table;
 }
 
-void check_outputs(const PlaceCommandOptions& options) {
+void check_out_files(const PlaceCommandOptions& options) {
   if (options.out.empty() != options.out_params.empty())
     throw InputError("--out and --out-params belong together: a placement has lines in both files");
-  for (const std::string& out : {options.out, options.out_params}) {
-    for (const std::string& in : {options.files.layer_def, options.files.layer_params}) {
-      std::error_code none;
-      if (!out.empty() && std::filesystem::equivalent(out, in, none))
-        throw InputError(out + ": is a file of the net itself; name another file to write to");
-    }
-  }
-  for (const std::string& out : {options.out, options.out_params}) {
-    if (!out.empty()) check_file_writable(out, "the net is to be written to");
-  }
-  if (!options.out.empty() && options.out == options.out_params)
-    throw InputError("--out and --out-params name the same file");
+  std::vector<std::string> inputs = layer_files(options.files);
+  inputs.push_back(options.model);
+  check_outputs({{"--out", options.out, "the net is to be written to"},
+                 {"--out-params", options.out_params, "the net is to be written to"}},
+                inputs);
 }
 
 Graph graph_of(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
@@ -124,8 +116,7 @@ NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCo
 
 /// Writes both files or none.
 void write_files(const PlaceCommandOptions& options, const std::string& layers, const std::string& learning) {
-  for (const std::string& out : {options.out, options.out_params})
-    make_folders(std::filesystem::path(out).parent_path().string());
+  for (const std::string& out : {options.out, options.out_params}) make_folders_of(out);
   OutputFile definition(options.out), parameters(options.out_params);
   definition.write(layers);
   parameters.write(learning);
@@ -191,7 +182,7 @@ void place_command(const std::vector<std::string>& args) {
   const OptionTexts texts = parse_command_line(place_command_options(), args);
   require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
   PlaceCommandOptions options = options_of_place().parse(texts);
-  check_outputs(options);
+  check_out_files(options);
   Predictor predictor(options.model);
   if (options.devices.device == "auto" && predictor.describes_gpus()) options.devices.device = "cuda";
   options.devices = with_devices(options.devices);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "convnet/base/error.h"
+#include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/named_net.h"
@@ -89,7 +90,10 @@ void plan_command(const std::vector<std::string>& args) {
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
   // A file that cannot be written is an error now, not after the work.
-  if (!options.trace.empty()) ChromeTrace().write(options.trace);
+  std::vector<std::string> inputs = layer_files(options.files);
+  inputs.push_back(options.model);
+  if (checkpoint) inputs.push_back(checkpoint->file);
+  check_outputs({{"--trace", options.trace, "the timeline is to be written to"}}, inputs);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
   if (options.devices.device == "auto" && predictor && predictor->describes_gpus())
@@ -127,6 +131,7 @@ void plan_command(const std::vector<std::string>& args) {
     if (!options.trace.empty()) {
       ChromeTrace trace;
       trace.add_step(train, graph, simulation.times);
+      make_folders_of(options.trace);
       trace.write(options.trace);
     }
     if (const int devices = plans.devices(); devices > 1) {

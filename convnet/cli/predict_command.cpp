@@ -117,15 +117,36 @@ NamedFiles files_of(const std::vector<std::string>& named) {
   throw InputError(join(why, "\n"));
 }
 
+/// Throws InputError if the layer is computed from more than the images.
+void check_reads_images_only(const Graph& graph, const std::string& layer) {
+  std::vector<const Node*> from = {graph.find(layer)};
+  std::vector<bool> seen(static_cast<std::size_t>(graph.nodes.size()));
+  while (!from.empty()) {
+    const Node& node = *from.back();
+    from.pop_back();
+    if (node.layer->facts.data && node.layer->facts.data->matrix != 0)
+      throw InputError(fmt::format(
+          "{}: layer '{}' reads matrix {} of the data set (dataIdx={}), and files of "
+          "images have none",
+          node.where.str(), node.section, node.layer->facts.data->matrix, node.layer->facts.data->matrix));
+    for (const NodeId input : node.inputs) {
+      if (!seen[input.index()]) from.push_back(&graph.nodes[input]);
+      seen[input.index()] = true;
+    }
+  }
+}
+
 /// Classifies files, some at a time.
 class FileClassifier {
  public:
   FileClassifier(const TrainedNet& trained, const std::string& softmax)
       : trained_(trained),
-        classifier_(find_classifier_of(trained.graph, trained.checkpoint.matrices, softmax)),
         like_(provider_of({})),
+        graph_(graph_of(trained, like_->matrices())),
+        classifier_(find_classifier_of(graph_, like_->matrices(), softmax)),
         statistics_(saved_statistics(trained.checkpoint, trained.options.data, *like_)),
-        net_(trained.graph, *like_, trained.options.devices, trained.options.step, statistics_.mean, false) {
+        net_(graph_, *like_, trained.options.devices, trained.options.step, statistics_.mean, false) {
+    check_reads_images_only(graph_, classifier_.softmax);
     net_.prepare(Phase::test, static_cast<std::int64_t>(together()) * like_->views());
     net_.load(trained.checkpoint.tensors, trained.checkpoint.file);
     reader_.emplace(net_, std::vector<std::string>{classifier_.softmax});
@@ -175,8 +196,9 @@ class FileClassifier {
   }
 
   const TrainedNet& trained_;
-  const Classifier classifier_;
   const std::unique_ptr<Provider> like_;  ///< of no files
+  const Graph graph_;
+  const Classifier classifier_;
   const PixelStatistics statistics_;
   Net net_;
   std::optional<OutputReader> reader_;

@@ -97,7 +97,29 @@ const OptionTable<ShowOptions>& options_of_show() {
   return table;
 }
 
+/// Throws InputError for an option of a picture that is not asked for.
+void check_used(const OptionTexts& given) {
+  struct Use {
+    const char* option;
+    std::vector<std::string> needs;  ///< one of these
+  };
+  for (const Use& use : std::vector<Use>{{"cost-idx", {"show-cost"}},
+                                         {"smooth-test-errors", {"show-cost", "html"}},
+                                         {"input-idx", {"show-filters"}},
+                                         {"no-rgb", {"show-filters"}},
+                                         {"norm-filters", {"show-filters"}},
+                                         {"yuv-to-rgb", {"show-filters"}},
+                                         {"channels", {"show-filters"}},
+                                         {"local-plane", {"show-filters"}},
+                                         {"only-errors", {"show-preds", "html"}}}) {
+    const auto asked = [&](const std::string& option) { return given.contains(option); };
+    if (asked(use.option) && std::none_of(use.needs.begin(), use.needs.end(), asked))
+      throw InputError(std::string("--") + use.option + " is for --" + join(use.needs, " and --"));
+  }
+}
+
 void write(const std::string& path, const std::string& bytes, const std::string& what) {
+  make_folders_of(path);
   write_whole_file(path, bytes);
   fmt::print("Wrote {}: {}\n", path, what);
 }
@@ -155,7 +177,9 @@ void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
   }
   const ShowOptions asked = options_of_show().parse(given);
   if (asked.html.empty()) throw InputError("several runs are compared with --html FILE");
-  check_file_writable(asked.html, "the page is to be written to");
+  std::vector<std::string> inputs;
+  for (const std::string& name : names) inputs.push_back(find_checkpoint(name));
+  check_outputs({{"--html", asked.html, "the page is to be written to"}}, inputs);
   std::vector<std::unique_ptr<Run>> runs;
   std::vector<NamedRun> named;
   for (const std::string& name : names) {
@@ -191,10 +215,12 @@ void show_command(const std::vector<std::string>& args) {
     throw InputError(fmt::format("--out names one picture, but {} are asked for", pictures));
   const auto picture_name = [&](const char* usual) { return asked.out.empty() ? usual : asked.out; };
 
+  check_used(given);
   // A file that cannot be written is an error now, not after the work.
-  for (const std::string& path : {asked.out, asked.save_preds, asked.html}) {
-    if (!path.empty()) OutputFile{path};
-  }
+  check_outputs({{"--out", asked.out, "the picture is to be written to"},
+                 {"--save-preds", asked.save_preds, "predictions are to be written to"},
+                 {"--html", asked.html, "the page is to be written to"}},
+                {find_checkpoint(given.at("load-file"))});
   const Run run = open_run(given);
   if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())
     fmt::print(stderr, "{}\n", warning);

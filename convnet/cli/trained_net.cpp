@@ -22,16 +22,25 @@ TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
     throw InputError(c.file +
                      ": is of an older version, which did not note what images look like; resume the run "
                      "for a batch, and it saves that");
-  Diagnostics diagnostics;
-  const IniFile definition = parse_ini(c.definition_path, c.definition_text, diagnostics);
-  const IniFile parameters = parse_ini(c.parameters_path, c.parameters_text, diagnostics);
-  net.graph = build_graph(definition, parameters, c.matrices,
-                          graph_options(net.options.files, net.options.devices), diagnostics);
-  diagnostics.throw_if_errors();
   const bool has_mean = std::any_of(c.tensors.tensors.begin(), c.tensors.tensors.end(),
                                     [](const auto& tensor) { return tensor.first.ends_with(".mean"); });
   net.set = {net.options.data.provider, c.matrices, has_mean};
+  // Checkpoints of older versions do not say it: it is rare that numbers are divided by their deviations.
+  std::optional<DataType>& stored = net.set.matrices[0].stored_type;
+  const ImageOptions images = image_options(net.options.data);
+  if (!stored && (images.pixel_std || images.read_subtracts_mean())) stored = DataType::u8;
   return net;
+}
+
+Graph graph_of(const TrainedNet& net, const std::vector<MatrixInfo>& matrices) {
+  const Checkpoint& c = net.checkpoint;
+  Diagnostics diagnostics;
+  const IniFile definition = parse_ini(c.definition_path, c.definition_text, diagnostics);
+  const IniFile parameters = parse_ini(c.parameters_path, c.parameters_text, diagnostics);
+  Graph graph = build_graph(definition, parameters, matrices,
+                            graph_options(net.options.files, net.options.devices), diagnostics);
+  diagnostics.throw_if_errors();
+  return graph;
 }
 
 }  // namespace convnet

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
@@ -12,13 +13,15 @@ namespace convnet {
 
 struct TrainedNet {
   Checkpoint checkpoint;
-  RunOptions options;
-  Graph graph;
-  LikeSet set;  ///< the data set that it was trained with
+  RunOptions options;  ///< each layer whole, on one device unless the command says otherwise
+  LikeSet set;         ///< the data set that it was trained with
 };
 
-/// Reads a checkpoint and builds its net, each layer whole, on one device unless `given` says otherwise.
-/// `given` are options that replace the checkpoint's. Throws InputError.
+/// Reads a checkpoint. `given` are options that replace the checkpoint's. Throws InputError.
 TrainedNet open_trained_net(const std::string& file, const OptionTexts& given);
+
+/// Builds the net for a provider with these matrices. Throws InputError, naming layer and line, if they do
+/// not fit it.
+Graph graph_of(const TrainedNet& net, const std::vector<MatrixInfo>& matrices);
 
 }  // namespace convnet

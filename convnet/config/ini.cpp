@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 
 namespace convnet {
@@ -381,40 +382,9 @@ IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics) 
 
 namespace {
 
-/// Whether every byte belongs to a well-formed sequence of 1 to 4 bytes. Overlong forms and surrogates are
-/// refused.
-bool is_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xC2 && lead < 0xE0 ? 2
-                               : lead >= 0xE0 && lead < 0xF0 ? 3
-                               : lead >= 0xF0 && lead < 0xF5 ? 4
-                                                             : 0;
-    if (length == 0 || i + length > text.size()) return false;
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return false;
-    }
-    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
-    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-        (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F))
-      return false;
-    i += length;
-  }
-  return true;
-}
-
 std::string latin1_to_utf8(std::string_view text) {
   std::string out;
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80) {
-      out += c;
-    } else {
-      out += static_cast<char>(0xC0 | (byte >> 6));
-      out += static_cast<char>(0x80 | (byte & 0x3F));
-    }
-  }
+  for (const char c : text) append_utf8(out, static_cast<unsigned char>(c));
   return out;
 }
 

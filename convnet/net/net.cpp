@@ -77,6 +77,13 @@ std::string definition_file(const NetFileOptions& options) { return prefixed(opt
 
 std::string parameter_file(const NetFileOptions& options) { return prefixed(options, options.layer_params); }
 
+std::vector<std::string> layer_files(const NetFileOptions& options) {
+  std::vector<std::string> files;
+  if (!options.layer_def.empty()) files.push_back(definition_file(options));
+  if (!options.layer_params.empty()) files.push_back(parameter_file(options));
+  return files;
+}
+
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
   IniFile definition = read_definition(options, diagnostics);
   return {std::move(definition), read_parameters(options, diagnostics)};
@@ -605,20 +612,13 @@ std::vector<Rates> Net::rates(const TrainingProgress& progress) const {
 }
 
 std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs) {
-  for (const WeightBuffers& w : plans_.weights()) {
-    // Running statistics follow what comes, and are read in tests only.
-    if (spec(w).state && phase != Phase::test) continue;
-    if (!all_finite(executor_.read_weights(w))) {
-      return "'" + w.name + "' is not finite after an update that was too large";
-    }
-  }
   // This is the same net with no layer fused into another, so that every layer's own output can be seen.
   Graph plain = graph_;
   for (Node& node : plain.nodes) node.fused = false;
   PlanSet plans(plain, provider_.matrices(), backend_->target(),
                 {seed_, !mean_.empty(), true, false, provider_.views(), images, plans_.topology()});
   const Plan& plan = plans.plan(phase, images);
-  Executor executor(plans, *backend_, gpus_, 300, executor_.processes());
+  Executor executor(plans, *backend_, gpus_, executor_.stall_seconds(), executor_.processes());
   executor.reserve(plan);
   executor.write_everywhere(plans.mean_buffers(), mean_);
   for (std::size_t i = 0; i < plans.weights().size(); ++i)
@@ -643,8 +643,17 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
       if (other.exists() && (!first_task.exists() || other < first_task)) first_task = other;
     }
   }
-  if (first_task.exists())
-    return "the first layer with such an output is '" + plain.nodes[plan.tasks[first_task].node].name + "'";
+  const std::string first = first_task.exists() ? plain.nodes[plan.tasks[first_task].node].name : "";
+  if (first_task.exists() && plan.tasks[first_task].kind == TaskKind::load)
+    return "the data set itself has such numbers, where layer '" + first + "' reads it";
+  for (const WeightBuffers& w : plans_.weights()) {
+    // Running statistics follow what comes, and are read in tests only.
+    if (spec(w).state && phase != Phase::test) continue;
+    if (!all_finite(executor_.read_weights(w))) {
+      return "'" + w.name + "' is not finite after an update that was too large";
+    }
+  }
+  if (first_task.exists()) return "the first layer with such an output is '" + first + "'";
   for (const CostSlot& c : plan.costs) {
     for (int v = 0; v < c.values; ++v) {
       if (!std::isfinite(result.costs[static_cast<std::size_t>(c.slot + v)]))

@@ -34,6 +34,8 @@ IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics)
 /// Returns the paths of these files.
 std::string definition_file(const NetFileOptions& options);
 std::string parameter_file(const NetFileOptions& options);
+/// Returns the paths of those of the two that the options name.
+std::vector<std::string> layer_files(const NetFileOptions& options);
 
 /// Returns how the images of the data set are prepared.
 ImageOptions image_options(const DataOptions& options);

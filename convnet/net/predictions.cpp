@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 
 namespace convnet {
@@ -17,12 +18,6 @@ std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, '?');
   return text;
-}
-
-/// Characters of UTF-8 text.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 }  // namespace
@@ -140,12 +135,12 @@ std::string Confusion::table(std::size_t most) const {
   const std::size_t left = rows.size() > most ? rows.size() - most : 0;
   rows.resize(rows.size() - left);
   std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, width_of(names_[row.label]));
+  for (const Row& row : rows) width = std::max(width, character_count(names_[row.label]));
   std::string text;
   for (const Row& row : rows) {
     const std::string& name = names_[row.label];
-    text += fmt::format("  {}{}  {:.4f}  {:>6} of {:>6}", name, std::string(width - width_of(name), ' '),
-                        row.error(), row.wrong, row.images);
+    text += fmt::format("  {}{}  {:.4f}  {:>6} of {:>6}", name,
+                        std::string(width - character_count(name), ' '), row.error(), row.wrong, row.images);
     if (row.wrong > 0)
       text += fmt::format("  {} taken for {}", row.taken, names_[static_cast<std::size_t>(row.taken_for)]);
     text += '\n';

@@ -10,7 +10,7 @@ Predictor::Predictor(const std::string& model) {
 
 Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, int devices) {
   if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
-  Measured& measured = measured_[devices];
+  Measured& measured = measured_[{devices, thread_count(options.threads)}];
   if (!measured.backend) measured.backend = make_backend(options, devices);
   const bool alone = !measured.backend->shares_memory();
   return simulate(plan,

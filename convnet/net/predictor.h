@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "convnet/net/options.h"
 #include "convnet/plan/simulate.h"
@@ -38,7 +39,9 @@ class Predictor {
   };
 
   std::optional<DeviceModel> model_;
-  std::map<int, Measured> measured_;  ///< by the number of devices
+  /// By the numbers of devices and of threads, on which the plans depend; other options of the calls are the
+  /// same.
+  std::map<std::pair<int, int>, Measured> measured_;
 };
 
 }  // namespace convnet

@@ -88,6 +88,7 @@ class Executor {
 
   /// Whether a step on a GPU was given up: whatever waits for the device may wait for ever.
   bool stalled() const { return queues_ && queues_->stalled(); }
+  double stall_seconds() const { return stall_seconds_; }
 
   /// Whether messages to other processes do not pass through the hosts.
   bool has_communicator() const { return queues_ && queues_->has_communicator(); }

@@ -92,6 +92,22 @@ void add_note(std::string& notes, const std::string& line) {
   if (!line.empty()) notes += (notes.empty() ? "" : "\n") + line;
 }
 
+/// Throws InputError for an option of this invocation that the run, of these options, has no use for; notes
+/// those that a command line of cuda-convnet2 may have beside others.
+void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
+  if (given.contains("model") && !given.contains("parallel") &&
+      options.devices.parallel != Parallel::automatic)
+    throw InputError("--model is the machine that --parallel auto places layers for; add that option");
+  if (given.contains("profile") && (options.tests.only_tests() || options.check_grads))
+    throw InputError("--profile is a timeline of training, and " +
+                     (options.check_grads ? "--check-grads" : options.tests.test_option()) +
+                     " does not train");
+  if (given.contains("save-path") && given.contains("save-file"))
+    add_note(notes, "--save-path is not used: --save-file names the run's folder itself");
+  if (given.contains("data-path") && options.data.provider.starts_with("dummy-"))
+    add_note(notes, "--data-path is not used: data provider " + options.data.provider + " reads no files");
+}
+
 /// Reads the parameter file as it is now. One that no option of this invocation names may have gone: then the
 /// parameters are those of the checkpoint. Adds to `notes` which they are.
 IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
@@ -213,6 +229,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   if (run.folder && run.checkpoint) drop_inherited_board(texts, given, *run.folder, *run.checkpoint);
   require_train_options(texts, first);
   run.options = parse_train_options(texts);
+  check_used(given, run.options, run.notes);
   run.options.devices = with_devices(run.options.devices, processes);
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   run.saved_options = saved_of(texts);

@@ -115,8 +115,8 @@ bool out_of_patience(const TrainOptions& options, const BestTest& best) {
 }
 
 std::string summary_text(const TrainingState& state, const TrainOptions& options, const WatchedCost& watched,
-                         const Graph& graph, double seconds, const std::string& folder,
-                         const std::string& checkpoint) {
+                         const Graph& graph, const MatrixInfo& images, double seconds,
+                         const std::string& folder, const std::string& checkpoint) {
   const bool whole = state.position.minibatches == 0 && state.position.batch == options.data.train_range.last;
   std::string text = fmt::format("Trained {} epoch {} in {}\n", whole ? "to the end of" : "into",
                                  state.position.epoch, duration_text(seconds));
@@ -137,7 +137,7 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   const std::filesystem::path best = std::filesystem::path(folder) / kBestFile;
   std::error_code none;
   const bool has_best = !options.checkpoints.keep_best.empty() && std::filesystem::exists(best, none);
-  if (has_classes(graph))
+  if (has_classes(graph) && !images.stores_floats())
     text += fmt::format("  use it:      convnet predict {} FILE...\n",
                         has_best ? shell_word(best.string()) : run);
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;

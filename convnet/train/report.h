@@ -26,10 +26,11 @@ struct TimeUse {
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
 /// Returns the last lines of a run that has trained for `seconds`: its best and its last test by the watched
-/// cost, `checkpoint` ("" for none) in `folder`, and commands to go on with.
+/// cost, `checkpoint` ("" for none) in `folder`, and commands to go on with. `images` describes the
+/// provider's matrix 0.
 std::string summary_text(const TrainingState& state, const TrainOptions& options, const WatchedCost& watched,
-                         const Graph& graph, double seconds, const std::string& folder,
-                         const std::string& checkpoint);
+                         const Graph& graph, const MatrixInfo& images, double seconds,
+                         const std::string& folder, const std::string& checkpoint);
 /// Returns whether --patience has ended the run.
 bool out_of_patience(const TrainOptions& options, const BestTest& best);
 

@@ -75,8 +75,6 @@ TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices
     check_folder_writable(options.feature_path, "features are to be written to");
   if (!options.test_out.empty())
     check_folder_writable(options.test_out, "probabilities are to be written to");
-  if (!options.confusion.empty())
-    check_file_writable(options.confusion, "the confusion matrix is to be written to");
 }
 
 void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::string& stem,
@@ -163,7 +161,7 @@ std::string TestOutputs::missing(const BatchRange& batches) const {
 std::string TestOutputs::finish() {
   constexpr std::size_t kMostClasses = 20;
   if (!options_.confusion.empty() && writes_) {
-    make_folders(fs::path(options_.confusion).parent_path().string());
+    make_folders_of(options_.confusion);
     write_whole_file(options_.confusion, confusion_->csv());
   }
   if (classifier_)

@@ -11,6 +11,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
+#include "convnet/base/output_file.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/net/input_data.h"
 #include "convnet/train/batch_order.h"
@@ -107,8 +108,15 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     net_.init_weights(options_.step.seed);
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
-  // A file that cannot be written is an error now, not after the first steps.
-  if (!options_.report.profile.empty() && is_first()) trace_.write(options_.report.profile);
+  // A file that cannot be written is an error now, not after the work.
+  std::vector<std::string> inputs = layer_files(options_.files);
+  inputs.insert(inputs.end(), {last_checkpoint_, options_.devices.model});
+  if (const std::string& from = options_.checkpoints.init_from; !from.empty() && !loaded.checkpoint)
+    inputs.push_back(find_checkpoint(from));
+  if (is_first())
+    check_outputs({{"--profile", options_.report.profile, "the timeline is to be written to"},
+                   {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to"}},
+                  inputs);
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
@@ -224,8 +232,8 @@ void Trainer::run_all() {
 }
 
 void Trainer::summarise(double seconds) const {
-  fmt::print("{}",
-             summary_text(state_, options_, watched_, net_.graph(), seconds, folder_, last_checkpoint_));
+  fmt::print("{}", summary_text(state_, options_, watched_, net_.graph(), provider_->matrices()[0], seconds,
+                                folder_, last_checkpoint_));
   std::fflush(stdout);
 }
 
@@ -413,6 +421,7 @@ void Trainer::profile(const Plan& plan, const TaskTimes& times) {
   if (++traced_ <= 1 || traced_ > kLastTraced || !is_first()) return;
   trace_.add_step(plan, net_.graph(), times);
   try {
+    make_folders_of(options_.report.profile);
     trace_.write(options_.report.profile);
   } catch (const RunError& e) {
     fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "convnet/base/mixed_labels.h"
 #include "kernels/ops/argument.h"
 
 namespace convnet {
@@ -33,11 +34,6 @@ struct AverageViews {
   std::vector<Argument> arguments() const { return args::src_to_dst({n, c}, {n, c}); }
   std::vector<std::int64_t> settings() const { return {views}; }
 };
-
-/// Labels of mixed images have three values: a class, another class, and the share of the other one in units
-/// of 1/kMixedUnit.
-constexpr std::int64_t kMixedLabelValues = 3;
-constexpr std::int32_t kMixedUnit = 65536;
 
 /// What the probabilities of an image should be: t = (1 - smoothing) * (its label's class, or two classes by
 /// their shares) + smoothing / classes. The image counts by the weight of its class, or by that of both.

@@ -43,6 +43,35 @@ TEST_CASE("an output file replaces a file, and only when it is whole") {
   CHECK(files_in(folder.path()) == 1);
 }
 
+TEST_CASE("an output file's missing folders are made when it is written, not when it is checked") {
+  const TempFolder folder;
+  const std::string path = folder / "a/b/file";
+  check_outputs({{"--out", path, "text is to be written to"}}, {});
+  CHECK(files_in(folder.path()) == 0);
+  make_folders_of(path);
+  write_whole_file(path, "text");
+  CHECK(read_file(path) == "text");
+}
+
+TEST_CASE("files that a command reads, or writes already, are refused as its output") {
+  const TempFolder folder;
+  const std::string input = folder / "net.cfg", link = folder / "link", output = folder / "page";
+  write_file(input, "text");
+  fs::create_symlink("net.cfg", link);
+  const auto refused = [&](const std::vector<OutputOption>& outputs) {
+    return message_of<InputError>([&] { check_outputs(outputs, {"", folder / "none", input}); });
+  };
+  CHECK(refused({{"--out", input, ""}}) ==
+        "--out " + input + ": is a file that the command reads; name another file");
+  CHECK(refused({{"--html", "", ""}, {"--out", link, ""}}) ==
+        "--out " + link + ": is a file that the command reads; name another file");
+  CHECK(refused({{"--html", output, ""}, {"--out", folder / "./page", ""}}) ==
+        "--html and --out name the same file, " + (folder / "./page"));
+  CHECK_NOTHROW(check_outputs({{"--html", output, ""}, {"--out", output + "2", ""}}, {input}));
+  // Devices are not replaced.
+  CHECK_NOTHROW(check_outputs({{"--html", "/dev/null", ""}, {"--out", "/dev/null", ""}}, {"/dev/null"}));
+}
+
 TEST_CASE("an output file goes through a pipe and leaves the pipe") {
   const TempFolder folder;
   const std::string pipe = folder / "pipe", link = folder / "link";

@@ -104,7 +104,8 @@ TEST_CASE("a run ends after --patience tests without a better one, and stays end
 TEST_CASE("a run ends with its best and its last test, its checkpoint, and what to type next") {
   const Workshop shop;
   const std::string run = shop / "run";
-  const std::string out = run_well(training(shop, run, 2)).out;
+  const Args bytes = {"--data-provider", "npy", "--data-path", shop.write_arrays()};
+  const std::string out = run_well(training(shop, run, 2) + bytes).out;
   const std::string summary = out.substr(out.find("Trained "));
   const Checkpoint newest = read_checkpoint(run);
   CHECK_THAT(summary, Catch::StartsWith("Trained to the end of epoch 2 in "));
@@ -121,7 +122,8 @@ TEST_CASE("a run ends with its best and its last test, its checkpoint, and what 
   CHECK_THAT(run_well({"--load-file", run}).out, !Catch::Contains("Trained "));
   // With a best checkpoint that one is the one to use; a cost is no percentage.
   const std::string kept = shop / "kept";
-  const std::string best = run_well(training(shop, kept, 1) + Args{"--keep-best", "logprob.cost"}).out;
+  const std::string best =
+      run_well(training(shop, kept, 1) + bytes + Args{"--keep-best", "logprob.cost"}).out;
   CHECK_THAT(best,
              Catch::Contains("convnet predict " + kept + "/best.safetensors FILE...\n") &&
                  Catch::Contains(fmt::format("Best logprob (-log p) so far: {:.4f}; kept as best.safetensors",

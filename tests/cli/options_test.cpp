@@ -87,7 +87,18 @@ TEST_CASE("the first letters of an option's name stand for it") {
                 "1", "--test-freq", "1", "--shuf", "--thr", "1"});
   CHECK(run.out.find("Saved checkpoint to " + (shop / "out")) != std::string::npos);
   // Among names of files, too: a shortened option takes its value.
-  check_refused({"predict", shop / "out", "--dev", "cpu", shop / "none.png"}, "1 of 1 files could not be", 1);
+  shop.write_data();
+  run_well(shop.mnist() + Args{"--save-file", shop / "digits", "--epochs", "1"});
+  check_refused({"predict", shop / "digits", "--dev", "cpu", shop / "none.png"}, "1 of 1 files could not be",
+                1);
+}
+
+TEST_CASE("a byte that is not UTF-8 in an option is refused before the run, not when it saves") {
+  const Workshop shop;
+  check_refused(shop.dummy() + Args{"--epochs", "1", "--save-file", shop / "r\xFFn"},
+                "--save-file: the value has a byte that is not UTF-8; rename");
+  CHECK_FALSE(std::filesystem::exists(shop / "r\xFFn"));
+  run_well(shop.dummy() + Args{"--epochs", "1", "--save-file", shop / "r\xC3\xA4n"});
 }
 
 TEST_CASE("all wrong and all missing options are reported together") {

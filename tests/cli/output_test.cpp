@@ -70,7 +70,6 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
                   {R"(Trained to the end of epoch 2 in \d+\.\d s)", "  best test:   " + error + "[12]",
                    "  last test:   " + error + "2", "  checkpoint:  " + folder + "/2.2.safetensors",
                    "  test it:     convnet --load-file " + folder + " --test-only 1",
-                   "  use it:      convnet predict " + folder + " FILE\\.\\.\\.",
                    "  train on:    convnet --load-file " + folder + " --epochs 4"});
   check_lines(run.out, expected);
   CHECK(run.err.empty());

@@ -217,10 +217,18 @@ TEST_CASE("option --profile writes the measured timeline") {
   const Workshop shop;
   shop.write(placed("gpu=0,1"), kParameters);
   run_well(options(shop, shop / "out", "0,1", 1) + Args{"--profile", shop / "train.json"});
-  const Outcome nowhere =
-      run_program(options(shop, shop / "out2", "0,1", 1) + Args{"--profile", shop / "none/t.json"});
-  CHECK(nowhere.code == 1);
+  CHECK(rows_of(json_file(shop / "train.json")).size() >= 4);
+  const Args again = options(shop, shop / "out2", "0,1", 1);
+  check_refused(again + Args{"--profile", shop.definition_path() + "/t.json"}, "is not a folder");
+  check_refused(again + Args{"--profile", shop.definition_path()}, "is a file that the command reads");
   CHECK_FALSE(std::filesystem::exists(shop / "out2"));
+  check_refused({"--load-file", shop / "out", "--test-only", "1", "--profile", shop / "t.json"},
+                "--profile is a timeline of training, and --test-only does not train");
+  // A run that fails leaves an earlier timeline.
+  check_refused(
+      Args{"bench"} + shop.net() +
+          Args{"--data-provider", "dummy-1x2x2-10", "--gpu", "0,1", "--profile", shop / "train.json"},
+      "net.cfg");
   CHECK(rows_of(json_file(shop / "train.json")).size() >= 4);
   run_well(Args{"bench"} + shop.net() +
            Args{"--data-provider", "dummy-1x8x8-10", "--mini", "16", "--steps", "3", "--gpu", "0,1",

@@ -87,7 +87,10 @@ TEST_CASE("place refuses what cannot be placed or written, and writes nothing th
   check_refused(Args{"place"} + shop.net() + Args{"--data-provider", "dummy-1x8x8-10"}, "missing: --model");
   check_refused(placing(shop, {"--out", shop / "a.cfg"}), "--out and --out-params belong together");
   check_refused(placing(shop, {"--out", shop / "net.cfg", "--out-params", shop / "b.cfg"}),
-                "is a file of the net itself");
+                "is a file that the command reads");
+  check_refused(placing(shop, {"--layer-path", shop.path(), "--layer-def", "net.cfg", "--layer-params",
+                               "params.cfg", "--out", shop / "params.cfg", "--out-params", shop / "b.cfg"}),
+                "is a file that the command reads");
   check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", shop / "a.cfg"}), "the same file");
   check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both),
                 "no placement fits into 0 MiB of each device");
@@ -142,6 +145,19 @@ TEST_CASE("plan and bench take --parallel auto") {
   const Outcome bench = run_well(Args{"bench", "--steps", "2"} + net + machine());
   CHECK(bench.out.find("Placement: ") == 0);
   check_refused(Args{"bench", "--steps", "2"} + net + Args{"--model", shop / "none.json"}, "none.json");
+  const Args as_written = {"--data-provider", "dummy-1x8x8-10", "--model", "measured"};
+  for (const Args& command : {Args{"bench"}, Args{"--epochs", "1", "--save-file", shop / "run"}})
+    check_refused(command + shop.net() + as_written,
+                  "--model is the machine that --parallel auto places layers for");
+}
+
+TEST_CASE("measured predictions of one device with all threads do not mix with those of one thread") {
+  const Workshop shop;
+  const std::string net = std::string(CONVNET_SOURCE_DIR) + "/configs/lenet";
+  const Outcome plan = run_well({"plan", "--layer-def", net + ".cfg", "--layer-params", net + "-params.cfg",
+                                 "--data-provider", "dummy-1x28x28-10", "--gpu", "0,1", "--parallel", "auto",
+                                 "--device", "cpu", "--mini", "64", "--threads", "2"});
+  CHECK(plan.out.find("one device alone: ") != std::string::npos);
 }
 
 }  // namespace convnet

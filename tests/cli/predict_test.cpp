@@ -284,6 +284,33 @@ TEST_CASE("predict prints results as they come") {
   CHECK(second != std::string::npos);
 }
 
+TEST_CASE("predict refuses nets that need more than the bytes of images") {
+  const Digits digits;
+  const Workshop& shop = digits.shop;
+  const Outcome bytes = run_well(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "bytes"});
+  CHECK(bytes.out.find("  use it:      convnet predict " + (shop / "bytes") + " FILE") != std::string::npos);
+  // Arrays of numbers say nothing of what 255 is, whether they are divided by their deviations or not.
+  for (const Args& options : {Args{}, Args{"--pixel-std", "1"}}) {
+    std::filesystem::remove_all(shop / "floats");
+    const Outcome run =
+        run_well(shop.dummy() + options + Args{"--epochs", "1", "--save-file", shop / "floats"});
+    CHECK(run.out.find("use it:") == std::string::npos);
+    check_refused({"predict", shop / "floats", digits.file(0)}, "the net was trained on arrays of float32");
+  }
+  // A second array of numbers, which is added to the fully connected layer.
+  shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1\n",
+                      "[more]\ntype=data\ndataIdx=2\n[fc10]\ntype=fc\ninputs=pool1,more\n"),
+             "[conv1]\nepsW=0\nepsB=0\nmomW=0\nmomB=0\n[fc10]\nepsW=0,0\nepsB=0\nmomW=0,0\nmomB=0\n"
+             "[logprob]\ncoeff=1\n");
+  std::filesystem::remove_all(shop.data_path());
+  shop.write_arrays();
+  write_file(shop.data_path() + "/more.npy", npy_file("|u1", "2100, 5", std::string(2100 * 5, 'x')));
+  run_well(shop.net() + Args{"--data-provider", "npy", "--data-path", shop.data_path(), "--epochs", "1",
+                             "--save-file", shop / "two"});
+  check_refused({"predict", shop / "two", digits.file(0)},
+                "net.cfg:21: layer 'more' reads matrix 2 of the data set (dataIdx=2)");
+}
+
 TEST_CASE("photographs get the names of their folders, whatever their sizes") {
   const TempFolder folder;
   write_file(folder / "net.cfg",

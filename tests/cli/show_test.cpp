@@ -276,6 +276,13 @@ TEST_CASE("damaged descriptions of the data and damaged histories are errors") {
   CHECK(holds(damaged("matrices", [](json& m) { m[1]["class_names"] = {"one"}; }), matrices));
   CHECK(holds(damaged("matrices", [](json& m) { m[1].erase("classes"); }), matrices));
   CHECK(holds(damaged("matrices", [](json& m) { m = 7; }), matrices));
+  // Types and sizes that no provider makes.
+  CHECK(
+      holds(damaged("matrices", [](json& m) { m[0]["type"] = "s32"; }), matrices + "matrix 0 holds labels"));
+  CHECK(
+      holds(damaged("matrices", [](json& m) { m[1]["type"] = "f32"; }), matrices + "labels are of type s32"));
+  CHECK(holds(damaged("matrices", [](json& m) { m[1]["dims"] = {1 << 30}; }),
+              matrices + "labels of 1073741824 numbers make no sense"));
   write_safetensors(file, good);
   change_metadata(file, "matrices", [](json& m) { m[0]["dims"] = {1, 18, 18}; });
   CHECK(holds(error({file, "--show-filters", "fc10", "--out", shop / "c.png"}),
@@ -312,10 +319,20 @@ TEST_CASE("wrong wishes get an answer that helps") {
   CHECK(holds(error({run, "--show-filtres", "conv1"}), "did you mean '--show-filters'?"));
   CHECK(holds(error({run, "run2", "--show-cost", "logprob"}),
               "--show-cost is for one checkpoint; several runs"));
-  CHECK(holds(error({run, "--show-cost", "logprob", "--out", shop / "no/where.png"}, 1),
-              shop / "no/where.png" + ": cannot be written"));
-  CHECK(holds(error({run, "--html", shop / "no/where.html"}, 1),
-              shop / "no/where.html" + ": cannot be written"));
+  CHECK(holds(error({run, "--show-cost", "logprob", "--out", shop.definition_path() + "/x.png"}),
+              shop.definition_path() + ": is not a folder; the picture is to be written to"));
+  const std::string checkpoint = run + "/1.1.safetensors";
+  for (const char* const option : {"--html", "--save-preds"})
+    CHECK(holds(error({run, option, checkpoint}), checkpoint + ": is a file that the command reads"));
+  CHECK(holds(error({run, run, "--html", checkpoint}), checkpoint + ": is a file that the command reads"));
+  CHECK(holds(error({run, "--html", shop / "page", "--save-preds", shop / "page"}),
+              "--save-preds and --html name the same file"));
+  CHECK(holds(error({run, "--html", shop / "page", "--no-rgb"}), "--no-rgb is for --show-filters"));
+  CHECK(holds(error({run, "--show-cost", "logprob", "--only-errors"}),
+              "--only-errors is for --show-preds and --html"));
+  run_well({"show", run, "--html", shop / "new/folder/page.html"});
+  CHECK(std::filesystem::exists(shop / "new/folder/page.html"));
+  std::filesystem::remove_all(shop / "new");
 
   run_well(shop.mnist() + Args{"--save-file", shop / "new", "--epochs", "0", "--force-save", "1"});
   CHECK(holds(error({shop / "new", "--show-cost", "logprob"}), "there is no history yet"));

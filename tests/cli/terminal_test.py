@@ -173,10 +173,19 @@ def write_png(path, side):
 
 def check_predict(program, folder):
     """Progress goes to stderr, so results can be piped."""
-    image = folder / "image.png"
-    write_png(image, 64)
+    for part in ("train", "val"):
+        for kind in ("cat", "dog"):
+            (folder / "photos" / part / kind).mkdir(parents=True)
+            for i in range(4):
+                write_png(folder / "photos" / part / kind / f"{i}.png", 64)
+    photos = ["--data-provider", "image", "--data-path", folder / "photos", "--image-size", "64", "--inner-size", "64"]
+    command = options(folder, program, "photos", DEFINITION, PARAMETERS)
+    subprocess.run([*command, *photos, "--train-range", "1", "--test-range", "2", "--save-file", folder / "photos-run"],
+                   capture_output=True, check=True)
+    image = folder / "photos/val/cat/0.png"
     for form, begin in (("--csv", "file,class 1"), ("--json", "{"), ("--json=0", str(image))):
-        code, out, shown = run_with_errors_on_terminal([program, "predict", folder / "a", image, image, "--mini", "1", form])
+        code, out, shown = run_with_errors_on_terminal(
+            [program, "predict", folder / "photos-run", image, image, "--mini", "1", form])
         check(code == 0 and out.startswith(begin), f"{form}: exit code {code}", out + shown)
         check("predict... [" in shown and "\x1b" not in out and "predict..." not in out, f"{form}: no progress", shown)
 

@@ -357,7 +357,7 @@ TEST_CASE("a broken image in any replica's share stops the updates of all") {
       }
       if (image % 3 == 0)
         CHECK(placed.net().first_non_finite(Phase::train, 8, inputs) ==
-              "the first layer with such an output is 'data'");
+              "the data set itself has such numbers, where layer 'data' reads it");
     }
   }
 }

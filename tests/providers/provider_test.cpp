@@ -34,6 +34,13 @@ TEST_CASE("Wrong batch ranges are refused", "[providers]") {
         "'5-1' is empty: the first batch comes before the last one, as in 1-5");
 }
 
+TEST_CASE("A shuffled set that does not fit into memory is refused once its first batch tells",
+          "[providers]") {
+  const auto provider = make_provider("dummy-1x32x32-10", "", 0, {}, BatchRange{1, 10'000'000});
+  const std::string message = message_of<DeviceError>([&] { provider->read({1, 1}, {}); });
+  CHECK(message.starts_with("--shuffle 1 keeps all images of batches 1-10000000 in memory: "));
+}
+
 TEST_CASE("An unknown provider is refused with the known names", "[providers]") {
   for (const char* name : {"", "Mnist", "cifar10", "dummy"})
     CHECK(message_of<InputError>([&] { make_provider(name, "", 0); }) ==

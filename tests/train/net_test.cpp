@@ -181,7 +181,7 @@ TEST_CASE("what is not finite is found and named, and nothing is updated") {
   CHECK_FALSE(net.net().executor().run(net.prepare(Phase::train, 4), inputs).finite());
   for (const auto& [name, tensor] : net.tensors()) CHECK(tensor.values == before.at(name).values);
   CHECK(net.net().first_non_finite(Phase::train, 4, inputs) ==
-        "the first layer with such an output is 'data'");
+        "the data set itself has such numbers, where layer 'data' reads it");
 
   std::vector<float> broken = before.at("f.biases").values;
   broken[3] = std::numeric_limits<float>::infinity();
