@@ -1,6 +1,7 @@
 #include "convnet/base/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace convnet {
@@ -12,6 +13,10 @@ std::int64_t element_count(const Dims& dims) {
     if (__builtin_mul_overflow(count, d, &count)) return std::numeric_limits<std::int64_t>::max();
   }
   return count;
+}
+
+bool all_finite(const std::vector<float>& values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
 std::string to_string(const Dims& dims) {

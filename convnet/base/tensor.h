@@ -15,6 +15,9 @@ using Dims = std::vector<std::int64_t>;
 /// would overflow.
 std::int64_t element_count(const Dims& dims);
 
+/// Returns whether no number is NaN or infinite.
+bool all_finite(const std::vector<float>& values);
+
 /// "128x3x32x32"
 std::string to_string(const Dims& dims);
 

@@ -300,6 +300,13 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   remove_old(folder, static_cast<std::size_t>(keep), name);
 }
 
+void set_window(UpdateWindows& windows, const std::string& matrix, const UpdateWindow& window) {
+  if (window.open() || window.updates > 0)
+    windows[matrix] = window;
+  else
+    windows.erase(matrix);
+}
+
 std::optional<std::string> newest_checkpoint(const std::string& folder) {
   const auto found = checkpoints_in(folder);
   if (found.empty()) return std::nullopt;

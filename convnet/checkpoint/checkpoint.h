@@ -51,6 +51,8 @@ struct UpdateWindow {
 };
 /// Update windows by the name of the matrix; matrices without progress of this kind have none.
 using UpdateWindows = std::map<std::string, UpdateWindow>;
+/// Sets the window of a matrix; one that says nothing has no entry.
+void set_window(UpdateWindows& windows, const std::string& matrix, const UpdateWindow& window);
 
 /// The test of a run with the lowest value of the cost that it watches.
 struct BestTest {

@@ -12,6 +12,8 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/named_net.h"
+#include "convnet/net/devices.h"
+#include "convnet/net/net_files.h"
 #include "convnet/plan/simulate.h"
 #include "convnet/train/options.h"
 #include "convnet/train/report.h"

@@ -7,6 +7,8 @@
 
 #include "convnet/base/error.h"
 #include "convnet/net/auto_placement.h"
+#include "convnet/net/data_set.h"
+#include "convnet/net/net_files.h"
 #include "convnet/place/write.h"
 #include "providers/dummy.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convnet/checkpoint/checkpoint.h"
-#include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
 #include "convnet/net/predictor.h"
 
 namespace convnet {

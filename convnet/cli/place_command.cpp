@@ -8,6 +8,9 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/net/auto_placement.h"
+#include "convnet/net/data_set.h"
+#include "convnet/net/devices.h"
+#include "convnet/net/net_files.h"
 #include "convnet/place/write.h"
 #include "convnet/plan/hash.h"
 

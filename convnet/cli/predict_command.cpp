@@ -13,6 +13,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/trained_net.h"
+#include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"

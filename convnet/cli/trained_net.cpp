@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "convnet/base/error.h"
+#include "convnet/net/data_set.h"
+#include "convnet/net/devices.h"
+#include "convnet/net/net_files.h"
 
 namespace convnet {
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "convnet/base/error.h"
+#include "convnet/net/devices.h"
+#include "convnet/net/net_files.h"
 #include "convnet/place/write.h"
 
 namespace convnet {

@@ -3,9 +3,10 @@
 
 #include <string>
 
-#include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
 #include "convnet/net/predictor.h"
 #include "convnet/place/search.h"
+#include "convnet/runtime/processes.h"
 
 namespace convnet {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "convnet/net/net.h"
+#include "convnet/net/net_weights.h"
 
 namespace convnet {
 namespace {

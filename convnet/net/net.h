@@ -19,45 +19,8 @@
 
 namespace convnet {
 
-/// The two files of a net, parsed.
-struct NetFiles {
-  IniFile definition, parameters;
-};
-
-/// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
-/// go to `diagnostics`.
-NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
-/// Reads the definition file alone, and converts it.
-IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics);
-/// Reads the parameter file alone.
-IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
-/// Returns the paths of these files.
-std::string definition_file(const NetFileOptions& options);
-std::string parameter_file(const NetFileOptions& options);
-/// Returns the paths of those of the two that the options name.
-std::vector<std::string> layer_files(const NetFileOptions& options);
-
-/// Returns how the images of the data set are prepared.
-ImageOptions image_options(const DataOptions& options);
-/// Opens the data set. `seed` decides the random choices of its provider.
-std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
-
-/// Sets the ranges of a run to which `texts` give neither --train-range nor --test-range: all batches that
-/// there are, and where the data set has none for tests, a tenth of them. Returns a sentence about it, or ""
-/// for ranges that are given. Throws InputError where nobody can tell.
-std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
-
-/// Returns the options for plans of a net that learns.
-PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider);
-/// Returns the options for a graph on these devices.
-GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
-/// Returns a warning if --gpu lists more devices than the layers use, else "".
-std::string unused_devices(const Graph& graph, const DeviceOptions& options);
-/// Builds the graph of both files for a data set. Throws InputError with all errors; warnings go to
-/// `diagnostics`.
-Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
-                    Diagnostics& diagnostics);
-
+/// Owns everything that a run computes with: the graph, its plans, the devices with their memory, and so the
+/// weights. Its functions are called by one thread.
 class Net {
  public:
   /// `mean` is the mean image of the data, empty for none; a step subtracts it where the provider says so.
@@ -168,22 +131,5 @@ class Net {
   std::deque<UpdateWindows> windows_after_;  ///< windows_ once each step in flight has ended
   std::vector<std::vector<float>> trained_;  ///< the weights while use_averages() replaces them; else empty
 };
-
-/// What belongs to a matrix in checkpoints: its increments, the gradients of an update that is not yet due,
-/// AdamW's means of squared gradients, and the running average.
-inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kSquaresSuffix = "Sqr",
-                            *kAverageSuffix = "Avg";
-inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kSquaresSuffix,
-                                                 kAverageSuffix};
-
-/// Returns the name of a tensor that belongs to a weight tensor: "conv1.weightsInc.data" for
-/// "conv1.weights.data".
-std::string increment_name(const std::string& layer, const std::string& weight,
-                           const char* suffix = kIncrementSuffix);
-
-/// Returns a matrix that a net needs from the tensors of the checkpoint `file`. Throws InputError naming
-/// both if it is missing, has other dims, or holds numbers that are not finite.
-const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
-                                    const std::string& name, const Dims& dims);
 
 }  // namespace convnet

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "convnet/base/error.h"
-#include "convnet/net/net.h"
+#include "convnet/net/net_weights.h"
 #include "convnet/net/outputs.h"
 #include "convnet/onnx/operators.h"
 

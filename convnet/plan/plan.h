@@ -140,6 +140,11 @@ struct WeightBuffers {
   /// share one.
   std::int64_t rate_index = 0;
   int rates = 1;  ///< number of its entries
+
+  /// Whether its updates span several minibatches.
+  bool accumulates() const { return !shards.empty() && shards[0].accumulator.exists(); }
+  /// Whether means of squared gradients are kept for it, for AdamW.
+  bool keeps_squares() const { return !shards.empty() && shards[0].squares.exists(); }
 };
 
 /// The place of a cost layer's values in the costs buffer.

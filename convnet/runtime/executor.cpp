@@ -1,18 +1,12 @@
 #include "convnet/runtime/executor.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <set>
 #include <stdexcept>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "convnet/base/error.h"
@@ -20,12 +14,6 @@
 namespace convnet {
 
 namespace {
-
-/// Returns the seconds with one decimal.
-std::string seconds_text(double seconds) {
-  const long tenths = std::lround(seconds * 10);
-  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10);
-}
 
 std::string_view bytes_of_values(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
@@ -46,301 +34,6 @@ void check_matrices(const Plan& plan, const std::vector<const std::byte*>& matri
 }
 
 }  // namespace
-
-/// One execution of a plan, shared by the workers. A worker that never comes back keeps it alive.
-struct Executor::Run {
-  /// How far a device is. Only its worker writes, and the transport where a message has ended.
-  struct Device {
-    std::array<std::atomic<std::size_t>, kStreams> next = {};
-    std::array<std::atomic<bool>, kStreams> under_way = {};  ///< the next message has begun
-    std::atomic<TaskId> running = TaskId();                  ///< none while it waits
-    std::atomic<std::uint32_t> news = 0;                     ///< counts the ends of tasks that it waits for
-  };
-
-  /// Keeps the operations alive where one never ends.
-  std::shared_ptr<const BoundPlan> bound;
-  const Plan* plan = nullptr;
-  Table<BufferId, std::byte*> addresses;
-  Transport* transport = nullptr;  ///< for plans of several processes
-  int process = 0;
-  TaskTimes times;
-  std::function<void(TaskId)> after_task;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  Table<DeviceId, Device> devices;
-  Table<TaskId, std::atomic<bool>> done;
-  std::atomic<std::size_t> ended = 0;  ///< tasks
-  std::atomic<bool> failed = false;    ///< a task threw, or the step stalled: nobody starts another
-
-  std::weak_ptr<Run> self;
-
-  explicit Run(std::shared_ptr<const BoundPlan> b)
-      : bound(std::move(b)),
-        plan(&bound->plan()),
-        times(plan->tasks.size()),
-        devices(plan->memory.size()),
-        done(plan->tasks.size()) {}
-
-  double seconds() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-
-  bool is_done(TaskId task) const { return done[task].load(std::memory_order_acquire); }
-
-  bool is_here(TaskId task) const { return plan->topology.process(plan->tasks[task].device) == process; }
-
-  /// The first task that this one still waits for, or none. Tasks of other processes are waited for by the
-  /// messages that these send.
-  TaskId blocker(TaskId task) const {
-    for (const TaskId after : plan->tasks[task].after) {
-      if (!is_done(after) && is_here(after)) return after;
-    }
-    return {};
-  }
-
-  /// Lets all workers come back.
-  void fail() {
-    failed = true;
-    for (Device& device : devices) wake(device);
-  }
-
-  static void wake(Device& device) {
-    ++device.news;
-    device.news.notify_all();
-  }
-
-  /// Returns one of the streams' next tasks that can start, or none; `left` says whether there are any.
-  TaskId choose(DeviceId index, bool& left) const {
-    const Device& device = devices[index];
-    left = false;
-    for (const Stream stream : kStreamOrder) {
-      const auto s = static_cast<std::size_t>(stream);
-      const std::size_t next = device.next[s].load(std::memory_order_relaxed);
-      const std::vector<TaskId>& tasks = bound->queue(index, s);
-      if (next == tasks.size()) continue;
-      left = true;
-      if (!blocker(tasks[next]).exists()) return tasks[next];
-    }
-    return {};
-  }
-
-  /// Runs the tasks of one device. Returns early if another device failed.
-  void follow(DeviceId index) {
-    Device& device = devices[index];
-    bool left = true;
-    while (!failed) {
-      const std::uint32_t news = device.news;
-      const bool messages_left = transport != nullptr && begin_messages(index);
-      const TaskId next = choose(index, left);
-      left = left || messages_left;
-      if (next.exists()) {
-        run(device, next);
-      } else if (left) {
-        device.news.wait(news);
-      } else {
-        return;
-      }
-    }
-  }
-
-  /// Begins the messages of a device that can begin. Returns whether any has not ended.
-  bool begin_messages(DeviceId index) {
-    Device& device = devices[index];
-    bool left = false;
-    for (std::size_t s = kWorkStreams; s < kStreams; ++s) {
-      const std::vector<TaskId>& tasks = bound->queue(index, s);
-      if (device.under_way[s]) {
-        left = true;
-        continue;
-      }
-      const std::size_t next = device.next[s];
-      if (next == tasks.size()) continue;
-      left = true;
-      if (!blocker(tasks[next]).exists()) begin_message(index, tasks[next]);
-    }
-    return left;
-  }
-
-  void begin_message(DeviceId index, TaskId t) {
-    const Task& task = plan->tasks[t];
-    const DeviceId other = plan->tasks[task.partner].device;
-    std::vector<Transport::Piece> pieces;
-    for (const BufferUse& use : task.uses)
-      pieces.push_back({addresses[use.buffer] + use.begin, bytes_of(*plan, use)});
-    devices[index].under_way[static_cast<std::size_t>(task.stream)] = true;
-    const auto when_ended = [run = self.lock(), index, t, begin = seconds()] {
-      run->end_message(index, t, begin);
-    };
-    const bool sends = task.kind == TaskKind::send;
-    const int channel = message_channel(*plan, t);
-    const int process_there = plan->topology.process(other);
-    if (sends)
-      transport->send(process_there, channel, std::move(pieces), when_ended);
-    else
-      transport->receive(process_there, channel, std::move(pieces), when_ended);
-  }
-
-  /// Called by the transport.
-  void end_message(DeviceId index, TaskId t, double begin) {
-    if (failed) return;  // the plan may be gone
-    Device& device = devices[index];
-    const auto s = static_cast<std::size_t>(plan->tasks[t].stream);
-    times[t] = {begin, seconds()};
-    done[t].store(true, std::memory_order_release);
-    ++ended;
-    ++device.next[s];
-    device.under_way[s] = false;
-    wake(device);
-    for (const DeviceId other : bound->waiting_devices(t)) wake(devices[other]);
-  }
-
-  void run(Device& device, TaskId t) {
-    const Task& task = plan->tasks[t];
-    std::vector<std::byte*> pointers;
-    for (const BufferUse& use : task.uses) pointers.push_back(addresses[use.buffer] + use.begin);
-    std::byte* workspace = task.workspace.exists() ? addresses[task.workspace] : nullptr;
-    device.running = t;
-    const double begin = seconds();
-    bound->op(t).run(pointers, workspace, nullptr);
-    const double end = seconds();
-    if (after_task) after_task(t);
-    // After a stall the plan may be gone.
-    if (failed) return;
-    times[t] = {begin, end};
-    device.running = TaskId();
-    ++device.next[static_cast<std::size_t>(task.stream)];
-    done[t].store(true, std::memory_order_release);
-    ++ended;
-    for (const DeviceId other : bound->waiting_devices(t)) wake(devices[other]);
-  }
-
-  /// Who waits for whom, and what was done last.
-  std::string report(const Table<DeviceId, int>& physical, double stalled, const std::string& why,
-                     const Processes* processes) const {
-    const auto name = [&](TaskId task) {
-      return "task " + std::to_string(task.value()) + " (" + describe(plan->tasks[task], bound->graph()) +
-             ")";
-    };
-    std::string text = why;
-    if (why.empty()) text = "the step has stalled: no task has ended for " + seconds_text(stalled) + " s";
-    std::size_t tasks_here = 0;
-    for (const TaskId t : plan->tasks.ids()) tasks_here += is_here(t) ? 1U : 0U;
-    text += "; " + std::to_string(ended) + " of " + std::to_string(tasks_here) + " tasks are done";
-    for (const DeviceId d : devices.ids()) {
-      if (plan->topology.process(d) != process) continue;
-      const Device& device = devices[d];
-      text += "\ndevice " + std::to_string(d.value()) + " (physical " + std::to_string(physical[d]) + ") ";
-      if (const TaskId running = device.running; running.exists()) text += "runs " + name(running);
-      std::string waits;
-      for (std::size_t s = 0; s < kStreams; ++s) {
-        const std::size_t next = device.next[s];
-        const std::vector<TaskId>& tasks = bound->queue(d, s);
-        if (next == tasks.size()) continue;
-        const TaskId task = tasks[next];
-        const TaskId blocker_task = blocker(task);
-        if (device.under_way[s]) {
-          const DeviceId other = plan->tasks[plan->tasks[task].partner].device;
-          waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for device " +
-                   std::to_string(other.value()) + " of " + processes->name(plan->topology.process(other));
-          continue;
-        }
-        if (task == device.running.load() || !blocker_task.exists()) continue;
-        waits += (waits.empty() ? "" : ", ") + ("waits in " + name(task)) + " for " + name(blocker_task);
-      }
-      if (!waits.empty()) text += (device.running.load().exists() ? "; " : "") + waits;
-      if (waits.empty() && !device.running.load().exists()) text += "has nothing to do";
-      std::vector<TaskId> last;
-      for (std::size_t s = 0; s < kStreams; ++s) {
-        const std::vector<TaskId>& tasks = bound->queue(d, s);
-        last.insert(last.end(), tasks.begin(),
-                    tasks.begin() + static_cast<std::ptrdiff_t>(device.next[s].load()));
-      }
-      std::sort(last.begin(), last.end());
-      if (last.size() > 5) last.erase(last.begin(), last.end() - 5);
-      text += "\n  last done:";
-      for (const TaskId task : last) text += "\n    " + name(task);
-      if (last.empty()) text += " nothing";
-    }
-    return text;
-  }
-};
-
-/// A thread that serves one device until it is destroyed.
-class Executor::Worker {
- public:
-  Worker(const Backend& backend, DeviceId index, int physical)
-      : shared_(std::make_shared<Shared>()),
-        thread_([shared = shared_, &backend, index, physical] { serve(*shared, backend, index, physical); }) {
-  }
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
-  /// A worker that is still in a task, after a stall, is left behind.
-  ~Worker() {
-    bool busy = false;
-    {
-      const std::lock_guard lock(shared_->mutex);
-      shared_->stop = true;
-      busy = shared_->run != nullptr;
-    }
-    shared_->changed.notify_all();
-    if (busy)
-      thread_.detach();
-    else
-      thread_.join();
-  }
-
-  void start(std::shared_ptr<Run> run) {
-    {
-      const std::lock_guard lock(shared_->mutex);
-      shared_->run = std::move(run);
-      shared_->error = nullptr;
-    }
-    shared_->changed.notify_all();
-  }
-
-  /// Whether the run is over for this device; waits that long for it.
-  bool wait_for(std::chrono::milliseconds time) {
-    std::unique_lock lock(shared_->mutex);
-    return shared_->changed.wait_for(lock, time, [this] { return shared_->run == nullptr; });
-  }
-  std::exception_ptr error() {
-    const std::lock_guard lock(shared_->mutex);
-    return shared_->error;
-  }
-
- private:
-  struct Shared {
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::shared_ptr<Run> run;  ///< null: idle
-    std::exception_ptr error;
-    bool stop = false;
-  };
-
-  static void serve(Shared& shared, const Backend& backend, DeviceId index, int physical) {
-    backend.enter_worker(physical);
-    std::unique_lock lock(shared.mutex);
-    while (true) {
-      shared.changed.wait(lock, [&] { return shared.stop || shared.run != nullptr; });
-      if (shared.run == nullptr) return;
-      const std::shared_ptr<Run> run = shared.run;
-      lock.unlock();
-      std::exception_ptr error;
-      try {
-        run->follow(index);
-      } catch (...) {
-        error = std::current_exception();
-        run->fail();
-      }
-      lock.lock();
-      shared.error = error;
-      shared.run = nullptr;
-      shared.changed.notify_all();
-    }
-  }
-
-  std::shared_ptr<Shared> shared_;
-  std::thread thread_;
-};
 
 Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
                    double stall_seconds, Processes* processes)
@@ -366,26 +59,26 @@ Executor::Executor(const PlanSet& plans, const Backend& backend, std::vector<int
         processes_);
     return;
   }
-  for (const DeviceId device : here_)
-    workers_.push_back(std::make_unique<Worker>(backend_, device, physical_[device]));
+  workers_ = std::make_unique<WorkerRunner>(backend_, physical_, here_, stall_seconds_, processes_);
 }
 
 Executor::~Executor() {
-  if (!queues_) return;
-  try {
-    queues_->settle();
-  } catch (const std::runtime_error&) {  // it has stalled, or a device is broken
+  if (queues_) {
+    try {
+      queues_->settle();
+    } catch (const std::runtime_error&) {  // it has stalled, or a device is broken
+    }
   }
-  if (!queues_->stalled()) return;
-  leave_memory();
-  static_cast<void>(queues_.release());
-}
-
-/// Leaks the device memory on purpose: a task that hangs may still write to it.
-void Executor::leave_memory() {
+  if (!memory_is_used_by_failed_step()) return;
+  // Leaked on purpose: what hangs may still write to it.
   for (auto* memory : {&persistent_, &transient_}) {
     for (auto& m : *memory) static_cast<void>(m.release());
   }
+  static_cast<void>(queues_.release());
+}
+
+bool Executor::memory_is_used_by_failed_step() const {
+  return queues_ ? queues_->uses_memory() : workers_ && workers_->uses_memory();
 }
 
 void Executor::reserve(const Plan& plan) {
@@ -398,7 +91,8 @@ void Executor::reserve(const Plan& plan) {
   if (!enough) check_fits(plan);
   bound(plan);  // where libraries are timed, they need memory
   if (enough) return;
-  if (in_flight() > 0) throw std::logic_error("executor: steps in flight use the memory that is to grow");
+  if (in_flight() > 0 || memory_is_used_by_failed_step())
+    throw std::logic_error("executor: steps in flight use the memory that is to grow");
   check_fits(plan);  // libraries may keep some of what was free
   if (queues_) queues_->forget();
   for (const DeviceId device : here_) {
@@ -524,38 +218,17 @@ void Executor::expect(const Plan& plan, const std::vector<const std::byte*>& mat
 
 std::vector<double> Executor::run_by_workers(const Waiting& step) {
   const Plan& plan = *step.plan;
-  const auto run = std::make_shared<Run>(bound(plan));
-  run->after_task = step.watch.after_task;
-  run->self = run;
-  run->process = process_;
-  if (processes_ != nullptr) run->transport = &processes_->transport();
+  Table<BufferId, std::byte*> addresses;
   for (const Buffer& b : plan.buffers)
-    run->addresses.push_back(b.kind == BufferKind::input || !is_here(b.device) ? nullptr : address(b));
+    addresses.push_back(b.kind == BufferKind::input || !is_here(b.device) ? nullptr : address(b));
   for (std::size_t m = 0; m < plan.inputs.size(); ++m) {
     // Load tasks only read it.
-    if (plan.inputs[m].exists())
-      run->addresses[plan.inputs[m]] = const_cast<std::byte*>(step.inputs.matrices[m]);
+    if (plan.inputs[m].exists()) addresses[plan.inputs[m]] = const_cast<std::byte*>(step.inputs.matrices[m]);
   }
   const std::vector<std::byte> block = step_block(step.inputs);
   for (const DeviceId device : here_)
     std::copy(block.begin(), block.end(), address(plan.buffers[plans_.step_buffer(device)]));
-  run->start = std::chrono::steady_clock::now();
-  for (auto& worker : workers_) worker->start(run);
-  std::size_t ended = 0;
-  auto progress = std::chrono::steady_clock::now();
-  for (auto& worker : workers_) {
-    while (!worker->wait_for(std::chrono::milliseconds(200))) {
-      const auto now = std::chrono::steady_clock::now();
-      if (std::exchange(ended, run->ended.load()) != run->ended) progress = now;
-      if (std::chrono::duration<double>(now - progress).count() > stall_seconds_) give_up(run);
-      if (processes_ == nullptr) continue;
-      if (const std::string why = processes_->transport().failure(); !why.empty()) give_up(run, why);
-    }
-  }
-  for (auto& worker : workers_) {
-    if (std::exception_ptr e = worker->error()) std::rethrow_exception(e);
-  }
-  if (step.watch.times != nullptr) *step.watch.times = std::move(run->times);
+  workers_->run(bound(plan), std::move(addresses), step.watch);
   std::vector<double> costs;
   for (const DeviceId device : here_) {
     const Buffer& b = plan.buffers[plans_.costs_buffer(device)];
@@ -563,16 +236,6 @@ std::vector<double> Executor::run_by_workers(const Waiting& step) {
     costs.insert(costs.end(), values, values + b.desc.dims[0]);
   }
   return costs;
-}
-
-/// Workers that only wait come back; one that is in a task that never ends is left behind, with its memory.
-void Executor::give_up(const std::shared_ptr<Run>& run, const std::string& why) {
-  const std::string report = run->report(physical_, stall_seconds_, why, processes_);
-  run->fail();
-  bool lost = false;
-  for (auto& worker : workers_) lost = !worker->wait_for(std::chrono::milliseconds(1000)) || lost;
-  if (lost) leave_memory();
-  throw RunError(report);
 }
 
 void Executor::check_here(const Buffer& b) const {

@@ -1,10 +1,8 @@
-// Runs plans. Where operations block (CPU devices), one worker thread per device follows that device's tasks,
-// in the order of each of its streams, and waits for tasks of other devices; where devices have queues
-// (GPUs), the calling thread fills them (queue_runner.h). In a run of several processes each executes the
-// tasks of its own devices, and all make the same calls.
+// Runs plans. Where operations block (CPU devices), a thread for each device runs its tasks
+// (worker_runner.h); where devices have queues (GPUs), the calling thread fills them (queue_runner.h). In a
+// run of several processes each executes the tasks of its own devices, and all make the same calls.
 #pragma once
 
-#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -19,6 +17,7 @@
 #include "convnet/runtime/bound_plan.h"
 #include "convnet/runtime/processes.h"
 #include "convnet/runtime/queue_runner.h"
+#include "convnet/runtime/worker_runner.h"
 
 namespace convnet {
 
@@ -37,6 +36,7 @@ struct StepResult {
   bool finite() const { return costs.empty() || costs[0] == 0; }
 };
 
+/// Owns the memory of this process's devices, runs steps in it, and reads and writes what is there.
 class Executor {
  public:
   /// `physical`: the device behind each index of the plan, as --gpu lists them. A step in which no task ends
@@ -138,8 +138,6 @@ class Executor {
   }
 
  private:
-  class Worker;
-  struct Run;
   /// A step that the workers have not begun.
   struct Waiting {
     const Plan* plan = nullptr;
@@ -171,8 +169,7 @@ class Executor {
   void check_fits(const Plan& plan) const;
   const std::shared_ptr<const BoundPlan>& bound(const Plan& plan);
   void settle() const;
-  void leave_memory();
-  [[noreturn]] void give_up(const std::shared_ptr<Run>& run, const std::string& why = "");
+  bool memory_is_used_by_failed_step() const;
   void check_here(const Buffer& b) const;
 
   const PlanSet& plans_;
@@ -184,9 +181,9 @@ class Executor {
   double stall_seconds_;
   Table<DeviceId, std::unique_ptr<DeviceMemory>> persistent_, transient_;
   std::deque<std::shared_ptr<const BoundPlan>> bound_;  ///< in the order in which they were bound
-  std::vector<std::unique_ptr<Worker>> workers_;        ///< one for each device of this process
+  std::unique_ptr<WorkerRunner> workers_;               ///< null where devices have queues
   std::deque<Waiting> waiting_;                         ///< for the workers, the oldest first
-  std::unique_ptr<QueueRunner> queues_;                 ///< instead of workers
+  std::unique_ptr<QueueRunner> queues_;                 ///< null where there are workers
 };
 
 }  // namespace convnet

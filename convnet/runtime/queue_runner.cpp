@@ -283,101 +283,146 @@ void QueueRunner::wait_for_messages(const Plan& plan, Prepared& ready, const std
   }
 }
 
-/// Puts everything of a step into the queues, from the copy of the step block to that of the costs. The first
-/// queue begins and ends it. `marks` (optional) receives the marks of every task.
-void QueueRunner::enqueue(const BoundPlan& bound, Prepared& ready, const Inputs& inputs,
-                          Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task) {
-  const Plan& plan = bound.plan();
-  const auto on_device = [&](BufferId buffer) { return address_(plan.buffers[buffer]); };
-  const auto first_queue = [&](DeviceId device) -> Queue& { return *queues_[device.index() * kStreams]; };
-  const std::size_t streams = processes_ != nullptr ? kStreams : kWorkStreams;
-  if (processes_ != nullptr) begin_receiving(plan, ready);
-  Queue& first = first_queue(here_[0]);
-  const auto begin = first.mark();
-  for (const DeviceId device : here_) {
-    if (device != here_[0]) first_queue(device).wait(*begin);
+/// Puts one step into the queues. The first queue begins and ends it.
+class QueueRunner::Filling {
+ public:
+  /// `marks` (optional) receives the marks of every task; `after_task` (optional) is called when one has
+  /// ended.
+  Filling(QueueRunner& runner, const BoundPlan& bound, Prepared& ready, const Inputs& inputs,
+          Table<TaskId, Marks>* marks, const std::function<void(TaskId)>& after_task)
+      : runner_(runner),
+        bound_(bound),
+        plan_(bound.plan()),
+        ready_(ready),
+        inputs_(inputs),
+        marks_(marks),
+        after_task_(after_task),
+        streams_(runner.processes_ != nullptr ? kStreams : kWorkStreams),
+        ends_(plan_.tasks.size()) {}
+
+  /// Puts everything there, from the copies of the step block to those of the costs.
+  void fill() {
+    if (runner_.processes_ != nullptr) runner_.begin_receiving(plan_, ready_);
+    copy_step_block();
+    for (const TaskId t : plan_.tasks.ids()) {
+      if (runner_.is_here(plan_.tasks[t].device)) add(t);
+    }
+    add_group();
+    if (runner_.processes_ != nullptr)
+      runner_.wait_for_messages(
+          plan_, ready_, [&] { return runner_.to_send_.empty(); }, "until all messages are on the host");
+    copy_costs();
   }
-  for (const DeviceId device : here_) {
-    Queue& queue = first_queue(device);
-    queue.copy(on_device(plans_.step_buffer(device)), inputs.block->data(), inputs.block->bytes());
-    const auto has_block = queue.mark();
-    for (std::size_t stream = 1; stream < streams; ++stream)
-      queues_[device.index() * kStreams + stream]->wait(*has_block);
+
+ private:
+  Queue& queue(DeviceId device, std::size_t stream) {
+    return *runner_.queues_[device.index() * kStreams + stream];
   }
-  Table<TaskId, std::shared_ptr<const Mark>> ends(plan.tasks.size());
-  // Puts tasks into the queue of the first: one, or messages that go on at the same time.
-  const auto add = [&](const std::vector<TaskId>& group) {
-    const Task& task = plan.tasks[group[0]];
-    Queue& queue = queue_for(task);
-    bool is_waited_for = marks != nullptr;
+  std::byte* on_device(BufferId buffer) { return runner_.address_(plan_.buffers[buffer]); }
+
+  /// Lets all queues of all devices wait for the step's beginning and their step block.
+  void copy_step_block() {
+    const DeviceId first = runner_.here_[0];
+    const auto begin = queue(first, 0).mark();
+    for (const DeviceId device : runner_.here_) {
+      if (device != first) queue(device, 0).wait(*begin);
+    }
+    for (const DeviceId device : runner_.here_) {
+      queue(device, 0).copy(on_device(runner_.plans_.step_buffer(device)), inputs_.block->data(),
+                            inputs_.block->bytes());
+      const auto has_block = queue(device, 0).mark();
+      for (std::size_t stream = 1; stream < streams_; ++stream) queue(device, stream).wait(*has_block);
+    }
+  }
+
+  /// Collects messages of a communicator in a group: messages of this process that no other of its tasks lies
+  /// between, and of which none waits for another. A group begins when the messages before it have ended,
+  /// everywhere those of the plan before its first one; so the first message in the plan that has not ended
+  /// can always go on.
+  void add(TaskId t) {
+    const Task& task = plan_.tasks[t];
+    if (runner_.communicator_ && is_message(task.kind)) {
+      const bool waits = std::any_of(task.after.begin(), task.after.end(), [&](TaskId after) {
+        return std::find(group_.begin(), group_.end(), after) != group_.end();
+      });
+      if (waits) add_group();
+      group_.push_back(t);
+      return;
+    }
+    add_group();
+    if (is_message(task.kind)) await_host_end(t);
+    enqueue({t});
+  }
+  void add_group() {
+    if (!group_.empty()) enqueue(std::exchange(group_, {}));
+  }
+
+  /// Waits until the host has a message, or has sent the one that lay in its place before. What this host has
+  /// to send first may be what the other end waits for.
+  void await_host_end(TaskId t) {
+    const Task& task = plan_.tasks[t];
+    const Message& message = ready_.messages.at(t);
+    const DeviceId other = plan_.tasks[task.partner].device;
+    runner_.wait_for_messages(
+        plan_, ready_, [&] { return message.ended->load(); },
+        fmt::format("in {}, for device {} of {}", describe(task, runner_.plans_.graph()), other.value(),
+                    runner_.processes_->name(plan_.topology.process(other))));
+  }
+
+  /// Puts tasks into the queue of the first: one, or messages that go on at the same time.
+  void enqueue(const std::vector<TaskId>& group) {
+    const Task& task = plan_.tasks[group[0]];
+    Queue& queue = runner_.queue_for(task);
+    bool is_waited_for = marks_ != nullptr;
     for (const TaskId t : group) {
-      is_waited_for = is_waited_for || bound.is_waited_for(t);
-      for (const TaskId after : plan.tasks[t].after) {
-        const auto& other = ends[after];
-        if (other && &queue_for(plan.tasks[after]) != &queue) queue.wait(*other);
+      is_waited_for = is_waited_for || bound_.is_waited_for(t);
+      for (const TaskId after : plan_.tasks[t].after) {
+        const auto& other = ends_[after];
+        if (other && &runner_.queue_for(plan_.tasks[after]) != &queue) queue.wait(*other);
       }
     }
-    const auto begins = marks != nullptr ? queue.mark() : nullptr;
+    const auto begins = marks_ != nullptr ? queue.mark() : nullptr;
     if (!is_message(task.kind))
-      enqueue_task(bound, group[0], ready, inputs);
-    else if (communicator_)
-      enqueue_group(plan, group);
+      runner_.enqueue_task(bound_, group[0], ready_, inputs_);
+    else if (runner_.communicator_)
+      runner_.enqueue_group(plan_, group);
     else
-      enqueue_message(plan, group[0], ready.messages.at(group[0]));
+      runner_.enqueue_message(plan_, group[0], ready_.messages.at(group[0]));
     const auto ended = is_waited_for ? queue.mark() : nullptr;
     for (const TaskId t : group) {
-      ends[t] = ended;
-      if (marks != nullptr) (*marks)[t] = {begins, ended};
+      ends_[t] = ended;
+      if (marks_ != nullptr) (*marks_)[t] = {begins, ended};
     }
-    if (!after_task) return;
-    wait_for(*queue.mark(), [&] { return "in " + describe(task, plans_.graph()); });
-    for (const TaskId t : group) after_task(t);
-  };
-  // Messages of this process that no other of its tasks lies between, and of which none waits for another.
-  // A group begins when the messages before it have ended, everywhere those of the plan before its first one;
-  // so the first message in the plan that has not ended can always go on.
-  std::vector<TaskId> messages;
-  const auto add_messages = [&] {
-    if (!messages.empty()) add(std::exchange(messages, {}));
-  };
-  for (const TaskId t : plan.tasks.ids()) {
-    const Task& task = plan.tasks[t];
-    if (!is_here(task.device)) continue;
-    if (communicator_ && is_message(task.kind)) {
-      const bool waits = std::any_of(task.after.begin(), task.after.end(), [&](TaskId after) {
-        return std::find(messages.begin(), messages.end(), after) != messages.end();
-      });
-      if (waits) add_messages();
-      messages.push_back(t);
-      continue;
-    }
-    add_messages();
-    if (is_message(task.kind)) {
-      // What this host has to send first may be what the other end waits for.
-      const Message& message = ready.messages.at(t);
-      wait_for_messages(
-          plan, ready, [&] { return message.ended->load(); },
-          "in " + describe(task, plans_.graph()) + ", for device " +
-              std::to_string(plan.tasks[task.partner].device.value()) + " of " +
-              processes_->name(plan.topology.process(plan.tasks[task.partner].device)));
-    }
-    add({t});
+    if (!after_task_) return;
+    runner_.wait_for(*queue.mark(), [&] { return "in " + describe(task, runner_.plans_.graph()); });
+    for (const TaskId t : group) after_task_(t);
   }
-  add_messages();
-  if (processes_ != nullptr)
-    wait_for_messages(
-        plan, ready, [&] { return to_send_.empty(); }, "until all messages are on the host");
-  std::int64_t place = 0;
-  for (const DeviceId device : here_) {
-    Queue& queue = first_queue(device);
-    for (std::size_t stream = 1; stream < streams; ++stream)
-      queue.wait(*queues_[device.index() * kStreams + stream]->mark());
-    const Buffer& costs = plan.buffers[plans_.costs_buffer(device)];
-    queue.copy(inputs.costs->data() + place, address_(costs), costs.bytes);
-    place += costs.bytes;
-    if (device != here_[0]) first.wait(*queue.mark());
+
+  /// Copies the costs of all devices to the host once all their queues have come to an end.
+  void copy_costs() {
+    const DeviceId first = runner_.here_[0];
+    std::int64_t place = 0;
+    for (const DeviceId device : runner_.here_) {
+      Queue& last = queue(device, 0);
+      for (std::size_t stream = 1; stream < streams_; ++stream) last.wait(*queue(device, stream).mark());
+      const Buffer& costs = plan_.buffers[runner_.plans_.costs_buffer(device)];
+      last.copy(inputs_.costs->data() + place, runner_.address_(costs), costs.bytes);
+      place += costs.bytes;
+      if (device != first) queue(first, 0).wait(*last.mark());
+    }
   }
-}
+
+  QueueRunner& runner_;
+  const BoundPlan& bound_;
+  const Plan& plan_;
+  Prepared& ready_;
+  const Inputs& inputs_;
+  Table<TaskId, Marks>* const marks_;
+  const std::function<void(TaskId)>& after_task_;
+  const std::size_t streams_;
+  Table<TaskId, std::shared_ptr<const Mark>> ends_;  ///< of tasks that others wait for
+  std::vector<TaskId> group_;                        ///< messages that are not yet in a queue
+};
 
 void QueueRunner::wait_for(const Mark& mark, const std::function<std::string()>& report) {
   const auto start = Clock::now();
@@ -439,7 +484,7 @@ void QueueRunner::begin(InFlight& step) {
       }
       // Emulated devices call this again when they play.
       const auto all_of_it = [this, &bound, &ready, &inputs] {
-        enqueue(bound, ready, inputs, nullptr, nullptr);
+        Filling(*this, bound, ready, inputs, nullptr, {}).fill();
       };
       try {
         inputs.recording = backend_.record(all, all_of_it);
@@ -453,7 +498,7 @@ void QueueRunner::begin(InFlight& step) {
     if (plainly && inputs.recording)
       inputs.recording->play(first);
     else
-      enqueue(bound, ready, inputs, plainly ? nullptr : &step.marks, step.watch.after_task);
+      Filling(*this, bound, ready, inputs, plainly ? nullptr : &step.marks, step.watch.after_task).fill();
     step.end = first.mark();
     if (plainly) ++ready.runs;
   } catch (...) {
@@ -537,6 +582,15 @@ void QueueRunner::settle() {
     if (step.end && !stalled_)
       wait_for(*step.end, [] { return std::string("in a step whose costs were not read"); });
   }
+}
+
+bool QueueRunner::uses_memory() const {
+  const auto has_messages = [](const auto& entry) {
+    const auto& messages = entry.second->messages;
+    return std::any_of(messages.begin(), messages.end(),
+                       [](const auto& message) { return !message.second.ended->load(); });
+  };
+  return stalled_ || std::any_of(recorded_.begin(), recorded_.end(), has_messages);
 }
 
 bool QueueRunner::is_recorded(const Plan& plan) const {

@@ -17,18 +17,11 @@
 #include <vector>
 
 #include "convnet/plan/plan_set.h"
-#include "convnet/plan/timeline.h"
 #include "convnet/runtime/bound_plan.h"
 #include "convnet/runtime/processes.h"
+#include "convnet/runtime/watch.h"
 
 namespace convnet {
-
-/// Says how a step is watched while it runs.
-struct Watch {
-  TaskTimes* times = nullptr;                   ///< receives when each task ran
-  std::function<void(TaskId task)> after_task;  ///< called after each task
-  bool any() const { return times != nullptr || after_task; }
-};
 
 class QueueRunner {
  public:
@@ -65,6 +58,8 @@ class QueueRunner {
   /// Whether a run has been given up: the devices may go on for ever, and releasing their memory would wait
   /// for them.
   bool stalled() const { return stalled_; }
+  /// Whether the devices, or messages of a step that failed, may still use memory.
+  bool uses_memory() const;
   /// Whether messages to other processes do not pass through the hosts.
   bool has_communicator() const { return communicator_ != nullptr; }
 
@@ -80,6 +75,8 @@ class QueueRunner {
   void forget();
 
  private:
+  class Filling;
+
   static constexpr int kInputs = 2;  ///< one is filled while a step reads the other
   /// Memory of a step beside the plan's, on the host and on the devices that load its inputs.
   struct Inputs {
@@ -152,8 +149,6 @@ class QueueRunner {
   void wait_for_messages(const Plan& plan, Prepared& ready, const std::function<bool()>& done,
                          const std::string& report);
   void enqueue_group(const Plan& plan, const std::vector<TaskId>& group);
-  void enqueue(const BoundPlan& bound, Prepared& ready, const Inputs& inputs, Table<TaskId, Marks>* marks,
-               const std::function<void(TaskId)>& after_task);
   void enqueue_task(const BoundPlan& bound, TaskId t, const Prepared& ready, const Inputs& inputs);
   TaskTimes times_of(const InFlight& step) const;
   void wait_for(const Mark& mark, const std::function<std::string()>& report);

@@ -134,7 +134,7 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
     make_rgb_of_yuv(f);
   }
   if (style.normalize) normalize_each(f);
-  if (!std::all_of(f.values.begin(), f.values.end(), [](float v) { return std::isfinite(v); }))
+  if (!all_finite(f.values))
     throw InputError("holds numbers that are not finite (NaN or infinity), or too large to draw");
   const bool color = style.rgb && f.channels == 3;
 

@@ -5,6 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
+#include "convnet/net/data_set.h"
+#include "convnet/net/devices.h"
+#include "convnet/net/net_files.h"
+#include "convnet/net/net_weights.h"
 #include "convnet/plan/print.h"
 
 namespace convnet {

@@ -7,7 +7,7 @@
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
-#include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
 #include "convnet/net/options.h"
 
 namespace convnet {

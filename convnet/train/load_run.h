@@ -5,7 +5,8 @@
 #include <optional>
 
 #include "convnet/checkpoint/checkpoint.h"
-#include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
+#include "convnet/runtime/processes.h"
 #include "convnet/train/board_folder.h"
 #include "convnet/train/options.h"
 #include "convnet/train/run_folder.h"

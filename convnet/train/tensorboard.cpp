@@ -7,6 +7,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/net/costs.h"
+#include "convnet/net/net_files.h"
 #include "convnet/show/filters.h"
 
 namespace convnet {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
 #include "convnet/train/board_folder.h"
 #include "convnet/train/event_file.h"
 

@@ -14,6 +14,7 @@
 #include "convnet/base/output_file.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/net/input_data.h"
+#include "convnet/net/net_files.h"
 #include "convnet/train/batch_order.h"
 #include "convnet/train/history.h"
 #include "convnet/train/same_run.h"

@@ -10,6 +10,7 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
 #include "convnet/train/load_run.h"
 #include "convnet/train/report.h"
 #include "convnet/train/run_folder.h"

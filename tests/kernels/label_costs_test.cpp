@@ -127,10 +127,6 @@ Values gradient(const Cost& cost, const Floats& x, float coeff) {
   return central_differences(cost, to_doubles(x), Values(x.size(), static_cast<double>(coeff)));
 }
 
-bool all_finite(const Floats& values) {
-  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-}
-
 const float kInfinity = std::numeric_limits<float>::infinity();
 
 }  // namespace

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/parallel/thread_transport.h"
+#include "tests/wrapped_backend.h"
 
 using namespace convnet;
 using namespace convnet::test;
@@ -74,6 +76,63 @@ void check_like_one_process(const std::vector<PlacedNet>& nets) {
   }
 }
 
+/// Lets only exchanges pass; the messages of steps end when a test says so.
+class SlowTransport : public Transport {
+ public:
+  struct Message {
+    std::vector<Piece> pieces;
+    std::function<void()> ended;
+  };
+  SlowTransport(std::unique_ptr<Transport> inner, std::shared_ptr<std::vector<Message>> messages)
+      : inner_(std::move(inner)), messages_(std::move(messages)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    if (channel == 0)
+      inner_->send(to, channel, std::move(pieces), std::move(ended));
+    else
+      messages_->push_back({std::move(pieces), std::move(ended)});
+  }
+  void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) override {
+    if (channel == 0)
+      inner_->receive(from, channel, std::move(pieces), std::move(ended));
+    else
+      messages_->push_back({std::move(pieces), std::move(ended)});
+  }
+  std::string failure() const override { return ""; }
+  [[noreturn]] void abort(int) override { std::terminate(); }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  std::shared_ptr<std::vector<Message>> messages_;
+};
+
+/// Counts the pieces of memory that were freed.
+class CountingBackend : public WrappedBackend {
+ public:
+  CountingBackend(std::unique_ptr<Backend> inner, std::shared_ptr<int> freed)
+      : WrappedBackend(std::move(inner)), freed_(std::move(freed)) {}
+  std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const override {
+    return std::make_unique<Memory>(WrappedBackend::allocate(device, bytes), freed_);
+  }
+  std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const override {
+    return std::make_unique<Memory>(WrappedBackend::allocate_staging(bytes), freed_);
+  }
+
+ private:
+  struct Memory : DeviceMemory {
+    Memory(std::unique_ptr<DeviceMemory> m, std::shared_ptr<int> f)
+        : inner(std::move(m)), freed(std::move(f)) {}
+    ~Memory() override { ++*freed; }
+    std::byte* data() override { return inner->data(); }
+    std::int64_t bytes() const override { return inner->bytes(); }
+    std::unique_ptr<DeviceMemory> inner;
+    std::shared_ptr<int> freed;
+  };
+
+  std::shared_ptr<int> freed_;
+};
+
 // Catch2 counts checks in the main thread only.
 void expect(bool holds, const std::string& what) {
   if (!holds) throw std::logic_error("expected: " + what);
@@ -122,6 +181,49 @@ TEST_CASE("several processes on two hosts give the bits of one process with thes
     const std::vector<int> each(devices, 1);
     check_like_one_process(net, {24, 13, 24}, {each, net.options.devices_of_hosts});
     check_like_one_process(net, {2, 1, 3}, {each});
+  }
+}
+
+TEST_CASE("memory that a message is under way to outlives a step that fails, and its net") {
+  const auto messages = std::make_shared<std::vector<SlowTransport::Message>>();
+  const auto freed = std::make_shared<int>(0);
+  std::vector<std::unique_ptr<Transport>> transports = thread_transports(2);
+  transports[0] = std::make_unique<SlowTransport>(std::move(transports[0]), messages);
+  std::string error;
+  const auto process = [&](std::size_t rank) {
+    Processes processes(std::move(transports[rank]), 60);
+    processes.set_uses_nccl(false);
+    NetOptions options;
+    options.gpu = "0,1";
+    options.data_parallel = true;
+    options.processes = &processes;
+    options.devices_of_processes = {1, 1};
+    options.wrap = [&](std::unique_ptr<Backend> backend) {
+      return std::make_unique<CountingBackend>(std::move(backend),
+                                               rank == 0 ? freed : std::make_shared<int>(0));
+    };
+    SmallNet net(column_net(Normalised::nowhere), kImage, kClasses, options);
+    const Plan& plan = net.prepare(Phase::train, 8);
+    processes.exchange("ready");
+    if (rank > 0) return;  // it never begins the step, so nothing of it arrives
+    const Minibatch batch = random_minibatch(kImage, 8, kClasses, 7);
+    error = error_of<std::runtime_error>([&] {
+      net.net().run(plan, net.inputs_of(batch, 0), nullptr, [&](TaskId) {
+        if (!messages->empty()) throw std::runtime_error("broken");
+      });
+    });
+  };
+  std::thread other([&] { process(1); });
+  process(0);
+  other.join();
+  CHECK(error == "broken");
+  CHECK_FALSE(messages->empty());
+  CHECK(*freed == 0);
+  // Another process's part arrives.
+  for (const SlowTransport::Message& message : *messages) {
+    for (const Transport::Piece& piece : message.pieces)
+      std::fill_n(piece.data, static_cast<std::size_t>(piece.bytes), std::byte{0});
+    message.ended();
   }
 }
 

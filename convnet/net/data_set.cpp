@@ -1,0 +1,71 @@
+#include "convnet/net/data_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+
+ImageOptions image_options(const DataOptions& options) {
+  ImageOptions images;
+  images.inner_size = options.inner_size;
+  images.crop_pad = options.crop_pad;
+  images.pixel_std = options.pixel_std;
+  images.multiview = options.multiview_test;
+  images.scalar_mean = options.scalar_mean;
+  images.image_size = options.image_size;
+  images.color_noise = options.color_noise;
+  images.skip_bad_images = options.skip_bad_images;
+  images.decode_threads = options.decode_threads;
+  images.flip = options.flip;
+  images.mixup = options.mixup;
+  images.cutmix = options.cutmix;
+  images.random_erasing = options.random_erasing;
+  images.random_resized_crop = options.random_resized_crop;
+  images.hold_out = options.hold_out;
+  return images;
+}
+
+std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {
+  std::optional<BatchRange> shuffled;
+  if (options.shuffle) shuffled = options.train_range;
+  return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
+}
+
+std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
+  if (texts.contains("train-range") || texts.contains("test-range")) return "";
+  options.hold_out = true;
+  DataOptions any_order = options;
+  any_order.shuffle = false;
+  const std::optional<BatchSplit> split = open_provider(any_order, 0)->split();
+  if (!split)
+    throw InputError(options.path +
+                     ": the numbers of its batches do not say which ones are for tests; --train-range and "
+                     "--test-range must");
+  options.train_range = split->train;
+  std::string why;
+  if (split->test) {
+    options.test_range = *split->test;
+    if (split->held_out) why = ": a tenth of the images, chosen by a hash of their names, is held out";
+  } else {
+    constexpr int kShare = 10;
+    const BatchRange all = split->train;
+    if (all.count() == 1)
+      throw InputError(
+          fmt::format("{}: has one batch, {}, and none to test with; --train-range and --test-range must "
+                      "name it to use it for both",
+                      options.path, all.str()));
+    options.train_range.last = all.last - std::max(1, all.count() / kShare);
+    options.test_range = {options.train_range.last + 1, all.last};
+    why =
+        ": there are none of tests, and the last tenth is held out, which is fair only if images are in no "
+        "order of their classes (convnet make-data leaves none)";
+  }
+  return fmt::format("Batches: training {}, tests {}{}", options.train_range.str(), options.test_range.str(),
+                     why);
+}
+
+}  // namespace convnet

@@ -1,0 +1,74 @@
+#include "convnet/net/net_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "convnet/net/convert.h"
+
+namespace convnet {
+namespace {
+
+/// Returns a layer file's name with --layer-path before it, unless it is absolute.
+std::string prefixed(const NetFileOptions& options, const std::string& name) {
+  return (std::filesystem::path(options.layer_path) / name).string();
+}
+
+}  // namespace
+
+IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics) {
+  return read_ini(parameter_file(options), diagnostics);
+}
+
+IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics) {
+  IniFile definition = read_ini(definition_file(options), diagnostics);
+  convert_definition(definition, options, diagnostics);
+  return definition;
+}
+
+std::string definition_file(const NetFileOptions& options) { return prefixed(options, options.layer_def); }
+
+std::string parameter_file(const NetFileOptions& options) { return prefixed(options, options.layer_params); }
+
+std::vector<std::string> layer_files(const NetFileOptions& options) {
+  std::vector<std::string> files;
+  if (!options.layer_def.empty()) files.push_back(definition_file(options));
+  if (!options.layer_params.empty()) files.push_back(parameter_file(options));
+  return files;
+}
+
+NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
+  IniFile definition = read_definition(options, diagnostics);
+  return {std::move(definition), read_parameters(options, diagnostics)};
+}
+
+PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider) {
+  return {.seed = options.seed,
+          .mean = provider.step_subtracts_mean(),
+          .conserve_memory = options.conserve_mem,
+          .images = options.mini,
+          .topology = devices.topology(),
+          .clips = options.clip_norm > 0,
+          .averages = options.ema > 0};
+}
+
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
+  return {files.strict, true, static_cast<int>(devices.gpus().size()), devices.parallel == Parallel::data};
+}
+
+std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
+  const std::size_t listed = options.gpus().size();
+  // A search that leaves devices out has said so.
+  if (static_cast<int>(listed) <= graph.gpu_count() || options.parallel == Parallel::automatic) return "";
+  return fmt::format("warning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
+                     listed, graph.gpu_count());
+}
+
+Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
+                    Diagnostics& diagnostics) {
+  Graph graph = build_graph(files.definition, files.parameters, provider.matrices(), options, diagnostics);
+  diagnostics.throw_if_errors();
+  return graph;
+}
+
+}  // namespace convnet

@@ -1,0 +1,43 @@
+// From the two files of a net to its graph.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convnet/config/ini.h"
+#include "convnet/graph/graph.h"
+#include "convnet/net/options.h"
+#include "convnet/plan/plan_set.h"
+
+namespace convnet {
+
+/// The two files of a net, parsed.
+struct NetFiles {
+  IniFile definition, parameters;
+};
+
+/// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
+/// go to `diagnostics`.
+NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Reads the definition file alone, and converts it.
+IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Reads the parameter file alone.
+IniFile read_parameters(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Returns the paths of these files.
+std::string definition_file(const NetFileOptions& options);
+std::string parameter_file(const NetFileOptions& options);
+/// Returns the paths of those of the two that the options name.
+std::vector<std::string> layer_files(const NetFileOptions& options);
+
+/// Returns the options for plans of a net that learns.
+PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider);
+/// Returns the options for a graph on these devices.
+GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices);
+/// Returns a warning if --gpu lists more devices than the layers use, else "".
+std::string unused_devices(const Graph& graph, const DeviceOptions& options);
+/// Builds the graph of both files for a data set. Throws InputError with all errors; warnings go to
+/// `diagnostics`.
+Graph checked_graph(const NetFiles& files, const Provider& provider, const GraphOptions& options,
+                    Diagnostics& diagnostics);
+
+}  // namespace convnet

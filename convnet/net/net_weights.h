@@ -1,0 +1,29 @@
+// The tensors of a net in checkpoints.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "convnet/checkpoint/safetensors.h"
+
+namespace convnet {
+
+/// What belongs to a matrix in checkpoints: its increments, the gradients of an update that is not yet due,
+/// AdamW's means of squared gradients, and the running average.
+inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kSquaresSuffix = "Sqr",
+                            *kAverageSuffix = "Avg";
+inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kSquaresSuffix,
+                                                 kAverageSuffix};
+
+/// Returns the name of a tensor that belongs to a weight tensor: "conv1.weightsInc.data" for
+/// "conv1.weights.data".
+std::string increment_name(const std::string& layer, const std::string& weight,
+                           const char* suffix = kIncrementSuffix);
+
+/// Returns a matrix that a net needs from the tensors of the checkpoint `file`. Throws InputError naming
+/// both if it is missing, has other dims, or holds numbers that are not finite.
+const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
+                                    const std::string& name, const Dims& dims);
+
+}  // namespace convnet
