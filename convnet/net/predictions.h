@@ -1,4 +1,5 @@
-// The predictions of a net: the classes of a cost.logreg, and how they are mistaken for each other.
+// The predictions of a net: the layers that make them, the classes of a cost.logreg, and how they are
+// mistaken for each other.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,19 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
 /// naming the softmax layers that there are.
 Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                               const std::string& softmax);
+
+/// The outputs that say what a net makes of an image.
+struct Answer {
+  std::vector<std::string> layers;  ///< as OutputReader takes them
+  /// Printable names of the classes, by output, if the only layer has a probability for each; else empty.
+  std::vector<std::string> class_names;
+};
+
+/// Finds the answer that `layers`, the comma list of --output, asks for. If it is empty, that is the softmax
+/// of the first cost.logreg, or where there is none, the layer that the first cost compares with its labels
+/// or targets. Throws InputError for a layer that is named twice, as nodes_with_features() does, and if the
+/// list is empty and no cost compares anything.
+Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, const std::string& layers);
 
 /// Returns the most probable output; the first of equal ones.
 std::int64_t best_output(std::span<const float> probabilities);
