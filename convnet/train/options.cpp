@@ -27,6 +27,13 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
            .doc = "checkpoint whose weights of equal name and shape a new run starts from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
+      option("save-freq", &CheckpointOptions::save_freq,
+             {.fallback = "0",
+              .min = 0,
+              .max = 1e9,
+              .unit = "batches",
+              .doc = "batches between checkpoints that are saved besides those after tests, whatever "
+                     "--max-test-err says; 0: only after tests"}),
       option("keep-best", &CheckpointOptions::keep_best,
              {.fallback = "",
               .unit = "layer",

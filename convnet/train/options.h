@@ -12,6 +12,7 @@ struct CheckpointOptions {
   static constexpr OptionGroup group = OptionGroup::training;
   std::string save_path, save_file, load_file, init_from, keep_best;
   int keep = 2;
+  int save_freq = 0;  ///< batches between checkpoints besides those after tests; 0: none
   double max_test_err = 0;
   bool force_save = false;
   bool operator==(const CheckpointOptions&) const = default;

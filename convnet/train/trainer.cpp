@@ -147,10 +147,18 @@ std::int64_t Trainer::test_minibatch() const {
   return std::max<std::int64_t>(1, options_.step.mini / views) * views;
 }
 
+std::int64_t Trainer::batches_done(const Position& work) const {
+  return std::int64_t{work.epoch - 1} * train_range_.count() + work.batch - train_range_.first + 1;
+}
+
 bool Trainer::test_follows(const Position& work) const {
-  const std::int64_t done =
-      std::int64_t{work.epoch - 1} * train_range_.count() + work.batch - train_range_.first + 1;
-  return done % options_.test_freq == 0 || (work.epoch == options_.epochs && work.batch == train_range_.last);
+  return batches_done(work) % options_.test_freq == 0 ||
+         (work.epoch == options_.epochs && work.batch == train_range_.last);
+}
+
+bool Trainer::save_follows(const Position& work) const {
+  const int save_freq = options_.checkpoints.save_freq;
+  return save_freq > 0 && batches_done(work) % save_freq == 0;
 }
 
 LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
@@ -218,6 +226,8 @@ void Trainer::run_all() {
       state_.test_due = true;
       if (!test()) return stop_here();
       saved = save_tested();
+    } else if (going_on && save_follows(work)) {
+      save();
     }
     if (!going_on || stopped()) return stop_here();
   }
@@ -545,7 +555,8 @@ void Trainer::check_gradients() {
 }
 
 bool Trainer::save_tested() {
-  if (options_.checkpoints.max_test_err == 0 || test_error_ <= options_.checkpoints.max_test_err) {
+  const double most = options_.checkpoints.max_test_err;
+  if (most == 0 || test_error_ <= most || save_follows(state_.position)) {
     save();
     if (best_test_ && !options_.checkpoints.keep_best.empty()) {
       together(processes_, [&] {
@@ -557,8 +568,7 @@ bool Trainer::save_tested() {
     }
     return true;
   }
-  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_,
-             options_.checkpoints.max_test_err);
+  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_, most);
   std::fflush(stdout);
   return false;
 }
