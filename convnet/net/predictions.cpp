@@ -181,18 +181,13 @@ std::int64_t Confusion::count(std::int64_t label, std::int64_t predicted) const 
   return found == counts_.end() ? 0 : found->second;
 }
 
-std::string Confusion::table(std::size_t most) const {
-  struct Row {
-    std::size_t label = 0;
-    std::int64_t images = 0, wrong = 0, taken = 0, taken_for = 0;
-    double error() const { return static_cast<double>(wrong) / static_cast<double>(images); }
-  };
-  std::vector<Row> rows;
+std::vector<ClassErrors> Confusion::by_class() const {
+  std::vector<ClassErrors> rows;
   for (const auto& [pair, count] : counts_) {
     const auto& [label, predicted] = pair;
     if (rows.empty() || rows.back().label != static_cast<std::size_t>(label))
       rows.push_back({static_cast<std::size_t>(label)});
-    Row& row = rows.back();
+    ClassErrors& row = rows.back();
     row.images += count;
     if (label == predicted) continue;
     row.wrong += count;
@@ -200,14 +195,19 @@ std::string Confusion::table(std::size_t most) const {
     row.taken = count;
     row.taken_for = predicted;
   }
+  return rows;
+}
+
+std::string Confusion::table(std::size_t most) const {
+  std::vector<ClassErrors> rows = by_class();
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.error() > b.error(); });
+                   [](const ClassErrors& a, const ClassErrors& b) { return a.error() > b.error(); });
   const std::size_t left = rows.size() > most ? rows.size() - most : 0;
   rows.resize(rows.size() - left);
   std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, character_count(names_[row.label]));
+  for (const ClassErrors& row : rows) width = std::max(width, character_count(names_[row.label]));
   std::string text;
-  for (const Row& row : rows) {
+  for (const ClassErrors& row : rows) {
     const std::string& name = names_[row.label];
     text += fmt::format("  {}{}  {:.4f}  {:>6} of {:>6}", name,
                         std::string(width - character_count(name), ' '), row.error(), row.wrong, row.images);

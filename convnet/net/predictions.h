@@ -58,6 +58,15 @@ std::vector<std::size_t> best_outputs(std::span<const float> probabilities, std:
 /// spreadsheets would compute (that begins with = + - @).
 std::string csv_field(std::string text);
 
+/// The errors of a class that has images.
+struct ClassErrors {
+  std::size_t label = 0;
+  std::int64_t images = 0, wrong = 0;
+  std::int64_t taken = 0;      ///< images that are taken for the class it is most often mistaken for
+  std::int64_t taken_for = 0;  ///< that class, the first of several; 0 if there is none
+  double error() const { return static_cast<double>(wrong) / static_cast<double>(images); }
+};
+
 /// Counts how often images of each class are taken for each class.
 class Confusion {
  public:
@@ -71,6 +80,8 @@ class Confusion {
   /// Returns how many images of `label` are taken for `predicted`.
   std::int64_t count(std::int64_t label, std::int64_t predicted) const;
 
+  /// Returns the errors of each class that has images, by class.
+  std::vector<ClassErrors> by_class() const;
   /// A line for each class that has images, the one with most errors first, `most` lines at most: error,
   /// images, and what it is most often mistaken for.
   std::string table(std::size_t most) const;

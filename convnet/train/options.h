@@ -22,7 +22,7 @@ const OptionTable<CheckpointOptions>& checkpoint_options();
 /// A test of a finished net instead of training, and the files it writes.
 struct TestOptions {
   static constexpr OptionGroup group = OptionGroup::output;
-  bool test_only = false;
+  bool test_only = false, json = false;
   std::string write_features, feature_path, test_out, logreg_name, confusion;
   bool operator==(const TestOptions&) const = default;
 

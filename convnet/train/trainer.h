@@ -64,6 +64,8 @@ class Trainer {
   bool shows_progress() const { return processes_ == nullptr; }
   /// Whether somebody reads the lines, not a program that expects those of the original.
   bool for_people() const { return shows_progress() && stdout_is_terminal(); }
+  /// Whether stdout gets the results of --test-only as JSON and nothing else.
+  bool prints_json() const { return options_.tests.json; }
   /// Prints the line of a batch that took `seconds`, and what --verbose adds: among it the learning rates at
   /// `last`, those of the batch's last minibatch.
   void print_batch(const std::string& title, const TrainingProgress& last, double seconds, double rate) const;
