@@ -85,10 +85,11 @@ const std::vector<ParamSpec>& common_params() {
                 "- dropout (as "
                 "layer type dropout2)",
                 CfgFile::both),
-      described("gpu", "integers",
-                "indices into --gpu: one replica of the layer on each; default: those of its "
-                "first input that is not a data layer, else 0",
-                CfgFile::definition)};
+      described(
+          "gpu", "integers",
+          "indices into --gpu, like 0,1 or 0-3: one replica of the layer on each; default: those of its "
+          "first input that is not a data layer, else 0",
+          CfgFile::definition)};
   return params;
 }
 

@@ -1,8 +1,6 @@
 // `convnet export` writes a trained net as a model for ONNX.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
@@ -27,25 +25,8 @@ const OptionTable<ExportOptions>& options_of_export() {
                       {.fallback = "",
                        .unit = "layers",
                        .doc = "comma list of the layers whose outputs are those of the model, after their "
-                              "neurons; if not given, the softmax whose probabilities predict prints"})});
+                              "neurons; if not given, the layer whose outputs predict prints"})});
   return table;
-}
-
-/// The layers that are asked for, or else the one that predict would print.
-std::vector<std::string> output_layers(const Graph& graph, const std::vector<MatrixInfo>& matrices,
-                                       const ExportOptions& asked) {
-  std::vector<std::string> layers = split_list(asked.output);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (std::find(layers.begin(), layers.begin() + static_cast<std::ptrdiff_t>(i), layers[i]) !=
-        layers.begin() + static_cast<std::ptrdiff_t>(i))
-      throw InputError("--output names '" + layers[i] + "' twice");
-  }
-  if (!layers.empty()) return layers;
-  if (logreg_costs(graph).empty())
-    throw InputError(
-        "the net has no softmax layer below a cost.logreg: --output must say which layers are "
-        "the outputs of the model");
-  return {find_classifier_of(graph, matrices, "").softmax};
 }
 
 std::string ports_text(const std::vector<OnnxTensor>& ports) {
@@ -74,7 +55,7 @@ void export_command(const std::vector<std::string>& args) {
   const std::unique_ptr<Provider> like = make_dummy_provider(matrices, trained.set.has_mean, 0);
   const PixelStatistics statistics = saved_statistics(trained.checkpoint, trained.options.data, *like);
   const OnnxModel model =
-      onnx_model(graph, trained.checkpoint, statistics, output_layers(graph, matrices, asked));
+      onnx_model(graph, trained.checkpoint, statistics, find_answer(graph, matrices, asked.output).layers);
   make_folders_of(named[1]);
   write_onnx(named[1], model);
   fmt::print("{}: from {} to {}, {} operators\n", named[1], ports_text(model.inputs),

@@ -1,17 +1,16 @@
-// `convnet predict` classifies image files with a trained net.
+// `convnet predict` computes what a trained net makes of image files: classes, or outputs of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <nlohmann/json.hpp>
-#include <span>
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/progress_line.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/cli/prediction_printer.h"
 #include "convnet/cli/trained_net.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
@@ -26,9 +25,14 @@ namespace fs = std::filesystem;
 
 struct PredictOptions {
   static constexpr OptionGroup group = OptionGroup::output;
-  std::string softmax;
+  std::string output, softmax;
   int top = 5;
   bool json = false, csv = false;
+
+  ResultForm form() const {
+    if (json) return ResultForm::json;
+    return csv ? ResultForm::csv : ResultForm::lines;
+  }
   RunOptions run;  ///< those that replace the checkpoint's
 };
 
@@ -48,17 +52,17 @@ const OptionTable<PredictOptions>& options_of_predict() {
                   {.fallback = "",
                    .unit = "layer",
                    .doc = "softmax layer whose probabilities to print; needed if the net has several"}),
+              unsaved_option("output", &PredictOptions::output,
+                             {.fallback = "",
+                              .unit = "layers",
+                              .doc = "comma list of layers whose outputs to print as numbers, after their "
+                                     "neurons; if not given, the softmax, or where there is no cost.logreg "
+                                     "the layer that the first cost compares with its targets"}),
           })
           .add(&PredictOptions::run,
                run_options().only({"multiview-test", "mini", "gpu", "device", "threads", "precision"}));
   return table;
 }
-
-/// A file, and its probabilities, or why it has none.
-struct Prediction {
-  std::string file, error;
-  std::vector<float> probabilities;
-};
 
 /// The files to classify, and why others that were named are left out.
 struct NamedFiles {
@@ -118,9 +122,9 @@ NamedFiles files_of(const std::vector<std::string>& named) {
   throw InputError(join(why, "\n"));
 }
 
-/// Throws InputError if the layer is computed from more than the images.
-void check_reads_images_only(const Graph& graph, const std::string& layer) {
-  std::vector<const Node*> from = {graph.find(layer)};
+/// Throws InputError if a layer is computed from more than the images.
+void check_reads_images_only(const Graph& graph, NodeId layer) {
+  std::vector<const Node*> from = {&graph.nodes[layer]};
   std::vector<bool> seen(static_cast<std::size_t>(graph.nodes.size()));
   while (!from.empty()) {
     const Node& node = *from.back();
@@ -137,41 +141,63 @@ void check_reads_images_only(const Graph& graph, const std::string& layer) {
   }
 }
 
-/// Classifies files, some at a time.
-class FileClassifier {
+/// Returns the answer that the options ask for.
+Answer answer_for(const Graph& graph, const std::vector<MatrixInfo>& matrices, const PredictOptions& asked) {
+  if (asked.softmax.empty()) return find_answer(graph, matrices, asked.output);
+  const Classifier classifier = find_classifier_of(graph, matrices, asked.softmax);
+  return {{classifier.softmax}, classifier.class_names};
+}
+
+/// Computes the outputs for files, some at a time.
+class FilePredictor {
  public:
-  FileClassifier(const TrainedNet& trained, const std::string& softmax)
+  FilePredictor(const TrainedNet& trained, const PredictOptions& asked)
       : trained_(trained),
         like_(provider_of({})),
         graph_(graph_of(trained, like_->matrices())),
-        classifier_(find_classifier_of(graph_, like_->matrices(), softmax)),
+        answer_(answer_for(graph_, like_->matrices(), asked)),
         statistics_(saved_statistics(trained.checkpoint, trained.options.data, *like_)),
-        net_(graph_, *like_, trained.options.devices, trained.options.step, statistics_.mean, false) {
-    check_reads_images_only(graph_, classifier_.softmax);
+        net_(readable(graph_, answer_.layers), *like_, trained.options.devices, trained.options.step,
+             statistics_.mean, false) {
     net_.prepare(Phase::test, static_cast<std::int64_t>(together()) * like_->views());
     net_.load(trained.checkpoint.tensors, trained.checkpoint.file);
-    reader_.emplace(net_, std::vector<std::string>{classifier_.softmax});
+    reader_.emplace(net_, answer_.layers);
   }
 
-  const Classifier& classifier() const { return classifier_; }
-  /// How many files are classified at a time.
+  const Answer& answer() const { return answer_; }
+  /// Returns how many numbers each layer of the answer has for a file.
+  std::vector<std::int64_t> sizes() const {
+    std::vector<std::int64_t> sizes;
+    for (std::size_t i = 0; i < answer_.layers.size(); ++i) sizes.push_back(reader_->shape(i).size());
+    return sizes;
+  }
+  /// How many files are computed at a time.
   std::size_t together() const {
     return static_cast<std::size_t>(std::max(1, trained_.options.step.mini / like_->views()));
   }
 
-  /// Classifies files; of those that are no images it says why.
-  std::vector<Prediction> classify(const std::vector<std::string>& files) {
+  /// Computes the outputs for files; of those that are no images it says why.
+  std::vector<Prediction> predict(const std::vector<std::string>& files) {
     try {
-      return with_probabilities(files, read(files));
+      return with_outputs(files, read(files));
     } catch (const std::runtime_error& e) {  // InputError, RunError
       if (files.size() == 1) return {{files[0], e.what(), {}}};
     }
     std::vector<Prediction> one_by_one;
-    for (const std::string& file : files) one_by_one.push_back(classify({file})[0]);
+    for (const std::string& file : files) one_by_one.push_back(predict({file})[0]);
     return one_by_one;
   }
 
  private:
+  /// Returns the graph with every one of `layers` ready to be read.
+  static Graph readable(Graph graph, const std::vector<std::string>& layers) {
+    for (const std::string& layer : layers) {
+      check_reads_images_only(graph, nodes_with_features(graph, layer).at(0));
+      keep_output(graph, layer);
+    }
+    return graph;
+  }
+
   std::unique_ptr<Provider> provider_of(std::vector<std::string> files) const {
     return make_files_provider(std::move(files), trained_.set, image_options(trained_.options.data));
   }
@@ -180,18 +206,22 @@ class FileClassifier {
     return provider_of(files)->read({1, 0}, statistics_);
   }
 
-  std::vector<Prediction> with_probabilities(const std::vector<std::string>& files, const DataBatch& batch) {
+  std::vector<Prediction> with_outputs(const std::vector<std::string>& files, const DataBatch& batch) {
     const Plan& plan = net_.prepare(Phase::test, batch.images);
     StepInputs inputs;
     for (const std::vector<std::byte>& matrix : batch.matrices) inputs.matrices.push_back(matrix.data());
     inputs.rates = net_.rates(0);
     net_.run(plan, inputs, nullptr, reader_->reading(plan));
-    const std::vector<float> means = mean_of_views(reader_->values(0), classifier_.outputs, like_->views());
     std::vector<Prediction> predictions;
-    const auto outputs = static_cast<std::size_t>(classifier_.outputs);
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      const auto first = means.begin() + static_cast<std::ptrdiff_t>(i * outputs);
-      predictions.push_back({files[i], "", {first, first + static_cast<std::ptrdiff_t>(outputs)}});
+    for (const std::string& file : files) predictions.push_back({file, "", {}});
+    for (std::size_t layer = 0; layer < answer_.layers.size(); ++layer) {
+      const std::int64_t size = reader_->shape(layer).size();
+      const std::vector<float> means = mean_of_views(reader_->values(layer), size, like_->views());
+      auto first = means.begin();
+      for (Prediction& p : predictions) {
+        p.outputs.emplace_back(first, first + size);
+        first += size;
+      }
     }
     return predictions;
   }
@@ -199,94 +229,10 @@ class FileClassifier {
   const TrainedNet& trained_;
   const std::unique_ptr<Provider> like_;  ///< of no files
   const Graph graph_;
-  const Classifier classifier_;
+  const Answer answer_;
   const PixelStatistics statistics_;
   Net net_;
   std::optional<OutputReader> reader_;
-};
-
-/// Returns a name as a part of a line: control characters, line ends among them, become \xHH.
-std::string on_one_line(const std::string& name) {
-  std::string text;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < ' ' || byte == 0x7F)
-      text += fmt::format("\\x{:02x}", byte);
-    else
-      text += c;
-  }
-  return text;
-}
-
-/// Prints predictions as they come: a table or CSV at once, JSON at the end.
-class Results {
- public:
-  Results(const PredictOptions& asked, const Classifier& classifier, const std::vector<std::string>& files)
-      : asked_(asked), classifier_(classifier), top_(static_cast<std::size_t>(asked.top)) {
-    constexpr std::size_t kWidest = 60;
-    for (const std::string& file : files)
-      widest_ = std::max(widest_, std::min(kWidest, on_one_line(file).size()));
-    if (asked.csv) print_csv_header();
-  }
-
-  /// Prints a prediction, or on stderr why there is none.
-  void add(const Prediction& p) {
-    if (asked_.json) add_json(p);
-    ++count_;
-    if (!p.error.empty()) {
-      fmt::print(stderr, "skipped: {}\n", on_one_line(p.error));
-      ++bad_;
-    } else if (asked_.csv) {
-      print_csv(p);
-    } else if (!asked_.json) {
-      print_line(p);
-    }
-  }
-  /// Throws RunError if there was a file without a prediction.
-  void finish() {
-    // Names of files may have any encoding.
-    if (asked_.json)
-      fmt::print("{}\n", nlohmann::json{{"files", files_}}.dump(2, ' ', false,
-                                                                nlohmann::json::error_handler_t::replace));
-    if (bad_ > 0) throw RunError(fmt::format("{} of {} files could not be classified", bad_, count_));
-  }
-
- private:
-  void print_line(const Prediction& p) const {
-    std::string line = fmt::format("{:<{}} ", on_one_line(p.file), widest_);
-    for (const std::size_t c : best_outputs(p.probabilities, top_))
-      line += fmt::format(" {} {:.1f}%", classifier_.class_names[c], 100 * p.probabilities[c]);
-    fmt::print("{}\n", line);
-  }
-
-  void print_csv_header() const {
-    std::string line = "file";
-    for (std::size_t k = 1; k <= std::min(top_, classifier_.class_names.size()); ++k)
-      line += fmt::format(",class {},probability {}", k, k);
-    fmt::print("{}\n", line);
-  }
-
-  void print_csv(const Prediction& p) const {
-    std::string line = csv_field(p.file);
-    for (const std::size_t c : best_outputs(p.probabilities, top_))
-      line += fmt::format(",{},{:.6g}", csv_field(classifier_.class_names[c]), p.probabilities[c]);
-    fmt::print("{}\n", line);
-  }
-
-  void add_json(const Prediction& p) {
-    nlohmann::json file = {{"file", p.file}};
-    if (!p.error.empty()) file["error"] = p.error;
-    for (const std::size_t c : best_outputs(p.probabilities, top_))
-      file["classes"].push_back(
-          {{"class", classifier_.class_names[c]}, {"index", c}, {"probability", p.probabilities[c]}});
-    files_.push_back(std::move(file));
-  }
-
-  const PredictOptions& asked_;
-  const Classifier& classifier_;
-  const std::size_t top_;
-  std::size_t widest_ = 0, count_ = 0, bad_ = 0;
-  nlohmann::json files_ = nlohmann::json::array();
 };
 
 /// Warns where files cannot be cut as the run's tests cut their images.
@@ -314,19 +260,24 @@ void predict_command(const std::vector<std::string>& args) {
         "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; - reads names of files, a line "
         "each");
   if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
+  if (!asked.output.empty() && !asked.softmax.empty())
+    throw InputError("--output and --softmax exclude each other");
   const TrainedNet trained = open_trained_net(named[0], given);
   warn_of_unknown_size(trained);
   const auto [files, left_out] = files_of({named.begin() + 1, named.end()});
-  FileClassifier classifier(trained, asked.softmax);
-  Results results(asked, classifier.classifier(), files);
+  FilePredictor predictor(trained, asked);
+  if (given.contains("top") && predictor.answer().class_names.empty())
+    throw InputError("--top is for the best classes, but what is printed are the numbers of " +
+                     join(predictor.answer().layers));
+  PredictionPrinter results(asked.form(), asked.top, predictor.answer(), predictor.sizes(), files);
   for (const Prediction& p : left_out) results.add(p);
   {
     ProgressLine line("predict...", true, ProgressStream::err);
-    const std::size_t together = classifier.together();
+    const std::size_t together = predictor.together();
     for (std::size_t first = 0; first < files.size(); first += together) {
       const std::size_t end = std::min(files.size(), first + together);
       const auto from = files.begin();
-      const std::vector<Prediction> predictions = classifier.classify(
+      const std::vector<Prediction> predictions = predictor.predict(
           {from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)});
       line.clear();
       for (const Prediction& p : predictions) results.add(p);

@@ -21,7 +21,7 @@ namespace {
 struct ShowOptions {
   static constexpr OptionGroup group = OptionGroup::output;
   CheckpointOptions checkpoints;
-  std::string show_cost, show_filters, show_preds, save_preds, html, out;
+  std::string show_cost, show_filters, show_preds, save_costs, save_preds, html, out;
   int cost_idx = 0, input_idx = 0, channels = 0, local_plane = 0;
   bool smooth_test_errors = true, no_rgb = false, norm_filters = false, yuv_to_rgb = false,
        only_errors = false;
@@ -82,6 +82,10 @@ const OptionTable<ShowOptions>& options_of_show() {
                              {.fallback = "",
                               .unit = "file",
                               .doc = "CSV file for the five best classes of every test image"}),
+              unsaved_option("save-costs", &ShowOptions::save_costs,
+                             {.fallback = "",
+                              .unit = "file",
+                              .doc = "CSV file for the costs of every batch and test of the run so far"}),
               unsaved_option("out", &ShowOptions::out,
                              {.fallback = "",
                               .unit = "file",
@@ -207,10 +211,10 @@ void show_command(const std::vector<std::string>& args) {
                   "; usage: convnet show CHECKPOINT [options], or convnet show RUN1 RUN2 ... --html FILE");
   const ShowOptions asked = options_of_show().parse(given);
   const int pictures = !asked.show_cost.empty() + !asked.show_filters.empty() + !asked.show_preds.empty();
-  if (pictures == 0 && asked.html.empty() && asked.save_preds.empty())
+  if (pictures == 0 && asked.html.empty() && asked.save_preds.empty() && asked.save_costs.empty())
     throw InputError(
         "nothing to show: --show-cost NAME, --show-filters LAYER or --show-preds SOFTMAX draw a picture, "
-        "--save-preds and --html write a file");
+        "--save-costs, --save-preds and --html write a file");
   if (!asked.out.empty() && pictures != 1)
     throw InputError(fmt::format("--out names one picture, but {} are asked for", pictures));
   const auto picture_name = [&](const char* usual) { return asked.out.empty() ? usual : asked.out; };
@@ -218,6 +222,7 @@ void show_command(const std::vector<std::string>& args) {
   check_used(given);
   // A file that cannot be written is an error now, not after the work.
   check_outputs({{"--out", asked.out, "the picture is to be written to"},
+                 {"--save-costs", asked.save_costs, "costs are to be written to"},
                  {"--save-preds", asked.save_preds, "predictions are to be written to"},
                  {"--html", asked.html, "the page is to be written to"}},
                 {find_checkpoint(given.at("load-file"))});
@@ -225,6 +230,9 @@ void show_command(const std::vector<std::string>& args) {
   if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
   if (!asked.show_cost.empty()) write_curves(run, asked, picture_name("cost.png"));
+  if (!asked.save_costs.empty())
+    write(asked.save_costs, costs_csv(run.checkpoint.state, run.graph),
+          fmt::format("{} batches and tests", run.checkpoint.state.history.size()));
   if (!asked.show_filters.empty()) write_filters(run, asked, picture_name("filters.png"));
 
   PagePredictions tested;

@@ -31,23 +31,26 @@ namespace {
 }
 
 /// Limits all processes to the least of their processors' instruction sets, so that their results and plans
-/// are the same.
-void agree_on_instruction_set(Processes& processes) {
+/// are the same. Returns a line about it if they differ, else "".
+std::string agree_on_instruction_set(Processes& processes) {
   std::string mine;
   processes.together([&] { mine = name_of(instruction_set()); });
   const std::vector<std::string> all = processes.exchange(mine);
   LeastInstructionSet least;
   processes.together([&] { least = least_instruction_set(all); });
   limit_instruction_set(least.set);
-  if (processes.rank() == 0 &&
-      std::any_of(all.begin(), all.end(), [&](const auto& each) { return each != all[0]; }))
-    fmt::print("Processors differ: all processes compute with {}, the instruction set of {}\n",
-               name_of(least.set), processes.name(static_cast<int>(least.process)));
+  if (std::all_of(all.begin(), all.end(), [&](const auto& each) { return each == all[0]; })) return "";
+  return fmt::format("Processors differ: all processes compute with {}, the instruction set of {}\n",
+                     name_of(least.set), processes.name(static_cast<int>(least.process)));
 }
 
-void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes) {
+/// `note`: a text to print before training.
+void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes,
+           const std::string& note = "") {
   OptionTexts texts;
   together(processes, [&] { texts = parse_command_line(train_command_options(), args); });
+  // With --json stdout has the results alone.
+  fmt::print(texts.contains("json") ? stderr : stdout, "{}", note);
   Trainer(texts, stop, processes).run();
 }
 
@@ -63,8 +66,7 @@ void train_command(const std::vector<std::string>& args, StandardStreams& stream
   Processes processes(std::move(transport));
   processes.set_asked_to_stop([&] { return stop.arrived(); });
   try {
-    agree_on_instruction_set(processes);
-    train(args, stop, &processes);
+    train(args, stop, &processes, agree_on_instruction_set(processes));
     processes.exchange("");  // nobody leaves before all are done
   } catch (const std::exception& e) {
     end_together(e, processes, streams);

@@ -245,6 +245,38 @@ std::string parse_value(const std::string& text, const ParamSpec&, std::vector<s
   return "";
 }
 
+namespace {
+
+/// Appends an item of a list to `out`: a number, or a range. Returns what is wrong, or "".
+std::string add_list_item(const std::string& item, const ParamSpec& spec, std::vector<int>& out) {
+  // The first character may be a sign.
+  const std::size_t dash = item.empty() ? std::string::npos : item.find('-', 1);
+  int first = 0;
+  if (std::string wrong = parse_value(item.substr(0, dash), spec, first); !wrong.empty()) return wrong;
+  int last = first;
+  if (dash != std::string::npos) {
+    if (std::string wrong = parse_value(item.substr(dash + 1), spec, last); !wrong.empty()) return wrong;
+    if (last < first)
+      return "has the range " + excerpt(item) + ", which ends before it begins; write " +
+             std::to_string(last) + "-" + std::to_string(first) + ", or single numbers for that order";
+    const double most = spec.max - spec.min + 1;
+    if (static_cast<double>(out.size()) + last - first + 1 > most)
+      return "lists more than " + format_number(most) + " numbers";
+  }
+  for (int number = first; number <= last; ++number) out.push_back(number);
+  return "";
+}
+
+}  // namespace
+
+std::string parse_number_list(const std::string& text, const ParamSpec& spec, std::vector<int>& out) {
+  out.clear();
+  for (const std::string& item : split_list(text)) {
+    if (std::string wrong = add_list_item(item, spec, out); !wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 std::vector<std::string> split_list(std::string_view text) {
   std::vector<std::string> items;
   text = trim(text);

@@ -59,6 +59,11 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, Schedule
 std::string parse_value(const std::string& text, const ParamSpec& spec, std::string& out);
 std::string parse_value(const std::string& text, const ParamSpec& spec, std::vector<std::string>& out);
 
+/// Parses a comma list of integers from `spec.min` to `spec.max` and of ranges of them, "0-3,6", in the order
+/// of the text. Like parse_value() it returns what is wrong, or "". A range may not make the list longer than
+/// the numbers that there are.
+std::string parse_number_list(const std::string& text, const ParamSpec& spec, std::vector<int>& out);
+
 /// Splits a comma list; blanks (and line breaks of continuation lines) around the items are removed.
 /// Commas inside [] do not separate. "" gives no items.
 std::vector<std::string> split_list(std::string_view text);

@@ -48,14 +48,14 @@ bool DeviceReader::parse_gpus(const IniSection& section, const IniValue& line, N
   ParamSpec rules;
   rules.min = 0;
   rules.max = 1023;
-  for (const std::string& item : split_list(line.text)) {
-    int gpu = 0;
-    if (std::string wrong = parse_value(item, rules, gpu); !wrong.empty()) {
-      error(line.where, section.name, "gpu " + wrong);
-      return false;
-    }
+  std::vector<int> gpus;
+  if (std::string wrong = parse_number_list(line.text, rules, gpus); !wrong.empty()) {
+    error(line.where, section.name, "gpu " + wrong);
+    return false;
+  }
+  for (const int gpu : gpus) {
     if (std::count(node.gpus.begin(), node.gpus.end(), DeviceId(gpu)) > 0) {
-      error(line.where, section.name, "gpu=" + line.text + " lists " + item + " twice");
+      error(line.where, section.name, "gpu=" + line.text + " lists " + std::to_string(gpu) + " twice");
       return false;
     }
     node.gpus.push_back(DeviceId(gpu));

@@ -9,6 +9,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
+#include "convnet/config/text.h"
 
 namespace convnet {
 
@@ -107,9 +108,13 @@ std::string list_to(int devices) {
   return list;
 }
 
+/// Replaces what --gpu says by a list of single numbers.
 DeviceOptions with_own_devices(DeviceOptions options, int local) {
   if (options.gpu == "local") options.gpu = std::to_string(local);
-  if (options.gpu != "all") return options;
+  if (options.gpu != "all") {
+    options.gpu = number_list(options.gpus());
+    return options;
+  }
   std::string reason;
   const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);

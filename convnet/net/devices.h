@@ -20,10 +20,10 @@ std::string too_many_threads(int threads);
 std::string too_few_cores(const DeviceOptions& options, Processes& processes);
 
 /// Returns the options with --gpu all replaced by the list of this machine's devices (its GPUs, or a CPU
-/// device for each core), and --gpu local by the device of this process. In a run of several processes
-/// (else `processes` is null) all call it together, and it lists the devices of all of them. Without several
-/// processes, a list of one host's devices becomes that of all --hosts. Throws InputError if the processes of
-/// a host do not have neighbouring ranks, or if --hosts counts other devices.
+/// device for each core), --gpu local by the device of this process, and ranges by their numbers. In a run of
+/// several processes (else `processes` is null) all call it together, and it lists the devices of all of
+/// them. Without several processes, a list of one host's devices becomes that of all --hosts. Throws
+/// InputError if the processes of a host do not have neighbouring ranks, or if --hosts counts other devices.
 DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
 /// Returns how many of the first `used` devices the process `rank` has; at least 1.
 int used_here(const Topology& topology, int used, int rank);

@@ -29,12 +29,8 @@ std::string parse_ids(const std::string& text, std::vector<int>& ids) {
   ParamSpec rules;
   rules.min = 0;
   rules.max = 1023;
-  for (const std::string& item : split_list(text)) {
-    int id = 0;
-    if (std::string why = parse_value(item, rules, id); !why.empty()) return why;
-    ids.push_back(id);
-  }
-  return ids.empty() ? "expects a comma list of device numbers, like 0,1, or all or local" : "";
+  if (std::string why = parse_number_list(text, rules, ids); !why.empty()) return why;
+  return ids.empty() ? "expects a comma list of device numbers, like 0,1 or 0-3, or all or local" : "";
 }
 
 std::string parse_gpu(const std::string& text, const ParamSpec&, std::string& out) {
@@ -198,10 +194,11 @@ const OptionTable<DeviceOptions>& device_options() {
           "gpu", &DeviceOptions::gpu, parse_gpu,
           {.fallback = "0",
            .unit = "devices",
-           .doc = "device numbers, like 0,1; i in a gpu= line means the i-th of them, from 0; all: all "
-                  "devices of "
-                  "the machine; local: one device, numbered by the process's rank on its host. With several "
-                  "processes each lists its own devices, and the lists are joined in the order of ranks"}),
+           .doc =
+               "device numbers, like 0,1 or 0-3; i in a gpu= line means the i-th of them, from 0; all: all "
+               "devices of the machine; local: one device, numbered by the process's rank on its host. With "
+               "several processes each lists its own devices, and the lists are joined in the order of "
+               "ranks"}),
       parsed_option(
           "hosts", &DeviceOptions::devices_of_hosts, parse_hosts,
           {.fallback = "",

@@ -9,6 +9,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
+#include "convnet/net/outputs.h"
 
 namespace convnet {
 namespace {
@@ -18,6 +19,74 @@ std::string printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, '?');
   return text;
+}
+
+/// Returns printable names of the classes of `outputs` outputs: those of `matrix`, or numbers.
+std::vector<std::string> class_names_of(const MatrixInfo& matrix, std::int64_t outputs) {
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < outputs; ++c) {
+    const auto i = static_cast<std::size_t>(c);
+    names.push_back(i < matrix.class_names.size() ? printable(matrix.class_names[i]) : std::to_string(c));
+  }
+  return names;
+}
+
+/// Returns the layer that is compared with targets below a cost of a single input, which sees a difference;
+/// null if nothing is compared there. The layer is the one input that has weights below it; what the others
+/// have comes straight from the data set.
+const Node* compared_in_difference(const Graph& graph, const Node& difference) {
+  if (!difference.layer->weights.empty() || difference.inputs.empty()) return nullptr;
+  if (difference.inputs.size() == 1) return compared_in_difference(graph, graph.nodes[difference.inputs[0]]);
+  const Node* compared = nullptr;
+  for (const NodeId id : difference.inputs) {
+    const Node& input = graph.nodes[id];
+    if (!input.weights_below) continue;
+    if (compared != nullptr) return nullptr;
+    compared = &input;
+  }
+  return compared;
+}
+
+/// Returns the layer that a cost compares with labels or targets; null for one that compares nothing, like a
+/// sum of squares that keeps outputs small.
+const Node* compared_layer(const Graph& graph, const Node& cost) {
+  if (cost.layer->facts.cost->labels != CostLabels::none) return &graph.nodes[cost.inputs[1]];
+  return compared_in_difference(graph, graph.nodes[cost.inputs[0]]);
+}
+
+/// Returns the data set's names for the outputs of a layer that a cost compares with a number for each class;
+/// none if it has no such names, or if the cost is no cost of probabilities.
+std::vector<std::string> names_of_outputs(const std::vector<MatrixInfo>& matrices, const Node& cost,
+                                          std::int64_t outputs) {
+  if (cost.layer->facts.cost->differentiates == LayerFunction::other) return {};
+  for (const MatrixInfo& matrix : matrices) {
+    if (std::ssize(matrix.class_names) == outputs) return class_names_of(matrix, outputs);
+  }
+  return {};
+}
+
+Answer answer_of_layers(const Graph& graph, const std::vector<std::string>& layers) {
+  for (auto layer = layers.begin(); layer != layers.end(); ++layer) {
+    if (std::find(layers.begin(), layer, *layer) != layer)
+      throw InputError("--output names '" + *layer + "' twice");
+    nodes_with_features(graph, *layer);
+  }
+  return {layers, {}};
+}
+
+Answer usual_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
+  if (!logreg_costs(graph).empty()) {
+    const Classifier classifier = find_classifier_of(graph, matrices, "");
+    return {{classifier.softmax}, classifier.class_names};
+  }
+  for (const Node& node : graph.nodes) {
+    if (!node.is_cost() || node.is_child) continue;
+    if (const Node* compared = compared_layer(graph, node))
+      return {{compared->section}, names_of_outputs(matrices, node, compared->layer->output.size())};
+  }
+  throw InputError(
+      "no cost of the net compares a layer with labels or targets: --output must say which layers are the "
+      "outputs");
 }
 
 }  // namespace
@@ -60,11 +129,7 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
   found.softmax = softmax.section;
   found.labels = static_cast<std::size_t>(labels.layer->facts.data->matrix);
   found.outputs = softmax.layer->output.size();
-  const std::vector<std::string>& names = matrices.at(found.labels).class_names;
-  for (std::int64_t c = 0; c < found.outputs; ++c) {
-    const auto i = static_cast<std::size_t>(c);
-    found.class_names.push_back(i < names.size() ? printable(names[i]) : std::to_string(c));
-  }
+  found.class_names = class_names_of(matrices.at(found.labels), found.outputs);
   return found;
 }
 
@@ -80,6 +145,11 @@ Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>&
   const std::string close = nearest(softmax, names);
   throw InputError("the net has no softmax layer " + excerpt(softmax) + " below a cost.logreg; " +
                    (close.empty() ? "there is " + join(names) : "did you mean '" + close + "'?"));
+}
+
+Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, const std::string& layers) {
+  const std::vector<std::string> asked = split_list(layers);
+  return asked.empty() ? usual_answer(graph, matrices) : answer_of_layers(graph, asked);
 }
 
 std::int64_t best_output(std::span<const float> probabilities) {
@@ -111,18 +181,13 @@ std::int64_t Confusion::count(std::int64_t label, std::int64_t predicted) const 
   return found == counts_.end() ? 0 : found->second;
 }
 
-std::string Confusion::table(std::size_t most) const {
-  struct Row {
-    std::size_t label = 0;
-    std::int64_t images = 0, wrong = 0, taken = 0, taken_for = 0;
-    double error() const { return static_cast<double>(wrong) / static_cast<double>(images); }
-  };
-  std::vector<Row> rows;
+std::vector<ClassErrors> Confusion::by_class() const {
+  std::vector<ClassErrors> rows;
   for (const auto& [pair, count] : counts_) {
     const auto& [label, predicted] = pair;
     if (rows.empty() || rows.back().label != static_cast<std::size_t>(label))
       rows.push_back({static_cast<std::size_t>(label)});
-    Row& row = rows.back();
+    ClassErrors& row = rows.back();
     row.images += count;
     if (label == predicted) continue;
     row.wrong += count;
@@ -130,14 +195,19 @@ std::string Confusion::table(std::size_t most) const {
     row.taken = count;
     row.taken_for = predicted;
   }
+  return rows;
+}
+
+std::string Confusion::table(std::size_t most) const {
+  std::vector<ClassErrors> rows = by_class();
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.error() > b.error(); });
+                   [](const ClassErrors& a, const ClassErrors& b) { return a.error() > b.error(); });
   const std::size_t left = rows.size() > most ? rows.size() - most : 0;
   rows.resize(rows.size() - left);
   std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, character_count(names_[row.label]));
+  for (const ClassErrors& row : rows) width = std::max(width, character_count(names_[row.label]));
   std::string text;
-  for (const Row& row : rows) {
+  for (const ClassErrors& row : rows) {
     const std::string& name = names_[row.label];
     text += fmt::format("  {}{}  {:.4f}  {:>6} of {:>6}", name,
                         std::string(width - character_count(name), ' '), row.error(), row.wrong, row.images);

@@ -1,4 +1,5 @@
-// The predictions of a net: the classes of a cost.logreg, and how they are mistaken for each other.
+// The predictions of a net: the layers that make them, the classes of a cost.logreg, and how they are
+// mistaken for each other.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,19 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
 Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                               const std::string& softmax);
 
+/// The outputs that say what a net makes of an image.
+struct Answer {
+  std::vector<std::string> layers;  ///< as OutputReader takes them
+  /// Printable names of the classes, by output, if the only layer has a probability for each; else empty.
+  std::vector<std::string> class_names;
+};
+
+/// Finds the answer that `layers`, the comma list of --output, asks for. If it is empty, that is the softmax
+/// of the first cost.logreg, or where there is none, the layer that the first cost compares with its labels
+/// or targets. Throws InputError for a layer that is named twice, as nodes_with_features() does, and if the
+/// list is empty and no cost compares anything.
+Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, const std::string& layers);
+
 /// Returns the most probable output; the first of equal ones.
 std::int64_t best_output(std::span<const float> probabilities);
 
@@ -43,6 +57,15 @@ std::vector<std::size_t> best_outputs(std::span<const float> probabilities, std:
 /// A field of a CSV file: in quotes where it must be (RFC 4180), and with an apostrophe before text that
 /// spreadsheets would compute (that begins with = + - @).
 std::string csv_field(std::string text);
+
+/// The errors of a class that has images.
+struct ClassErrors {
+  std::size_t label = 0;
+  std::int64_t images = 0, wrong = 0;
+  std::int64_t taken = 0;      ///< images that are taken for the class it is most often mistaken for
+  std::int64_t taken_for = 0;  ///< that class, the first of several; 0 if there is none
+  double error() const { return static_cast<double>(wrong) / static_cast<double>(images); }
+};
 
 /// Counts how often images of each class are taken for each class.
 class Confusion {
@@ -57,6 +80,8 @@ class Confusion {
   /// Returns how many images of `label` are taken for `predicted`.
   std::int64_t count(std::int64_t label, std::int64_t predicted) const;
 
+  /// Returns the errors of each class that has images, by class.
+  std::vector<ClassErrors> by_class() const;
   /// A line for each class that has images, the one with most errors first, `most` lines at most: error,
   /// images, and what it is most often mistaken for.
   std::string table(std::size_t most) const;

@@ -10,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/net/costs.h"
+#include "convnet/net/predictions.h"
 
 namespace convnet {
 namespace {
@@ -51,12 +52,21 @@ void check_entry(const HistoryEntry& entry, const Graph& graph) {
   }
 }
 
+void check_history(const TrainingState& state) {
+  if (state.history.empty())
+    throw InputError("there is no history yet: the checkpoint was written before a batch was trained");
+}
+
+void check_finite(double value) {
+  if (!std::isfinite(value) || std::abs(value) > 1e100)
+    throw InputError("the history is damaged: it holds numbers that are not finite");
+}
+
 double value_of(const CostSums& costs, const Graph& graph, const CurveRequest& request) {
   for (const CostReport& report : cost_reports(costs, graph)) {
     if (report.node->name != request.cost) continue;
     const double value = report.values.at(request.value);
-    if (!std::isfinite(value) || std::abs(value) > 1e100)
-      throw InputError("the history is damaged: it holds numbers that are not finite");
+    check_finite(value);
     return value;
   }
   throw InputError("the history has no cost '" + request.cost + "'");
@@ -85,8 +95,7 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
                                  names.size(), names.size() == 1 ? "" : "s", join(listed),
                                  listed.size() < names.size() ? ", ..." : ""));
   }
-  if (state.history.empty())
-    throw InputError("there is no history yet: the checkpoint was written before a batch was trained");
+  check_history(state);
 
   Series train{"training", palette::train, {}, {}};
   Series test{"test", palette::test, {}, {}};
@@ -119,6 +128,26 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
     if (!s.points.empty()) chart.series.push_back(std::move(s));
   }
   return chart;
+}
+
+std::string costs_csv(const TrainingState& state, const Graph& graph) {
+  check_history(state);
+  std::string text = "epoch,batch,phase,images,layer,value name,value\n";
+  for (const HistoryEntry& entry : state.history) {
+    check_entry(entry, graph);
+    const std::string place = fmt::format("{},{},{},{},", entry.epoch, entry.batch,
+                                          entry.test_batch < 0 ? "train" : "test", entry.costs.images);
+    for (const CostReport& report : cost_reports(entry.costs, graph)) {
+      const std::vector<std::string> names = report.node->layer->cost_names();
+      for (std::size_t i = 0; i < names.size(); ++i) {
+        if (repeats_earlier(names, i)) continue;
+        check_finite(report.values.at(i));
+        // The names of values are the program's own and need no quotes.
+        text += place + fmt::format("{},{},{}\n", csv_field(report.node->name), names[i], report.values[i]);
+      }
+    }
+  }
+  return text;
 }
 
 Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs) {

@@ -192,7 +192,7 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
     std::string found;
     placement = auto_placement(run.files, *run.provider, run.options.files, devices, run.options.step,
                                *predictor, found, processes);
-    if (!found.empty()) fmt::print("{}\n", found);
+    if (!found.empty() && !run.options.tests.json) fmt::print("{}\n", found);
   }
   run.placement = head + placement_text(placement);
   return placement;

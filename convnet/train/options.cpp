@@ -27,6 +27,13 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
            .doc = "checkpoint whose weights of equal name and shape a new run starts from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
+      option("save-freq", &CheckpointOptions::save_freq,
+             {.fallback = "0",
+              .min = 0,
+              .max = 1e9,
+              .unit = "batches",
+              .doc = "batches between checkpoints that are saved besides those after tests, whatever "
+                     "--max-test-err says; 0: only after tests"}),
       option("keep-best", &CheckpointOptions::keep_best,
              {.fallback = "",
               .unit = "layer",
@@ -52,6 +59,9 @@ const OptionTable<TestOptions>& test_options() {
   static const OptionTable<TestOptions> table({
       unsaved_option("test-only", &TestOptions::test_only,
                      {.fallback = "0", .doc = "test the loaded model on the whole test range and quit"}),
+      unsaved_option("json", &TestOptions::json,
+                     {.fallback = "0",
+                      .doc = "with --test-only: print one JSON object with its results and nothing else"}),
       of_original(unsaved_option(
           "write-features", &TestOptions::write_features,
           {.fallback = "",
@@ -141,6 +151,8 @@ TrainOptions parse_train_options(const OptionTexts& texts) {
     wrong.emplace_back("--write-features LAYER and --feature-path FOLDER need each other");
   if (!tests.logreg_name.empty() && !tests.only_tests())
     wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
+  if (tests.json && !tests.test_only)
+    wrong.emplace_back("--json prints the results of --test-only 1; other runs of train print lines");
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   // Gradients are checked on the images of training, of which each has one view.
   if (options.check_grads) options.data.multiview_test = false;

@@ -12,6 +12,7 @@ struct CheckpointOptions {
   static constexpr OptionGroup group = OptionGroup::training;
   std::string save_path, save_file, load_file, init_from, keep_best;
   int keep = 2;
+  int save_freq = 0;  ///< batches between checkpoints besides those after tests; 0: none
   double max_test_err = 0;
   bool force_save = false;
   bool operator==(const CheckpointOptions&) const = default;
@@ -21,7 +22,7 @@ const OptionTable<CheckpointOptions>& checkpoint_options();
 /// A test of a finished net instead of training, and the files it writes.
 struct TestOptions {
   static constexpr OptionGroup group = OptionGroup::output;
-  bool test_only = false;
+  bool test_only = false, json = false;
   std::string write_features, feature_path, test_out, logreg_name, confusion;
   bool operator==(const TestOptions&) const = default;
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -183,6 +184,38 @@ std::string test_table(const CostSums& test, const CostSums* before, const BestT
   text += fmt::format("  best {} {}: {}, after batch {}.{}\n", watched.layer, name,
                       value_text(name, best.value), best.epoch, best.batch);
   return text;
+}
+
+namespace {
+
+nlohmann::json costs_json(const CostSums& costs, const Graph& graph) {
+  nlohmann::json layers = nlohmann::json::object();
+  for (const CostReport& report : cost_reports(costs, graph)) {
+    const std::vector<std::string> names = report.node->layer->cost_names();
+    nlohmann::json& values = layers[report.node->name];
+    for (std::size_t i = 0; i < names.size(); ++i) values[names[i]] = report.values.at(i);
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::string test_json(const std::string& checkpoint, const CostSums& test, const Graph& graph,
+                      const TestOutputs& outputs) {
+  nlohmann::json results = {
+      {"checkpoint", checkpoint}, {"images", test.images}, {"costs", costs_json(test, graph)}};
+  if (const Confusion* confusion = outputs.confusion()) {
+    nlohmann::json classes = nlohmann::json::array();
+    for (const ClassErrors& c : confusion->by_class())
+      classes.push_back({{"class", outputs.classifier()->class_names[c.label]},
+                         {"index", c.label},
+                         {"images", c.images},
+                         {"wrong", c.wrong},
+                         {"error", c.error()}});
+    results["errors_by_class"] = {{"cost", outputs.classifier()->cost}, {"classes", std::move(classes)}};
+  }
+  // Names of files and classes may have any encoding.
+  return results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void print_weights(const Net& net) {

@@ -7,6 +7,7 @@
 #include "convnet/net/net.h"
 #include "convnet/plan/timeline.h"
 #include "convnet/train/options.h"
+#include "convnet/train/test_outputs.h"
 #include "convnet/train/watched_cost.h"
 
 namespace convnet {
@@ -41,6 +42,11 @@ std::string rates_text(const Net& net, const TrainingProgress& progress);
 /// none), and the best one so far by the watched cost.
 std::string test_table(const CostSums& test, const CostSums* before, const BestTest& best,
                        const WatchedCost& watched, const Graph& graph);
+
+/// Returns the results of --test-only on `checkpoint` as a JSON object: its costs by layer and value, and the
+/// errors by class, where they were counted.
+std::string test_json(const std::string& checkpoint, const CostSums& test, const Graph& graph,
+                      const TestOutputs& outputs);
 
 /// Prints the mean magnitude of every matrix and of its increments.
 void print_weights(const Net& net);

@@ -158,12 +158,14 @@ std::string TestOutputs::missing(const BatchRange& batches) const {
   return text;
 }
 
-std::string TestOutputs::finish() {
+void TestOutputs::finish() const {
+  if (options_.confusion.empty() || !writes_) return;
+  make_folders_of(options_.confusion);
+  write_whole_file(options_.confusion, confusion_->csv());
+}
+
+std::string TestOutputs::errors_text() const {
   constexpr std::size_t kMostClasses = 20;
-  if (!options_.confusion.empty() && writes_) {
-    make_folders_of(options_.confusion);
-    write_whole_file(options_.confusion, confusion_->csv());
-  }
   if (classifier_)
     return fmt::format("Errors by class ('{}', worst first):\n{}", classifier_->cost,
                        confusion_->table(kMostClasses));

@@ -43,8 +43,13 @@ class TestOutputs {
   /// rest of the test range.
   std::string missing(const BatchRange& batches) const;
 
-  /// Writes --confusion; the errors by class as text for the terminal, "" for nets that do not classify.
-  std::string finish();
+  /// Writes --confusion.
+  void finish() const;
+  /// Returns the errors by class as text for the terminal; "" for nets that do not classify.
+  std::string errors_text() const;
+  /// Returns what images were taken for, and by which layers; null where errors are not counted by class.
+  const Confusion* confusion() const { return confusion_ ? &*confusion_ : nullptr; }
+  const Classifier* classifier() const { return classifier_ ? &*classifier_ : nullptr; }
 
  private:
   /// The files of the current batch for one of the reader's layers.

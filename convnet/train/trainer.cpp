@@ -40,6 +40,13 @@ ImageShare share_of(const Graph& graph, const Topology& topology, int rank) {
   return share;
 }
 
+/// Returns "epoch 2, batch 3 finished".
+std::string position_text(const Position& at) {
+  const std::string batch = fmt::format("epoch {}, batch {}", at.epoch, at.batch);
+  return at.minibatches > 0 ? fmt::format("{}, {} minibatches of it", batch, at.minibatches)
+                            : batch + " finished";
+}
+
 LoadedRun load_together(const OptionTexts& given, const StopSignal& stop, Processes* processes) {
   LoadedRun run;
   RunFacts facts;
@@ -96,15 +103,10 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     state_ = std::move(loaded.checkpoint->state);
     saved_iteration_ = state_.iteration;
     last_checkpoint_ = loaded.checkpoint->file;
-    const Position& at = state_.position;
-    if (at.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
+    if (state_.position.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
       throw InputError(last_checkpoint_ +
                        ": metadata 'state' is damaged: its sums are not those of this net's costs");
-    if (at.minibatches > 0)
-      fmt::print("Loaded {}: epoch {}, batch {}, {} minibatches of it\n", last_checkpoint_, at.epoch,
-                 at.batch, at.minibatches);
-    else
-      fmt::print("Loaded {}: epoch {}, batch {} finished\n", last_checkpoint_, at.epoch, at.batch);
+    if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));
   } else {
     net_.init_weights(options_.step.seed);
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
@@ -122,8 +124,8 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
   }
-  fmt::print("{}\n", devices_text(net_, options_.devices, options_.step.mini));
-  if (!loaded.notes.empty()) fmt::print("{}\n", loaded.notes);
+  if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, options_.step.mini));
+  if (!loaded.notes.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", loaded.notes);
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
         too_many_threads(options_.devices.threads), left_out_text(provider_->left_out())}) {
@@ -148,10 +150,18 @@ std::int64_t Trainer::test_minibatch() const {
   return std::max<std::int64_t>(1, options_.step.mini / views) * views;
 }
 
+std::int64_t Trainer::batches_done(const Position& work) const {
+  return std::int64_t{work.epoch - 1} * train_range_.count() + work.batch - train_range_.first + 1;
+}
+
 bool Trainer::test_follows(const Position& work) const {
-  const std::int64_t done =
-      std::int64_t{work.epoch - 1} * train_range_.count() + work.batch - train_range_.first + 1;
-  return done % options_.test_freq == 0 || (work.epoch == options_.epochs && work.batch == train_range_.last);
+  return batches_done(work) % options_.test_freq == 0 ||
+         (work.epoch == options_.epochs && work.batch == train_range_.last);
+}
+
+bool Trainer::save_follows(const Position& work) const {
+  const int save_freq = options_.checkpoints.save_freq;
+  return save_freq > 0 && batches_done(work) % save_freq == 0;
 }
 
 LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
@@ -219,6 +229,8 @@ void Trainer::run_all() {
       state_.test_due = true;
       if (!test()) return stop_here();
       saved = save_tested();
+    } else if (going_on && save_follows(work)) {
+      save();
     }
     if (!going_on || stopped()) return stop_here();
   }
@@ -431,7 +443,8 @@ void Trainer::profile(const Plan& plan, const TaskTimes& times) {
 }
 
 bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs) {
-  ProgressLine line(fmt::format("test {}...", piece.batch), shows_progress());
+  ProgressLine line(fmt::format("test {}...", piece.batch), shows_progress(),
+                    prints_json() ? ProgressStream::err : ProgressStream::out);
   for (std::int64_t done = 0;; piece.first += piece.count) {
     const std::shared_ptr<const DataBatch> data = take(piece);
     for (std::int64_t first = 0; first < data->images;) {
@@ -498,7 +511,7 @@ void Trainer::test_only() {
                    [this](int batch, std::int64_t image) { return provider_->image_name(batch, image); });
   });
   TestOutputs& outputs = *opened;
-  fmt::print("======================Test output======================\n");
+  if (!prints_json()) fmt::print("======================Test output======================\n");
   CostSums pooled;
   for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
     CostSums sums;
@@ -509,15 +522,16 @@ void Trainer::test_only() {
       throw RunError(fmt::format("stopped in test batch {} of {}; missing are {}", batch, test_range_.str(),
                                  outputs.missing({batch, test_range_.last})));
     together(processes_, [&] { outputs.end_batch(); });
-    fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
+    if (!prints_json()) fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
     std::fflush(stdout);
     pool(pooled, sums);
   }
-  std::string classes;
-  together(processes_, [&] { classes = outputs.finish(); });
-  fmt::print("{}", classes);
-  fmt::print("----------------------Averages-------------------------\n{}\n",
-             cost_text(pooled, net_.graph()));
+  together(processes_, [&] { outputs.finish(); });
+  if (prints_json())
+    fmt::print("{}\n", test_json(last_checkpoint_, pooled, net_.graph(), outputs));
+  else
+    fmt::print("{}----------------------Averages-------------------------\n{}\n", outputs.errors_text(),
+               cost_text(pooled, net_.graph()));
 }
 
 void Trainer::check_gradients() {
@@ -546,7 +560,8 @@ void Trainer::check_gradients() {
 }
 
 bool Trainer::save_tested() {
-  if (options_.checkpoints.max_test_err == 0 || test_error_ <= options_.checkpoints.max_test_err) {
+  const double most = options_.checkpoints.max_test_err;
+  if (most == 0 || test_error_ <= most || save_follows(state_.position)) {
     save();
     if (best_test_ && !options_.checkpoints.keep_best.empty()) {
       together(processes_, [&] {
@@ -558,8 +573,7 @@ bool Trainer::save_tested() {
     }
     return true;
   }
-  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_,
-             options_.checkpoints.max_test_err);
+  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_, most);
   std::fflush(stdout);
   return false;
 }

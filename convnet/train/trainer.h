@@ -48,7 +48,11 @@ class Trainer {
   /// Returns how many views a test computes at once: whole images, at most --mini views or those of one
   /// image.
   std::int64_t test_minibatch() const;
+  /// Returns how many batches of training are done when batch `work` is.
+  std::int64_t batches_done(const Position& work) const;
   bool test_follows(const Position& work) const;
+  /// Whether --save-freq asks for a checkpoint after batch `work`.
+  bool save_follows(const Position& work) const;
   /// Returns the request for the minibatch from image `first` on.
   LoadRequest request(int batch, int epoch, std::int64_t first = 0) const;
   LoadRequest test_request(std::int64_t cursor) const;
@@ -61,6 +65,8 @@ class Trainer {
   bool shows_progress() const { return processes_ == nullptr; }
   /// Whether somebody reads the lines, not a program that expects those of the original.
   bool for_people() const { return shows_progress() && stdout_is_terminal(); }
+  /// Whether stdout gets the results of --test-only as JSON and nothing else.
+  bool prints_json() const { return options_.tests.json; }
   /// Prints the line of a batch that took `seconds`, and what --verbose adds: among it the learning rates at
   /// `last`, those of the batch's last minibatch.
   void print_batch(const std::string& title, const TrainingProgress& last, double seconds, double rate) const;
@@ -82,8 +88,8 @@ class Trainer {
   /// Moves aside what the folder has of a branch of the run that is given up, and says so.
   void leave_later_checkpoints();
   void save();
-  /// Saves after a test, unless the test's error is above --max-test-err, and keeps the checkpoint of the
-  /// best test. Returns whether it saved.
+  /// Saves after a test, unless the test's error is above --max-test-err and --save-freq asks for no
+  /// checkpoint here either, and keeps the checkpoint of the best test. Returns whether it saved.
   bool save_tested();
   /// Whether --patience has run out.
   bool out_of_patience() const { return convnet::out_of_patience(options_, state_.best); }

@@ -165,6 +165,11 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:20: layer 'pool1': gpu=0,1: index 1 is beyond the 1 device that --gpu lists; the layers need "
      "2, like "
      "--gpu 0,1"},
+    {"stride=2", "gpu=2,0-2", "net.cfg:20: layer 'pool1': gpu=2,0-2 lists 2 twice"},
+    {"stride=2", "gpu=1-0",
+     "net.cfg:20: layer 'pool1': gpu has the range '1-0', which ends before it begins; "},
+    {"stride=2", "gpu=0-1", "net.cfg:20: layer 'pool1': gpu=0-1: index 1 is beyond the 1 device"},
+    {"stride=2", "gpu=0-1023,0-1023", "net.cfg:20: layer 'pool1': gpu lists more than 1024 numbers"},
     {"stride=2", "gpu=one",
      "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not 'one'"},
     {"stride=2", "gpu=-1", "net.cfg:20: layer 'pool1': gpu expects an integer between 0 and 1023, not '-1'"},

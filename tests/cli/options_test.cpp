@@ -53,6 +53,9 @@ TEST_CASE("a wrong option is named") {
       {{"--test-range", "1-99999999999"}, "--test-range '1-99999999999': batch numbers are 0 to 999999999"},
       {{"--gpu", "x"}, "--gpu expects an integer between 0 and 1023, not 'x'"},
       {{"--gpu", "0,"}, "--gpu expects an integer between 0 and 1023, not ''"},
+      {{"--gpu", "3-0"}, "--gpu has the range '3-0', which ends before it begins; write 0-3, or single"},
+      {{"--gpu", "0-1024"}, "--gpu expects an integer between 0 and 1023, not '1024'"},
+      {{"--gpu", "0-1023,0-1023"}, "--gpu lists more than 1024 numbers"},
       {{"--gpu", "-1"}, "--gpu expects an integer between 0 and 1023, not '-1'"},
       {{"--hosts", "8"},
        "--hosts expects the numbers of hosts and of devices on each, at most 1024 devices together, like "
@@ -197,6 +200,8 @@ TEST_CASE("the devices of one host stand for those of all hosts") {
   CHECK(devices("3x1", {}) == "0,0,0");
   CHECK(devices("2x2", {"--gpu", "3,2"}) == "3,2,3,2");
   CHECK(devices("2x2", {"--gpu", "3,2,1,0"}) == "3,2,1,0");
+  CHECK(devices("2x2", {"--gpu", "2-3"}) == "2,3,2,3");
+  CHECK(devices("1x4", {"--gpu", "1-3,0"}) == "1,2,3,0");
 }
 
 TEST_CASE("a run goes on with its hosts") {

@@ -154,6 +154,11 @@ TEST_CASE("option --max-test-err keeps checkpoints of worse tests from being sav
   const Outcome resumed = run_well({"--load-file", shop / "end", "--epochs", "2"});
   CHECK(resumed.out.find("No checkpoint saved") != std::string::npos);
   CHECK_FALSE(saved("end/2.2.safetensors"));
+  // The checkpoints of --save-freq are saved all the same, also where a test comes after the same batch.
+  const Outcome often =
+      run_well(args + Args{"--save-file", shop / "often", "--max-test-err", "0.5", "--save-freq", "2"});
+  CHECK(count(often.out, "No checkpoint saved") == 1);
+  CHECK(files_in(shop / "often") == Args{"1.2.safetensors"});
   const Outcome wrong = run_program(args + Args{"--save-file", shop / "none", "--max-test-err", "-1"});
   CHECK(wrong.code == 2);
   CHECK(wrong.err.find("--max-test-err expects a number between 0 and 1000000000, not '-1'") !=

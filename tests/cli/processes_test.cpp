@@ -97,14 +97,15 @@ TEST_CASE("processes save the bits of one process and print what it prints") {
     Args more = {};
   };
   const std::string hybrid = with_gpus("gpu=0,1,2,3", "parallel=model\ngpu=0,1,2,3");
-  for (const Case& c :
-       std::vector<Case>{{"data2", with_gpus("gpu=0,1"), 2, "0", "0,1"},
-                         {"data3", with_gpus("gpu=0,1,2"), 3, "0", "0,1,2"},
-                         {"model2", with_gpus("gpu=0", "parallel=model\ngpu=0,1"), 2, "0", "0,1"},
-                         {"hybrid4", hybrid, 4, "0", "0,1,2,3"},
-                         {"hybrid2x2", hybrid, 2, "0,1", "0,1,2,3"},
-                         {"hosts2x2", hybrid, 2, "0,1", "0,1,2,3", {"--hosts", "2x2"}},
-                         {"hosts2x2 of 4", hybrid, 4, "0", "0,1,2,3", {"--hosts", "2x2"}}}) {
+  for (const Case& c : std::vector<Case>{
+           {"data2", with_gpus("gpu=0,1"), 2, "0", "0,1"},
+           {"data3", with_gpus("gpu=0,1,2"), 3, "0", "0,1,2"},
+           {"model2", with_gpus("gpu=0", "parallel=model\ngpu=0,1"), 2, "0", "0,1"},
+           {"hybrid4", hybrid, 4, "0", "0,1,2,3"},
+           {"hybrid2x2", hybrid, 2, "0-1", "0-3"},
+           {"hosts2x2", hybrid, 2, "0,1", "0,1,2,3", {"--hosts", "2x2"}},
+           {"saves", with_gpus("gpu=0,1"), 2, "0", "0,1", {"--test-freq", "4", "--save-freq", "3"}},
+           {"hosts2x2 of 4", hybrid, 4, "0", "0,1,2,3", {"--hosts", "2x2"}}}) {
     INFO(c.name);
     shop.write(c.definition, kParameters);
     const Outcome one = run_well(training(shop, shop / c.name + "-one", c.all) + c.more);

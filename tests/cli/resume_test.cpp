@@ -93,6 +93,36 @@ TEST_CASE("a resumed run sees the crops of the uninterrupted one") {
   CHECK_FALSE(same_weights(last_of(shop / "plain-straight", 3), last_of(shop / "crops", 3)));
 }
 
+TEST_CASE("checkpoints between tests change nothing, and each of them resumes like the uninterrupted run") {
+  const Workshop shop;
+  const auto run = [&](const std::string& folder, const Args& more) {
+    return run_well(options(shop, 3, true, shop / folder) + Args{"--test-freq", "4", "--keep", "99"} + more);
+  };
+  const Outcome plain = run("plain", {});
+  CHECK(files_in(shop / "plain") == Args{"2.2.safetensors", "3.2.safetensors"});
+  const Outcome often = run("often", {"--save-freq", "1"});
+  CHECK(files_in(shop / "often") == Args{"1.1.safetensors", "1.2.safetensors", "2.1.safetensors",
+                                         "2.2.safetensors", "3.1.safetensors", "3.2.safetensors"});
+  CHECK(count(often.out, "Saved checkpoint") == 6);
+  check_equal(last_of(shop / "often", 3), last_of(shop / "plain", 3));
+  check_equal(shop / "often/2.2.safetensors", shop / "plain/2.2.safetensors");
+  for (const char* from : {"1.1", "2.1", "3.1"}) {
+    const std::string folder = shop / (std::string("from-") + from);
+    run_well({"--load-file", shop / "often/" + from + ".safetensors", "--save-file", folder});
+    check_equal(last_of(folder, 3), last_of(shop / "plain", 3));
+  }
+  // Batches are counted from the start of the run, over epochs and resumes.
+  run("third", {"--save-freq", "3"});
+  CHECK(files_in(shop / "third") == Args{"2.1.safetensors", "2.2.safetensors", "3.2.safetensors"});
+  run_well(options(shop, 1, true, shop / "resumed") +
+           Args{"--test-freq", "4", "--keep", "99", "--save-freq", "3"});
+  run_well({"--load-file", shop / "resumed", "--epochs", "3"});
+  CHECK(files_in(shop / "resumed") ==
+        Args{"1.2.safetensors", "2.1.safetensors", "2.2.safetensors", "3.2.safetensors"});
+  // The run of one epoch ended with a test.
+  check_equal_tensors(last_of(shop / "resumed", 3), last_of(shop / "plain", 3));
+}
+
 TEST_CASE("a net with a layer that reads an input twice resumes, and both matrices can be drawn") {
   const Workshop shop;
   const std::string twice = replaced(kDefinition, "inputs=data\n", "inputs=data,data\n");

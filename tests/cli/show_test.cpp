@@ -110,6 +110,25 @@ TEST_CASE("show draws curves, filters and predictions, and writes predictions an
   CHECK(bytes({"--only-errors"}) != read_file(shop / "p.png"));
 }
 
+TEST_CASE("show writes the costs of a run as CSV") {
+  const Workshop shop;
+  shop.write_data();
+  train(shop, 2);
+  const Outcome written = run_well({"show", shop / "run", "--save-costs", shop / "costs.csv"});
+  CHECK(written.out == "Wrote " + shop / "costs.csv" + ": 4 batches and tests\n");
+  const std::string csv = read_file(shop / "costs.csv");
+  CHECK(csv.starts_with("epoch,batch,phase,images,layer,value name,value\n1,1,train,40,logprob,-log p,"));
+  CHECK(count(csv, "\n") == 1 + 4 * 3);
+  for (const char* part : {"\n1,1,train,40,logprob,top-1 error,", "\n1,1,test,20,logprob,top-2 error,",
+                           "\n2,1,test,20,logprob,-log p,"})
+    CHECK(count(csv, part) == 1);
+  // Neither the data set nor the net's files are needed, and the other files are as ever.
+  std::filesystem::remove_all(shop.data_path());
+  run_well({"show", shop / "run", "--save-costs", shop / "new/again.csv", "--show-cost", "logprob", "--out",
+            shop / "cost.png"});
+  CHECK(read_file(shop / "new/again.csv") == csv);
+}
+
 TEST_CASE("show draws the filters that the checkpoint holds") {
   const Workshop shop;
   shop.write_data();
@@ -322,11 +341,12 @@ TEST_CASE("wrong wishes get an answer that helps") {
   CHECK(holds(error({run, "--show-cost", "logprob", "--out", shop.definition_path() + "/x.png"}),
               shop.definition_path() + ": is not a folder; the picture is to be written to"));
   const std::string checkpoint = run + "/1.1.safetensors";
-  for (const char* const option : {"--html", "--save-preds"})
+  for (const char* const option : {"--html", "--save-preds", "--save-costs"})
     CHECK(holds(error({run, option, checkpoint}), checkpoint + ": is a file that the command reads"));
   CHECK(holds(error({run, run, "--html", checkpoint}), checkpoint + ": is a file that the command reads"));
   CHECK(holds(error({run, "--html", shop / "page", "--save-preds", shop / "page"}),
               "--save-preds and --html name the same file"));
+  CHECK(holds(error({run, run, "--save-costs", shop / "c.csv"}), "--save-costs is for one checkpoint"));
   CHECK(holds(error({run, "--html", shop / "page", "--no-rgb"}), "--no-rgb is for --show-filters"));
   CHECK(holds(error({run, "--show-cost", "logprob", "--only-errors"}),
               "--only-errors is for --show-preds and --html"));
@@ -336,6 +356,8 @@ TEST_CASE("wrong wishes get an answer that helps") {
 
   run_well(shop.mnist() + Args{"--save-file", shop / "new", "--epochs", "0", "--force-save", "1"});
   CHECK(holds(error({shop / "new", "--show-cost", "logprob"}), "there is no history yet"));
+  CHECK(holds(error({shop / "new", "--save-costs", shop / "costs.csv"}), "there is no history yet"));
+  CHECK_FALSE(std::filesystem::exists(shop / "costs.csv"));
   run_well({"show", shop / "new", "--html", shop / "page.html"});
   CHECK(holds(read_file(shop / "page.html"), "There is no history yet."));
   CHECK(holds(read_file(shop / "page.html"), "not trained yet"));

@@ -1,9 +1,11 @@
 // Files that tests of a checkpoint write: features, probabilities, errors by class.
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <nlohmann/json.hpp>
 
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
@@ -278,10 +280,57 @@ TEST_CASE("a net that does not classify has no errors by class") {
   REQUIRE(trained.code == 0);
   const Args test = {"--load-file", shop / "run", "--test-only", "1"};
   CHECK(done(test).find("Errors by class") == std::string::npos);
+  const nlohmann::json results = nlohmann::json::parse(done(test + Args{"--json", "1"}));
+  CHECK(results["costs"]["logprob"]["sum of squares"].is_number());
+  CHECK_FALSE(results.contains("errors_by_class"));
   CHECK(refused(test + Args{"--confusion", shop / "m.csv"}).err.find("the net has no cost.logreg layer") !=
         std::string::npos);
   done(test + Args{"--write-features", "fc10", "--feature-path", shop / "f"});
   CHECK(read_array<std::int32_t>(shop / "f/labels_2.npy").values == labels_of_test());
+}
+
+TEST_CASE("the results of a test as JSON are alone on stdout, and those of the lines") {
+  using nlohmann::json;
+  const Workshop shop;
+  shop.write_data();
+  done(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"});
+  const Args test = {"--load-file", shop / "run", "--test-only", "1", "--confusion", shop / "m.csv"};
+  const std::string lines = done(test);
+  const std::string confusion = read_file(shop / "m.csv");
+  fs::remove(shop / "m.csv");
+  const json results = json::parse(done(test + Args{"--json", "1"}));
+  CHECK(read_file(shop / "m.csv") == confusion);
+  CHECK(results["checkpoint"] == shop / "run/1.1.safetensors");
+  CHECK(results["images"] == 20);
+  const json& cost = results["costs"]["logprob"];
+  CHECK(cost.size() == 3);
+  CHECK_THAT(lines, Catch::Contains(
+                        fmt::format("logprob:  {:.6f}, {:.6f}, {:.6f}\n", cost["-log p"].get<double>(),
+                                    cost["top-1 error"].get<double>(), cost["top-2 error"].get<double>())));
+  CHECK(results["errors_by_class"]["cost"] == "logprob");
+  const json& classes = results["errors_by_class"]["classes"];
+  REQUIRE(classes.size() == 10);
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const json& c = classes[i];
+    CHECK(c["index"] == i);
+    CHECK(c["images"] == 2);
+    CHECK_THAT(lines,
+               Catch::Contains(fmt::format("  {}  {:.4f}  {:>6} of {:>6}", c["class"].get<std::string>(),
+                                           c["error"].get<double>(), c["wrong"].get<int>(), 2)));
+  }
+  // Notes go to stderr, and --json 0 changes nothing.
+  fs::remove(shop.parameters_path());
+  const Outcome noted = run_program(test + Args{"--json"});
+  CHECK(json::parse(noted.out) == results);
+  CHECK_THAT(noted.err, Catch::Contains("the learning parameters are those of"));
+  CHECK(done(test + Args{"--json", "0"}).find("Averages") != std::string::npos);
+
+  const std::string message = "--json prints the results of --test-only 1; other runs of train print lines";
+  for (const Args& args : {Args{"--load-file", shop / "run", "--epochs", "2", "--json", "1"},
+                           Args{"--load-file", shop / "run", "--confusion", shop / "m.csv", "--json", "1"},
+                           shop.mnist() + Args{"--save-file", shop / "new", "--json", "1"}})
+    CHECK_THAT(refused(args).err, Catch::Contains(message));
+  CHECK_FALSE(fs::exists(shop / "new"));
 }
 
 TEST_CASE("of several costs one is named") {
@@ -294,6 +343,9 @@ TEST_CASE("of several costs one is named") {
   const Args test = {"--load-file", shop / "run", "--test-only", "1"};
   CHECK(done(test).find("Errors by class: --logreg-name says of which cost: logprob, aux\n") !=
         std::string::npos);
+  const nlohmann::json unnamed = nlohmann::json::parse(done(test + Args{"--json", "1"}));
+  CHECK(unnamed["costs"].size() == 2);
+  CHECK_FALSE(unnamed.contains("errors_by_class"));
   CHECK(done(test + Args{"--logreg-name", "aux"}).find("Errors by class ('aux', worst first):\n") !=
         std::string::npos);
   CHECK(

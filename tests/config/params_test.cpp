@@ -417,3 +417,35 @@ TEST_CASE("describe_values", "[params]") {
   at_most.max = 0.5;
   CHECK(describe_values(at_most) == "number <= 0.5");
 }
+
+TEST_CASE("lists of numbers have ranges", "[params]") {
+  ParamSpec spec;
+  spec.min = 0;
+  spec.max = 15;
+  std::vector<int> numbers;
+  const auto parsed = [&](const std::string& text) {
+    CHECK(parse_number_list(text, spec, numbers) == "");
+    return numbers;
+  };
+  using Numbers = std::vector<int>;
+  CHECK(parsed("0-3,6") == Numbers{0, 1, 2, 3, 6});
+  CHECK(parsed(" 7, 2-2 ,0-1") == Numbers{7, 2, 0, 1});
+  CHECK(parsed("3,2,1,0,3") == Numbers{3, 2, 1, 0, 3});
+  CHECK(parsed("0-15").size() == 16);
+  CHECK(parsed("").empty());
+  const auto wrong = [&](const std::string& text) { return parse_number_list(text, spec, numbers); };
+  CHECK(wrong("3-0") ==
+        "has the range '3-0', which ends before it begins; write 0-3, or single numbers for that order");
+  CHECK(wrong("0-16") == "expects an integer between 0 and 15, not '16'");
+  CHECK(wrong("0-999999999999") == "expects an integer between 0 and 15, not '999999999999'");
+  CHECK(wrong("0-") == "expects an integer between 0 and 15, not ''");
+  CHECK(wrong("-3") == "expects an integer between 0 and 15, not '-3'");
+  CHECK(wrong("0-1-2") == "expects an integer between 0 and 15, not '1-2'");
+  CHECK(wrong("0--2") == "expects an integer between 0 and 15, not '-2'");
+  CHECK(wrong("1 - 2") == "expects an integer between 0 and 15, not '1 '");
+  CHECK(wrong("0,") == "expects an integer between 0 and 15, not ''");
+  // A text of some bytes makes no list of any length.
+  CHECK(wrong("0-15,0-15,0-15") == "lists more than 16 numbers");
+  spec.min = -5;
+  CHECK(parsed("-5--4,-1-1") == Numbers{-5, -4, -1, 0, 1});
+}

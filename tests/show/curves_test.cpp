@@ -72,6 +72,37 @@ TEST_CASE("history becomes points over epochs, values of children added") {
   CHECK(net.chart(four_batches(), {"logprob", 0, 1, {3, 4}}).series[0].points[0].y == 3);
 }
 
+TEST_CASE("the history as CSV has a line for each value") {
+  const SmallGraph net;
+  TrainingState state = four_batches();
+  // Two batches of ten images.
+  state.history[0].count = 2;
+  state.history[0].costs.images = 20;
+  state.history.resize(3);
+  CHECK(costs_csv(state, net.graph) ==
+        "epoch,batch,phase,images,layer,value name,value\n"
+        "1,3,train,20,logprob,-log p,1.5\n"
+        "1,3,train,20,logprob,top-1 error,0.4\n"
+        "1,3,train,20,logprob,top-5 error,0.15\n"
+        "1,3,train,20,l2,sum of squares,0.25\n"
+        "1,4,train,10,logprob,-log p,3\n"
+        "1,4,train,10,logprob,top-1 error,0.6\n"
+        "1,4,train,10,logprob,top-5 error,0.3\n"
+        "1,4,train,10,l2,sum of squares,0.5\n"
+        "1,4,test,10,logprob,-log p,3\n"
+        "1,4,test,10,logprob,top-1 error,0.5\n"
+        "1,4,test,10,logprob,top-5 error,0.3\n"
+        "1,4,test,10,l2,sum of squares,0.5\n");
+  CHECK(message_of<InputError>([&] { costs_csv({}, net.graph); }) ==
+        "there is no history yet: the checkpoint was written before a batch was trained");
+  state.history[1].costs.sums[2].second[0] = std::numeric_limits<double>::infinity();
+  CHECK(message_of<InputError>([&] { costs_csv(state, net.graph); }) ==
+        "the history is damaged: it holds numbers that are not finite");
+  state.history[1].costs.sums.pop_back();
+  CHECK(message_of<InputError>([&] { costs_csv(state, net.graph); }) ==
+        "the history is damaged: epoch 1, batch 4 has other costs than the net");
+}
+
 TEST_CASE("smoothed tests are means over as many as there are") {
   const SmallGraph net;
   const Chart chart = net.chart(four_batches(), {"logprob", 1, 2, {3, 4}});

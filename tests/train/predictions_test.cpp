@@ -136,3 +136,59 @@ TEST_CASE("a classifier is a cost.logreg") {
   CHECK(message_of<InputError>([&] { find_classifier(both.graph(), matrices, ""); }) ==
         "the net has several cost.logreg layers: --logreg-name must be one of logprob, second");
 }
+
+TEST_CASE("the answer of a net is what its first cost compares") {
+  const std::vector<MatrixInfo> matrices = {{"data", {1, 2, 2}, DataType::f32, 0},
+                                            {"labels", {1}, DataType::s32, 3, {"cat", "dog", "owl"}},
+                                            {"targets", {3}, DataType::f32, 0}};
+  const auto answer = [&](const std::string& layers, const std::string& costs,
+                          const std::string& asked = "") {
+    const std::string used = layers + costs;
+    std::string definition = "[data]\ntype=data\ndataIdx=0\n";
+    if (used.find("labels") != std::string::npos) definition += "[labels]\ntype=data\ndataIdx=1\n";
+    if (used.find("targets") != std::string::npos) definition += "[targets]\ntype=data\ndataIdx=2\n";
+    definition += "[fc1]\ntype=fc\ninputs=data\noutputs=3\n" + used;
+    std::string parameters = "[DEFAULT]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\n[fc1]\n";
+    if (used.find("[back]") != std::string::npos) parameters += "[back]\n";
+    for (const std::string name : {"free", "first", "second"})
+      if (costs.find("[" + name + "]") != std::string::npos) parameters += "[" + name + "]\ncoeff=1\n";
+    Diagnostics diagnostics;
+    const IniFile net = parse_ini("net.cfg", definition, diagnostics);
+    const Graph graph =
+        build_graph(net, parse_ini("params.cfg", parameters, diagnostics), matrices, {}, diagnostics);
+    diagnostics.throw_if_errors();
+    return find_answer(graph, matrices, asked);
+  };
+  using Names = std::vector<std::string>;
+  const std::string difference = "[d]\ntype=eltsum\ninputs=targets,fc1\ncoeffs=-1,1\n",
+                    logistic = "[p]\ntype=neuron\ninputs=fc1\nneuron=logistic\n",
+                    softmax = "[p]\ntype=softmax\ninputs=fc1\n",
+                    free = "[free]\ntype=cost.sum2\ninputs=fc1\n";
+  const auto first = [](const std::string& type, const std::string& inputs) {
+    return "[first]\ntype=cost." + type + "\ninputs=" + inputs + "\n";
+  };
+
+  CHECK(answer(difference, free + first("sum2", "d")).layers == Names{"fc1"});
+  CHECK(answer(difference, first("sum2", "d")).class_names.empty());
+  CHECK(answer(difference + "[e]\ntype=neuron\ninputs=d\nneuron=abs\n", first("sum2", "e")).layers ==
+        Names{"fc1"});
+  // An autoencoder compares its output with its input.
+  CHECK(answer("[back]\ntype=fc\ninputs=fc1\noutputs=4\ninitW=1\n[d]\ntype=eltsum\ninputs=back,data\n"
+               "coeffs=1,-1\n",
+               first("sum2", "d"))
+            .layers == Names{"back"});
+  CHECK(answer(logistic, first("bce", "targets,p")).layers == Names{"p"});
+  CHECK(answer(logistic, first("bce", "targets,p")).class_names == Names{"cat", "dog", "owl"});
+  CHECK(answer(softmax, first("crossent", "targets,p")).class_names == Names{"cat", "dog", "owl"});
+  // A cost.logreg counts, wherever it stands.
+  CHECK(answer(difference + softmax, first("sum2", "d") + "[second]\ntype=cost.logreg\ninputs=labels,p\n")
+            .layers == Names{"p"});
+  CHECK(answer(softmax, first("crossent", "targets,p"), " fc1, p").layers == Names{"fc1", "p"});
+  CHECK(answer(softmax, first("crossent", "targets,p"), "p").class_names.empty());
+  CHECK(message_of<InputError>([&] { answer("", free); }) ==
+        "no cost of the net compares a layer with labels or targets: --output must say which layers are the "
+        "outputs");
+  CHECK(message_of<InputError>([&] { answer("", free, "fc1,fc1"); }) == "--output names 'fc1' twice");
+  CHECK(message_of<InputError>([&] { answer("", free, "fc2"); }) ==
+        "the net has no layer 'fc2'; did you mean 'fc1'?");
+}

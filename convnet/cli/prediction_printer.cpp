@@ -1,0 +1,123 @@
+#include "convnet/cli/prediction_printer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convnet/base/error.h"
+
+namespace convnet {
+namespace {
+
+/// Numbers of a layer in a line; CSV and JSON have all.
+constexpr std::size_t kNumbersInLine = 8;
+
+/// Returns a name as a part of a line: control characters, line ends among them, become \xHH.
+std::string on_one_line(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte == 0x7F)
+      text += fmt::format("\\x{:02x}", byte);
+    else
+      text += c;
+  }
+  return text;
+}
+
+/// Returns "fc1 0.25 -1.5 3 … (512 numbers)".
+std::string numbers_text(const std::string& layer, const std::vector<float>& numbers) {
+  std::string text = layer;
+  for (std::size_t i = 0; i < std::min(kNumbersInLine, numbers.size()); ++i)
+    text += fmt::format(" {:.5g}", numbers[i]);
+  return numbers.size() > kNumbersInLine ? text + fmt::format(" … ({} numbers)", numbers.size()) : text;
+}
+
+}  // namespace
+
+PredictionPrinter::PredictionPrinter(ResultForm form, int top, const Answer& answer,
+                                     const std::vector<std::int64_t>& sizes,
+                                     const std::vector<std::string>& files)
+    : form_(form), top_(static_cast<std::size_t>(top)), answer_(answer) {
+  constexpr std::size_t kWidest = 60;
+  for (const std::string& file : files)
+    widest_ = std::max(widest_, std::min(kWidest, on_one_line(file).size()));
+  if (form == ResultForm::csv) print_csv_header(sizes);
+}
+
+void PredictionPrinter::add(const Prediction& p) {
+  if (form_ == ResultForm::json) add_json(p);
+  ++count_;
+  if (!p.error.empty()) {
+    fmt::print(stderr, "skipped: {}\n", on_one_line(p.error));
+    ++bad_;
+  } else if (form_ == ResultForm::csv) {
+    print_csv(p);
+  } else if (form_ == ResultForm::lines) {
+    print_line(p);
+  }
+}
+
+void PredictionPrinter::finish() {
+  // Names of files may have any encoding.
+  if (form_ == ResultForm::json)
+    fmt::print("{}\n", nlohmann::json{{"files", files_}}.dump(2, ' ', false,
+                                                              nlohmann::json::error_handler_t::replace));
+  if (bad_ > 0)
+    throw RunError(fmt::format("{} of {} files could not be {}", bad_, count_,
+                               prints_classes() ? "classified" : "read"));
+}
+
+void PredictionPrinter::print_line(const Prediction& p) const {
+  std::string line = fmt::format("{:<{}} ", on_one_line(p.file), widest_);
+  if (prints_classes()) {
+    for (const std::size_t c : best_outputs(p.outputs[0], top_))
+      line += fmt::format(" {} {:.1f}%", answer_.class_names[c], 100 * p.outputs[0][c]);
+  } else {
+    for (std::size_t i = 0; i < p.outputs.size(); ++i)
+      line += (i == 0 ? " " : "  ") + numbers_text(answer_.layers[i], p.outputs[i]);
+  }
+  fmt::print("{}\n", line);
+}
+
+void PredictionPrinter::print_csv_header(const std::vector<std::int64_t>& sizes) const {
+  std::string line = "file";
+  if (prints_classes()) {
+    for (std::size_t k = 1; k <= std::min(top_, answer_.class_names.size()); ++k)
+      line += fmt::format(",class {},probability {}", k, k);
+  } else {
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      for (std::int64_t k = 0; k < sizes[i]; ++k)
+        line += "," + csv_field(fmt::format("{}[{}]", answer_.layers[i], k));
+  }
+  fmt::print("{}\n", line);
+}
+
+void PredictionPrinter::print_csv(const Prediction& p) const {
+  std::string line = csv_field(p.file);
+  if (prints_classes()) {
+    for (const std::size_t c : best_outputs(p.outputs[0], top_))
+      line += fmt::format(",{},{:.6g}", csv_field(answer_.class_names[c]), p.outputs[0][c]);
+  } else {
+    // Without a precision, so that the same float32 is read back.
+    for (const std::vector<float>& numbers : p.outputs)
+      for (const float number : numbers) line += fmt::format(",{}", number);
+  }
+  fmt::print("{}\n", line);
+}
+
+void PredictionPrinter::add_json(const Prediction& p) {
+  nlohmann::json file = {{"file", p.file}};
+  if (!p.error.empty()) {
+    file["error"] = p.error;
+  } else if (prints_classes()) {
+    for (const std::size_t c : best_outputs(p.outputs[0], top_))
+      file["classes"].push_back(
+          {{"class", answer_.class_names[c]}, {"index", c}, {"probability", p.outputs[0][c]}});
+  } else {
+    for (std::size_t i = 0; i < p.outputs.size(); ++i) file["outputs"][answer_.layers[i]] = p.outputs[i];
+  }
+  files_.push_back(std::move(file));
+}
+
+}  // namespace convnet
