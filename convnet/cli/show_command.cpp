@@ -9,6 +9,7 @@
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
+#include "convnet/net/devices.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
 #include "convnet/show/page.h"
