@@ -1,10 +1,10 @@
 // Winograd's method in one dimension, and its application to two-dimensional tiles: Lavin and Gray, "Fast
 // Algorithms for Convolutional Neural Networks" (2015), section 4. F(m,r) computes m outputs of a filter with
-// r taps from n = m+r-1 inputs with n products. In two dimensions, the outputs Y of the filter g for the
-// inputs d are
-//   Y = A' [(G g G') * (B' d B)] A,
-// with ' for transposes and * for elementwise products. As that is linear in g, the gradient of a filter is
-//   G' [(B' d B) * (A dY A')] G.
+// r taps from n = m+r-1 inputs with n products. In two dimensions, with ' for transposes and * for
+// elementwise products, the outputs Y of the filter g for the inputs d, and the gradient of g, which enters
+// linearly, are
+//   Y  = A' [(G g G') * (B' d B)] A
+//   dg = G' [(B' d B) * (A dY A')] G.
 #pragma once
 
 #include <array>
