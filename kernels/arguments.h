@@ -1,4 +1,4 @@
-// Lists of arguments, for the own kernels of all backends.
+// Makes the lists of argument tensors of our own kernels, for all backends.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,27 @@
 
 namespace convnet {
 
-/// The layout of argument `index`, of type `type`, where it is decided already; null (plain) otherwise.
+/// Returns the layout of argument `index` for elements of type `type` if `hints` decide it; else null
+/// (plain).
 inline std::shared_ptr<const Layout> hinted_layout(const LayoutHints& hints, std::size_t index,
                                                    DataType type = DataType::f32) {
   return index < hints.size() && hints[index] ? with_type(*hints[index], type).layout : nullptr;
 }
 
-/// The type of argument `index` where it is one that activations are stored as, else f32: what operations
-/// that read either follow.
+/// Returns the type in which argument `index`, an activation, is stored: bf16 if `hints` say so, else f32.
 inline DataType hinted_type(const LayoutHints& hints, std::size_t index) {
   const bool bf16 = index < hints.size() && hints[index] && hints[index]->type == DataType::bf16;
   return bf16 ? DataType::bf16 : DataType::f32;
 }
-/// Argument `index` as it lies, and is stored, now; a plain tensor of f32 where that is not decided.
+/// Returns argument `index`, an activation, with the layout and the type that `hints` give it; a plain tensor
+/// of f32 if they leave that open.
 inline TensorDesc hinted_activation(const Dims& dims, const LayoutHints& hints, std::size_t index) {
   const DataType type = hinted_type(hints, index);
   return {dims, type, hinted_layout(hints, index, type)};
 }
 
-/// The arguments of `op`: `layout` for those with the first one's dims and type, plain for the others.
+/// Returns the arguments of `op`. Those with the dims and the type of the first one have `layout`, the others
+/// are plain.
 inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
                                                 const std::shared_ptr<const Layout>& layout = nullptr) {
   const std::vector<Argument> args = arguments(op);
@@ -39,7 +41,8 @@ inline std::vector<TensorDesc> argument_tensors(const OpDesc& op,
   return tensors;
 }
 
-/// The same, where `main` says how the first argument lies and of what type it is.
+/// Returns the arguments of `op`. Those with the dims and the type of the first one are replaced by `main`,
+/// the others are plain.
 inline std::vector<TensorDesc> argument_tensors(const OpDesc& op, const TensorDesc& main) {
   std::vector<TensorDesc> tensors = argument_tensors(op);
   const TensorDesc first = tensors[0];

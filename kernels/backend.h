@@ -16,21 +16,22 @@
 
 namespace convnet {
 
-/// A point in a queue: everything that was put into it before. Immutable; kept alive by whoever waits for it.
+/// A point in a queue (a CUDA event). It is reached when all work that was put into the queue before it is
+/// done. Immutable; whoever waits for it keeps it alive.
 class Mark {
  public:
   Mark() = default;
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
   virtual ~Mark() = default;
-  /// Whether all that came before is done. Throws DeviceError where it failed.
+  /// Returns whether all earlier work of the queue is done. Throws DeviceError if it failed.
   virtual bool reached() const = 0;
-  /// Seconds from `earlier`, a mark of the same device, to this one; both reached.
+  /// Returns the seconds from `earlier`, a mark of the same device, to this one. Both must have been reached.
   virtual double seconds_since(const Mark& earlier) const = 0;
 };
 
-/// Work of one device, done in the order in which it was put in, while the host goes on. Used by one thread
-/// at a time.
+/// A queue of work for one device (a CUDA stream). The device does the work in order, asynchronously to the
+/// host. Used by one thread at a time.
 class Queue {
  public:
   Queue() = default;
@@ -38,27 +39,28 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
   virtual ~Queue() = default;
 
+  /// Returns a mark at the present end of the queue.
   virtual std::shared_ptr<const Mark> mark() = 0;
-  /// Work that is put in from now on starts after `mark`, of any queue of the backend.
+  /// Makes work that is put in from now on wait for `mark`, which may be of any queue of the backend.
   virtual void wait(const Mark& mark) = 0;
-  /// Copies between memories of any devices and the host. Host memory is in use until a later mark is
-  /// reached, unless it is pageable `src`, which is read at once.
+  /// Puts in a copy between memories of any devices and the host. Host memory is in use until a later mark is
+  /// reached, except a pageable `src`, which is read during the call.
   virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) = 0;
 };
 
-/// Work that was put into queues once, and can be started again as a whole.
+/// Recorded work of several queues, which can be started again as a whole (a CUDA graph).
 class Recording {
  public:
   Recording() = default;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
   virtual ~Recording() = default;
-  /// Puts all of it into `queue`.
+  /// Puts all of the recorded work into `queue`.
   virtual void play(Queue& queue) const = 0;
 };
 
-/// Messages between the devices of several processes, one device of each, that do not pass through the hosts.
-/// Used by one thread at a time.
+/// Sends messages between devices of several processes, one device of each, without passing through the hosts
+/// (NCCL). Used by one thread at a time.
 class Communicator {
  public:
   /// One end of a message.
@@ -74,10 +76,10 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
-  /// Puts the pieces into `queue`. They go on at the same time, and what is put in later waits for all of
-  /// them. Two processes must bring the pieces between them in the same order, and of the same sizes. The
-  /// first messages between two devices connect them, which waits for the other process and cannot be
-  /// recorded. Throws DeviceError.
+  /// Puts the pieces into `queue`. They are sent and received concurrently, and work that is put in later
+  /// waits for all of them. Two processes must give the pieces between them in the same order and with the
+  /// same sizes. The first messages between two devices connect them, which waits for the other process and
+  /// cannot be recorded. Throws DeviceError.
   virtual void exchange(Queue& queue, std::span<const Piece> pieces) = 0;
   /// Returns why messages no longer arrive, or "" while nothing is wrong.
   virtual std::string failure() const = 0;
@@ -92,16 +94,18 @@ class PreparedOp {
   PreparedOp& operator=(const PreparedOp&) = delete;
   virtual ~PreparedOp() = default;
 
-  /// One entry per argument of arguments(op), in that order: the layout this operation reads or writes.
+  /// Returns the tensors, with layouts, that this operation reads or writes, in the order of arguments(op).
   const std::vector<TensorDesc>& args() const { return args_; }
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
-  /// The algorithm that the library chose, like "jit:avx512_core"; "own" for our kernels.
+  /// Returns the algorithm that the library chose, like "jit:avx512_core"; "own" for our own kernels.
   const std::string& algorithm() const { return algorithm_; }
   OpForm form() const { return {args_, workspace_bytes_, algorithm_}; }
 
-  /// Computes. `pointers` are the arguments' memory, 64-byte aligned, in the layouts of args(); `workspace`
-  /// has workspace_bytes(), aligned to kMemoryAlignment. Blocks until done where the backend has no queues
-  /// (then `queue` is null); else puts the work into `queue`.
+  /// Computes. `pointers` are the memory of the arguments, in the layouts of args(); `workspace` has
+  /// workspace_bytes() and is aligned to kMemoryAlignment. So are arguments, except those that are parts of
+  /// buffers: a part of a matrix is aligned to 64 bytes, a part of the host's data only to its elements. If
+  /// the backend has no queues, `queue` is null, and this blocks until the work is done; else it puts the
+  /// work into `queue`.
   virtual void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const = 0;
 
  protected:
@@ -110,11 +114,11 @@ class PreparedOp {
   std::string algorithm_ = "own";
 };
 
-/// Throws std::logic_error where `prepared`, made for `op` in `form`, does not read and write memory as the
-/// form says, or wants more workspace.
+/// Throws std::logic_error if `prepared`, which was made for `op` in `form`, has other layouts or more
+/// workspace than the form.
 void check_form(const OpDesc& op, const OpForm& form, const PreparedOp& prepared);
 
-/// Device memory with one owner.
+/// Owns a block of memory of a device, or of the host.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -125,7 +129,8 @@ class DeviceMemory {
   virtual std::int64_t bytes() const = 0;
 };
 
-/// A kind of device that can be used now.
+/// The devices of one kind on this machine: memory, queues and prepared operations. Devices are numbered as
+/// the system numbers them ("physical" numbers).
 class Backend {
  public:
   Backend() = default;
@@ -133,74 +138,82 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  /// The target that plans for this backend's devices are made with.
+  /// Returns the target with which plans for these devices are made.
   virtual const Target& target() const = 0;
 
-  /// Prepares `op` to run on physical device `device` in `form`, which this backend's target or an equal one
-  /// has given: the layouts are those of the form, the workspace is enough. Libraries that choose an
-  /// algorithm by timing do so on that device. Throws DeviceError where the library cannot do it.
+  /// Prepares `op` to run on physical device `device` in `form`, which must come from this backend's target
+  /// or an equal one. The result has the layouts of the form and needs no more than its workspace. Libraries
+  /// that choose an algorithm by timing do so on that device. Throws DeviceError if the library cannot do it.
   virtual std::shared_ptr<const PreparedOp> bind(const OpDesc& op, const OpForm& form, int device) const = 0;
-  /// bind() for the first device, in the form that the target gives for `hints`.
+  /// Calls bind() for device 0 with the form that the target gives for `hints`.
   std::shared_ptr<const PreparedOp> prepare(const OpDesc& op, const LayoutHints& hints) const {
     return bind(op, target().form(op, hints), 0);
   }
 
-  /// Zeroed memory on physical device `device`, aligned to kMemoryAlignment. Throws DeviceError when there is
-  /// not enough.
+  /// Returns zeroed memory on a device, aligned to kMemoryAlignment. Throws DeviceError if there is not
+  /// enough.
   virtual std::unique_ptr<DeviceMemory> allocate(int device, std::int64_t bytes) const = 0;
 
-  /// Bytes a device can give; what a plan needs is compared with it before anything is allocated.
+  /// Returns the bytes that can be allocated on a device. They are compared with what a plan needs before
+  /// anything is allocated.
   virtual std::int64_t memory_available(int device) const = 0;
 
-  /// Whether all devices take from the same memory.
+  /// Returns whether all devices allocate from the same memory.
   virtual bool shares_memory() const = 0;
 
-  /// FLOP/s of fp32 multiply-adds the device can do, measured now.
+  /// Measures the FLOP/s of the device in products of the backend's precision; the CPU's in fp32
+  /// multiply-adds.
   virtual double measure_peak_flops(int device) const = 0;
-  /// Bytes a second, read and written together, of a copy too large for caches, measured now.
+  /// Measures the bytes a second, read and written together, of a copy that is too large for caches.
   virtual double measure_copy_bandwidth(int device) const = 0;
 
-  /// Called once on a device's worker thread before it runs operations.
+  /// Prepares the calling thread, a device's worker, for running operations. Each worker calls it once.
   virtual void enter_worker(int device) const = 0;
 
-  /// A new queue on a device. Null: operations block, and every device has a thread of its own instead.
+  /// Makes a queue on a device. Returns null if the backend has no queues: then operations block, and every
+  /// device needs a thread of its own.
   virtual std::unique_ptr<Queue> make_queue(int /*device*/) const { return nullptr; }
-  /// Calls `submit`, which puts work into `queues` and waits for nothing, and keeps that work instead of
-  /// starting it. The first queue is where a play begins and ends. Null: such work cannot be kept.
+  /// Calls `submit`, which puts work into `queues` and must not wait for any, and records that work instead
+  /// of starting it. A recording begins and ends in the first queue. Returns null if the work cannot be
+  /// recorded.
   virtual std::unique_ptr<Recording> record(std::span<Queue* const> /*queues*/,
                                             const std::function<void()>& /*submit*/) const {
     return nullptr;
   }
-  /// Returns what tells a device from all others, also of other hosts; "" where there are no communicators.
+  /// Returns a text that identifies a device among those of all hosts; "" if there are no communicators.
   virtual std::string communicator_key(int /*device*/) const { return ""; }
-  /// Returns the name of a new communicator, which one process makes and all join.
+  /// Returns the name of a new communicator. One process makes the name, and all processes join with it.
   virtual std::string new_communicator() const { return ""; }
-  /// Joins `device` to a communicator of `size` processes as that of process `rank`; waits for the others, no
-  /// longer than `seconds`. Throws DeviceError. Null where communicator_key() is "".
+  /// Joins a communicator of `size` processes with `device` as the device of process `rank`. Waits for the
+  /// others, but no longer than `seconds`. Throws DeviceError. Returns null if communicator_key() is "".
   virtual std::unique_ptr<Communicator> join_communicator(int /*device*/, const std::string& /*name*/,
                                                           int /*rank*/, int /*size*/,
                                                           double /*seconds*/) const {
     return nullptr;
   }
-  /// Host memory that copies from and to devices are fastest with.
+  /// Returns host memory for the fastest copies from and to devices (pinned memory).
   virtual std::unique_ptr<DeviceMemory> allocate_staging(std::int64_t bytes) const = 0;
-  /// Whether operations on `device` can reach the memory of `other`.
+  /// Returns whether operations on `device` can access the memory of `other`.
   virtual bool reaches(int device, int other) const = 0;
-  /// Copies between device and host memory, and waits for it.
+  /// Copies between device and host memory, and waits until the copy is done.
   virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const = 0;
-  /// Copies between two layouts of a tensor, both in the host's memory; bf16 numbers may become f32.
+  /// Converts a tensor in the host's memory to another layout; a tensor of bf16 may become one of f32.
   virtual void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
                      std::byte* dst) const = 0;
 };
 
-/// CPU devices: each uses `threads_per_device` cores. tf32 computes as fp32 does.
+/// Makes the backend of CPU devices, each of which uses `threads_per_device` cores. tf32 computes as fp32
+/// does.
 std::unique_ptr<Backend> make_cpu_backend(int threads_per_device, Precision precision = Precision::fp32);
-/// Whether this processor multiplies bf16 numbers; where it does not, they are slower than fp32.
+/// Returns whether this processor has instructions for products of bf16 numbers; without them, bf16 is slower
+/// than fp32.
 bool cpu_multiplies_bf16();
 
-/// NVIDIA GPUs. Throws DeviceError where there are none, or the program was built without CUDA.
+/// Makes the backend of NVIDIA GPUs. Throws DeviceError if there are none, or if the program was built
+/// without CUDA.
 std::unique_ptr<Backend> make_cuda_backend(Precision precision);
-/// GPUs that make_cuda_backend() would find; 0 if it would throw, and then why in `reason`.
+/// Returns the number of GPUs that make_cuda_backend() would find. If it would throw, returns 0 and sets
+/// `reason`.
 int cuda_devices(std::string& reason);
 
 }  // namespace convnet

@@ -7,14 +7,15 @@
 
 namespace convnet {
 
-/// Means and sums of squares about the mean of `count` values; T is double, or a vector with a double for
-/// each lane.
+/// The mean of `count` values, and the sum of their squared distances from it. T is double, or a vector of
+/// doubles.
 template <class T>
 struct Moments {
   double count = 0;
   T mean{}, squares{};
 
-  /// Chan et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
+  /// Adds the values of `other`: Chan et al., "Updating formulae and a pairwise algorithm for computing
+  /// sample variances", 1979.
   CONVNET_HD void merge(const Moments& other) {
     if (other.count == 0) return;
     const double share = other.count / (count + other.count);
@@ -29,12 +30,12 @@ CONVNET_HD inline double inverse_deviation(float variance, float epsilon) {
   return 1 / std::sqrt(static_cast<double>(variance) + static_cast<double>(epsilon));
 }
 
-/// The slope of a channel in y = (x - mean) * slope + shift
+/// Returns the slope of a channel in y = (x - mean) * slope + shift.
 CONVNET_HD inline float batch_norm_slope(float scale, float variance, float epsilon) {
   return static_cast<float>(static_cast<double>(scale) * inverse_deviation(variance, epsilon));
 }
 
-/// The coefficients of a channel in dx = slope * dy + (offset + drag * (x - mean))
+/// The coefficients of a channel in dx = slope * dy + (offset + drag * (x - mean)).
 struct BatchNormGradient {
   float slope, offset, drag;
 };

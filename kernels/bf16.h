@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// Stored as the upper 16 bits of an IEEE 754 single.
+/// A bf16 number, stored as the upper 16 bits of an IEEE 754 single.
 struct BFloat16 {
   std::uint16_t bits = 0;
 };
@@ -21,7 +21,7 @@ CONVNET_HD inline float to_float(BFloat16 v) {
 }
 CONVNET_HD inline float to_float(float v) { return v; }
 
-/// Rounds to nearest, ties to even; NaN stays NaN, numbers past the largest become infinite.
+/// Rounds to nearest, ties to even. NaN stays NaN; numbers beyond the largest bf16 become infinite.
 CONVNET_HD inline BFloat16 to_bf16(float v) {
 #if defined(__CUDA_ARCH__)
   std::uint16_t stored;
@@ -36,7 +36,7 @@ CONVNET_HD inline BFloat16 to_bf16(float v) {
 #endif
 }
 
-/// A number as `T` stores it.
+/// Returns a number converted to `T`, the type that memory holds: float or BFloat16.
 template <class T>
 CONVNET_HD inline T stored_as(float v);
 template <>

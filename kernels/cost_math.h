@@ -1,5 +1,5 @@
-// Arithmetic of costs, compiled for host and device: how they bound logarithms and divisors (log 0 is
-// -50, as in cuda-convnet2), and share ties.
+// Arithmetic of costs, compiled for host and device: bounds of logarithms and divisors (log 0 is -50, as in
+// cuda-convnet2), and errors where probabilities tie.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace convnet {
 
 constexpr double kLogFloor = -50;
 
-/// The smallest divisor of gradients.
+/// Returns the smallest divisor in gradients.
 inline float smallest_divisor() { return static_cast<float>(std::exp(kLogFloor)); }
 
 CONVNET_HD inline float floored(float p, float floor) { return p < floor ? floor : p; }  // keeps NaN
@@ -22,19 +22,19 @@ CONVNET_HD inline double floored_log(double p) {
   return log < kLogFloor ? kLogFloor : log;  // keeps NaN
 }
 
-/// weight * log(p); nothing where the weight is 0, whatever p.
+/// Returns weight * log(p), and 0 if the weight is 0, whatever p.
 CONVNET_HD inline double weighted_log(double weight, double p) {
   return weight == 0 ? 0 : weight * floored_log(p);
 }
 
 /// The target of one image (ClassTargets).
 struct ClassTarget {
-  std::int32_t first, second;  ///< classes; not mixed: the same
+  std::int32_t first, second;  ///< classes; equal if the image is not mixed
   float second_share;          ///< in [0,1)
-  float smoothing, spread;     ///< spread: what smoothing gives each class
-  float weight;                ///< of the image
+  float smoothing, spread;     ///< spread: the probability that smoothing gives to each class
+  float weight;                ///< weight of the image in the cost
 
-  /// Whether both classes are there. Readers of data check labels: others are a bug of ours.
+  /// Returns whether both classes exist. Providers check labels, so that others are a bug in this program.
   CONVNET_HD bool valid(std::int64_t classes) const {
     return first >= 0 && first < classes && second >= 0 && second < classes;
   }
@@ -48,7 +48,7 @@ struct ClassTarget {
 /// Reads the targets of images from memory.
 struct ClassTargetReader {
   const std::int32_t* labels;
-  const float* class_weights;  ///< null: all are 1
+  const float* class_weights;  ///< by class; null: all are 1
   std::int64_t classes;
   float smoothing;
   bool mixed;
@@ -71,10 +71,11 @@ struct ClassTargetReader {
 struct Ranking {
   std::int64_t above = 0;  ///< classes more probable than the label
   std::int64_t tied = 0;   ///< classes exactly as probable, the label included
-  bool finite = true;      ///< every probability is
+  bool finite = true;      ///< every probability is finite
 };
 
-/// The chance that the label is not among the k most probable classes, ties broken at random.
+/// Returns the probability that the label is not among the k most probable classes if ties are broken at
+/// random.
 CONVNET_HD inline double expected_error(const Ranking& r, std::int64_t k) {
   if (!r.finite || r.above >= k) return 1;
   if (r.above + r.tied <= k) return 0;

@@ -1,4 +1,4 @@
-// Work that hides what the host does while a device is timed.
+// Work that keeps a device busy while the host queues the work to be timed.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace convnet {
 
-/// Keeps a device busy by copies to and fro. All work queued behind them is complete in the queue before it
-/// starts, so the time between two marks is that of the device, not the time that the host takes to launch;
-/// and more memory than caches hold leaves nothing in them.
+/// Keeps a device busy with copies back and forth. Work that is put into the queue meanwhile starts only
+/// after them, when all of it is in the queue. The time between two marks in it is then the device's, without
+/// the time that the host takes to launch it. The copies also clear the caches.
 class Delay {
  public:
   /// Copies between the halves of `memory`, which belongs to the queue's device: 0.1 to 0.5 ms for 256 MiB.

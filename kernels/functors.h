@@ -8,8 +8,8 @@
 
 namespace convnet {
 
-/// Whether `v` replaces `best` as the maximum: NaN beats every number, so that it is not lost; of equal
-/// values the first one stays. Without branches, so that loops vectorise.
+/// Returns whether `v` replaces `best` as the maximum. NaN beats every number, so that it is not lost, and of
+/// equal values the first one stays. There are no branches, so that loops vectorise.
 CONVNET_HD inline bool beats(float v, float best) {
   return (static_cast<int>(v > best) | (static_cast<int>(v != v) & static_cast<int>(best == best))) != 0;
 }
@@ -36,13 +36,13 @@ enum class NeuronKind {
   mish
 };
 
-/// A neuron with its parameters (tanh: a*tanh(b*x)); 1 where it takes fewer.
+/// A neuron with its parameters, as in a*tanh(b*x); parameters that it does not have are 1.
 struct Neuron {
   NeuronKind kind = NeuronKind::ident;
   float a = 1, b = 1;
 };
 
-/// Whether the gradient is computed from the output y (else from the input x).
+/// Returns whether the gradient is computed from the output y; else it is computed from the input x.
 constexpr bool neuron_uses_output(NeuronKind kind) {
   switch (kind) {
     case NeuronKind::abs:
@@ -57,14 +57,14 @@ constexpr bool neuron_uses_output(NeuronKind kind) {
   }
 }
 
-// Functors have `float forward(float x)` and `float backward(float y, float dy)`; y is the input x for
-// functions whose gradient needs it.
+// Functors have `float forward(float x)`, and `float backward(float y, float dy)` for dx. The y is the
+// output, or the input x if neuron_uses_output() is false.
 struct IdentFunctor {
   CONVNET_HD float forward(float x) const { return x; }
   CONVNET_HD float backward(float, float dy) const { return dy; }
 };
 struct ReluFunctor {
-  /// Keeps NaN: a broken layer must show.
+  /// Keeps NaN, so that errors below show.
   CONVNET_HD float forward(float x) const { return x < 0 ? 0 : x; }
   CONVNET_HD float backward(float y, float dy) const { return y > 0 ? dy : 0; }
 };
@@ -133,13 +133,14 @@ struct AbsTanhFunctor {
   }
 };
 
-/// x, and a*x for x < 0, with a > 0: the output has the sign of x.
+/// x for x >= 0, and a*x for x < 0, with a > 0, so that the output has the sign of x.
 struct LeakyReluFunctor {
   float a;
   CONVNET_HD float forward(float x) const { return x < 0 ? a * x : x; }
   CONVNET_HD float backward(float y, float dy) const { return y < 0 ? a * dy : dy; }
 };
-/// x, and a*(e^x - 1) for x < 0, with a > 0. Clevert, Unterthiner and Hochreiter, arXiv:1511.07289.
+/// x for x >= 0, and a*(e^x - 1) for x < 0, with a > 0. Clevert, Unterthiner and Hochreiter,
+/// arXiv:1511.07289.
 struct EluFunctor {
   float a;
   CONVNET_HD float forward(float x) const { return x < 0 ? a * std::expm1(x) : x; }
@@ -152,7 +153,7 @@ struct SiluFunctor {
     const float s = 1 / (1 + std::exp(-x));
     return x < kNothing ? 0 : dy * (s + (x > -kNothing ? 0 : x * s * (1 - s)));
   }
-  static constexpr float kNothing = -100;  ///< below it the function is less than floats can be
+  static constexpr float kNothing = -100;  ///< for smaller x, the function underflows
 };
 /// x * P(X <= x) of a normal X, with erf. Hendrycks and Gimpel, arXiv:1606.08415.
 struct GeluFunctor {

@@ -10,13 +10,13 @@
 
 namespace convnet {
 
-/// The weight of a Gaussian filter at `distance` from its middle, where it is 1.
+/// Returns the weight of a Gaussian filter at `distance` pixels from its middle, where it is 1.
 CONVNET_HD inline double gaussian(std::int64_t distance, float stdev) {
   const double deviations = static_cast<double>(distance) / static_cast<double>(stdev);
   return std::exp(-deviations * deviations / 2);
 }
 
-/// Sum of all weights of a filter of `size` taps (odd).
+/// Returns the sum of all weights of a filter of `size` taps (odd).
 CONVNET_HD inline double gaussian_sum(std::int64_t size, float stdev) {
   double sum = 1;
   for (std::int64_t d = 1; d <= size / 2; ++d) sum += 2 * gaussian(d, stdev);
@@ -25,15 +25,15 @@ CONVNET_HD inline double gaussian_sum(std::int64_t size, float stdev) {
 
 CONVNET_HD inline float blend(float a, float b, float weight) { return (1 - weight) * a + weight * b; }
 
-/// The two source pixels of an output pixel along one side of an image, which is (1 - weight) * first +
-/// weight * second.
+/// Along one side of an image, an output pixel is (1 - weight) * first + weight * second. These are the
+/// indices of the two source pixels, and the weight.
 struct BilinearTap {
   std::int64_t first = 0, second = 0;
   float weight = 0;
 };
 
-/// Output pixel i of `outputs` that are `scale` input pixels apart and centred on the image of `side` pixels.
-/// Coordinates are clamped to [0, side - 1.01], to 0 for one pixel.
+/// Returns the tap of output pixel i of `outputs`, which are `scale` input pixels apart and centred on the
+/// image of `side` pixels. Coordinates are clamped to [0, side - 1.01], or to 0 if the side is one pixel.
 CONVNET_HD inline BilinearTap bilinear_tap(std::int64_t i, std::int64_t side, std::int64_t outputs,
                                            double scale) {
   const double first_at = (static_cast<double>(side) - static_cast<double>(outputs) * scale) / 2;
@@ -44,18 +44,18 @@ CONVNET_HD inline BilinearTap bilinear_tap(std::int64_t i, std::int64_t side, st
   return {first, first + 1 < side ? first + 1 : first, static_cast<float>(at - static_cast<double>(first))};
 }
 
-/// One image's random scale: resized by `factor` to `side` x `side` pixels, of which the crop starts at (y,
-/// x).
+/// The random scale and crop of one image: it is resized by `factor` to `side` x `side` pixels, and the crop
+/// starts at (y, x) of these.
 struct ScaleDraw {
   double factor = 1;
   std::int64_t side = 0, y = 0, x = 0;
 };
 
-/// 1 + 4 + 9 + ... + n^2
+/// Returns 1 + 4 + 9 + ... + n^2.
 CONVNET_HD inline std::int64_t sum_of_squares(std::int64_t n) { return n * (n + 1) * (2 * n + 1) / 6; }
 
-/// The draw of RandomScale (ops.h) for image `image` in minibatch `iteration`. Its words are those of the
-/// elements 0 to 3: s, factor, y, x.
+/// Returns the draw of RandomScale (ops/images.h) for image `image` in minibatch `iteration`. The random
+/// words of elements 0 to 3 decide s, factor, y and x.
 CONVNET_HD inline ScaleDraw draw_scale(std::int64_t side, std::int64_t target, float max_scale,
                                        std::uint64_t key, std::uint64_t iteration, std::uint32_t image) {
   double uniform[4] = {};
@@ -97,13 +97,13 @@ CONVNET_HD inline Color rgb_to_yuv(float r, float g, float b) {
            0.615F * r - 0.55861F * g - 0.05639F * b}};
 }
 
-/// The cube root, continued by a line of the same slope for dark colours.
+/// Returns the cube root, or for dark colours the line that continues it with the same slope.
 CONVNET_HD inline float lab_curve(float t) {
   constexpr float kDark = 216.0F / 24389;  // (6/29)^3
   return t > kDark ? std::cbrt(t) : t * (841.0F / 108) + 4.0F / 29;
 }
 
-/// RGB in 0-1 to CIE L*a*b*; `center` subtracts 50 from L*.
+/// Converts RGB in [0,1] to CIE L*a*b*; `center` subtracts 50 from L*.
 CONVNET_HD inline Color rgb_to_lab(float r, float g, float b, bool center) {
   const float x = lab_curve(0.49F * r + 0.31F * g + 0.2F * b);
   const float y = lab_curve(0.17697F * r + 0.8124F * g + 0.01063F * b);

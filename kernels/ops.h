@@ -1,6 +1,6 @@
-// Every operation a device can run, described by plain structs (in ops/, by family). A description says what
-// is computed, never where or in which memory layout: that is the backend's answer (backend.h). README.md
-// says how to add one.
+// Every operation that a device can run, described by plain structs (in ops/, by family). A description says
+// what is computed, never on which device or in which layout: targets (target.h) decide on layouts, backends
+// (backend.h) compute. README.md says how to add an operation.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ namespace convnet {
 ///   std::vector<Argument> arguments() const    the tensors it reads and writes, in order
 /// and, where there is something to say,
 ///   double flops() const                       its floating-point operations; a multiply-add counts 2
-///   std::vector<std::int64_t> settings() const numbers beside the arguments' shapes that its time depends on
+///   std::vector<std::int64_t> settings() const numbers besides the arguments' shapes that its time depends
+///   on
 using AnyOp = std::variant<
     ConvForward, ConvBackwardData, ConvBackwardWeights, InnerProductForward, InnerProductBackwardData,
     InnerProductBackwardWeights, PoolForward, PoolBackward, CrossMapNormForward, CrossMapNormBackward,
@@ -40,8 +41,8 @@ using AnyOp = std::variant<
     Constrain, AnyBroken, BatchNormMerge, CopyRuns, SoftmaxCrossentBackward, SumRuns, UpdateSquares,
     UpdateScales, Average>;
 
-/// An operation. It is a class of its own so that copying one, which is a case for each kind, is compiled
-/// once.
+/// An operation. It is a class, not an alias of the variant, so that the code that copies one, which has a
+/// case for each kind, is compiled only once.
 class OpDesc : public AnyOp {
  public:
   using AnyOp::AnyOp;
@@ -53,16 +54,16 @@ class OpDesc : public AnyOp {
   ~OpDesc();
 };
 
-/// The arguments an operation takes, in order.
+/// Returns the arguments of an operation, in order.
 std::vector<Argument> arguments(const OpDesc& op);
-/// "conv.forward", "update", ...: for plans, profiles and errors.
+/// Returns the name in plans, profiles and errors: "conv.forward", "update", ...
 std::string op_name(const OpDesc& op);
-/// Floating-point operations; 0 for operations bound by memory.
+/// Returns the floating-point operations; 0 for operations that are bound by memory.
 double op_flops(const OpDesc& op);
-/// Returns whether a sum or moments are fused in the operation (its fields `sum` and `moments`): see
+/// Returns whether a sum or moments are fused into the operation (its fields `sum` and `moments`); see
 /// Target::fuses().
 bool is_fused(const OpDesc& op);
-/// Numbers beside the arguments' shapes that the operation's time depends on.
+/// Returns the numbers, besides the shapes of the arguments, on which the time of the operation depends.
 std::vector<std::int64_t> op_settings(const OpDesc& op);
 
 }  // namespace convnet

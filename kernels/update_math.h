@@ -9,9 +9,10 @@
 
 namespace convnet {
 
-/// The numbers of an update that are the same for all weights of a part.
+/// The factors of an update that are the same for all weights of a part.
 struct UpdateFactors {
-  /// `scales`: the part's scales of UpdateScales; null for none. `images`: those of the gradient, not 0.
+  /// `scales` is the part's pair of factors from UpdateScales, or null. `images` is the number of images that
+  /// the gradient is summed over, not 0.
   CONVNET_HD UpdateFactors(const Rates& rates, UpdateRule rule, float images, const float* scales)
       : momentum(rates.momentum), decay(rates.epsilon * rates.decay) {
     const float clip = scales == nullptr ? 1 : scales[0], trust = scales == nullptr ? 1 : scales[1];
@@ -35,8 +36,8 @@ struct UpdateFactors {
   float gradient = 0, share = 0, second = 0, second_share = 0, second_scale = 0, floor = 0;
 };
 
-/// Returns a weight after its step with `gradient`, the sum over the images, and changes what is kept for it:
-/// `increment`, and `second`, which only AdamW reads. The formulas stand at UpdateRule.
+/// Returns a weight after its step with `gradient`, the sum over the images, and updates `increment` and, for
+/// AdamW, `second`, the mean of squared gradients. UpdateRule has the formulas.
 template <UpdateRule rule>
 CONVNET_HD inline float updated(const UpdateFactors& f, float weight, float gradient, float& increment,
                                 float& second) {
@@ -53,8 +54,8 @@ CONVNET_HD inline float updated(const UpdateFactors& f, float weight, float grad
   }
 }
 
-/// Returns the factor of all gradients that brings their norm down to `most`; 0 stands for no bound. The
-/// small number is that of PyTorch's clip_grad_norm_.
+/// Returns the factor of all gradients that reduces their norm to `most` if it is larger; `most` = 0 means no
+/// bound. The 1e-6 is that of PyTorch's clip_grad_norm_.
 CONVNET_HD inline double clip_factor(double norm, double most) {
   if (most <= 0) return 1;
   const double factor = most / (norm + 1e-6);
@@ -62,15 +63,15 @@ CONVNET_HD inline double clip_factor(double norm, double most) {
 }
 
 /// Returns LARS's factor of a matrix's learning rate from the norms of its weights and gradient (Layer-wise
-/// Adaptive Rate Scaling, arXiv 1708.03888); 1 where `trust` is 0 or a norm is.
+/// Adaptive Rate Scaling, arXiv 1708.03888); 1 if `trust` or a norm is 0.
 CONVNET_HD inline double trust_factor(double weights, double gradient, double decay, double trust) {
   if (trust <= 0 || weights <= 0 || gradient <= 0) return 1;
   return trust * weights / (gradient + decay * weights);
 }
 
-/// A part of UpdateScales: its sums of squares, and the rest of UpdateScales::Part.
+/// A part of UpdateScales with its sums of squares.
 struct ScaledPart {
-  const double* squares;  ///< of the weights, of the sum of gradients
+  const double* squares;  ///< two sums: of the weights, and of the sum of gradients
   std::int64_t rate_index;
   float images;  ///< Update::Part::images; ignored where the part accumulates
   int matrix;
@@ -78,8 +79,8 @@ struct ScaledPart {
 
   CONVNET_HD float images_at(const Rates& rates) const { return accumulates ? rates.images : images; }
 
-  /// Adds the squares of the mean gradient to total[0] and of_matrices[2*matrix+1], and those of the weights
-  /// to of_matrices[2*matrix].
+  /// Adds the sum of squares of the mean gradient to total[0] and of_matrices[2*matrix+1], and that of the
+  /// weights to of_matrices[2*matrix].
   CONVNET_HD void add(const Rates& rates, double* total, double* of_matrices) const {
     const double n = images_at(rates);
     if (n <= 0) return;
@@ -87,7 +88,7 @@ struct ScaledPart {
     of_matrices[2 * matrix] += squares[0];
     of_matrices[2 * matrix + 1] += squares[1] / (n * n);
   }
-  /// Writes the pair of scales.
+  /// Writes the pair of factors of the part.
   CONVNET_HD void write(const Rates& rates, float clip_norm, const double* total, const double* of_matrices,
                         float* scales) const {
     const double clip = clip_factor(std::sqrt(total[0]), clip_norm);
@@ -98,7 +99,7 @@ struct ScaledPart {
   }
 };
 
-/// Returns the running average after a value whose share is `share`.
+/// Returns the running average after `value`, which has the share `share` in it.
 CONVNET_HD inline float averaged(float average, float value, float share) {
   return share == 1 ? value : average + share * (value - average);
 }

@@ -8,37 +8,38 @@
 
 namespace convnet {
 
-/// The function a layer computes, where the layer above or below can join it with its own operations.
+/// The function that a layer computes, if it is one that the layer above or below can fuse with its own work.
 enum class LayerFunction { other, relu, logistic, softmax };
 
 /// The tensors of the forward pass that a layer's backward reads.
 enum class BackwardReads { neither, inputs, output };
 
-/// The part of a relu above it that a layer can take over, if it is the relu's only input and the relu its
-/// only user.
+/// The work of a relu above it that a layer can do, if it is the relu's only input and the relu is its only
+/// user.
 enum class FusesRelu {
   no,
-  forward,               ///< the relu keeps its backward
-  forward_and_gradient,  ///< the relu's backward passes the gradient on: this layer's masks it
+  forward,               ///< this layer computes max(0,x); the relu's backward still masks the gradient
+  forward_and_gradient,  ///< this layer also masks the gradient; the relu's backward passes it on unchanged
 };
 
-/// How a layer can be divided over devices (model parallelism). A layer that can be overrides Layer::part.
+/// How a layer can be divided over devices (model parallelism). A layer that can be divided overrides
+/// Layer::part().
 enum class Division {
   none,
   outputs,    ///< with parallel=model each device of the gpu= line computes some of the outputs
-  as_inputs,  ///< element-wise: each part lies above the same part of the inputs
+  as_inputs,  ///< element-wise: each part reads the same part of the inputs
 };
 
-/// The images whose values a training forward's output for an image depends on, besides that image.
+/// The images on which a layer's output for one image depends in training.
 enum class SeesImages {
-  own,
-  of_pass,     ///< all of its replicas' images in a pass: what one device computes if a minibatch is one pass
-  of_replica,  ///< those of the same replica: what one device computes if there is one replica
+  own,         ///< only that image
+  of_pass,     ///< all images of its replicas in the same pass; equals one device if a minibatch is one pass
+  of_replica,  ///< all images of the same replica; equals one device if there is one replica
 };
 
-/// The first input of a cost.
+/// The labels of a cost, which are its first input.
 enum class CostLabels {
-  none,     ///< the cost has a single input, which is no label
+  none,     ///< the cost has no labels; its only input is the layer below
   classes,  ///< the class of each image, an integer
   numbers,  ///< a number for each output of the layer below
 };
@@ -49,16 +50,17 @@ struct DataFacts {
 };
 
 struct CostFacts {
-  int values = 1;                     ///< number of accumulators
+  int values = 1;                     ///< number of accumulators in the costs buffer
   double coeff = 0;                   ///< weight of the cost in the gradient
   std::vector<std::string> children;  ///< costs whose accumulators are added to this one's
   CostLabels labels = CostLabels::none;
-  /// Function of the layer below, if the cost can differentiate itself and that function at once.
+  /// The function of a layer below for which the cost can compute the gradient of both together.
   LayerFunction differentiates = LayerFunction::other;
 };
 
-/// The immutable facts of a layer. The default ones are true of every layer with a gradient, but let the
-/// plan and the graph improve nothing. check_facts() lists the combinations that make no sense.
+/// The immutable facts of a layer. The defaults are right for every layer with a gradient that reads neither
+/// its inputs nor its output in backward, but they allow no optimisations. check_facts() lists the
+/// combinations that make no sense.
 struct LayerFacts {
   LayerFunction function = LayerFunction::other;
   FusesRelu fuses_relu = FusesRelu::no;
@@ -68,23 +70,25 @@ struct LayerFacts {
 
   // Memory.
   BackwardReads backward_reads = BackwardReads::neither;
-  bool in_place = false;           ///< the output may be written over input 0
-  bool backward_in_place = false;  ///< the gradient of input 0 may be written over the output's gradient
+  bool in_place = false;           ///< the output may overwrite input 0
+  bool backward_in_place = false;  ///< the gradient of input 0 may overwrite the gradient of the output
   bool cheap = false;  ///< --conserve-mem may compute the output again in backward instead of keeping it
 
   std::optional<DataFacts> data = {};  ///< data layers only
   std::optional<CostFacts> cost = {};  ///< cost layers only
 };
 
-/// Throws std::logic_error if the facts contradict each other: they are declared by a layer type, never by
-/// the user.
+/// Throws std::logic_error if the facts contradict each other, which is a bug of the layer type, never a
+/// mistake of the user.
 ///
-/// - A layer is a data layer, a cost, or neither. A data layer and a cost are no function of LayerFunction,
-///   are not divided, not recomputed, work not in place, and have no weights; a data layer has no inputs to
-///   read in backward, and a cost has no output to read.
-/// - in_place excludes BackwardReads::inputs, because the input is gone when backward runs.
-/// - A layer that fuses a relu does not read its own output in backward, because the relu has changed it, and
-///   is itself no function that a neighbour joins, because Node::fused says only that one rewrite applies.
+/// - A layer is a data layer, a cost, or neither. Data layers and costs have the function
+/// LayerFunction::other, are not
+///   divided or recomputed, do not work in place, and have no weights. A data layer has no inputs to read in
+///   backward, and a cost has no output to read.
+/// - in_place excludes BackwardReads::inputs, because the input has been overwritten when backward runs.
+/// - A layer that fuses a relu does not read its own output in backward, because the relu has changed it. Its
+/// function
+///   is LayerFunction::other, because Node::fused cannot tell two rewrites apart.
 /// - A layer without a gradient (differentiable = false) has no weights, and no facts about its backward.
 /// - Division::outputs is for layers with weights, Division::as_inputs for layers without.
 void check_facts(const LayerFacts& facts, bool has_weights);

@@ -1,11 +1,11 @@
-// A layer that is one operation each way, from its input and a geometry: norms, pooling across maps.
+// A layer with one forward and one backward operation, defined by a geometry: norms, pooling across maps.
 #pragma once
 
 #include "layers/layer.h"
 
 namespace convnet {
 
-/// A layer whose backward reads the input.
+/// A layer whose operations have a geometry, and whose backward operation reads the input.
 template <class Geometry, class Forward, class Backward>
 class GeometryLayer : public Layer {
  public:

@@ -1,5 +1,5 @@
-// Layer types: declared parameters, pure facts (shapes, weights), and its mathematics as a sequence
-// of backend operations. Nothing here knows of devices, replicas or memory: the plan builder does.
+// Layer types: their declared parameters, facts (shapes, weights), and mathematics as sequences of
+// operations. Nothing here knows about devices, replicas or memory; the plan builder does.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@
 
 namespace convnet {
 
-/// One image's features between two layers: maps (C,H,W), or a flat vector of `c` numbers.
+/// The shape of one image's features between two layers: maps (C,H,W), or a flat vector of `c` numbers.
 struct FeatureShape {
   std::int64_t c = 0, h = 1, w = 1;
-  bool image = false;  ///< whether H and W have a meaning
+  bool image = false;  ///< the features are maps; else a flat vector
   std::int64_t size() const { return element_count({c, h, w}); }
   Dims dims(std::int64_t n) const { return image ? Dims{n, c, h, w} : Dims{n, c}; }
   std::string str() const;  ///< "64x27x27" or "4096"
   bool operator==(const FeatureShape&) const = default;
 };
 
-/// How updates follow gradients: UpdateRule, or momentum with LARS's rate for every matrix.
+/// The optimiser: an UpdateRule, or momentum with a learning rate for every matrix (LARS).
 enum class Optimizer { sgd, nesterov, adamw, lars };
 
 /// Learning parameters of one weight matrix or bias vector.
@@ -45,17 +45,17 @@ struct LearningParams {
   }
 };
 
-/// A call given as initWFunc or initBFunc, like "winitfuncs.makew(old.safetensors)". The module's name has no
-/// meaning.
+/// A call of a function in initWFunc= or initBFunc=, like "winitfuncs.makew(old.safetensors)". The name of
+/// the module is ignored.
 struct InitFunction {
-  std::string name;  ///< like "makew"; empty: no function
+  std::string name;  ///< "makew"; empty: no function
   std::vector<std::string> args;
   SourceLocation where;
 };
 /// Returns whether initWFunc and initBFunc accept a function of this name.
 bool is_init_function(std::string_view name);
 
-/// The bounds on the norms of a matrix's rows that hold after each update; see Constrain.
+/// Bounds of the norms of a matrix's rows after each update; see Constrain.
 struct WeightConstraint {
   std::int64_t outer = 1, groups = 1, inner = 1;  ///< how `dims` divides into rows
   double norm_min = 0, norm_max = 0, ball = 0;
@@ -65,32 +65,35 @@ struct WeightConstraint {
 
 /// A weight matrix or bias vector of a layer.
 struct WeightSpec {
-  std::string name;  ///< within the layer: "weights.<input>" (again: "weights.<input>.1"), "biases"; bnorm
-                     ///< "scale", "shift", "runningMean", ...
+  /// The name within the layer: "weights.<input>" ("weights.<input>.1" if a layer reads the input twice),
+  /// "biases"; for bnorm "scale", "shift", "runningMean", ...
+  std::string name;
   /// The canonical dims: conv (O,I/groups,H,W), fc (out,in), sfc (parts,out,in), local (Y,X,O,I/groups,H,W);
-  /// biases (O), of unshared ones (O,Y,X), local (Y,X,O).
+  /// biases (O), unshared biases (O,Y,X), biases of local (Y,X,O).
   Dims dims;
-  int output_axis = 0;                    ///< which of `dims` counts the outputs
+  int output_axis = 0;                    ///< index of the dimension of `dims` that counts the outputs
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
-  bool state = false;  ///< running statistics: kept in checkpoints, but not learned; has no increment
-  /// The dims of the whole matrix, which lies under its name in checkpoints, if this is a part of a layer
-  /// (Layer::part); the part has the rows of output_axis from `first_output`. Empty: this is the whole.
+  bool state = false;  ///< running statistics: stored in checkpoints, but not learned, and without increments
+  /// For a part of a layer (Layer::part()), the dims of the whole matrix, which is what checkpoints hold. The
+  /// part has the outputs from `first_output` on along output_axis. Empty: this is the whole matrix.
   Dims whole;
   std::int64_t first_output = 0;
   InitFunction init;
   WeightConstraint constraint;
-  /// The layer that weightSource names, whose weights `source_index` these are; empty: own ones.
+  /// The layer that weightSource names: these weights are its matrix number `source_index`. Empty: own
+  /// weights.
   std::string source_layer;
   int source_index = 0;
 
   bool learned() const { return !state && !learning.epsilon.frozen(); }
   const Dims& whole_dims() const { return whole.empty() ? dims : whole; }
-  /// Whether these are the filters of a conv or local layer, which have an extent in the image.
+  /// Returns whether these are the filters of a conv or local layer.
   bool is_filters() const { return dims.size() > 3; }
 };
 
-/// A layer of a net: its checked parameters, shapes and mathematics. Immutable.
+/// A layer of a net: its checked parameters, shapes and mathematics. Immutable. before_forward(), forward(),
+/// before_backward(), backward() and recompute() write down operations for one microbatch on one replica.
 class Layer {
  public:
   /// Throws std::logic_error if the facts contradict each other; see check_facts().
@@ -100,27 +103,29 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
 
-  /// Writes the operations that all replicas of a pass do before one of them runs forward (or backward).
+  /// Write down operations that all replicas of a pass run before any of them runs forward (or backward).
   virtual void before_forward(Lowering&) const {}
   virtual void before_backward(Lowering&) const {}
   virtual void forward(Lowering& l) const = 0;
-  /// Called only where a gradient arrives and something at or below this layer learns.
+  /// Called only if the layer's output has a gradient, and this layer or one below it learns.
   virtual void backward(Lowering& l) const = 0;
-  /// Makes the output of a training forward again, without forward's side effects.
+  /// Computes the output of a training forward again, without forward's side effects.
   virtual void recompute(Lowering& l) const { forward(l); }
 
   /// Returns the layer that computes the outputs [first, first + count) of this one, from all of its inputs,
-  /// or for Division::as_inputs from the same elements of each. Null: the layer cannot be divided.
+  /// or for Division::as_inputs from the same elements of each input. Returns null if the layer cannot be
+  /// divided.
   virtual std::shared_ptr<const Layer> part(std::int64_t, std::int64_t) const { return nullptr; }
 
   /// Returns the values that a cost prints, from the accumulators summed over `images` images.
   virtual std::vector<double> cost_report(std::span<const double> sums, double images) const;
-  /// Returns the names of these values, like "-log p" and "top-1 error". Empty for layers that are no cost.
+  /// Returns the names of these values, like "-log p" and "top-1 error". Layers other than costs have none.
   virtual std::vector<std::string> cost_names() const { return {}; }
 
-  /// Number of classes, if this is a data layer of class labels; else 0.
+  /// Returns the number of classes, if this is a data layer of class labels; else 0.
   std::int64_t label_classes() const { return facts.data ? facts.data->label_classes : 0; }
-  /// Number of weight matrices that belong to an input: `weights` without biases and bnorm's vectors.
+  /// Returns the number of weight matrices that belong to an input: all of `weights` but biases and bnorm's
+  /// vectors.
   std::size_t input_weights() const;
 
   const FeatureShape output;
@@ -129,7 +134,7 @@ class Layer {
   const int update_period;  ///< backward passes per update; 0: as often as possible
 };
 
-/// A matrix of the data provider: 0 images, 1 labels, others as the provider says.
+/// A matrix of the data provider. Matrix 0 holds the images, matrix 1 the labels.
 struct SourceMatrix {
   std::string name;
   FeatureShape shape;
@@ -137,6 +142,7 @@ struct SourceMatrix {
   std::int64_t classes = 0;  ///< labels lie in [0, classes); 0: not labels
 };
 
+/// A layer that another one reads.
 struct LayerInput {
   std::string name;
   FeatureShape shape;
@@ -145,11 +151,11 @@ struct LayerInput {
   std::int64_t classes = 0;  ///< Layer::label_classes
 };
 
-/// Everything a layer is made from, and the diagnostics that take its mistakes.
+/// Everything that a layer is made from, and the diagnostics to which its mistakes are reported.
 struct LayerSource {
   std::string name;
   const IniSection* definition = nullptr;
-  const IniSection* parameters = nullptr;  ///< null: no section in the parameter file
+  const IniSection* parameters = nullptr;  ///< null: the parameter file has no section for it
   std::vector<LayerInput> inputs;
   bool strict = false;
   std::vector<SourceMatrix> matrices;  ///< the provider's, for data layers
@@ -175,46 +181,49 @@ struct LayerType {
   std::shared_ptr<const Layer> (*create)(const LayerType& type, const LayerSource& source) = nullptr;
 };
 
-/// All layer types, in the order of the documentation. Adding a layer is one file and one line here.
+/// Returns all layer types, in the order of the documentation.
 const std::vector<LayerType>& layer_types();
+/// Returns the layer type of this name, or null.
 const LayerType* find_layer_type(std::string_view name);
 
-/// Returns the keys every layer may have beside its own: type, inputs, neuron, gpu, dropout.
+/// Returns the keys that every layer may have besides its own: type, inputs, neuron, gpu, dropout.
 const std::vector<ParamSpec>& common_params();
-/// Returns the keys of all layer types, and those that cuda-convnet2 reads and this program does not. A layer
-/// whose own type has no such key ignores it with a warning.
+/// Returns the keys of all layer types, and those that only cuda-convnet2 reads. A layer whose own type has
+/// no such key ignores it with a warning.
 const ForeignKeys& foreign_keys();
-/// Returns the keys of a layer of this type. A layer with biases=0 needs no learning parameters of biases.
+/// Returns the keys of the layer of this type with this section. With biases=0 it needs no learning
+/// parameters of biases.
 std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& definition);
 
 /// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known
-/// ones.
+/// neurons.
 Neuron parse_neuron(const std::string& text);
 std::string to_string(const Neuron& f);
 /// Makes a neuron layer above `input`, for `neuron=`.
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
-/// Returns the functions there are: "relu, tanh[a,b], ...".
+/// Returns the known neurons: "relu, tanh[a,b], ...".
 std::string known_neurons();
-/// Makes a layer of the features of all inputs, one after the other. Maps of one size stay maps, anything
-/// else becomes a flat vector.
+/// Makes a layer that concatenates the features of all inputs. Maps of one size stay maps; anything else
+/// becomes a flat vector.
 std::shared_ptr<const Layer> make_concat_layer(const std::vector<FeatureShape>& inputs);
-/// Makes the layer of the shorthand `dropout=p`: it drops with probability p in training and scales by 1-p in
-/// tests.
+/// Makes the layer of the key `dropout=p`: it drops elements with probability p in training and scales by 1-p
+/// in tests.
 std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape& input);
 
-/// Reads an input as `channels` maps: an image must have that many, a flat vector becomes square maps.
-/// nullopt after reporting the error on `key`.
+/// Returns the shape of an input as `channels` maps: maps must have that many channels, a flat vector becomes
+/// square maps. Returns nullopt after reporting an error on `key`.
 std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
                                     std::string_view key);
 
-/// Parses the layer's two sections into the struct at `params` by the type's table. False after errors.
+/// Parses the layer's two sections into the struct at `params` by the type's table. Returns false after
+/// errors.
 bool parse_into(const LayerType& type, const LayerSource& source, void* params);
 template <class Params>
 bool parse_params(const LayerType& type, const LayerSource& source, Params& params) {
   return parse_into(type, source, &params);
 }
 
-// One function per type, for the registry.
+// One function for each type, for registry.cpp.
 LayerType data_type();
 LayerType fc_type();
 LayerType sfc_type();

@@ -1,7 +1,7 @@
-// The interface that a layer writes its operations into, for one replica and one microbatch: the facts of
-// the microbatch, its tensors, what its replicas have, what the step has, and where operations go. The plan
-// builder implements all of it; it chooses buffers and layouts, adds reorders, and sums the gradients that
-// arrive from several users.
+// The interface to which a layer writes its operations, for one replica and one microbatch. It gives the
+// layer the facts of the microbatch, its tensors, the tensors of its replicas and of the step, and takes
+// operations. The plan builder implements it; it chooses buffers and layouts, adds reorders, and sums
+// gradients that arrive from several users.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace convnet {
 
-/// A tensor of the plan under construction; made by a Lowering, meaningless elsewhere.
+/// A handle of a tensor of the plan under construction. It is valid only for the Lowering that made it.
 struct Value {
   int id = -1;
   bool exists() const { return id >= 0; }
@@ -23,20 +23,22 @@ struct Value {
 
 /// Facts of the microbatch and the replica that operations are written down for.
 struct Microbatch {
-  std::int64_t images = 0;       ///< N
-  std::int64_t first_image = 0;  ///< index of its first image in the minibatch
-  std::int64_t views = 1;  ///< consecutive images that are views of the same one (multiview test); else 1
+  std::int64_t images = 0;       ///< N: number of rows, which are images or views of images
+  std::int64_t first_image = 0;  ///< index of its first row in the minibatch
+  std::int64_t views = 1;  ///< number of consecutive rows that are views of the same image; 1 in training
   bool training = false;
-  bool random = false;  ///< masks and noise act: in training, but not while gradients are checked
-  bool fused = false;   ///< a rewrite (Graph::rewrites) applies to this layer, whose type knows which
+  bool random = false;  ///< masks and noise are on: in training, but not while gradients are checked
+  bool fused = false;   ///< a rewrite (Graph::rewrites) applies to this layer; its type knows which one
   /// For a relu fused into the layer below: whether that layer's backward also masks the gradient.
   bool input_masks_gradient = false;
-  std::uint64_t random_key = 0;    ///< of the seed and the layer's name
-  std::int64_t first_element = 0;  ///< of a part of a layer: its first element in an image of the whole layer
-  bool first_replica = true;       ///< of those that work in the same pass
+  std::uint64_t random_key = 0;  ///< hash of the seed and the layer's name (philox_key())
+  std::int64_t first_element =
+      0;  ///< for a part of a layer: index of its first element in the whole layer; else 0
+  bool first_replica = true;  ///< the first of the replicas that work in the same pass
 };
 
-/// The layer's own tensors in this microbatch.
+/// The layer's own tensors in this microbatch. N is Microbatch::images. Inputs and outputs are (N,C,H,W), or
+/// (N,C) if the FeatureShape is no image; gradients have the shapes of what they are gradients of.
 class LayerTensors {
  public:
   LayerTensors() = default;
@@ -47,17 +49,21 @@ class LayerTensors {
   virtual Value input(std::size_t i) = 0;
   virtual Value output() = 0;
   virtual Value output_gradient() = 0;  ///< in backward only
-  /// Returns whether anything below input i learns.
+  /// Returns whether anything at or below input i learns.
   virtual bool wants_input_gradient(std::size_t i) const = 0;
-  /// The gradient of input i, which must be written once; it is added to what other users contribute.
+  /// Returns this layer's contribution to the gradient of input i, which backward must write exactly once. It
+  /// is then added to the contributions of other users of the input.
   virtual Value input_gradient(std::size_t i) = 0;
-  /// input_gradient() on the device of the input instead of this layer's.
+  /// Returns the same as input_gradient(), but on the device of the input instead of this layer's.
   virtual Value input_gradient_there(std::size_t i) = 0;
-  virtual Value weights(std::size_t i) = 0;  ///< by index into Layer::weights
+  /// Returns matrix i of Layer::weights, in f32 and with WeightSpec::dims.
+  virtual Value weights(std::size_t i) = 0;
   virtual bool wants_weights_gradient(std::size_t i) const = 0;
-  /// d(cost)/dw summed over the images; an unwanted one may be written and is dropped.
+  /// Returns the gradient of matrix i: d(cost)/dw summed over the images. One that is not wanted may be
+  /// written; it is dropped.
   virtual Value weights_gradient(std::size_t i) = 0;
-  /// A tensor that forward writes and backward of the same microbatch may read under the same name.
+  /// Returns a tensor that forward writes and that backward of the same microbatch may read under the same
+  /// name.
   virtual Value kept(const std::string& name, const Dims& dims, DataType type) = 0;
 };
 
@@ -69,21 +75,22 @@ class Replicas {
   Replicas& operator=(const Replicas&) = delete;
   virtual ~Replicas() = default;
 
-  /// Gives an existing tensor of this replica a name under which it is kept.
+  /// Keeps an existing tensor of this replica under a name.
   virtual void keep(const std::string& name, Value value) = 0;
-  /// Tensors that say something about so many images.
+  /// Statistics of `images` images.
   struct Statistics {
     std::int64_t images = 0;
     std::vector<Value> values;
   };
-  /// Writes down the operation that merges the statistics of several parts of the images into those of all.
+  /// A function that writes down the operation which merges the statistics of several parts of the images
+  /// into those of all of them.
   using Merge = std::function<void(const std::vector<Statistics>& parts, const std::vector<Value>& merged)>;
-  /// Merges the tensors of `dims` that the replicas keep under the names `from`. This replica keeps the
-  /// result under the names `into`. What is merged may have been merged before: replicas that are near each
-  /// other come first. Some replicas merge, others take the results of theirs.
+  /// Merges the tensors, with dims `dims`, that the replicas keep under the names `from`. This replica keeps
+  /// the result under the names `into`. Replicas on one host may be merged first, so that `merge` may get
+  /// merged statistics. The plan decides which replicas merge; the others copy a result.
   virtual void merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
                               const Dims& dims, const Merge& merge) = 0;
-  /// Returns how many images each has.
+  /// Returns the number of images of each replica.
   virtual std::vector<std::int64_t> images_of_replicas() const = 0;
 };
 
@@ -95,16 +102,17 @@ class StepTensors {
   StepTensors& operator=(const StepTensors&) = delete;
   virtual ~StepTensors() = default;
 
-  /// The provider's matrix, in the host's memory; for data layers only.
+  /// Returns the microbatch's rows of a provider's matrix, in the host's memory; for data layers only.
   virtual Value source(std::size_t matrix) = 0;
   virtual Dims whole_image(std::size_t matrix) const = 0;  ///< MatrixInfo::whole
-  virtual Value mean_image() = 0;                          ///< does not exist if nothing is subtracted
-  virtual Value step() = 0;                                ///< the step block
-  virtual Value costs() = 0;                               ///< the device's cost accumulators
-  virtual std::int64_t cost_slot() const = 0;              ///< this cost layer's first accumulator
+  /// Returns the mean image, (1,C,H,W) or (1,C), which does not exist if nothing is subtracted.
+  virtual Value mean_image() = 0;
+  virtual Value step() = 0;                    ///< the step block (StepHeader)
+  virtual Value costs() = 0;                   ///< the device's cost accumulators
+  virtual std::int64_t cost_slot() const = 0;  ///< index of this cost layer's first accumulator
 };
 
-/// Takes the operations that a layer writes down.
+/// Takes the operations of a layer.
 class OperationSink {
  public:
   OperationSink() = default;
@@ -114,16 +122,16 @@ class OperationSink {
 
   /// Adds an operation; `values` are its arguments in the order of arguments(op).
   virtual void run(const OpDesc& op, const std::vector<Value>& values) = 0;
-  /// The same where the values may lie on several devices: the operation runs on that of the result and reads
-  /// the others where they are.
+  /// Does the same for values on several devices: the operation runs on the device of its result and reads
+  /// the other arguments where they are.
   virtual void run_across(const OpDesc& op, const std::vector<Value>& values) = 0;
-  /// The output is the input, without a copy.
+  /// Makes input 0 the output, without a copy.
   virtual void forward_unchanged() = 0;
-  /// The gradient of input i is that of the output, without a copy.
+  /// Makes the gradient of the output that of input i, without a copy.
   virtual void backward_unchanged(std::size_t i = 0) = 0;
 };
 
-/// All that a layer sees.
+/// Everything that a layer sees.
 class Lowering : public LayerTensors, public Replicas, public StepTensors, public OperationSink {
  public:
   virtual const Microbatch& microbatch() const = 0;

@@ -10,12 +10,12 @@
 
 namespace convnet {
 
-/// Keys of every layer that learns: the optimiser.
+/// The optimiser keys of every layer that learns.
 struct OptimizerParams {
   Optimizer optimizer = Optimizer::sgd;
   double beta2 = 0, adam_epsilon = 0, trust = 0;
 
-  /// Returns the learning parameters of a matrix of weights, which LARS scales the rate of.
+  /// Returns the learning parameters of a weight matrix, whose rate LARS scales.
   LearningParams weights(Schedule epsilon, double momentum, double decay) const {
     return {std::move(epsilon),
             momentum,
@@ -31,13 +31,15 @@ struct OptimizerParams {
   }
 };
 
-/// Standard deviation of initial weights: a number, or a rule by the numbers of inputs and outputs of a unit.
+/// The standard deviation of initial weights: a number, or a rule that depends on the numbers of inputs and
+/// outputs.
 struct InitialDeviation {
   enum class Rule { number, he, xavier };
   Rule rule = Rule::number;
   double number = 0;
 
-  /// Returns the deviation where every output sums `fan_in` products, and every input goes into `fan_out`.
+  /// Returns the deviation for weights with which every output sums `fan_in` products, and every input
+  /// contributes to `fan_out` outputs.
   double of(double fan_in, double fan_out) const;
 };
 /// Parses a number that is not negative, "he" or "xavier".
@@ -50,7 +52,7 @@ struct TypeName<InitialDeviation> {
 };
 }  // namespace detail
 
-/// Keys of every weight layer, one value per input where it concerns a weight matrix.
+/// The keys of every weight layer. Those that concern a weight matrix have one value for each input.
 struct WeightParams : OptimizerParams {
   std::vector<InitialDeviation> init_w;
   double init_b = 0;
@@ -65,7 +67,7 @@ struct WeightParams : OptimizerParams {
   int update_period = 0;
 };
 
-/// A field of Base as one of Params, which derives from it.
+/// Returns a field of Base as a field of Params, which derives from it.
 template <class Params, class Base, class T>
 auto field_of(T Base::*member) {
   return static_cast<T Params::*>(member);
@@ -180,26 +182,27 @@ bool parse_weights(const LayerType& type, const LayerSource& source, Params& par
   return parse_weight_params(type, source, params, &params);
 }
 
-/// Adds "weights.<input>" of input i ("weights.<input>.1" if an input before is the same one), and "biases"
-/// (always last, if the layer has any). An output's weights are the row of the first dimension unless
-/// `constraint` says otherwise; its norms are filled in. False after reporting a bad weightSource or init
-/// function.
+/// add_weights() adds "weights.<input>" of input i ("weights.<input>.1" if an earlier input is the same
+/// layer); add_biases() adds "biases", which must come last, if the layer has any. `constraint` says which
+/// weights are the row of an output; its norms are filled in here. Both return false after reporting a bad
+/// weightSource or init function.
 bool add_weights(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
                  std::size_t i, Dims dims, WeightConstraint constraint, int output_axis = 0);
 bool add_biases(std::vector<WeightSpec>& weights, const LayerSource& source, const WeightParams& params,
                 Dims dims, int output_axis = 0);
 
-/// The facts of a layer whose backward multiplies by its inputs and whose forward operation can apply a relu.
+/// Returns the facts of a layer whose backward multiplies by its inputs and whose forward operation can apply
+/// a relu.
 inline LayerFacts weighted_sum_facts() {
   return {.fuses_relu = FusesRelu::forward, .backward_reads = BackwardReads::inputs};
 }
 
-/// A layer that sums a product with weights over its inputs, plus biases: all that fc, conv and local do.
+/// A layer that sums products of its inputs with weights, and adds biases: fc, conv and local.
 template <class Geometry, class Forward, class BackwardData, class BackwardWeights>
 class WeightedSumLayer : public Layer {
  public:
-  /// `geometries`: one per input; n is set when lowering. `with_biases`: the operations add the biases, the
-  /// last of `matrices`.
+  /// `geometries` has one geometry for each input; its n is set when lowering. `with_biases` says whether the
+  /// operations add biases, the last of `matrices`.
   WeightedSumLayer(FeatureShape shape, LayerFacts layer_facts, std::vector<WeightSpec> matrices,
                    int passes_per_update, std::vector<Geometry> geometries, bool with_biases)
       : Layer(shape, std::move(layer_facts), std::move(matrices), passes_per_update),
@@ -242,7 +245,7 @@ class WeightedSumLayer : public Layer {
   }
 };
 
-/// Returns the rows of fc and conv weights: dims[0] rows of all other dims.
+/// Returns a constraint, without bounds, for fc and conv weights: they have dims[0] rows, of all other dims.
 WeightConstraint rows_of(const Dims& dims);
 
 }  // namespace convnet

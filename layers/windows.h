@@ -1,4 +1,4 @@
-// The windows of conv and local: their keys and their geometry.
+// The windows of layers of type conv and local: their keys and their geometry.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// How a number of windows that is no integer becomes one.
+/// How the number of windows is rounded if the last one does not fit exactly.
 enum class Rounding {
   up,   ///< the last window may hang over the far edge
   down  ///< pixels at the far edge may be in no window
@@ -76,9 +76,10 @@ std::vector<ParamSpec> window_param_specs() {
   };
 }
 
-/// The geometry of input i (n is 0), or nullopt after reporting why there is none.
+/// Returns the geometry of input i, with n = 0; nullopt after reporting errors.
 std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i);
-/// The geometries of all inputs, which must give the same output. Empty after reporting errors.
+/// Returns the geometries of all inputs, which must have outputs of the same size; none after reporting
+/// errors.
 std::vector<ConvGeometry> window_geometries(const LayerSource& source, const WindowParams& p);
 
 }  // namespace convnet

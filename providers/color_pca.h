@@ -9,7 +9,7 @@
 
 namespace convnet {
 
-/// Sums over pixels, exact in any order of adding.
+/// Sums over pixels. They are integers, so that their order does not matter.
 struct ColorSums {
   std::int64_t pixels = 0;
   std::array<std::int64_t, 3> sums = {};
@@ -17,15 +17,15 @@ struct ColorSums {
 
   void add(const DecodedImage& image);
   void add(const ColorSums& other);
-  /// The covariance of the colours, (3,3).
+  /// Returns the covariance of the colours, (3,3).
   std::array<double, 9> covariance() const;
 };
 
-/// (4,3): standard deviations of the principal components, the largest first, then the components as columns,
-/// each with a positive sum. In units of 0 to 255.
+/// Returns (4,3): a row with the standard deviations of the principal components, the largest first, in units
+/// of 0 to 255; then the components as columns, each with a positive sum.
 std::vector<float> color_pca(const ColorSums& colors);
 
-/// Standard deviations of red, green and blue; 1 for one that does not change.
+/// Returns the standard deviations of red, green and blue; 1 for a colour that is constant.
 std::vector<float> color_deviations(const ColorSums& colors);
 
 }  // namespace convnet

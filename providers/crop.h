@@ -1,6 +1,6 @@
-// Decides what a net sees of a provider's images: random crops and mirror images in training, the centre in
-// tests, and pixels in units of their standard deviation. The part that is seen is chosen here; it is cut out
-// where the images are used (MatrixInfo::whole).
+// Chooses the part of a provider's images that a net sees: random crops and mirror images in training, the
+// centre in tests. Also divides pixels by their standard deviation. The chosen part is cut out later, where
+// the images are used (MatrixInfo::whole).
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,25 @@
 
 namespace convnet {
 
-/// `whole`, a provider of images, with what the options say done by finish(). In training with crops, the
-/// square's origin is uniform in 0…2·floor((side + 2·crop_pad − inner_size) / 2) on each axis of the padded
-/// image; an image is mirrored with probability 1/2: with crops unless Flip::off, without them only if
-/// Flip::on. Else the centre is cut out, or with `multiview` nine squares: origins at 0, b and 2b on each
-/// axis, b the centre's, row by row, and every other matrix has its values nine times as well. What is drawn
-/// for an image depends on the seed, its epoch, batch and place in the batch alone. Throws InputError naming
-/// the option that does not fit the images.
+/// Makes a provider of the images of `whole`, cropped and scaled by finish() as the options say.
+/// - In training with crops, the origin of the square is uniform in 0…2·floor((side + 2·crop_pad −
+/// inner_size) / 2) on
+///   each axis of the padded image. Images are mirrored with probability 1/2 unless Flip::off.
+/// - In training without crops, images are mirrored with probability 1/2 only if Flip::on.
+/// - Tests see the centre. With `multiview` they see nine squares, row by row, whose origins are 0, b and 2b
+/// on each
+///   axis, where b is that of the centre; every other matrix repeats its values nine times.
+/// Everything random about an image depends only on the seed and the image's epoch, batch and index in the
+/// batch. Throws InputError naming an option that does not fit the images.
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,
                                                       const ImageOptions& options, std::uint64_t seed);
 
-/// Returns what a net sees of the images in matrix 0, of `info.dims` and `info.type`, cut out of whole ones.
+/// Returns the images of matrix 0 as the net sees them, with `info.dims` and `info.type`, cut out of whole
+/// ones.
 std::vector<std::byte> cut_images(const DataBatch& batch, const MatrixInfo& info);
 
-/// Returns what a net sees of image `image` of matrix 0, before a mean is subtracted: `info.dims` values.
+/// Returns the pixels of image `image` of matrix 0 as the net sees them, with `info.dims`, before a mean is
+/// subtracted.
 std::vector<float> seen_pixels(const DataBatch& batch, const MatrixInfo& info, std::int64_t image);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// Data sets of photographs: JPEGs and others of any size, decoded as they are asked for.
+// Data sets of photographs: JPEGs and others of any size, decoded when they are read.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,28 @@ namespace convnet {
 
 class ImageSource;
 
-/// Opens what `path` is (image_source.h). Matrix 0 are images (3,N,N), N being --inner-size, or the image
-/// size without it; 1 a label of each image, by lot in training if it has several, else the first, -1 if it
-/// has none; 2 zeros and ones, a number for every class. Images are scaled so that their shorter side is the
-/// image size (default: what the data set says; else 8/7 of --inner-size, rounded; else 256). Training cuts a
-/// square from a place that is uniform on both axes and, unless Flip::off, mirrors half of them; tests the
-/// centre, or with multiview the four corners and the centre, then these mirrored. With random_resized_crop
-/// training scales a random_window() of the image to (N,N), of at least that area and a ratio of 3/4 to 4/3,
-/// or where none fits, the largest one in the middle of such a ratio; training images are erased and mixed
-/// as augment.h says. With `shuffled`, training sees the images of that range in another order each epoch.
-/// What is drawn for an image depends on the seed, epoch, batch and place in the batch alone. Throws
-/// InputError, also for `shuffled` images of cuda-convnet2's batches; RunError.
+/// Opens the data set at `path`, which is anything that open_image_source() reads.
+/// - Matrix 0 holds images (3,N,N), where N is --inner-size, or the image size without it. Matrix 1 holds a
+/// label for
+///   each image: if the image has several, a random one in training and the first one in tests; -1 if it has
+///   none. Matrix 2 has a number for every class, 1 if the image has this label, else 0.
+/// - Images are scaled so that their shorter side is the image size: --image-size, else what the data set
+/// says, else 8/7
+///   of --inner-size, rounded, else 256.
+/// - Training crops a square at a position that is uniform on both axes and, unless Flip::off, mirrors half
+/// of the
+///   images. With random_resized_crop it instead scales to (N,N) a random_window() with at least that
+///   fraction of the area and a ratio of 3/4 to 4/3, or if none fits, the largest window of such a ratio in
+///   the middle. Training images are erased and mixed as augment.h says.
+/// - Tests see the centre, or with multiview the four corners and the centre, then these mirrored.
+/// - With `shuffled`, training sees the images of that range in another order each epoch.
+/// Everything random about an image depends only on the seed, epoch, batch and index in the batch. Throws
+/// InputError, also if `shuffled` is given for cuda-convnet2's batches, or RunError.
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed,
                                               const std::optional<BatchRange>& shuffled = {});
 
-/// The same of images from elsewhere; `path` names them in messages.
+/// Makes the same provider for images from another source; messages call it `path`.
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,
                                               const ImageOptions& options, std::uint64_t seed,
                                               const std::optional<BatchRange>& shuffled = {});

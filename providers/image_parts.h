@@ -1,4 +1,4 @@
-// Functions that the sources of images in folders and in tars share.
+// Code shared by the sources of images in folders and in tars.
 #pragma once
 
 #include <cstddef>
@@ -14,33 +14,35 @@
 
 namespace convnet {
 
-/// A data set's training or test half, or all of it.
+/// The training images or the test images of a data set, or all of its images.
 struct ImagePart {
-  std::string name;  ///< "train", "val", "test", or "" of all
+  std::string name;  ///< "train", "val", "test", or "" for all images
   std::string folder;
   BatchRange batches;
 };
-/// `path`/train and then `path`/val, or else `path`/test; without the first, `path` itself. A folder train
-/// that holds neither folders nor tars is the images of a class.
+/// Returns the parts `path`/train and `path`/val (else `path`/test), or only `path` itself if it has no
+/// folder train. A folder train that holds neither folders nor tars counts as the images of a class of that
+/// name.
 std::vector<ImagePart> find_parts(const std::string& path);
-/// Numbers the batches from 1; `batches` counts those of each part.
+/// Numbers the batches of all parts from 1 on; `batches` is the number of batches of each part.
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches);
-/// The batches of the first part for training, those of the second for tests.
+/// Returns the batches of the first part for training, and those of the second for tests.
 BatchSplit split_of(const std::vector<ImagePart>& parts);
-/// "1-40 (train), 41-44 (val)".
+/// Returns "1-40 (train), 41-44 (val)".
 std::string parts_text(const std::vector<ImagePart>& parts);
 
-/// Files, or folders, in a folder, in no order, without those whose names begin with a dot. Throws RunError.
+/// Returns the files, or the folders, in a folder, in no particular order, without those whose names begin
+/// with a dot. Throws RunError.
 std::vector<std::string> names_in(const std::string& folder, bool folders);
 
-/// The extension after the dot at `dot` in a name, in lower case.
+/// Returns the extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
-/// jpg, jpeg, png, bmp.
+/// Returns whether an extension is jpg, jpeg, png or bmp.
 bool is_image_extension(std::string_view extension);
 
-/// The images in a class's folder.
+/// The images in the folder of a class.
 struct ImageFiles {
-  std::vector<std::string> names;  ///< paths below the folder, in no order
+  std::vector<std::string> names;  ///< paths below the folder, in no particular order
   LeftOutFiles left_out;
 };
 /// Finds images in `folder` and in folders in it, without those whose names begin with a dot. Throws
@@ -48,8 +50,8 @@ struct ImageFiles {
 ImageFiles image_files_below(const std::string& folder);
 
 constexpr std::int64_t max_image_side = 4096;
-/// The side of square images of `numbers` numbers in `channels` channels; nothing if they are not square, or
-/// larger than max_image_side.
+/// Returns the side of square images with `numbers` values in `channels` channels; nullopt if they are not
+/// square, or larger than max_image_side.
 std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels);
 
 constexpr std::int64_t max_classes = 1'000'000;
@@ -60,10 +62,10 @@ struct ShardImage {
   FileRegion at;
   std::int32_t label = -1;  ///< in [0, classes)
 };
-/// In the order of the tar. Throws InputError naming the shard and the member.
+/// Lists the images of a shard in the order of the tar. Throws InputError naming the shard and the member.
 std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes = max_classes);
 
-/// The lines of `folder`/classes.txt, without blank ones; none without the file.
+/// Returns the lines of `folder`/classes.txt, without blank ones; none if there is no such file.
 std::vector<std::string> read_class_names(const std::string& folder);
 
 }  // namespace convnet

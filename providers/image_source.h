@@ -14,16 +14,16 @@ namespace convnet {
 
 /// An image as it is stored.
 struct EncodedImage {
-  std::string name;                  ///< for messages: a file, or a file and what in it
-  std::string bytes;                 ///< of a JPEG, PNG or BMP file
+  std::string name;                  ///< for messages: a file, or a file and the place in it
+  std::string bytes;                 ///< contents of a JPEG, PNG or BMP file
   std::vector<std::int32_t> labels;  ///< classes, each in [0, classes)
 };
 
 /// Facts that a data set states about itself.
 struct ImageSetInfo {
   std::int64_t classes = 0;
-  std::vector<std::string> class_names;  ///< one for each class, or none
-  int image_size = 0;                    ///< shorter side of the images; 0: any
+  std::vector<std::string> class_names;  ///< one for each class, or none at all
+  int image_size = 0;                    ///< shorter side of the images, pixels; 0: any
   std::vector<float> mean;               ///< (3, image_size, image_size); empty: not known
   std::vector<float> color_pca;          ///< PixelStatistics::color_pca; empty: not known
   LeftOutFiles left_out;
@@ -39,52 +39,56 @@ class ImageSource {
 
   const ImageSetInfo& info() const { return info_; }
   virtual bool has(int batch) const = 0;
-  /// "batches 1-40 (train), 41-44 (val)": what is there, for messages.
+  /// Returns the batches for messages: "batches 1-40 (train), 41-44 (val)".
   virtual std::string contents() const = 0;
-  /// As Provider::split().
+  /// See Provider::split().
   virtual std::optional<BatchSplit> split() const { return std::nullopt; }
-  /// As Provider::image_name().
+  /// See Provider::image_name().
   virtual std::string name(int, std::int64_t) const { return ""; }
-  /// As Provider::images_in().
+  /// See Provider::images_in().
   virtual std::int64_t images_in(int batch) const = 0;
-  /// How many of the images [first, first + count) there are, and whether the batch ends with them. Makes
-  /// them ready for read().
+  /// The existing part of a range of images.
   struct Extent {
-    std::int64_t images = 0;
-    bool last = true;
+    std::int64_t images = 0;  ///< number of images that exist
+    bool last = true;         ///< the batch ends with them
   };
+  /// Returns how many of the images [first, first + count) exist, and makes them ready for read().
   virtual Extent extent(int batch, std::int64_t first, std::int64_t count) const {
     const std::int64_t left = std::max<std::int64_t>(0, images_in(batch) - first);
     return {std::min(count, left), count >= left};
   }
-  /// Whether images of all batches can be read in any order without delay.
+  /// Returns whether images of all batches can be read in any order without delay.
   virtual bool any_order() const { return true; }
-  /// Image `image` of a batch, which extent() said is there. Throws InputError, RunError.
+  /// Reads image `image` of a batch. An earlier extent() must have included it. Throws InputError or
+  /// RunError.
   virtual EncodedImage read(int batch, std::int64_t image) const = 0;
 
  protected:
   ImageSetInfo info_;
 };
 
-/// Images whose files were not of some batch from the start are dealt into batches of so many.
+/// Number of images in the batches of data sets whose files do not define batches.
 constexpr std::int64_t dealt_batch_images = 1024;
 
-/// Opens what the folder (or tar) `path` is:
+/// Opens the folder (or tar) `path`, which is one of these:
 /// - with batches.meta: cuda-convnet2's batches, data_batch_N: each is a pickle, or a folder of pickles
-///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of lists of classes, or
+///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of classes, or of lists
 ///   of classes);
-/// - with tars (or being one): shards of pairs KEY.jpg (or .jpeg .png .bmp) and KEY.cls; batch i is the i-th
-///   in the natural order of names, from 1. The classes are the lines of classes.txt, or else as many as the
-///   largest label says, for which all shards are read once here;
-/// - else folders, a class each, with images in them, or in folders in them; the classes have their sorted
-///   order. Images are dealt into batches, from 1, of dealt_batch_images in an order that depends on their
-///   names alone.
-/// In the last two forms folders `train` and `val` (or else `test`) may hold two such sets of the same
-/// classes: the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
-/// folders without a second set becomes one, by a hash of class and name. Throws InputError, RunError.
+/// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or .jpeg .png .bmp) and KEY.cls. Batch i, from
+/// 1 on, is
+///   the i-th shard in the natural order of names. The classes are the lines of classes.txt. Without this
+///   file, the largest label decides their number, and all shards are read once in this call to find it;
+/// - else a folder with a folder for each class, in sorted order, with images in them or in their subfolders.
+/// Batches,
+///   numbered from 1 on, have dealt_batch_images images each, in an order that depends only on the images'
+///   names.
+/// In the last two forms, folders `train` and `val` (or else `test`) may hold two such sets of the same
+/// classes; the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
+/// folders without a second set, chosen by a hash of class and name, becomes the second set. Throws
+/// InputError or RunError.
 std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out = false);
 
-// The forms, for open_image_source().
+// One function for each form; open_image_source() calls them.
 std::unique_ptr<ImageSource> open_image_pickles(const std::string& folder);
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path);
 std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool hold_out);

@@ -1,4 +1,4 @@
-// JPEG by libjpeg-turbo; for decode.cpp.
+// Decodes JPEGs with libjpeg-turbo, for decode.cpp.
 #pragma once
 
 #include <string>

@@ -8,9 +8,10 @@
 
 namespace convnet {
 
-/// Reads the folder `path` with the original's file names, plain or .gz. Training images are batches 1, 2, …
-/// of 10,000, the last may be shorter; test images the numbers that follow. Headers are read here, images and
-/// labels when first asked for; they stay in memory as bytes. Throws InputError, RunError.
+/// Reads the folder `path`, whose files have the names of MNIST's, plain or .gz. Training images form batches
+/// 1, 2, … of 10,000 images, of which the last may have fewer; test images form the batches that follow. This
+/// call reads only headers. Images and labels are read at the first use, and stay in memory as bytes. Throws
+/// InputError or RunError.
 std::unique_ptr<StoredProvider> make_mnist_provider(const std::string& path);
 
 }  // namespace convnet

@@ -8,11 +8,11 @@
 
 namespace convnet {
 
-/// A folder with images.npy (N,C,H,W), (N,H,W) or (N,D), labels.npy if the images have classes, and further
-/// arrays, a matrix each in the natural order of their names. Their first dimensions are the same. A whole
-/// number for each image is a label, everything else numbers. Folders train and val, or test, may hold two
-/// such sets. Batches have 1,000 images, those of the second set follow those of the first. Throws InputError
-/// naming the file.
+/// Reads the folder `path` with images.npy (N,C,H,W), (N,H,W) or (N,D), labels.npy if the images have
+/// classes, and perhaps further arrays, which become matrices in the natural order of their names. All have
+/// the same first dimension. An array with one integer for each image holds labels; others hold numbers.
+/// Folders train and val (or test) may hold two such sets. Batches have 1,000 images; those of the second set
+/// follow those of the first. Throws InputError naming the file.
 std::unique_ptr<StoredProvider> make_npy_provider(const std::string& path);
 
 }  // namespace convnet

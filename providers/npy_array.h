@@ -11,21 +11,22 @@
 
 namespace convnet {
 
-/// The types of numbers that are read, all little-endian.
+/// The supported types of elements, all little-endian.
 enum class NpyType { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f32, f64 };
 
-/// What the header of a .npy file says (numpy.lib.format, versions 1.0 to 3.0).
+/// The header of a .npy file (numpy.lib.format, versions 1.0 to 3.0).
 struct NpyHeader {
   NpyType type = NpyType::u8;
   Dims dims;
-  std::uint64_t offset = 0;  ///< of the first number
+  std::uint64_t offset = 0;  ///< byte offset of the first element in the file
 };
 
-/// Reads a header and checks that the file holds just the numbers that it promises. Throws InputError naming
-/// the file and what is wrong.
+/// Reads a header and checks that the file has exactly the size that it implies. Throws InputError naming the
+/// file and what is wrong.
 NpyHeader read_npy_header(const InputFile& file);
 
-/// A file whose first dimension counts records. Immutable: any number of threads may read at once.
+/// A file with an array whose first dimension is the number of records. Immutable: any number of threads may
+/// read at once.
 class NpyArray {
  public:
   /// Throws InputError, also for an array without records, and RunError for I/O errors.
@@ -34,14 +35,15 @@ class NpyArray {
   const std::string& path() const { return file_.path(); }
   const Dims& dims() const { return header_.dims; }
   std::int64_t records() const { return header_.dims[0]; }
-  /// Whether it holds a whole number for each record: labels.
+  /// Returns whether it holds labels: one integer for each record.
   bool is_labels() const;
-  /// What its numbers are in memory: u8 stays so, everything else becomes f32.
+  /// Returns the type of its numbers in memory: u8 for u8, f32 for everything else.
   DataType type() const { return header_.type == NpyType::u8 ? DataType::u8 : DataType::f32; }
 
-  /// The numbers of records [first, first + count), of type().
+  /// Returns the numbers, of type(), of records [first, first + count).
   std::vector<std::byte> numbers(std::int64_t first, std::int64_t count) const;
-  /// The same of labels. Throws InputError naming a record that is not a class from 0 to 999,999.
+  /// Returns the labels of these records. Throws InputError naming a record that is not a class from 0 to
+  /// 999,999.
   std::vector<std::int32_t> labels(std::int64_t first, std::int64_t count) const;
 
  private:

@@ -1,4 +1,4 @@
-// How a camera was held: photographs are stored as the sensor saw them, with a note on how to turn them.
+// The orientation of photographs: files store them as the sensor saw them, and note how the camera was held.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,12 @@
 
 namespace convnet {
 
-/// The orientation, 1 to 8, that a block of EXIF data (the content of a JPEG's marker APP1) gives for the
-/// image; 1, which leaves it as it is, where the block is damaged or says nothing. Source: EXIF 2.3, tag
-/// 0x0112.
+/// Returns the orientation, 1 to 8, in a block of EXIF data (the content of a JPEG's marker APP1): tag 0x0112
+/// of EXIF 2.3. Returns 1, which means upright, if the block is damaged or has no such tag.
 int exif_orientation(std::string_view block);
 
-/// The image turned and mirrored as `orientation` says: stored rows are the right or left border for 5 to 8,
-/// whose sides change places.
+/// Returns the image rotated and mirrored as `orientation` says. Orientations 5 to 8 exchange height and
+/// width.
 DecodedImage upright(DecodedImage image, int orientation);
 
 }  // namespace convnet

@@ -1,4 +1,5 @@
-// Python pickles, read as data: the format of the batches of cuda-convnet and of CIFAR's Python distribution.
+// Reads Python pickles as data, without running code: the format of the batches of cuda-convnet and of
+// CIFAR's Python distribution.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +19,13 @@ struct PickleArray {
   char type = 'u';       ///< b(ool), i(nteger), u(nsigned), f(loat)
   int item_bytes = 1;    ///< 1, 2, 4 or 8
   bool swapped = false;  ///< the items have the other byte order than this machine
-  bool fortran = false;  ///< the first index runs fastest
+  bool fortran = false;  ///< column-major: the first index varies fastest
   Dims dims = {0};
-  std::string_view data;  ///< all items; lives as long as the values of the file
+  std::string_view data;  ///< all items; lives as long as any value of the file
 
   bool is_bytes() const { return type == 'u' && item_bytes == 1; }
   double number(std::size_t item) const;
-  /// Nothing for a float that is no integer, and for what does not fit.
+  /// Returns an item as an integer; nullopt if it is a float with a fraction, or does not fit.
   std::optional<std::int64_t> integer(std::size_t item) const;
 };
 
@@ -43,8 +44,8 @@ enum class PickleKind : std::uint8_t {
   dtype    ///< a NumPy type
 };
 
-/// A value of a pickle. The file's contents live as long as one of its values; values that the file repeats
-/// by reference are shared, and a list may hold itself: who descends must bound the depth.
+/// A value of a pickle. The contents of the file live as long as any of its values. Values that the file
+/// repeats by reference are shared, and a list may contain itself, so recursive code must limit its depth.
 class PickleValue {
  public:
   struct Contents;
@@ -52,31 +53,32 @@ class PickleValue {
       : contents_(std::move(contents)), index_(index) {}
 
   PickleKind kind() const;
-  /// "a list of 3 values", for messages.
+  /// Returns "a list of 3 values", for messages.
   std::string describe() const;
-  /// Throws InputError: the file, the byte at which the value stands, `what`.
+  /// Throws InputError with the file, the byte offset of the value, and `what`.
   [[noreturn]] void fail(const std::string& what) const;
 
   bool is_none() const { return kind() == PickleKind::none; }
-  /// The length of a list, a tuple or an array's first dimension; a dict has a key and a value for each
-  /// entry. 0 for others.
+  /// Returns the length of a list, a tuple or an array's first dimension; for a dict twice the number of
+  /// entries, for a key and a value each; 0 for others.
   std::size_t size() const;
-  /// Item `i` < size() of a list or tuple.
+  /// Returns item `i` < size() of a list or tuple.
   PickleValue operator[](std::size_t i) const;
-  /// A dict's value of a key that is this text, or these bytes; nothing in other values.
+  /// Returns the value of a dict for a key that is this text or these bytes; nullopt if there is none.
   std::optional<PickleValue> find(std::string_view key) const;
-  /// The same; fails if it is not there, or this is no dict.
+  /// Returns the same value; calls fail() if there is none.
   PickleValue at(std::string_view key) const;
-  /// The keys of a dict that are text or bytes, for messages.
+  /// Returns the keys of a dict that are text or bytes, for messages.
   std::vector<std::string> keys() const;
 
-  // These fail() if the value is something else; `what` names it in the message. Floats with whole values
-  // are integers, too: the original's users store labels so.
+  // These return the value as a C++ type. They call fail() if the value has another type; `what` names the
+  // value in the message. Floats without fractions count as integers, because users of cuda-convnet store
+  // labels as floats.
   std::int64_t integer(const std::string& what) const;
   double number(const std::string& what) const;
-  std::string_view string(const std::string& what) const;  ///< of text (UTF-8) or bytes
+  std::string_view string(const std::string& what) const;  ///< text (UTF-8) or bytes
   const PickleArray& array(const std::string& what) const;
-  /// A flat list, a tuple, or an array in C order.
+  /// Return the items of a flat list, a tuple, or an array (in C order).
   std::vector<std::int64_t> integers(const std::string& what) const;
   std::vector<double> numbers(const std::string& what) const;
 
@@ -86,15 +88,15 @@ class PickleValue {
 };
 
 /// Reads the first pickle of a file, of protocol 0 to 4: None, numbers, strings, lists, tuples, dicts, NumPy
-/// arrays and scalars. Nothing is called; any other object, by the name of its class, is an InputError, like
-/// everything that is damaged, with the byte where it stands. Integers beyond 64 bits are refused. Memory is
-/// bounded by the file's size. Throws RunError for I/O errors.
+/// arrays and scalars. Nothing that the pickle names is called. Throws InputError, with the byte offset, for
+/// objects of any other class, for integers beyond 64 bits, and for damaged files; RunError for I/O errors.
+/// Memory is bounded by the file's size.
 PickleValue read_pickle(const std::string& path);
-/// The same of bytes; `name` stands for the file in messages.
+/// Does the same for bytes in memory; messages call them `name`.
 PickleValue parse_pickle(std::string bytes, std::string name);
 
-/// `filenames` of a batch's dict: a name for each of its images, of any bytes; empty where there are none.
-/// Fails if they are no list of `images` strings.
+/// Returns `filenames` of a batch's dict: a name for each of its images, of any bytes; empty if there are
+/// none. Throws InputError if they are not a list of `images` strings.
 std::vector<std::string> read_file_names(const PickleValue& batch, std::int64_t images);
 
 }  // namespace convnet

@@ -20,22 +20,23 @@
 
 namespace convnet {
 
-/// All values of a file, by index: nothing owns another, so that neither depth nor cycles matter.
+/// All values of a file. They refer to each other by index and do not own each other, so that depth and
+/// cycles do no harm.
 struct PickleValue::Contents {
   static constexpr std::uint32_t no_items = std::numeric_limits<std::uint32_t>::max();
 
   struct Node {
     PickleKind kind = PickleKind::none;
-    std::uint32_t child =
-        no_items;             ///< list, tuple, dict: in `items`, if there are any; array, dtype: in `arrays`
-    std::size_t offset = 0;   ///< of the opcode
-    std::int64_t number = 0;  ///< boolean, integer; real: its bits; global: a Known
+    /// For a list, tuple or dict an index into `items`, or no_items; for an array or dtype one into `arrays`.
+    std::uint32_t child = no_items;
+    std::size_t offset = 0;        ///< byte offset of the opcode
+    std::int64_t number = 0;       ///< boolean, integer; real: its bits; global: a Known
     std::string_view string = {};  ///< text, bytes
   };
 
-  std::string name;  ///< of the file
-  std::string file;
-  std::deque<std::string> decoded;  ///< strings that are written in another way
+  std::string name;                 ///< name of the file
+  std::string file;                 ///< contents of the file
+  std::deque<std::string> decoded;  ///< strings that the file holds in an encoded form
   std::vector<Node> nodes;
   std::vector<std::vector<std::uint32_t>> items;
   std::vector<PickleArray> arrays;
@@ -53,12 +54,12 @@ struct PickleValue::Contents {
 
 // NumPy arrays (pickle_array.cpp).
 
-/// "u1", "i8", "f4", …: type and bytes of an item, if it is a type that is read.
+/// Parses "u1", "i8", "f4", … to the type and the bytes of an item; nullopt for unsupported types.
 std::optional<std::pair<char, int>> parse_item_type(std::string_view name);
-/// The integer that a float is, if it is one of at most 64 bits.
+/// Returns a float as an integer; nullopt if it has a fraction or does not fit into 64 bits.
 std::optional<std::int64_t> whole_number(double value);
 std::size_t item_count(const Dims& dims);
-/// Calls `visit` with the place in memory of each item, in C order.
+/// Calls `visit` with the index in memory of each item, in C order.
 void each_in_c_order(const PickleArray& array, const std::function<void(std::size_t)>& visit);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// The parser of pickles: a machine with a stack and a memo that makes values.
+// The parser of pickles: a machine with a stack and a memo, whose program makes values.
 #pragma once
 
 #include <bit>
@@ -9,10 +9,10 @@
 
 namespace convnet {
 
-/// Limit for one file; it bounds the memory of files that hold nothing but tiny values.
+/// The most values of a file. It limits the memory for files that hold nothing but tiny values.
 constexpr std::size_t max_pickle_values = std::size_t{1} << 24;
 
-/// Fills in the other members of contents.file's Contents. Throws InputError.
+/// Parses Contents::file into the other members of a Contents. Throws InputError.
 class PickleParser {
  public:
   using Contents = PickleValue::Contents;
@@ -78,7 +78,7 @@ class PickleParser {
   }
   std::string describe(std::uint32_t index) { return c_.describe(node(index)); }
 
-  // The stack; what lies below the last mark is out of reach.
+  // The stack. Values below the last mark cannot be used.
   void need(std::size_t count) const {
     if (stack_.size() - (marks_.empty() ? 0 : marks_.back()) < count)
       fail(fmt::format("opcode 0x{:02x} needs {} value(s) on the stack",
@@ -170,10 +170,10 @@ class PickleParser {
   std::string_view in_;
   std::size_t at_ = 0, op_at_ = 0;
   std::vector<std::uint32_t> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack
+  std::vector<std::size_t> marks_;  // sizes of the stack at the marks
   std::unordered_map<std::uint64_t, std::uint32_t> memo_;
-  std::unordered_map<std::uint32_t, std::uint32_t>
-      encoded_;  // bytes by their text: once, however often it is asked for
+  // For texts that were encoded, the bytes, so that a text is encoded only once.
+  std::unordered_map<std::uint32_t, std::uint32_t> encoded_;
 };
 
 }  // namespace convnet

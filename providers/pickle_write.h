@@ -1,4 +1,4 @@
-// Writes pickles of protocol 2, as Python 2 and NumPy write them and everything reads them.
+// Writes pickles of protocol 2, as Python 2 and NumPy do. All versions of Python read them.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 #include "convnet/base/tensor.h"
 
-/// Each function gives the bytes that make one value; whole() makes a file of them.
+/// Each function returns the bytes for one value; whole() makes a file of them.
 namespace convnet::pickles {
 
-/// Bytes: a str of Python 2.
+/// A str of Python 2, which holds bytes.
 std::string str(std::string_view bytes);
 std::string integer(std::int64_t value);
 std::string list(const std::vector<std::string>& values);
@@ -20,13 +20,13 @@ std::string integers(const std::vector<int>& values);
 std::string tuple(const std::vector<std::string>& values);
 std::string dict(const std::vector<std::pair<std::string, std::string>>& entries);
 
-/// A NumPy array. `type` is like "u1"; items are little-endian and in C order.
+/// A NumPy array. `type` is a name like "u1"; items are little-endian and in C order.
 std::string array(const Dims& dims, const std::string& type, std::string_view items);
 std::string array(const Dims& dims, const std::vector<float>& items);
 std::string array(const Dims& dims, const std::vector<double>& items);
 std::string array(const Dims& dims, const std::vector<std::uint64_t>& items);
 
-/// The file whose value this is.
+/// Returns the file that holds this value.
 std::string whole(const std::string& value);
 
 }  // namespace convnet::pickles

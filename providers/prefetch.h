@@ -1,4 +1,4 @@
-// Reads the next pieces of data while the current one trains.
+// Reads the next pieces of data in a thread while the net trains on the current one.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace convnet {
 
-/// Owns one loader thread and a line of requests that are read in order, up to `ahead` of them before they
-/// are taken. Behind a piece that is not its batch's last comes the next piece by itself. Not thread-safe
-/// itself: called from the training thread.
+/// Owns a loader thread and a queue of requests, which it reads in order, up to `ahead` pieces before they
+/// are taken. After a piece that is not the last one of its batch, it requests the next piece by itself. Not
+/// thread-safe: only the training thread calls it.
 class Prefetcher {
  public:
-  /// `load` runs on the loader thread, one call at a time, until the Prefetcher is destroyed.
+  /// `load` is called on the loader thread, one call at a time, until the Prefetcher is destroyed.
   explicit Prefetcher(std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> load,
                       std::size_t ahead = 1);
   Prefetcher(const Prefetcher&) = delete;
@@ -22,12 +22,12 @@ class Prefetcher {
   /// Waits for a load in flight.
   ~Prefetcher();
 
-  /// Puts a request at the end of the line, unless it stands there already.
+  /// Puts a request at the end of the queue, unless the queue already has it.
   void start(const LoadRequest& request);
-  /// Returns the piece that `request` asks for: waits for it if it stands in the line, and forgets what
-  /// stands before it; else forgets all and reads it now. Rethrows the loader's exception.
+  /// Returns the piece of `request`. If the queue has the request, waits for it and drops the requests before
+  /// it; else drops all requests and reads the piece now. Rethrows the loader's exception.
   std::shared_ptr<const DataBatch> take(const LoadRequest& request);
-  /// Returns the piece that take() would give without waiting; else null.
+  /// Returns the piece if take() could return it without waiting; else null.
   std::shared_ptr<const DataBatch> peek(const LoadRequest& request) const;
 
  private:

@@ -13,7 +13,7 @@ namespace convnet {
 /// seed. Batches keep their sizes.
 class EpochOrder {
  public:
-  /// `images` are the sizes of the batches.
+  /// `images` are the numbers of images of the batches.
   EpochOrder(const std::vector<std::int64_t>& images, std::uint64_t seed);
   /// Makes the order of an epoch; the other functions then describe it.
   void prepare(int epoch);
@@ -33,9 +33,9 @@ class EpochOrder {
   int epoch_ = -1;
 };
 
-/// `ordered` with the images of `range` in a random order in training, new in every epoch and the same in
-/// every run with that seed. Keeps the whole range in memory from the first batch on. Batches keep their
-/// sizes; tests see the stored order.
+/// Makes a provider of the data of `ordered` in which training sees the images of `range` in a random order,
+/// new in every epoch and the same in every run with that seed. The first read of a training batch loads the
+/// whole range, which then stays in memory. Batches keep their sizes. Tests see the stored order.
 std::unique_ptr<Provider> make_shuffled_provider(std::unique_ptr<StoredProvider> ordered, BatchRange range,
                                                  std::uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Tar files as random access: where in the file each member lies. Nothing is extracted.
+// Random access to tar files: finds the place of each member without extracting anything.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,21 @@
 
 namespace convnet {
 
-/// A stretch of a file.
+/// A region of a file, in bytes.
 struct FileRegion {
   std::uint64_t offset = 0, size = 0;
 };
 
 /// A regular file in a tar: its bytes are file.read(at.offset, at.size).
 struct TarMember {
-  std::string name;  ///< as it is written: any bytes but NUL, never to be used as a path to write to
+  std::string name;  ///< as written in the tar: any bytes but NUL; must not be used as a path to write to
   FileRegion at;
 };
 
-/// The regular files of the tar that fills `region` of `file`, in its order: POSIX ustar, pax (path and size)
-/// and GNU long names. Directories and devices are left out; archives one after the other are read as one. A
-/// tar inside a tar is read by giving its member's region. Throws InputError with the file and the byte of
-/// the header for what is damaged, reaches beyond the region, or has no place here (links, sparse files,
+/// Lists the regular files of the tar in `region` of `file`, in order. It reads POSIX ustar, pax (path and
+/// size) and GNU long names, leaves out directories and devices, and reads concatenated archives as one. For
+/// a tar inside a tar, pass the region of its member. Throws InputError, with the file and the byte offset of
+/// the header, for damaged headers, members beyond the region, and unsupported members (links, sparse files,
 /// parts of several volumes); RunError for I/O errors. Memory is bounded by the region's size.
 std::vector<TarMember> index_tar(const InputFile& file, FileRegion region);
 std::vector<TarMember> index_tar(const InputFile& file);

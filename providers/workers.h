@@ -1,4 +1,4 @@
-// A few threads that share out pieces of work.
+// A pool of threads.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,18 @@
 
 namespace convnet {
 
-/// Owns its threads. One call of run() at a time.
+/// Owns a few threads that work on numbered pieces of work. Only one call of run() is allowed at a time.
 class WorkerPool {
  public:
-  /// `threads` > 0, the caller of run() being one of them; 0: as many as there are cores.
+  /// Makes a pool of `threads` threads, one of which is the caller of run(); 0: as many as there are cores.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool();
 
-  /// Calls work(0) … work(count - 1), each once, on all threads, and waits. If some throw, the exception of
-  /// the lowest number is thrown again, whatever the number of threads; work not yet begun is left out.
+  /// Calls work(0) … work(count - 1), each once, distributed over the threads, and waits for them. If some of
+  /// them throw, rethrows the exception of the lowest number, whatever the number of threads; work not yet
+  /// begun is skipped.
   void run(std::int64_t count, const std::function<void(std::int64_t)>& work);
 
  private:

@@ -7,14 +7,14 @@
 
 namespace convnet {
 
-/// Stored behind the pixels of an image: the origin of its visible part, and whether that is mirrored
-/// left to right. The part may extend beyond the image, where it is zero.
+/// The part of an image that the net sees, stored behind the image's pixels: its origin in pixels, and
+/// whether it is mirrored left to right. The part may extend beyond the image; pixels there are zero.
 struct Crop {
   std::int32_t y = 0, x = 0;
   std::int32_t mirror = 0;  ///< 0 or 1
 };
 
-/// Returns the offset of an image's Crop behind that many bytes of pixels.
+/// Returns the offset in bytes of the Crop of an image whose pixels take `pixel_bytes`.
 CONVNET_HD constexpr std::int64_t crop_offset(std::int64_t pixel_bytes) {
   constexpr std::int64_t kAlignment = alignof(Crop);
   return (pixel_bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -25,7 +25,7 @@ constexpr std::int64_t cropped_image_bytes(std::int64_t pixel_bytes) {
   return crop_offset(pixel_bytes) + static_cast<std::int64_t>(sizeof(Crop));
 }
 
-/// Height and width of images and of their visible parts.
+/// Height and width, in pixels, of images and of the parts that the net sees.
 struct CropSizes {
   std::int64_t height = 0, width = 0, seen_height = 0, seen_width = 0;
 

@@ -9,7 +9,7 @@ namespace convnet {
 
 namespace detail {
 
-/// Converts to anything; only for counting how many values initialise a struct.
+/// A value that converts to any type. field_count() counts how many of them initialise a struct.
 struct AnyValue {
   template <class T>
   operator T() const;  // NOLINT(google-explicit-constructor): that is what it is for
@@ -20,7 +20,7 @@ constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), AnyValue{})...}; };
 }
 
-/// The number of fields of an aggregate without arrays or bases.
+/// Returns the number of fields of an aggregate without arrays or bases.
 template <class T, std::size_t Count = 14>
 constexpr std::size_t field_count() {
   if constexpr (Count == 0 || takes<T>(std::make_index_sequence<Count>{}))

@@ -12,7 +12,7 @@ class InputFile {
  public:
   /// Throws InputError if `path` is not there or not a regular file, RunError if it cannot be opened.
   explicit InputFile(std::string path);
-  /// A file whose bytes are in memory already; messages call it `name`.
+  /// Makes a file of bytes that are in memory already; messages call it `name`.
   InputFile(std::string name, std::string contents);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -20,7 +20,8 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }
-  /// Throws InputError if the file ends before, RunError for I/O errors.
+  /// Returns the `bytes` bytes from `offset` on. Throws InputError if the file is shorter, RunError for I/O
+  /// errors.
   std::string read(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:

@@ -5,11 +5,11 @@
 
 namespace convnet {
 
-/// The end of a message: it names the limits on threads and how to need fewer.
+/// Returns the end of a message: which limits on threads there are, and how to need fewer threads.
 std::string thread_limits();
 
-/// Throws DeviceError if this process cannot have `count` more threads. It tries this by starting them,
-/// each waiting for the others. OpenMP ends the program if it cannot start one, so this must come first.
+/// Throws DeviceError if this process cannot have `count` more threads. It finds out by starting them, each
+/// of which waits for the others. Call it before OpenMP starts threads: OpenMP ends the program if it cannot.
 void check_threads(int count);
 
 }  // namespace convnet

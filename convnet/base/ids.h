@@ -10,8 +10,8 @@
 
 namespace convnet {
 
-/// The index of one element of a table. Indices into different tables are different types, which `Tag` tells
-/// apart: none is taken for another or for a count. A default Id stands for no element.
+/// The index of one element of a table. Each table has an index type of its own (a `Tag`), so that an index
+/// cannot be mistaken for one into another table or for a count. A default Id stands for no element.
 template <class Tag>
 class Id {
  public:
@@ -20,9 +20,9 @@ class Id {
   constexpr explicit Id(Number value) : value_(static_cast<int>(value)) {}
 
   constexpr bool exists() const { return value_ >= 0; }
-  /// Returns the index, for output and arithmetic; -1: it stands for no element.
+  /// Returns the index, for output and arithmetic; -1 if it stands for no element.
   constexpr int value() const { return value_; }
-  /// Returns the index of an element that exists, for containers that are no Table.
+  /// Returns the index of an element that exists, for containers other than Table.
   constexpr std::size_t index() const { return static_cast<std::size_t>(value_); }
 
   friend constexpr auto operator<=>(Id, Id) = default;
@@ -93,7 +93,7 @@ class Table : public std::vector<T> {
   IdRange<I> ids() const { return IdRange<I>(this->size()); }
   /// Returns the id that the next element at the end will have.
   I next_id() const { return I(this->size()); }
-  /// Whether `id` is that of an element.
+  /// Returns whether the table has an element with this id.
   bool has(I id) const { return id.exists() && id.index() < this->size(); }
 };
 

@@ -5,10 +5,10 @@
 
 namespace convnet {
 
-/// Ends the OpenMP threads of the calling thread when it goes out of scope. Whoever computes with OpenMP
-/// outside of the devices' workers makes one: libgomp counts threads as long as they live, and while a
-/// process has more of them than cores, none waits awake between two parallel loops. Every loop of a device's
-/// worker would then begin some 40 microseconds late, a tenth of the step of a small net.
+/// Ends the OpenMP threads of the calling thread when it goes out of scope. Code that uses OpenMP outside of
+/// the devices' worker threads must make one. libgomp counts threads as long as they live, and while a
+/// process has more of them than cores, they sleep between two parallel loops instead of spinning. Every loop
+/// of a device's worker would then begin some 40 microseconds late, a tenth of the step of a small net.
 class OpenMpScope {
  public:
   OpenMpScope() = default;

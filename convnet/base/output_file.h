@@ -9,11 +9,11 @@
 
 namespace convnet {
 
-/// Written to NAME.tmp-<process id>; publish() gives it its name, durably. Without that the destructor
-/// removes it (a killed process leaves it). An existing file of that name stays whole until then. A symbolic
-/// link is followed: the file that it names is replaced, not the link. Pipes and character devices are not
-/// replaced but written to, from the first write() on; a folder is an error, and so is any other kind of
-/// file. Everything throws RunError naming file and cause.
+/// A file that is written to NAME.tmp-<process id>, and that publish() renames to NAME, durably. Until then
+/// an existing file NAME stays whole. The destructor removes a temporary file that was not published; a
+/// killed process leaves it. A symbolic link is followed: the file that it names is replaced, not the link.
+/// Pipes and character devices are not replaced but written to, from the first write() on; folders and all
+/// other kinds of files are errors. All functions throw RunError naming file and cause.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);
@@ -23,7 +23,7 @@ class OutputFile {
 
   void write(const void* bytes, std::size_t count);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// Does fsync, rename, and fsync of the folder. No call may follow.
+  /// Syncs the file, renames it, and syncs its folder. No call may follow.
   void publish();
 
  private:
@@ -45,12 +45,12 @@ std::optional<std::string> target_of_temporary(const std::string& name);
 /// Makes the name of a file or folder just renamed to `path` survive a power cut. Throws RunError.
 void sync_parent_folder(const std::string& path);
 
-/// Throws InputError if no folder can be made or written at `path`; `what` ends the message: "checkpoints are
-/// to be saved in". Makes nothing.
+/// Throws InputError if no folder can be made or written at `path`. `what` is the end of the message, like
+/// "checkpoints are to be saved in". Makes nothing.
 void check_folder_writable(const std::string& path, const std::string& what);
 
-/// Throws InputError if an OutputFile at `path` could not be written, or is a folder; the folders above it
-/// may be missing. `what` is as in check_folder_writable(). Makes nothing.
+/// Throws InputError if `path` is a folder, or if an OutputFile could not be written there; the folders above
+/// it may be missing. `what` is as in check_folder_writable(). Makes nothing.
 void check_file_writable(const std::string& path, const std::string& what);
 
 /// A file that an option names.
@@ -60,8 +60,9 @@ struct OutputOption {
   std::string what;    ///< as in check_folder_writable()
 };
 
-/// Throws InputError if a file cannot be written, is one of the files that the command reads, by whatever
-/// name, or is named by two options. Makes nothing. `inputs` may have empty names and names of no file.
+/// Throws InputError if an output cannot be written, if two options name the same one, or if it is one of the
+/// command's `inputs`, even by another path. `inputs` may hold empty names and names of files that do not
+/// exist. Makes nothing.
 void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs);
 
 /// Makes a folder of this name, or if the name is taken, of the name with "_2", "_3", … appended. Nobody

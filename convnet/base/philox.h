@@ -1,5 +1,5 @@
 // Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// SC 2011). The same numbers on every device and for every split of the work.
+// SC 2011). They are the same on every device and for every split of the work.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ struct Philox4x32 {
   std::uint32_t value[4];
 };
 
-/// One of the ten rounds, on a counter.
+/// Does one of the ten rounds on a counter.
 CONVNET_HD inline void philox_round(std::uint32_t k0, std::uint32_t k1, std::uint32_t& c0, std::uint32_t& c1,
                                     std::uint32_t& c2, std::uint32_t& c3) {
   const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0;
@@ -35,7 +35,8 @@ CONVNET_HD inline void philox_next_key(std::uint32_t& k0, std::uint32_t& k1) {
   k1 += 0xBB67AE85;
 }
 
-/// Ten rounds on a 128-bit counter with a 64-bit key. GPUs compute them with cuRAND.
+/// Returns four random words: ten rounds on a 128-bit counter with a 64-bit key. GPUs compute them with
+/// cuRAND.
 CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
                                     std::uint32_t c3) {
   auto k0 = static_cast<std::uint32_t>(key);
@@ -81,12 +82,12 @@ CONVNET_HD inline std::uint32_t element_random(std::uint64_t key, std::uint64_t 
   return word_of(element_words(key, iteration, image, element / 4), element % 4);
 }
 
-/// Uniform in [0,1) with 24 bits.
+/// Returns a number uniform in [0,1), made of 24 bits of a random word.
 CONVNET_HD inline float uniform01(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24F; }
 
-/// N(0,1) from two words (Box and Muller, 1958).
+/// Returns a number from N(0,1), made of two random words (Box and Muller, 1958).
 CONVNET_HD inline float normal(std::uint32_t a, std::uint32_t b) {
-  const float radius = std::sqrt(-2 * std::log(1 - uniform01(a)));  // of (0,1]
+  const float radius = std::sqrt(-2 * std::log(1 - uniform01(a)));  // 1 - uniform01() is never 0
 #if defined(__CUDA_ARCH__)
   return radius * cospif(2 * uniform01(b));  // cosf has a path for large angles, with an array in memory
 #else
@@ -94,8 +95,8 @@ CONVNET_HD inline float normal(std::uint32_t a, std::uint32_t b) {
 #endif
 }
 
-/// N(0,1) of element `element` of image `image` in minibatch `iteration`, from the words 2 * element and
-/// 2 * element + 1 that element_random() counts.
+/// Returns a number from N(0,1) for element `element` of image `image` in minibatch `iteration`. It is made
+/// of what element_random() returns for the elements 2 * element and 2 * element + 1.
 CONVNET_HD inline float element_normal(std::uint64_t key, std::uint64_t iteration, std::uint32_t image,
                                        std::uint32_t element) {
   const Philox4x32 r = philox(key, element / 2, image, static_cast<std::uint32_t>(iteration),

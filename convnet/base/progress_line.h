@@ -24,21 +24,22 @@ struct ProgressTexts {
   std::string before_bar, after_time;
 };
 
-/// A line on a terminal with a bar, the time left and the speed, as many of them as fit in its width; silent
-/// in a pipe. The destructor erases it.
+/// A line on a terminal with a bar, the time left and the speed, as many of them as fit in its width. It
+/// shows nothing if the stream is not a terminal. The destructor erases it.
 class ProgressLine {
  public:
-  /// Shows nothing unless it is `wanted` and the stream is a terminal.
+  /// `wanted` = false makes a line that shows nothing.
   explicit ProgressLine(std::string title, bool wanted = true, ProgressStream stream = ProgressStream::out);
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine();
 
-  /// Shows progress in images; `since_start` of the `done` images came after construction and give the speed.
-  /// `more` is asked for further texts, with the images a second.
+  /// Shows that `done` of `total` images are finished. The speed follows from the `since_start` of them that
+  /// were finished since construction. `more`, if given, returns further texts; its argument is the speed in
+  /// images a second.
   void show(std::int64_t done, std::int64_t total, std::int64_t since_start,
             const std::function<ProgressTexts(double rate)>& more = nullptr);
-  /// Makes room for lines that stay.
+  /// Erases the line until the next show(), so that other lines can be printed.
   void clear();
 
  private:

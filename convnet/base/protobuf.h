@@ -1,5 +1,5 @@
-// Protocol buffer messages as bytes: fields of a number, a wire type and a value, one after the other
-// (protobuf.dev/programming-guides/encoding). A message that is a field of another one is its bytes.
+// Writes protocol buffer messages (protobuf.dev/programming-guides/encoding). A message is a sequence of
+// fields, each with a number, a wire type and a value; a nested message is a field whose value is its bytes.
 #pragma once
 
 #include <bit>
@@ -32,9 +32,9 @@ inline std::string number(int field, std::int64_t value) {
 }
 inline std::string real64(int field, double value) { return key(field, 1) + little_endian(value); }
 inline std::string real32(int field, float value) { return key(field, 5) + little_endian(value); }
-/// The key and the length, which stand before the `size` bytes of a string or a message.
+/// Returns the key and the length, which stand before the `size` bytes of a string or a nested message.
 inline std::string head(int field, std::uint64_t size) { return key(field, 2) + varint(size); }
-/// A string, or a message.
+/// Returns a field that is a string or a nested message.
 inline std::string bytes(int field, std::string_view value) {
   return head(field, value.size()) + std::string(value);
 }

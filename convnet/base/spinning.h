@@ -3,11 +3,12 @@
 
 namespace convnet {
 
-/// Starts this program anew, with the same arguments, in an environment that has libgomp's threads spin for
-/// some microseconds only; does nothing where the environment says how they wait (OMP_WAIT_POLICY,
-/// GOMP_SPINCOUNT), or where a program cannot be started. By default they spin for milliseconds: where
-/// another program uses a core, a thread then waits, spinning, for one that has no core, at the end of every
-/// loop, and training takes ten times as long and more. libgomp reads the environment before main() begins.
+/// Restarts this program, with the same arguments, in an environment in which libgomp's threads spin for a
+/// few microseconds only. Does nothing if the environment already says how they wait (OMP_WAIT_POLICY,
+/// GOMP_SPINCOUNT), or if the program cannot be started again. By default they spin for milliseconds: if
+/// another program uses a core, then at the end of every loop the threads spin until the one without a core
+/// has finished, and training takes ten times as long or more. A restart is needed because libgomp reads the
+/// environment before main() begins.
 void limit_spinning(char** argv);
 
 }  // namespace convnet

@@ -7,10 +7,9 @@
 
 namespace convnet {
 
-/// Replaces stdout and stderr as long as it lives. Printing never fails and never throws: what
-/// cannot be written is dropped, and error() reports it. Control characters in the output, which may stem
-/// from the user's files, become question marks, so that no file's text commands the terminal. Make one, in
-/// main().
+/// Replaces stdout and stderr as long as it lives; main() makes the only one. Printing never fails and never
+/// throws: what cannot be written is dropped, and error() reports it. Control characters in the output become
+/// question marks, because they may stem from the user's files and would control the terminal.
 class StandardStreams {
  public:
   StandardStreams();
@@ -19,12 +18,12 @@ class StandardStreams {
   /// Writes what is left, and puts the old streams back.
   ~StandardStreams();
 
-  /// errno of the first write to stdout that failed; 0 if none has.
+  /// Returns the errno of the first write to stdout that failed; 0 if none has.
   int error() const { return streams_[0].error; }
-  /// Drops what is printed from now on, whatever way, but for errors that are written to the descriptor of
-  /// stderr. Throws DeviceError.
+  /// Drops everything that is printed from now on, except what is written to stderr's file descriptor
+  /// directly. Throws DeviceError.
   void silence();
-  /// Lets stderr be heard again.
+  /// Prints to stderr again after silence().
   void unsilence_errors();
   /// Returns whether nobody reads stdout any more, as in `convnet … | head -1`.
   bool closed() const;

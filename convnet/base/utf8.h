@@ -1,4 +1,4 @@
-// UTF-8 text from outside, which may be anything: its characters, one after the other.
+// Reads text from outside, which may not be valid UTF-8, character by character.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,16 @@
 
 namespace convnet {
 
-/// Takes the character that `text`, which is not empty, begins with and returns its code point; nullopt for a
-/// byte that begins no well-formed sequence, which is taken alone. Overlong forms and surrogates are not
+/// Removes the first character from `text`, which must not be empty, and returns its code point. Removes one
+/// byte and returns nullopt if no well-formed sequence begins there. Overlong forms and surrogates are not
 /// well-formed.
 std::optional<char32_t> take_code_point(std::string_view& text);
 
 /// Returns whether all of the text is well-formed.
 bool is_utf8(std::string_view text);
 
-/// Number of characters, about the columns that a terminal needs; each byte that belongs to none counts.
+/// Returns the number of characters, which is about the number of columns that a terminal needs. A byte that
+/// belongs to no well-formed character counts as one.
 std::size_t character_count(std::string_view text);
 
 void append_utf8(std::string& out, char32_t code);

@@ -21,12 +21,13 @@ struct Position {
   std::string file_name() const;
   /// Returns the position in a checkpoint's file name; nullopt for other files.
   static std::optional<Position> of_file_name(const std::string& name);
-  /// Natural order: an unfinished batch comes before the finished one.
+  /// Orders positions by the progress of training: an unfinished batch comes before the same batch finished.
   std::strong_ordering operator<=>(const Position& other) const;
   bool operator==(const Position& other) const { return (*this <=> other) == 0; }
 };
 
-/// Sums of a batch's costs: by cost layer in order of the file, the values in printed order.
+/// Sums of costs over images: for each cost layer, in the order of the file, its values in the order in which
+/// they are printed.
 struct CostSums {
   std::int64_t images = 0;
   std::vector<std::pair<std::string, std::vector<double>>> sums;
@@ -35,18 +36,19 @@ struct CostSums {
 /// One point of a run's history: a batch of training or a test, or in the older part of a long history
 /// several of them in a row (history.h).
 struct HistoryEntry {
-  int epoch = 0, batch = 0;  ///< training batch it came after; `batch` of a test is the training batch too
+  int epoch = 0, batch = 0;  ///< the training batch, or for a test the training batch before it
   int test_batch = -1;       ///< first tested batch; -1 for training
   CostSums costs;            ///< sums over all `count` entries
-  std::int64_t count = 1;    ///< batches or tests; the names above are those of the last one
+  std::int64_t count = 1;    ///< batches or tests added up; the numbers above are those of the last one
 };
 
-/// Progress of the updates of a matrix that goes on from minibatch to minibatch.
+/// Progress of a matrix's updates that lasts longer than a minibatch.
 struct UpdateWindow {
-  std::int64_t minibatches = 0, images = 0;  ///< since the last update, where its period spans several
-  std::int64_t updates = 0;                  ///< AdamW: updates made so far
+  std::int64_t minibatches = 0,
+               images = 0;   ///< since the last update, if its period spans several minibatches
+  std::int64_t updates = 0;  ///< AdamW: updates made so far
 
-  /// Returns whether gradients have gathered since the last update.
+  /// Returns whether gradients have been added up since the last update.
   bool open() const { return minibatches > 0; }
 };
 /// Update windows by the name of the matrix; matrices without progress of this kind have none.
@@ -61,11 +63,11 @@ struct BestTest {
   std::int64_t tests_since = 0;  ///< tests after it
 };
 
-/// Everything but the tensors.
+/// The state of training in a checkpoint, without the tensors.
 struct TrainingState {
   Position position;
   std::uint64_t iteration = 0;   ///< minibatches since the start of training
-  std::int64_t test_cursor = 0;  ///< tests done so far: which test batch is next
+  std::int64_t test_cursor = 0;  ///< tests done so far; it decides which test batch is next
   bool test_due = false;         ///< the batch is finished, but its test was not
   CostSums partial;              ///< sums over the unfinished batch so far
   double partial_seconds = 0;
@@ -74,7 +76,7 @@ struct TrainingState {
   std::vector<HistoryEntry> history;
 };
 
-/// A checkpoint as read or to be written.
+/// A checkpoint that was read or is to be written.
 struct Checkpoint {
   std::string file;  ///< path it was read from
   TensorFile tensors;
@@ -82,15 +84,15 @@ struct Checkpoint {
   OptionTexts options;
   std::string definition_path, definition_text;  ///< path and text of the layer definition file
   std::string parameters_path, parameters_text;
-  std::string placement;  ///< where layers run, as text, if a search has placed them; else empty
+  std::string placement;  ///< placement_text() of the layers if a search has placed them; else empty
   std::map<std::string, std::string> algorithms;  ///< the libraries' choices, by operation
   std::vector<MatrixInfo> matrices;  ///< description of the data set's matrices; empty in older checkpoints
-  /// Batches that the run used, also where its options name none; nullopt in older checkpoints.
+  /// Batches that the run used, even if its options name none; nullopt in older checkpoints.
   std::optional<BatchRange> train_range, test_range;
 };
 
-/// Fills the metadata of checkpoint.tensors and writes it into `folder`; then removes all but the newest
-/// `keep` and this one. Throws RunError.
+/// Fills in the metadata of checkpoint.tensors and writes them into `folder`; then removes all checkpoints
+/// there except the newest `keep` and this one. Throws RunError.
 void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
 
 /// Makes a checkpoint from the tensors and metadata of `file`. Throws InputError naming what is wrong.
@@ -115,9 +117,9 @@ struct Abandoned {
   bool best = false;  ///< the checkpoint of the best test was one of them
 };
 /// Moves the checkpoints in `folder` that come after `position` into a new folder there, so that a run that
-/// goes on from `position` neither removes them nor is taken for their successor. With them goes the
-/// checkpoint named `best`, if it is a later one or cannot be read. Returns that folder and how many they
-/// are. Throws InputError or RunError.
+/// goes on from `position` neither removes them nor is taken for their successor. The checkpoint named `best`
+/// is moved too, if it is a later one or cannot be read. Returns the new folder and the number of checkpoints
+/// moved. Throws InputError or RunError.
 Abandoned move_later_checkpoints(const std::string& folder, const Position& position,
                                  const std::string& best);
 

@@ -16,7 +16,7 @@ struct NamedTensor {
   std::vector<float> values;
 };
 
-/// A file's contents. Maps keep names in order, so equal contents give equal bytes.
+/// The contents of a file. Maps keep names in order, so equal contents give equal bytes.
 struct TensorFile {
   std::map<std::string, NamedTensor> tensors;
   std::map<std::string, std::string> metadata;
@@ -30,13 +30,13 @@ void write_safetensors(const std::string& path, const TensorFile& contents);
 /// either way.
 enum class Checksums { compare, ignore };
 
-/// Reads and checks everything: the header's JSON, types (F32 only), shapes against offsets, offsets that
-/// overlap, leave holes or reach beyond the file, names given twice, checksums, which are not part of the
-/// contents. Throws InputError naming the file and what is wrong. The data is held once, and memory is
-/// bounded by the file's size.
+/// Reads a file and checks all of it: the header's JSON, types (F32 only), shapes against offsets, offsets
+/// that overlap, leave holes or reach beyond the file, names given twice, and checksums. The result does not
+/// hold the checksums. Throws InputError naming the file and what is wrong. The data is held in memory once,
+/// and memory is bounded by the file's size.
 TensorFile read_safetensors(const std::string& path);
 
-/// Reads from memory; error messages call the file `name`.
+/// Reads a file that is in memory as read_safetensors() does; error messages call it `name`.
 TensorFile parse_safetensors(const std::string& name, const std::string& bytes,
                              Checksums checksums = Checksums::compare);
 

@@ -12,25 +12,25 @@
 
 namespace convnet {
 
-/// Returns the middle one of the values, the upper one if there are two; 0 if there is none.
+/// Returns the median, the upper one if the number of values is even; 0 if there are no values.
 double median(std::vector<double> values);
 
 /// Medians over the measured steps.
 struct BenchMeasurement {
   double step = 0;                  ///< seconds of a step, wall clock
   int steps = 0;                    ///< how many were measured
-  double overhead = 0;              ///< part of a step that the busiest device does not spend in tasks
+  double overhead = 0;              ///< share of a step in which the busiest device runs no task
   Table<TaskId, double> tasks;      ///< seconds of each task of the plan
-  std::vector<TaskTimes> timeline;  ///< the last steps
-  std::optional<bool> recorded;     ///< whether steps were played from a recording; empty on the CPU
+  std::vector<TaskTimes> timeline;  ///< times of the tasks in the last steps
+  std::optional<bool> recorded;     ///< whether steps were played from a recording; nullopt on the CPU
   double fed_step = 0;              ///< seconds of a step with new images each time
   double primitives = 0;            ///< seconds of the step's library work, each operation run alone
   std::vector<double> peaks;        ///< measured FLOP/s of all cores or of the first GPU
   double copy = 0;                  ///< measured bytes/s of copying
 };
 
-/// Returns the part of the report that the measurement decides: the step, the machine, a row for each layer
-/// and one for each kind of operation.
+/// Returns the measured part of the report: the step, the machine, a row for each layer and one for each kind
+/// of operation.
 nlohmann::json bench_json(const Graph& graph, const Plan& plan, const BenchMeasurement& m, int minibatch);
 /// Returns the whole report as text.
 std::string bench_text(const nlohmann::json& report);

@@ -13,14 +13,14 @@ class StandardStreams;
 /// The words that may follow the name of a command, besides options.
 enum class Operands { none, files, layer_types, topics, shells };
 
-/// A command, as it is run, and as help, the man page and completion describe it.
+/// A command: how it is run, and how help, the man page and completion describe it.
 struct Command {
   const char* name;
   const char* arguments;  ///< what follows its name, for help
   const char* summary;    ///< one sentence
   Operands operands;
   const std::vector<OptionSpec>& (*options)();  ///< null if it has none
-  const char* example;                          ///< the beginning of the examples of options
+  const char* example;                          ///< first words of the examples in its help
   void (*run)(const std::vector<std::string>& args, StandardStreams& streams);
 };
 const std::vector<Command>& commands();

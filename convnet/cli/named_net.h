@@ -1,4 +1,4 @@
-// The net that `convnet plan` and `convnet bench` are about: of two files, or of a checkpoint.
+// The net that `convnet plan` and `convnet bench` work on: from two files, or from a checkpoint.
 #pragma once
 
 #include <functional>
@@ -24,15 +24,15 @@ struct NamedNet {
 /// --data-provider must be given. Throws InputError.
 std::optional<Checkpoint> named_checkpoint(OptionTexts& texts, const std::vector<OptionSpec>& specs);
 
-/// Opens the net. One of a checkpoint needs neither the files nor the data set that it was trained with:
-/// without
-/// --data-provider on the command line, random data like that set's stands for it.
+/// Opens the net. The net of a checkpoint needs neither the files nor the data set that it was trained with:
+/// unless --data-provider is on the command line, random data of the same shapes replaces the data set.
 NamedNet open_named_net(const std::optional<Checkpoint>& checkpoint, const OptionTexts& given,
                         const NetFileOptions& files, const DataOptions& data, const StepOptions& step,
                         Diagnostics& diagnostics);
 
-/// Builds its graph. With --parallel auto its layers run where they did in the checkpoint's run, if that was
-/// on such devices, else where a search with `predictor` finds; `found` becomes a line about the search.
+/// Builds the graph of the net. With --parallel auto, layers run where they did in the checkpoint's run if
+/// that was on the same devices; else a search with `predictor` places them, and `found` becomes a line about
+/// the search.
 Graph graph_of(const NamedNet& net, const NetFileOptions& files, const DeviceOptions& devices,
                const StepOptions& step, const std::function<Predictor&()>& predictor, std::string& found,
                Diagnostics& diagnostics);

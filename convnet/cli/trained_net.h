@@ -17,7 +17,8 @@ struct TrainedNet {
   LikeSet set;         ///< the data set that it was trained with
 };
 
-/// Reads a checkpoint. `given` are options that replace the checkpoint's. Throws InputError.
+/// Reads a checkpoint, or a folder's newest one. The options in `given` replace the checkpoint's. Throws
+/// InputError.
 TrainedNet open_trained_net(const std::string& file, const OptionTexts& given);
 
 /// Builds the net for a provider with these matrices. Throws InputError, naming layer and line, if they do

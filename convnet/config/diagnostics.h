@@ -10,18 +10,18 @@
 
 namespace convnet {
 
-/// A place in a file. Cheap to copy; parsed values keep theirs to the end.
+/// A place in a file. Cheap to copy; every parsed value keeps the place that it comes from.
 struct SourceLocation {
   std::shared_ptr<const std::string> file;  ///< null: not from a file (a command-line option)
   int line = 0;                             ///< 1-based
-  /// "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file.
+  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file.
   std::string str() const;
 };
 
 /// Collects all errors and warnings of a run, so that they are reported together.
 class Diagnostics {
  public:
-  /// The number of errors, and of warnings, that are kept; one more entry then says that more follow.
+  /// The most errors, and the most warnings, that are kept; one more entry then says that more follow.
   static constexpr std::size_t max_messages = 1000;
 
   /// `message` reads like "layer 'conv2': unknown key 'fliterSize'; did you mean 'filterSize'?"
@@ -33,8 +33,8 @@ class Diagnostics {
   const std::vector<std::string>& warnings() const { return warnings_; }  ///< "file:line: warning: message"
   /// Number of errors so far, including those beyond max_messages.
   std::size_t error_count() const { return error_count_; }
-  /// Throws InputError with all errors, one a line, if there are any: file by file in order of their lines,
-  /// those without a place at the end.
+  /// Throws InputError with all errors, one on each line, if there are any. They are sorted by file and line;
+  /// errors without a place come last.
   void throw_if_errors() const;
 
  private:
@@ -43,12 +43,11 @@ class Diagnostics {
   std::size_t error_count_ = 0;
 };
 
-/// Returns the candidate closest to `word` within `max_edits` edits (an insertion, a deletion,
-/// a replacement or an exchange of two neighbours; case-insensitive), or "". On equal distance the first
-/// candidate.
+/// Returns the candidate closest to `word` within `max_edits` edits (insertions, deletions, replacements and
+/// exchanges of two neighbours; case-insensitive), the first of equally close ones; "" if there is none.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits = 2);
 
-/// "a, b, c"
+/// Returns "a, b, c".
 std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// INI files as cuda-convnet users write them, over inih.
+// INI files as users of cuda-convnet write them. The inih library reads the lines.
 #pragma once
 
 #include <optional>
@@ -15,14 +15,14 @@ struct IniValue {
   std::string written;  ///< the key as the user wrote it
   std::string text;  ///< comments and outer blanks removed, continuation lines joined by '\n', interpolated
   SourceLocation where;       ///< the line with the key
-  bool from_default = false;  ///< inherited from [DEFAULT]: never counts as unknown
+  bool from_default = false;  ///< inherited from [DEFAULT]; such a key is never reported as unknown
 };
 
 struct IniSection {
   std::string name;  ///< case kept
   SourceLocation where;
   std::vector<IniValue> values;  ///< in file order, one per key; inherited ones last
-  /// nullptr if absent. `key` in any case.
+  /// Returns the value of `key`, in upper or lower case, or null.
   const IniValue* find(std::string_view key) const;
 };
 
@@ -33,25 +33,25 @@ struct IniFile {
   const IniSection* find(std::string_view name) const;
 };
 
-/// Parses `text`, at most 4 MiB of it. Mistakes go to `diagnostics` with their line: a line that is neither
+/// Parses `text`, which may have up to 4 MiB. Mistakes are reported with their line: a line that is neither
 /// section nor key=value, a key before any section, an unclosed '[', an empty section name, unknown or
-/// recursive %(key)s, a lone '%', a NUL byte. A key given twice in a section: the last wins, with a warning.
-/// A section given twice is merged. A warning too: an indented line that continues a value but looks like a
-/// key of its own.
+/// recursive %(key)s, a lone '%', a NUL byte. If a section has a key twice, the last value wins, with a
+/// warning. Sections of the same name are merged. An indented line that continues a value but looks like a
+/// key of its own gets a warning.
 IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics);
 
-/// The same file with `key` of a section set to `text`, or taken out (nullopt; an inherited key stays): its
-/// line is changed, all others keep their place and number, but where an inherited key gets a line of its
-/// own.
+/// Returns the file with `key` of a section set to `text`, or removed if `text` is nullopt (an inherited key
+/// stays). Only the line of the key changes, so that all others keep their numbers; an inherited key that is
+/// set gets a new line.
 IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
                  const std::optional<std::string>& text);
 
-/// The same file without the line of `key` that a section has or inherits from [DEFAULT], and without the
-/// lines that continue it; the file itself where there is none.
+/// Returns the file without the line of `key` that a section has or inherits from [DEFAULT], and without the
+/// lines that continue it. Returns the file unchanged if there is no such key.
 IniFile without_key(const IniFile& file, const std::string& section, const std::string& key);
 
-/// Reads and parses a file, as UTF-8 if it is that, else as Latin-1 (IniFile::text is always UTF-8); a file
-/// that cannot be read is an error in `diagnostics`.
+/// Reads and parses a file. A file that is not valid UTF-8 is read as Latin-1; IniFile::text is always UTF-8.
+/// A file that cannot be read is an error in `diagnostics`.
 IniFile read_ini(const std::string& path, Diagnostics& diagnostics);
 
 }  // namespace convnet

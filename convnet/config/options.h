@@ -21,10 +21,10 @@ enum class OptionGroup { data, training, devices, output, original };
 
 /// One option of the command line: "--mini".
 struct OptionSpec {
-  ParamSpec param;            ///< its key is without the dashes
-  bool saved = true;          ///< stored in checkpoints: part of the run, not of one invocation
-  bool may_be_empty = false;  ///< an empty value is allowed, and takes back what a checkpoint says
-  std::optional<OptionGroup> group = {};  ///< if not set, that of the table's struct
+  ParamSpec param;                        ///< its key is without the dashes
+  bool saved = true;                      ///< stored in checkpoints: part of the run, not of one invocation
+  bool may_be_empty = false;              ///< an empty value is allowed; it overrides the checkpoint's value
+  std::optional<OptionGroup> group = {};  ///< nullopt: the group of the table's struct
 };
 
 /// Declares an option whose value is the field `field` of Options.
@@ -57,13 +57,13 @@ OptionSpec parsed_option(std::string key, T Options::*field, Parse parse, ParamI
   return {std::move(spec)};
 }
 
-/// Declares that help lists an option with those that serve users of the original.
+/// Declares that help lists an option under the heading for users of cuda-convnet2, "the original".
 inline OptionSpec of_original(OptionSpec spec) {
   spec.group = OptionGroup::original;
   return spec;
 }
 
-/// Assigns the texts of the options in `specs`, whose struct is at `options`. Returns what is wrong, one line
+/// Parses the texts of the options in `specs` into the struct at `options`. Returns what is wrong, one line
 /// for each option ("--mini expects …").
 std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, const OptionTexts& texts,
                                         void* options);
@@ -72,8 +72,8 @@ std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, co
 std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
                                        const std::vector<std::string>& keys);
 
-/// The declared options of a struct: those of its groups, which are members of it, and its own. A struct with
-/// options of its own says where help lists them: `static constexpr OptionGroup group`.
+/// The declared options of a struct: its own fields, and those of its members that are groups of options. A
+/// struct with options of its own says where help lists them: `static constexpr OptionGroup group`.
 template <class Options>
 class OptionTable {
  public:
@@ -100,7 +100,7 @@ class OptionTable {
     }
     return *this;
   }
-  /// Returns a table of these options alone, for commands that take a part of a group.
+  /// Returns a table with only these options, for commands that take a part of a group.
   OptionTable only(const std::vector<std::string>& keys) const {
     OptionTable table;
     table.specs_ = select_options(specs_, keys);
@@ -108,8 +108,8 @@ class OptionTable {
   }
 
   const std::vector<OptionSpec>& specs() const { return specs_; }
-  /// Parses the texts of the table's options and passes over others. Throws InputError with everything that
-  /// is wrong, one line for each option.
+  /// Parses the texts of the table's options and ignores others. Throws InputError with everything that is
+  /// wrong, one line for each option.
   Options parse(const OptionTexts& texts) const {
     Options options;
     const std::vector<std::string> wrong = assign_options(specs_, texts, &options);
@@ -121,7 +121,7 @@ class OptionTable {
   std::vector<OptionSpec> specs_;
 };
 
-/// Throws InputError listing those of `keys` that are absent; `hint` ends the message.
+/// Throws InputError listing those of `keys` that `texts` lacks; `hint` is the end of the message.
 void require_options(const OptionTexts& texts, const std::vector<std::string>& keys, const std::string& hint);
 
 }  // namespace convnet

@@ -1,4 +1,5 @@
-// Declared parameters: one table per layer type drives parsing, range checks, error messages, help and docs.
+// Declared parameters. One table for each layer type drives parsing, range checks, error messages, help and
+// docs.
 #pragma once
 
 #include <functional>
@@ -17,29 +18,28 @@
 
 namespace convnet {
 
-/// The one of the two files that a key belongs to.
+/// The file that a key belongs to: layer definitions, layer parameters, or either of them.
 enum class CfgFile { definition, parameters, both };
 
 /// One declared key of a layer type.
 struct ParamSpec {
   std::string key;                   ///< as documented: "filterSize"
   std::vector<std::string> aliases;  ///< older names: "partialSum" for "sumWidth"
-  std::string
-      type;  ///< "integer", "number", "schedule", "boolean", "choice", "names"; lists: "integer per input"
+  /// "integer", "number", "schedule", "boolean", "choice", "names"; of lists "integer per input".
+  std::string type;
   std::optional<std::string> fallback;                    ///< default as text; nullopt: required
   double min = -std::numeric_limits<double>::infinity();  ///< allowed range of each number (or schedule base)
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;  ///< allowed values of a "choice"
-  std::string unit;  ///< "pixels", "maps", "" …; of a name: what it names ("file", "folder")
+  std::string unit;  ///< "pixels", "maps", "" …; if the value is a name, what it names ("file", "folder")
   std::string doc;   ///< one sentence
   CfgFile file = CfgFile::definition;
   /// Parses `text` into the field of the struct at `params` for a layer of `inputs` inputs. Returns what is
-  /// wrong
-  /// ("expects an integer, not 'x'"), or "".
+  /// wrong ("expects an integer, not 'x'"), or "".
   std::function<std::string(void* params, const std::string& text, std::size_t inputs)> assign;
 };
 
-/// The range, unit, file and documentation of a key, for `param`.
+/// The default, range, unit, file and documentation of a key, for param().
 struct ParamInfo {
   std::optional<std::string> fallback = {};
   double min = -std::numeric_limits<double>::infinity();
@@ -50,8 +50,9 @@ struct ParamInfo {
   std::vector<std::string> aliases = {};
 };
 
-/// Value parsers; each returns an error text ("expects an integer between 1 and 4096, not '0'") or "".
-/// Integers accept "3" and "3.0" is an error; numbers accept "1e-3"; booleans 0/1 true/false yes/no on/off.
+/// These parse a value and return what is wrong ("expects an integer between 1 and 4096, not '0'"), or "". An
+/// integer is "3" but not "3.0", a number may be "1e-3", and a boolean is one of 0/1 true/false yes/no
+/// on/off.
 std::string parse_value(const std::string& text, const ParamSpec& spec, int& out);
 std::string parse_value(const std::string& text, const ParamSpec& spec, double& out);
 std::string parse_value(const std::string& text, const ParamSpec& spec, bool& out);
@@ -64,8 +65,8 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, std::vec
 /// the numbers that there are.
 std::string parse_number_list(const std::string& text, const ParamSpec& spec, std::vector<int>& out);
 
-/// Splits a comma list; blanks (and line breaks of continuation lines) around the items are removed.
-/// Commas inside [] do not separate. "" gives no items.
+/// Splits a list at its commas, except those inside []. Blanks (and the line breaks of continuation lines)
+/// around the items are removed. "" has no items.
 std::vector<std::string> split_list(std::string_view text);
 
 namespace detail {
@@ -111,8 +112,8 @@ inline ParamSpec base_spec(std::string key, std::string type, ParamInfo info) {
   return spec;
 }
 
-/// A key whose value is the field `field` of Params: an int, double, bool, Schedule, string or list of
-/// strings.
+/// Declares a key whose value is the field `field` of Params: an int, double, bool, Schedule, string or list
+/// of strings.
 template <class Params, class T>
 ParamSpec param(std::string key, T Params::*field, ParamInfo info) {
   ParamSpec spec = base_spec(std::move(key), detail::TypeName<T>::value, std::move(info));
@@ -123,7 +124,7 @@ ParamSpec param(std::string key, T Params::*field, ParamInfo info) {
   return spec;
 }
 
-/// A key with one value per input; a single value is repeated for all of them.
+/// Declares a key with one value for each input; a single value is used for all of them.
 template <class Params, class T>
 ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamInfo info) {
   ParamSpec spec =
@@ -147,7 +148,7 @@ ParamSpec param_per_input(std::string key, std::vector<T> Params::*field, ParamI
   return spec;
 }
 
-/// A key whose value is a comma list of any length.
+/// Declares a key whose value is a list, separated by commas, of any length.
 template <class Params, class T>
 ParamSpec param_list(std::string key, std::vector<T> Params::*field, ParamInfo info) {
   ParamSpec spec = base_spec(std::move(key), std::string(detail::TypeName<T>::value) + "s", std::move(info));
@@ -163,7 +164,7 @@ ParamSpec param_list(std::string key, std::vector<T> Params::*field, ParamInfo i
   return spec;
 }
 
-/// A key whose value is one of `choices`, stored as its enum.
+/// Declares a key whose value is one of `choices`, stored as its enum.
 template <class Params, class E>
 ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<std::string, E>> choices,
                        ParamInfo info) {
@@ -184,28 +185,31 @@ ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<
   return spec;
 }
 
-/// A parameter with no effect here, accepted because published files hold it (a performance hint of the
-/// original).
+/// Declares a key without effect, which is accepted because published files have it (cuda-convnet2's
+/// performance hints).
 ParamSpec param_hint(std::string key, ParamInfo info);
 
-/// Keys that other layer types have: each, in lower case, with the reason why a layer without it ignores it,
-/// as the end of a sentence ("it belongs to layers of type pool").
+/// Keys that other layer types have, in lower case, each with the reason why a layer without it ignores it.
+/// The reason is the end of a sentence ("it belongs to layers of type pool").
 using ForeignKeys = std::map<std::string, std::string>;
 
-/// The keys around those of a layer's own type.
+/// Known keys besides those of a layer's own type.
 struct KnownElsewhere {
-  /// Keys that every layer has ("type", "inputs"…), already handled by the caller: they are known, not
-  /// assigned.
+  /// Keys that every layer has ("type", "inputs"…). The caller assigns them.
   const std::vector<ParamSpec>& common;
   const ForeignKeys& foreign;
 };
 
-/// Fills `params` from the layer's sections of the two files by `specs`, defaults included, and reports
-/// everything wrong with file:line and layer: bad values, missing required keys, unknown keys (an error
-/// within two edits of a known one, one edit for keys under six letters, unless the section has that one,
-/// too, or another layer type has a key of that name; else a warning, or an error under `strict`), known keys
-/// in the wrong file (ignored, with a warning that names the right file). `parameters` may be null (no such
-/// section). Where both files give a key that may stand in both, the parameter file wins, with a warning.
+/// Fills in the struct at `params` from the layer's sections of the two files, by `specs` and their defaults,
+/// and reports everything that is wrong, with file, line and layer:
+/// - bad values and missing required keys are errors;
+/// - an unknown key is an error under `strict`, or if it is within two edits (one edit for keys of less than
+/// six
+///   letters) of a known key that the section does not have, and no other layer type has a key of that name;
+///   else it gets a warning;
+/// - a known key in the wrong file is ignored, with a warning that names the right file.
+/// `parameters` is null if the parameter file has no section for the layer. If both files give a key that may
+/// stand in both, the parameter file wins, with a warning.
 void assign_params(const std::vector<ParamSpec>& specs, const KnownElsewhere& elsewhere,
                    const std::string& layer, const IniSection& definition, const IniSection* parameters,
                    std::size_t inputs, bool strict, void* params, Diagnostics& diagnostics);
@@ -215,12 +219,13 @@ void report_missing_section(const std::vector<ParamSpec>& specs, const std::stri
                             const IniSection& definition, const IniSection* parameters,
                             Diagnostics& diagnostics);
 
-/// The value of a key that may stand in both files, as assign_params chooses it: own values before inherited
-/// ones, then the parameter file's, with a warning. nullptr if neither has it.
+/// Returns the value of a key that may stand in both files, as assign_params() chooses it: a section's own
+/// value before an inherited one, then the parameter file's before the definition file's, with a warning.
+/// Returns null if neither file has it.
 const IniValue* choose_value(const std::string& key, const std::string& layer, const IniSection& definition,
                              const IniSection* parameters, Diagnostics& diagnostics);
 
-/// "integer in [1, 4096], pixels": the allowed values, for help and errors.
+/// Returns the allowed values for help and errors, like "integer in [1, 4096], pixels".
 std::string describe_values(const ParamSpec& spec);
 
 }  // namespace convnet

@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// How far training is when a minibatch begins.
+/// The progress of training at the beginning of a minibatch, as learning-rate schedules see it.
 struct TrainingProgress {
   TrainingProgress(double part = 0) : share(part) {}  // NOLINT(google-explicit-constructor): the usual one
 
@@ -16,10 +16,10 @@ struct TrainingProgress {
   /// each.
   static TrainingProgress after(double finished, double batches, double run_epochs);
 
-  double share;             ///< finished batches of all, in [0,1]
-  double epochs = 0;        ///< finished batches, in epochs
-  double batch_epochs = 0;  ///< a batch, in epochs
-  double minibatches = 0;   ///< finished minibatches
+  double share;             ///< finished share of all batches of the run, in [0,1]
+  double epochs = 0;        ///< finished epochs, with fractions
+  double batch_epochs = 0;  ///< one batch, as a fraction of an epoch
+  double minibatches = 0;   ///< number of finished minibatches
 };
 
 /// A rate as a function of the progress of training.
@@ -32,16 +32,17 @@ class Schedule {
 
   /// Reads "0.01", "const[base=b]", "linear[base=b;tgtFactor=f]", "exp[...]",
   /// "dexp[base=b;tgtFactor=f;numSteps=n]", "cosine[base=b]", "poly[base=b;power=k]",
-  /// "step[base=b;at=30,60;factor=f]". Arguments in any order; linear and the last three take warmup= and
-  /// unit=, too, and cosine and poly tgtFactor=. Throws std::invalid_argument with what is wrong and what is
-  /// allowed.
+  /// "step[base=b;at=30,60;factor=f]". Arguments may have any order. linear, cosine, poly and step also take
+  /// warmup= and unit=, and cosine and poly take tgtFactor=. Throws std::invalid_argument with what is wrong
+  /// and what is allowed.
   static Schedule parse(std::string_view text);
 
+  /// Returns the rate.
   double at(const TrainingProgress& progress) const;
   double base() const { return base_; }
-  /// A schedule with base 0 freezes its matrix.
+  /// Returns whether the base is 0, which freezes the matrix.
   bool frozen() const { return base_ == 0; }
-  /// Canonical text, for the echo of effective values.
+  /// Returns the schedule as canonical text, for showing the values in effect.
   std::string str() const;
 
  private:
@@ -52,10 +53,10 @@ class Schedule {
   double base_ = 0, target_factor_ = 1;
   int steps_ = 1;
   bool ends_at_zero_ = false;        ///< cosine and poly without tgtFactor
-  double power_ = 1, factor_ = 0.1;  ///< of poly; of each step
-  std::vector<double> at_;           ///< where steps are, ascending
-  double warmup_ = 0;                ///< until then the rate grows from near 0
-  bool in_minibatches_ = false;      ///< the unit of at_ and warmup_; else epochs
+  double power_ = 1, factor_ = 0.1;  ///< poly's exponent; the factor of each step
+  std::vector<double> at_;           ///< positions of the steps, ascending
+  double warmup_ = 0;                ///< length of the warm-up, in which the rate grows from near 0
+  bool in_minibatches_ = false;      ///< at_ and warmup_ count minibatches; else epochs
 };
 
 }  // namespace convnet

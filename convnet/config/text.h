@@ -15,7 +15,7 @@ namespace convnet {
 
 inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-/// ASCII lower case.
+/// Returns the text with its ASCII letters in lower case.
 inline std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = lower(c);
@@ -31,14 +31,15 @@ inline std::string_view trim(std::string_view text) {
   return text;
 }
 
-/// "0,1,3"
+/// Returns "0,1,3".
 inline std::string number_list(const std::vector<int>& numbers) {
   std::string text;
   for (int n : numbers) text += (text.empty() ? "" : ",") + std::to_string(n);
   return text;
 }
 
-/// Formats user text for a message: in quotes, control characters as blanks, cut after some 60 bytes.
+/// Formats user text for a message: in quotes, with blanks for control characters, cut off after some 60
+/// bytes.
 inline std::string excerpt(std::string_view text) {
   constexpr std::size_t longest = 60;
   std::string out(text.substr(0, longest));
@@ -66,7 +67,7 @@ std::optional<T> to_number(std::string_view text) {
   return value;
 }
 
-/// Returns the shortest decimal text that reads back as `value`; no exponent for whole ones below 1e15.
+/// Returns the shortest decimal text that reads back as `value`, without an exponent for integers below 1e15.
 inline std::string format_number(double value) {
   char buffer[32];
   const bool whole = std::abs(value) < 1e15 && std::trunc(value) == value;

@@ -13,9 +13,10 @@ struct IlsvrcTars {
   std::string devkit;      ///< ILSVRC2012_devkit_t12.tar.gz, with data/meta.mat and the validation's classes
 };
 
-/// Class k is the synset of ILSVRC2012_ID k + 1, named by its words; validation images take their classes, in
-/// order of their names, from the lines of ILSVRC2012_validation_ground_truth.txt. Throws InputError naming
-/// the tar, the member or line and what is wrong; RunError for I/O errors.
+/// Lists the images of the three tars. Class k is the synset with ILSVRC2012_ID k + 1, and its name is the
+/// synset's words. Validation images, sorted by name, take their classes from the lines of
+/// ILSVRC2012_validation_ground_truth.txt. Throws InputError naming the tar, the member or line and what is
+/// wrong; RunError for I/O errors.
 LabelledImages find_ilsvrc_images(const IlsvrcTars& tars);
 
 }  // namespace convnet

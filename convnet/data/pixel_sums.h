@@ -16,7 +16,7 @@ struct PixelSums {
   explicit PixelSums(int side);
 
   void add(const DecodedImage& square);
-  /// (3, size, size).
+  /// Returns the mean image, (3, size, size).
   std::vector<float> mean_image() const;
 
   int size;

@@ -13,9 +13,9 @@ struct Synset {
   std::string words;  ///< "tench, Tinca tinca"
 };
 
-/// Reads the struct array `synsets` of a MATLAB 5 file, in its order. Messages call the file `name`.
-/// Throws InputError for anything else. MATLAB's format is read by a library that damaged files can crash or
-/// keep busy forever: it runs in a child process of bounded memory and time.
+/// Reads the struct array `synsets` of a MATLAB 5 file, in its order. Messages call the file `name`. Throws
+/// InputError if the file holds no such array. Damaged files can crash the library that reads this format or
+/// make it run forever, so it runs in a child process with limited memory and time.
 std::vector<Synset> read_synsets(std::string_view mat_file, const std::string& name);
 
 }  // namespace convnet

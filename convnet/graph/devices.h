@@ -11,23 +11,23 @@
 
 namespace convnet {
 
-/// Reads these keys section by section, in the order of the file, into nodes whose inputs are known. Errors
-/// go to `diagnostics`.
+/// Reads gpu= and parallel= of one section after the other, in the order of the file, into nodes whose inputs
+/// are known. Errors go to `diagnostics`.
 class DeviceReader {
  public:
   DeviceReader(const Graph& graph, const GraphOptions& options, Diagnostics& diagnostics)
       : graph_(graph), options_(options), diagnostics_(diagnostics) {}
 
-  /// Fills in Node::gpus: the layer's own gpu= line, else the devices of its first input that is not a data
-  /// layer, else device 0. Data layers without the key get the devices of their users later
-  /// (find_placement). False after an error.
+  /// Fills in Node::gpus: the devices of the layer's gpu= line, else those of its first input that is not a
+  /// data layer, else device 0. Data layers without the key get the devices of their users later
+  /// (find_placement()). Returns false after an error.
   bool read_gpus(const IniSection& section, Node& node);
 
   /// Fills in Node::part_gpus of a layer with parallel=model, and of an element-wise layer without a gpu=
-  /// line whose inputs are divided. Needs Node::layer. False after an error.
+  /// line whose inputs are divided. Needs Node::layer. Returns false after an error.
   bool read_parallel(const IniSection& section, Node& node);
 
-  /// Checks the indices of all gpu= lines of `definition` against the devices there are.
+  /// Checks that the devices in all gpu= lines of `definition` exist.
   void check_count(const IniFile& definition);
 
  private:

@@ -1,4 +1,4 @@
-// The flow of gradients, through the layers between a cost and weights that learn.
+// Finds the layers that gradients flow through: those between a cost and weights that learn.
 #pragma once
 
 #include "convnet/config/diagnostics.h"
@@ -9,8 +9,8 @@ namespace convnet {
 /// Fills in Node::learns_below and Node::gets_gradient.
 void mark_gradients(Graph& graph);
 
-/// Warns of layers whose weights have rates, but which no gradient of a cost reaches: such weights are never
-/// updated. Needs mark_gradients().
+/// Warns of layers whose weights have learning rates but are never updated, because no cost's gradient
+/// reaches them. Needs mark_gradients().
 void warn_of_idle_weights(const Graph& graph, Diagnostics& diagnostics);
 
 }  // namespace convnet

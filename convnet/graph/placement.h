@@ -7,20 +7,22 @@
 
 namespace convnet {
 
-/// Places data layers with their users, checks the replica counts, and fills in the number of passes and the
-/// update periods. Everything wrong goes to `diagnostics`.
+/// Places data layers on the devices of their users, checks the numbers of replicas, and fills in the number
+/// of passes and the update periods. Errors and warnings go to `diagnostics`.
 void find_placement(Graph& graph, const IniFile& parameters, const GraphOptions& options,
                     Diagnostics& diagnostics);
 
-/// Where layers are elsewhere than their gpu= lines say: makes the updates of every layer span as many
-/// minibatches as in `written`, the same net where these lines place it. A minibatch makes at most one update
-/// here; a warning says where it makes several there. Needs find_placement() on both graphs.
+/// Sets the update periods of a graph whose layers do not run where their gpu= lines say: the updates of
+/// every layer span as many minibatches as in `written`, the graph of the same net as those lines place it.
+/// If a layer has several updates a minibatch there, it has one here, and a warning says so. Needs
+/// find_placement() on both graphs.
 void keep_periods(Graph& graph, const Graph& written, const IniFile& parameters, const GraphOptions& options,
                   Diagnostics& diagnostics);
 
-/// Fills in the passes of every node. A layer with K replicas runs forward every K/fewest-th pass, on K
-/// microbatches, and backward in the last of these passes. A layer below more replicas runs forward as early
-/// as they need its output, and backward once all gradients that they make are there.
+/// Fills in the passes of every node. Let `fewest` be the smallest number of replicas of any layer. A layer
+/// with K replicas runs on K microbatches once in every K/fewest passes: forward in the first of them,
+/// backward in the last. A layer whose users have more replicas runs forward as early as they need its
+/// output, and backward once all gradients from them have arrived.
 void find_passes(Graph& graph);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// From the sections of the two files to the nodes of a graph.
+// Makes the nodes of a graph from the sections of the two files.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@
 
 namespace convnet {
 
-/// Makes a node of every section and of every layer that a section puts above itself (dropout=, neuron=),
-/// with inputs, shapes, owners of weights, and the devices of gpu= lines. Goes on after errors so that all of
-/// them are found in one run; the graph is complete only without errors.
+/// Makes a node for every section, and for every layer that a section puts above itself (dropout=, neuron=),
+/// with inputs, shapes, owners of weights, and the devices of gpu= lines. Continues after errors so that one
+/// run finds all of them; the graph is complete only if there are none.
 Graph read_sections(const IniFile& definition, const IniFile& parameters,
                     const std::vector<MatrixInfo>& matrices, const GraphOptions& options,
                     Diagnostics& diagnostics);

@@ -1,4 +1,4 @@
-// --parallel auto: the program finds where layers run.
+// --parallel auto: the program searches for the devices that layers run on.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace convnet {
 
 /// The limits of a search.
 struct SearchLimits {
-  std::int64_t memory_limit = 0;  ///< bytes of each device; 0: what the model says, or no limit
+  std::int64_t memory_limit = 0;  ///< bytes of each device; 0: the memory of the machine model, or no limit
   bool exhaustive = false;        ///< simulate every candidate
 };
 
@@ -23,11 +23,12 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
                                 const StepOptions& step, Predictor& predictor,
                                 const SearchLimits& limits = {});
 
-/// Returns the first line of a placement in checkpoints: what it was found for.
+/// Returns the first line of a placement in checkpoints, which names the devices, hosts and minibatch that it
+/// was found for.
 std::string placement_head(const DeviceOptions& devices, const StepOptions& step);
 
-/// Returns the placement for --parallel auto, which all of several processes (else `processes` is null) get
-/// from the first one. `found` becomes a line about it, on that process.
+/// Returns the placement for --parallel auto. Of several processes (else `processes` is null), the first one
+/// searches and the others get its placement. There `found` becomes a line about the placement.
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,
                          const DeviceOptions& devices, const StepOptions& step, Predictor& predictor,
                          std::string& found, Processes* processes = nullptr);

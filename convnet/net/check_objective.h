@@ -1,4 +1,4 @@
-// The objective whose differences gradient checks take.
+// The objective that gradient checks take finite differences of.
 #pragma once
 
 #include <map>
@@ -8,10 +8,11 @@
 
 namespace convnet {
 
-/// The sum of all costs, times their coefficients, per image, as the gradients of training mean it: the
-/// labels of a cost are constants, even where a layer that learns makes them; and where softmax (or logistic)
-/// and cost are differentiated together, log p is neither rounded nor floored, for it is computed here from
-/// what the softmax reads. The plan's own costs are taken where neither matters.
+/// The function whose gradient training computes: the sum of all costs times their coefficients, per image.
+/// It differs from the costs that the plan reports in two ways. Labels are constants, even if a layer that
+/// learns makes them. And if softmax (or logistic) and cost are differentiated together, log p is neither
+/// rounded nor floored, because it is computed here from the input of the softmax. Costs to which neither
+/// applies are taken from the plan.
 class CheckObjective {
  public:
   /// Keeps references to all arguments.
@@ -19,20 +20,20 @@ class CheckObjective {
 
   /// Returns whether after_task() has anything to read; if not, the plan's own costs are the objective.
   bool reads_outputs() const { return !parts_.empty(); }
-  /// Reads what a task of a step left; call it after each task. Tasks of several devices may do so at once.
+  /// Reads the buffers that a task has written; call it after each task. Several threads may call it at once.
   void after_task(TaskId task);
-  /// Keeps the labels of the step that has just been run: objectives to come are for these.
+  /// Keeps the labels of the step that has just been run for the objectives of later steps.
   void hold_labels();
-  /// The objective of the step that has just been run.
+  /// Returns the objective of the step that has just been run.
   double value(const StepResult& result) const;
 
  private:
-  /// A cost of one microbatch that is computed here, and what its tasks left.
+  /// A cost of one microbatch that is computed here, and the values that after_task() has read for it.
   struct Part {
     TaskId cost_task, output_task;  ///< tasks after which the labels, and the outputs, are read
     BufferId labels_buffer, output_buffer;
     std::int64_t first_image = 0;
-    bool logits = false;  ///< the output is what softmax or logistic reads
+    bool logits = false;  ///< `output` is the input of softmax or logistic
     std::vector<float> labels, held, output;
   };
 

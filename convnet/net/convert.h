@@ -1,5 +1,4 @@
-// --conv-to-local and --unshare-weights: from a net to one with more freedom, which starts where the other
-// is.
+// --conv-to-local and --unshare-weights: convert a net to one with more weights that computes the same.
 #pragma once
 
 #include "convnet/checkpoint/safetensors.h"
@@ -10,13 +9,14 @@
 
 namespace convnet {
 
-/// Takes what --unshare-weights lists ("layer" or "layer[i]") out of weightSource, and makes the conv layers
-/// that --conv-to-local lists local, with those whose weights they still share. Layers that are so already
-/// get a warning: a command line may be given again to resume its run. Errors name the option.
+/// Removes the entries that --unshare-weights lists ("layer" or "layer[i]") from weightSource, and turns the
+/// conv layers that --conv-to-local lists into local ones, together with those that still share weights with
+/// them. A layer that is converted already gets only a warning, because the same command line may resume the
+/// run. Errors name the option.
 void convert_definition(IniFile& definition, const NetFileOptions& options, Diagnostics& diagnostics);
 
-/// Weights and increments of `before` as the converted net `after` has them: filters and biases repeated at
-/// every position, shared matrices copied. The net computes what it did.
+/// Converts the weights and increments of the net `before` to those of the converted net `after`: filters and
+/// biases are repeated at every position, shared matrices are copied. Both nets compute the same.
 void convert_tensors(TensorFile& tensors, const Graph& before, const Graph& after);
 
 }  // namespace convnet

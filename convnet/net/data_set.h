@@ -15,9 +15,10 @@ ImageOptions image_options(const DataOptions& options);
 /// Opens the data set. `seed` decides the random choices of its provider.
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
-/// Sets the ranges of a run to which `texts` give neither --train-range nor --test-range: all batches that
-/// there are, and where the data set has none for tests, a tenth of them. Returns a sentence about it, or ""
-/// for ranges that are given. Throws InputError where nobody can tell.
+/// Chooses the ranges of batches if `texts` has neither --train-range nor --test-range: all batches of the
+/// data set, or, if it has none for tests, all but a tenth for training and that tenth for tests. Returns a
+/// sentence about the choice, or "" if ranges are given. Throws InputError if the data set does not tell its
+/// batches.
 std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 
 }  // namespace convnet

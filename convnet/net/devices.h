@@ -27,17 +27,17 @@ std::string too_few_cores(const DeviceOptions& options, Processes& processes);
 DeviceOptions with_devices(DeviceOptions options, Processes* processes = nullptr);
 /// Returns how many of the first `used` devices the process `rank` has; at least 1.
 int used_here(const Topology& topology, int used, int rank);
-/// Makes the backend that --device names for those of the first `used` devices that this process has (all,
-/// where `processes` is null); CPU cores are shared out over them. Throws DeviceError if it,
-/// or a GPU that --gpu lists, is not there, or if this process may not start the threads, and InputError if
-/// it cannot do --precision.
+/// Makes the backend that --device names for those of the first `used` devices that this process has (all of
+/// them if `processes` is null). CPU devices share out the cores. Throws DeviceError if the backend or a GPU
+/// that --gpu lists does not exist, or if this process may not start the threads, and InputError if the
+/// devices cannot compute with --precision.
 std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used,
                                       const Processes* processes = nullptr);
-/// Makes the target that --device names, for plans: a plan for GPUs needs none. auto means GPUs where
-/// make_backend() would use them. CPU cores are shared out over `devices`. Throws InputError if the devices
-/// cannot do --precision.
+/// Makes the target that --device names, for plans. A target of GPUs needs no GPU; --device auto means GPUs
+/// if make_backend() would use them. `devices` CPU devices share out the cores. Throws InputError if the
+/// devices cannot compute with --precision.
 std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices);
-/// Returns a warning if the devices of `backend` only imitate its precision, else "".
+/// Returns a warning if the devices of `backend` only emulate its precision, which is slow; else "".
 std::string slow_precision(const Backend& backend);
 
 }  // namespace convnet

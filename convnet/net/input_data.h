@@ -12,17 +12,17 @@
 
 namespace convnet {
 
-/// Returns how many pieces of `images` images are read ahead: enough to bridge the reading of the next file,
+/// Returns how many pieces of `images` images are read ahead: enough to train while the next file is read,
 /// but few if the images are large.
 std::size_t pieces_ahead(const Provider& provider, std::int64_t images);
 
-/// Makes the function by which a Prefetcher reads from `provider`. It throws as the provider does, and
-/// InputError for an image without a class (-1) if the net reads classes.
+/// Makes the function with which a Prefetcher reads from `provider`. It throws as Provider::read() does, and
+/// InputError for an image without a class (label -1) if the net reads classes.
 std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
     const std::shared_ptr<const Provider>& provider, const PixelStatistics& statistics, const Graph& graph);
 
-/// Puts the statistics that were measured when the run began into a checkpoint's tensors. `image` are the
-/// dimensions of the data's images.
+/// Puts the statistics that were measured when the run began into a checkpoint's tensors. `image` holds the
+/// dims (C,H,W) of an image.
 void save_statistics(const PixelStatistics& statistics, const DataOptions& options, const Dims& image,
                      TensorFile& into);
 /// Reads the statistics that images of `provider` need from a checkpoint. Throws InputError naming file and
@@ -30,8 +30,8 @@ void save_statistics(const PixelStatistics& statistics, const DataOptions& optio
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
-/// Throws InputError if an option would change the size or the preprocessing of images since the checkpoint
-/// was made; the saved weights fit only those.
+/// Throws InputError if an option gives images another size or preprocessing than the checkpoint's, which its
+/// weights were trained with.
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint);
 
 }  // namespace convnet

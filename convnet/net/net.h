@@ -19,14 +19,15 @@
 
 namespace convnet {
 
-/// Owns everything that a run computes with: the graph, its plans, the devices with their memory, and so the
-/// weights. Its functions are called by one thread.
+/// Owns the graph, the plans, the backend and the executor of a net. init_weights(), init_from() or load()
+/// gives it weights; run(), or submit() and wait(), then does steps of training or tests. The provider and
+/// `processes` must outlive it. Used by one thread.
 class Net {
  public:
-  /// `mean` is the mean image of the data, empty for none; a step subtracts it where the provider says so.
-  /// `learns` says whether the net will be trained. `backend` has the devices to use; null means those that
-  /// the options name. Of several processes (`processes`, else null) each has its own devices, and all make
-  /// the same calls: reading weights, too, is done together.
+  /// `mean` is the mean image of the data (C,H,W), empty for none; a step subtracts it if the provider says
+  /// so. `learns` says whether the net will be trained. `backend` has the devices to use; null means those
+  /// that the options name. Of several processes (`processes`, else null) each has its own devices, and all
+  /// make the same calls, because they read weights together, too.
   Net(Graph graph, const Provider& provider, const DeviceOptions& devices, const StepOptions& step,
       std::vector<float> mean, bool learns, std::unique_ptr<Backend> backend = nullptr,
       Processes* processes = nullptr);
@@ -40,41 +41,41 @@ class Net {
   const Executor& executor() const { return executor_; }
   const Backend& backend() const { return *backend_; }
 
-  /// Makes the plan of `images` images a minibatch and its memory.
+  /// Returns the plan for minibatches of `images` images, and reserves memory for it. See
+  /// Executor::reserve().
   const Plan& prepare(Phase phase, std::int64_t images);
 
-  /// Sets initial weights by canonical index, the same for every layout and device, and zero increments. Call
-  /// it after a prepare().
+  /// Sets initial weights, which are the same for every layout and device, and zero increments. Needs
+  /// prepare().
   void init_weights(std::uint64_t seed);
-  /// Copies the weights of the same name and shape from a checkpoint; prints a table of what was copied,
-  /// skipped and newly made. Throws InputError if it cannot be read or nothing fits.
+  /// Copies the weights of the same name and shape from a checkpoint, and prints a table of the matrices that
+  /// were copied, skipped and newly made. Throws InputError if it cannot be read or nothing fits.
   void init_from(const std::string& checkpoint);
-  /// Compares the gradient of each learned matrix with central differences of the costs along it and along
-  /// random directions. Weights are left as they were. Throws RunError where a cost is not finite, and once
-  /// `stopped` says that the user wants no more.
+  /// Compares the gradient of each learned matrix with central differences of the costs, along the gradient
+  /// and along random directions. Leaves the weights as they were. Throws RunError if a cost is not finite,
+  /// or once `stopped` returns true.
   std::vector<GradientReport> check_gradients(
       std::int64_t images, const StepInputs& inputs,
       const std::function<bool()>& stopped = [] { return false; });
-  /// Read and write weights, their running averages, increments and the gradients of updates that are not yet
-  /// due as a checkpoint's tensors: whole matrices, whatever the devices. load() throws InputError naming
-  /// `file` and the tensor that is missing or has another shape. A net that does not learn takes the averages
-  /// as its weights. A matrix whose optimiser was of another kind begins with increments of 0, and a warning
-  /// says so.
+  /// Read and write the tensors of a checkpoint: weights, their running averages, increments, and the
+  /// gradients of updates that are not yet due. The tensors are whole matrices, whatever the devices. load()
+  /// throws InputError naming `file` and the tensor that is missing or has another shape. A net that does not
+  /// learn takes the averages as its weights. A matrix whose optimiser was of another kind begins with
+  /// increments of 0, and a warning says so.
   void load(const TensorFile& tensors, const std::string& file, const UpdateWindows& windows = {});
   void store(TensorFile& tensors) const;
-  /// Returns the progress of updates that goes on from minibatch to minibatch.
+  /// Returns the progress of updates that last longer than a minibatch.
   const UpdateWindows& windows() const { return windows_; }
-  /// Makes the running averages the weights, if they are kept, until use_trained(); store() stores the same
-  /// in between. No step may be in flight.
+  /// Makes the running averages the weights until use_trained(), if the net keeps averages. What store()
+  /// writes does not change. No step may be in flight.
   void use_averages();
   void use_trained();
 
-  /// Returns the numbers of a minibatch's updates, by WeightBuffers::rate_index; submit() fills in those that
-  /// depend on earlier updates.
+  /// Returns the rates of a minibatch's updates, by WeightBuffers::rate_index; submit() fills in the fields
+  /// that depend on earlier updates.
   std::vector<Rates> rates(const TrainingProgress& progress) const;
-  /// Submit, await and run one minibatch on all devices, and announce the next one's matrices, as
-  /// Executor::submit(), wait(), run() and expect() do. In training, updates that span several minibatches
-  /// move on.
+  /// These do what Executor::submit(), wait(), run() and expect() do, and in training count the minibatches
+  /// of updates that span several.
   void submit(const Plan& plan, StepInputs inputs, TaskTimes* times = nullptr,
               const std::function<void(TaskId task)>& after_task = nullptr);
   StepResult wait();
@@ -88,7 +89,7 @@ class Net {
   StepResult run(const Plan& plan, StepInputs inputs, TaskTimes* times = nullptr,
                  const std::function<void(TaskId task)>& after_task = nullptr);
 
-  /// Reads the increment of a learned matrix, or of its part on some device.
+  /// Read and write the increment of a learned matrix.
   std::vector<float> increment(const WeightBuffers& w) const {
     return executor_.read_shards(w, &UpdateShard::increment);
   }
@@ -96,9 +97,9 @@ class Net {
     executor_.write_shards(w, &UpdateShard::increment, values);
   }
 
-  /// Finds where the first number that is not finite comes from: checks the weights, then runs the same
-  /// minibatch without fusions. Returns a phrase for a message ("the first layer with such an output is
-  /// 'conv2'"), or "" if all is finite.
+  /// Finds the source of numbers that are not finite: checks the weights, then runs the same minibatch
+  /// without fusions. Returns a phrase for a message ("the first layer with such an output is 'conv2'"), or
+  /// "" if all numbers are finite.
   std::string first_non_finite(Phase phase, std::int64_t images, const StepInputs& inputs);
 
  private:
@@ -120,10 +121,10 @@ class Net {
   const Provider& provider_;
   std::vector<int> gpus_;  ///< physical numbers of the devices
   std::uint64_t seed_;
-  std::vector<float> mean_;  ///< that a step subtracts; empty for none
+  std::vector<float> mean_;  ///< the mean image that a step subtracts; empty for none
   std::unique_ptr<Backend> backend_;
   bool learns_;
-  float clip_norm_, average_share_;  ///< of every training step, as StepHeader has them
+  float clip_norm_, average_share_;  ///< StepHeader's fields in every training step
   PlanSet plans_;
   Executor executor_;
   bool mean_uploaded_ = false;

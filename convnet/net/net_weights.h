@@ -9,8 +9,8 @@
 
 namespace convnet {
 
-/// What belongs to a matrix in checkpoints: its increments, the gradients of an update that is not yet due,
-/// AdamW's means of squared gradients, and the running average.
+/// Suffixes of the names of tensors that belong to a matrix in checkpoints: its increments, the gradients of
+/// an update that is not yet due, AdamW's means of squared gradients, and the running average.
 inline constexpr const char *kIncrementSuffix = "Inc", *kGradientSuffix = "Grad", *kSquaresSuffix = "Sqr",
                             *kAverageSuffix = "Avg";
 inline constexpr std::array kTrainingSuffixes = {kIncrementSuffix, kGradientSuffix, kSquaresSuffix,

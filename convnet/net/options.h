@@ -39,8 +39,8 @@ struct DataOptions {
 };
 const OptionTable<DataOptions>& data_options();
 
-/// Where layers run: where the file says, each on all devices, or where a search finds that a step is
-/// fastest.
+/// How the devices of layers are chosen: by the file, each layer on all devices, or by a search for the
+/// fastest step.
 enum class Parallel { cfg, data, automatic };
 
 /// The devices, and how they compute.
@@ -49,7 +49,7 @@ struct DeviceOptions {
   std::string gpu = "0", device = "auto", precision;
   int threads = 0;
   Parallel parallel = Parallel::cfg;
-  std::string model = "measured";  ///< the machine that Parallel::automatic predicts steps for
+  std::string model = "measured";  ///< the machine for which Parallel::automatic predicts steps
   bool nccl = true;
   double stall_timeout = 300;
   /// The devices of each host, in the order of --gpu; empty for one host.
@@ -60,10 +60,10 @@ struct DeviceOptions {
 
   /// Returns --precision, or `fallback` where it is not given.
   Precision precision_or(Precision fallback) const;
-  /// Returns physical device numbers in the order of --gpu; one may be there several times; "all" is resolved
-  /// by with_devices(). Throws InputError.
+  /// Returns physical device numbers in the order of --gpu, which may repeat a number. with_devices() must
+  /// have replaced "all". Throws InputError.
   std::vector<int> gpus() const;
-  /// Returns those of the process `rank`.
+  /// Returns the numbers of the devices of process `rank`.
   std::vector<int> gpus_of(int rank) const;
   Topology topology() const;
 };
@@ -81,7 +81,7 @@ struct StepOptions {
 };
 const OptionTable<StepOptions>& step_options();
 
-/// How much a command tells about its work.
+/// How much a command prints about its work.
 struct ReportOptions {
   static constexpr OptionGroup group = OptionGroup::output;
   bool verbose = false, json = false;

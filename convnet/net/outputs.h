@@ -11,35 +11,34 @@
 
 namespace convnet {
 
-/// Returns the nodes that hold the output of `layer` as its users see it, after its neuron: one, or the parts
-/// of a divided layer. Throws InputError where there is no layer of that name, with the nearest, or where it
-/// has no features (costs, labels).
+/// Returns the nodes that hold the output of `layer` as its users see it, after its neuron: one node, or the
+/// parts of a divided layer. Throws InputError if there is no layer of that name, with the nearest name, or
+/// if the layer has no features (costs, labels).
 std::vector<NodeId> nodes_with_features(const Graph& graph, const std::string& layer);
 
-/// Prepares a graph for reading the output of `layer`: where a rewrite lets it apply the relu of the layer
-/// above too, it does not any more. Throws InputError as OutputReader does.
+/// Prepares a graph for reading the output of `layer`: undoes a rewrite by which that layer also applies the
+/// relu of the layer above. Throws InputError as nodes_with_features() does.
 void keep_output(Graph& graph, const std::string& layer);
 
-/// Reads layers' outputs while test steps run, wherever their replicas and parts are. Nothing is kept longer
-/// or made otherwise for it: a value is copied right after the task that makes it.
+/// Reads the outputs of layers while test steps run, wherever their replicas and parts are. The plan stays
+/// the same: values are copied right after the task that makes them, before their memory is used again.
 class OutputReader {
  public:
-  /// `layers`: names of the definition file. Throws InputError as nodes_with_features() does. A layer that
-  /// the layer above may be fused into needs keep_output() before the net is made; softmax layers do not.
-  /// Keeps a reference to `net`.
+  /// `layers` are names of the definition file. Throws InputError as nodes_with_features() does. A layer that
+  /// a relu above may be fused into needs keep_output() before the net is made. Keeps a reference to `net`.
   OutputReader(const Net& net, const std::vector<std::string>& layers);
 
-  /// Returns what Executor::run shall do after each task in the next run of `plan`, a plan for tests. It is
-  /// valid until the next call.
+  /// Returns the `after_task` for Executor::run() in the next run of `plan`, a plan for tests. It is valid
+  /// until the next call.
   std::function<void(TaskId task)> reading(const Plan& plan);
 
   /// Returns the shape of the i-th layer's output for one image.
   const FeatureShape& shape(std::size_t i) const { return layers_[i].shape; }
-  /// Collects, after the run, what the other processes have read. All processes call it together; one alone
+  /// Collects what the other processes have read in the run. All processes call it together; a single process
   /// need not.
   void collect();
-  /// Returns, after the run, the output (images, features) of the i-th layer as its users see it, after its
-  /// neuron; features are (C,H,W). All views of an image follow one another.
+  /// Returns the output of the i-th layer in the run, (N,C,H,W) or (N,C), as its users see it, after its
+  /// neuron. Views of an image are consecutive rows.
   const std::vector<float>& values(std::size_t i) const { return layers_[i].values; }
 
  private:
@@ -65,7 +64,7 @@ class OutputReader {
   std::map<const Plan*, Pieces> known_;
 };
 
-/// The mean over each image's views: (images * views, features) to (images, features).
+/// Returns the mean over the views of each image: (images * views, features) to (images, features).
 std::vector<float> mean_of_views(const std::vector<float>& values, std::int64_t features, std::int64_t views);
 
 }  // namespace convnet

@@ -13,23 +13,25 @@
 
 namespace convnet {
 
+/// Predicts steps for one machine.
 class Predictor {
  public:
-  /// `model` is a file of a machine's numbers, or "measured" for this machine. Throws InputError for files
-  /// that are wrong.
+  /// `model` is a file for read_device_model(), or "measured" for this machine. Throws InputError for wrong
+  /// files.
   explicit Predictor(const std::string& model);
 
-  /// Predicts a step of a plan on `devices` devices of those that the options name. Where it is measured, CPU
-  /// devices share the machine, so all work at once; of GPUs the first is measured, and all are taken to be
-  /// alike. An operation that was measured before is not measured again. From a file, several threads may
-  /// predict at the same time.
+  /// Predicts a step of a plan on `devices` of the devices that the options name. If operations are measured,
+  /// all CPU devices run them at once, because they share the machine; of GPUs only the first runs them, and
+  /// the others are assumed to be equal. No operation is measured twice. With a file, several threads may
+  /// call this at the same time.
   Simulation predict(const DeviceOptions& options, const Plan& plan, int devices);
 
   bool measures() const { return !model_; }
-  /// Whether the file describes GPUs: only their streams run at the same time.
+  /// Returns whether the file describes GPUs: it does if the streams of a device run at the same time.
   bool describes_gpus() const { return model_ && model_->concurrent_streams; }
   std::string name() const { return model_ ? model_->name : "this machine, measured"; }
-  /// Returns the file's numbers, or for this machine such that devices move data at the speed of memory.
+  /// Returns the model of the file, or one for this machine in which devices exchange data at the speed of
+  /// memory.
   DeviceModel links() const;
 
  private:
@@ -39,8 +41,8 @@ class Predictor {
   };
 
   std::optional<DeviceModel> model_;
-  /// By the numbers of devices and of threads, on which the plans depend; other options of the calls are the
-  /// same.
+  /// Measurements by the numbers of devices and of threads, on which the plans depend. The other options are
+  /// the same in all calls.
   std::map<std::pair<int, int>, Measured> measured_;
 };
 

@@ -19,7 +19,7 @@ class OnnxBuilder {
   void begin_layer(const std::string& layer) { layer_ = layer; }
   /// Returns `name`, or if that is taken already, with ".1", ".2", … appended, and takes it.
   std::string unique(const std::string& name);
-  /// Calls a tensor that an operator of this layer makes by another name.
+  /// Renames a tensor that an operator of this layer makes.
   void rename(const std::string& from, const std::string& to);
 
   /// Adds an operator. Returns the name of its output.
@@ -32,12 +32,13 @@ class OnnxBuilder {
   }
   std::string integers(const std::string& what, std::vector<std::int64_t> values);
 
-  /// Adds x * factor and x + term, nothing for a factor of 1 and a term of 0.
+  /// Add x * factor, or nothing if the factor is 1, and x + term, or nothing if the term is 0. Return the
+  /// name of the result.
   std::string scaled(const std::string& x, float factor);
   std::string shifted(const std::string& x, float term);
-  /// Sees each image of an activation as `image`.
+  /// Adds an operator that gives each image of an activation the dims `image`.
   std::string reshaped(const std::string& x, const Dims& image);
-  /// The elements first, first + step, … of `axis`, up to `end`, which is not among them.
+  /// The elements first, first + step, … below `end` of `axis`.
   struct Range {
     std::int64_t axis = 0, first = 0, end = 0, step = 1;
   };

@@ -1,4 +1,4 @@
-// Makes a model for ONNX of a trained net.
+// Makes an ONNX model of a trained net.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace convnet {
 
-/// Makes a model of what a net computes in tests: from "images", the pixels as the data set has them, to the
-/// outputs of layers. `outputs` are names as OutputReader takes them, and those of the model's outputs.
-/// Weights come from the checkpoint, their running averages where it has them; so do the mean image and the
-/// deviations, which `statistics` holds. The graph must have all layers undivided. Throws InputError naming
-/// each layer that ONNX has no operators for, a layer that is not there, or a tensor that is missing.
+/// Makes a model of what a net computes in tests. Its input "images" holds pixels as the data set has them;
+/// its outputs are the layers `outputs`, named as for OutputReader. Weights are those of the checkpoint, or
+/// their running averages if it has them; `statistics` holds the checkpoint's mean image and deviations. No
+/// layer of the graph may be divided. Throws InputError naming each layer that ONNX has no operators for, a
+/// layer that does not exist, or a tensor that is missing.
 OnnxModel onnx_model(const Graph& graph, const Checkpoint& checkpoint, const PixelStatistics& statistics,
                      const std::vector<std::string>& outputs);
 

@@ -1,5 +1,5 @@
-// A net as a file of ONNX holds it (github.com/onnx/onnx): operators on named tensors, constants, inputs and
-// outputs. The first dimension of every input and output counts the images, and is free.
+// The contents of an ONNX file (github.com/onnx/onnx): operators on named tensors, constants, inputs and
+// outputs. The first dimension of every input and output is the number of images, which is free.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct OnnxAttribute {
   std::variant<std::int64_t, float, std::vector<std::int64_t>> value;
 };
 
-/// An operator with its single output. Operators are named as their outputs are.
+/// An operator with its single output. The operator has the name of its output.
 struct OnnxNode {
   std::string op;  ///< "Conv"
   std::vector<std::string> inputs;
@@ -46,11 +46,11 @@ struct OnnxModel {
   std::vector<OnnxTensor> inputs, outputs;
 };
 
-/// The most bytes that a file may have: readers of protocol buffers take no more.
+/// The most bytes that a file may have, because readers of protocol buffers accept no more.
 inline constexpr std::uint64_t kMostOnnxBytes = 0x7FFFFFFF;
 
-/// Writes the file, whole or not at all (OutputFile). Throws InputError if it would be longer than
-/// `most_bytes`, and RunError if it cannot be written.
+/// Writes the file with an OutputFile. Throws InputError if it would be longer than `most_bytes`, and
+/// RunError if it cannot be written.
 void write_onnx(const std::string& path, const OnnxModel& model, std::uint64_t most_bytes = kMostOnnxBytes);
 
 }  // namespace convnet

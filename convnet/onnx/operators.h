@@ -1,5 +1,5 @@
-// Each operation of a layer becomes operators of ONNX. There is one function for each kind of operation that
-// a test runs; the functions lie in files by family, as the operations in kernels/ops do.
+// Converts the operations of layers to operators of ONNX. There is one function for each kind of operation
+// that a test runs; the functions are in files by family, as the operations in kernels/ops are.
 #pragma once
 
 #include <stdexcept>
@@ -14,15 +14,16 @@ namespace convnet {
 /// ONNX has no operators that compute the same.
 class NotInOnnx : public std::runtime_error {
  public:
-  /// `what` has none: "pool=maxabs".
+  /// The message names what ONNX lacks: "pool=maxabs".
   using std::runtime_error::runtime_error;
 };
 
-/// The tensors that an operation reads, in the order of its arguments and in their dims, but for the number
-/// of images, which is free in the model and 1 in the operation.
+/// The names of the tensors that an operation reads, in the order of its arguments. They have the arguments'
+/// dims, except for the number of images, which is free in the model and 1 in the operation.
 using OnnxArguments = std::vector<std::string>;
 
-/// Adds the operators that compute an operation. Returns the name of what it writes. Throws NotInOnnx.
+/// Adds the operators that compute an operation. Returns the name of its result. Throws NotInOnnx. The
+/// overloads of add_operators() do this for one kind of operation each.
 std::string add_operation(OnnxBuilder& b, const OpDesc& op, const OnnxArguments& args);
 
 // products.cpp

@@ -1,4 +1,4 @@
-// Windows over the pixels of images in ONNX's terms, for convolutions and pooling.
+// Converts the windows of convolutions and pooling to ONNX's attributes.
 #pragma once
 
 #include <algorithm>
@@ -9,16 +9,16 @@
 
 namespace convnet {
 
-/// The windows along one side of an image: the pixels [first, end) of it with a border around them.
+/// The windows along one side of an image, over the pixels [first, end) with a border of padding around them.
 struct OnnxWindows {
   std::int64_t side = 0, first = 0, end = 0;
   std::int64_t size = 0, stride = 1, outputs = 0;
   std::int64_t pad_before = 0, pad_after = 0;
 };
 
-/// `outputs` windows of `size` pixels at start, start + stride, ... of a side. They may hang over the edges,
-/// and pixels beyond them may remain unseen, which ONNX cannot say: they are cut off. It takes a rest that
-/// no other window would fit into.
+/// Returns `outputs` windows of `size` pixels that begin at start, start + stride, ... of a side. They may
+/// hang over the edges. Pixels behind the last window are cut off if ONNX would put another window there;
+/// ONNX ignores a rest that is too small for one.
 inline OnnxWindows onnx_windows(std::int64_t side, std::int64_t start, std::int64_t size, std::int64_t stride,
                                 std::int64_t outputs) {
   OnnxWindows w{side, std::max<std::int64_t>(start, 0), side, size, stride, outputs};
@@ -29,7 +29,8 @@ inline OnnxWindows onnx_windows(std::int64_t side, std::int64_t start, std::int6
   return w;
 }
 
-/// Cuts off what no window sees of images (N,C,H,W).
+/// Adds an operator that cuts off the pixels of images (N,C,H,W) that no window sees. Returns the name of the
+/// result.
 inline std::string seen_by(OnnxBuilder& b, const std::string& x, const OnnxWindows& rows,
                            const OnnxWindows& columns) {
   const auto all = [](const OnnxWindows& w) { return w.first == 0 && w.end == w.side; };
@@ -37,7 +38,7 @@ inline std::string seen_by(OnnxBuilder& b, const std::string& x, const OnnxWindo
   return b.sliced(x, {{2, rows.first, rows.end}, {3, columns.first, columns.end}});
 }
 
-/// The attributes that Conv, MaxPool and AveragePool have in common.
+/// Returns the attributes that Conv, MaxPool and AveragePool have in common.
 inline std::vector<OnnxAttribute> window_attributes(const OnnxWindows& rows, const OnnxWindows& columns) {
   using Ints = std::vector<std::int64_t>;
   return {{"kernel_shape", Ints{rows.size, columns.size}},

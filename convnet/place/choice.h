@@ -9,7 +9,7 @@
 
 namespace convnet {
 
-/// The devices of a unit: `count` of them from `first`, each `stride` after the one before.
+/// The devices of a unit: `count` of them, from `first` on, `stride` apart.
 struct Spread {
   int count = 1, first = 0, stride = 1;
   bool divided = false;  ///< its layers with weights are divided over them (parallel=model)
@@ -26,13 +26,13 @@ using Choice = std::vector<Spread>;
 /// Returns the divisors of a number, in ascending order.
 std::vector<int> divisors(int number);
 
-/// Returns the spreads that `unit` may have on `devices` devices: replicas on any divisor of their number,
-/// and parts where it can be divided. With several hosts, replicas on some devices may be neighbours or
-/// spread over the hosts; a unit beside others may also begin at another device than the first.
+/// Returns the spreads that `unit` may have on `devices` devices: as many replicas as any divisor of that
+/// number, and as many parts if it can be divided. With several hosts, replicas on some of the devices may be
+/// neighbours or spread over the hosts. A unit beside another (beside_another) need not begin at device 0.
 std::vector<Spread> spreads_of(const PlacementUnit& unit, int devices, bool several_hosts);
 
-/// Returns whether spreads fit together by the rules of docs/parallelism.md, and so compute what one device
-/// computes.
+/// Returns whether the spreads are compatible by the rules of docs/parallelism.md, so that the net computes
+/// what it computes on one device.
 bool allowed(const PlacementUnits& units, const Choice& choice);
 
 /// Returns the largest number of replicas.
@@ -40,10 +40,10 @@ int most_replicas(const Choice& choice);
 /// Returns 1 + the largest index of a device.
 int devices_of(const Choice& choice);
 
-/// Returns the place of each layer. `graph` is that of the units.
+/// Returns the place of each layer. `graph` is the graph that the units come from.
 Placement placement_of(const Graph& graph, const PlacementUnits& units, const Choice& choice);
 
-/// Says in a line what runs where: "conv1 to pool5 on 4, fc6 to logprob divided over 4".
+/// Returns a line that says what runs where: "conv1 to pool5 on 4, fc6 to logprob divided over 4".
 std::string describe(const Graph& graph, const PlacementUnits& units, const Choice& choice);
 
 }  // namespace convnet

@@ -1,5 +1,5 @@
-// Proposes placements by costs that add up: a unit's own, and those of edges between units. Fast and rough,
-// because it does not know what overlaps; candidates are then simulated.
+// Proposes placements by adding up costs of units and of edges between units. The estimate is fast and rough,
+// because it does not know which work overlaps; its proposals are then simulated.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace convnet {
 
-/// Measured or predicted costs of a unit, from which the estimate is made.
+/// Measured or predicted costs of a unit.
 struct UnitCosts {
   /// Seconds that one microbatch's forward and backward take on one device, by the number of microbatches.
   std::map<int, double> seconds;
@@ -18,15 +18,17 @@ struct UnitCosts {
   double weight_bytes = 0;
 };
 
+/// Estimates the seconds of a step for choices of spreads.
 class PlacementEstimate {
  public:
-  /// `bytes` are those of an edge's output for a whole minibatch, by edge. All must outlive the estimate.
+  /// `bytes` has, for each edge, the bytes of its output for a whole minibatch. `units`, `links` and
+  /// `topology` must outlive the estimate.
   PlacementEstimate(const PlacementUnits& units, std::vector<UnitCosts> costs, std::vector<double> bytes,
                     const DeviceModel& links, const Topology& topology, int devices);
 
   /// Returns the sum of all costs in seconds.
   double seconds(const Choice& choice) const;
-  /// Returns seconds that no plan for the choice can be faster than: of computing on its busiest device.
+  /// Returns a lower bound of the seconds of a step: the time of computing on the busiest device.
   double least_seconds(const Choice& choice) const;
   /// Returns the `best` choices with least seconds() among those with `most` replicas, best first, from
   /// `spreads` by unit. Choices are made unit by unit, and only the best beginnings are continued.
@@ -37,9 +39,9 @@ class PlacementEstimate {
   double unit_seconds(std::size_t unit, const Spread& spread, int most) const;
   double update_seconds(std::size_t unit, const Spread& spread) const;
   double edge_seconds(std::size_t edge, const Spread& from, const Spread& to) const;
-  /// Seconds for each byte of weights in which gradients are summed and weights passed on.
+  /// Returns the seconds for each byte of weights to sum gradients and to distribute weights.
   double sum_seconds(const Spread& spread) const;
-  /// Seconds for each byte of an output in which it and its gradient move.
+  /// Returns the seconds for each byte of an output to move the output and its gradient.
   double move_seconds(const Spread& from, const Spread& to) const;
 
   const PlacementUnits& units_;
@@ -48,7 +50,7 @@ class PlacementEstimate {
   const DeviceModel& links_;
   const Topology& topology_;
   const int devices_;
-  // Computed once for each spread; one thread alone asks.
+  // Caches of sum_seconds() and move_seconds(). Only one thread uses them.
   mutable std::map<Spread, double> sums_;
   mutable std::map<std::pair<Spread, Spread>, double> moves_;
 };

@@ -1,4 +1,4 @@
-// The layers of a net that are placed together, and what binds their places.
+// The layers of a net that are placed together, and the rules between their places.
 #pragma once
 
 #include <vector>
@@ -7,20 +7,21 @@
 
 namespace convnet {
 
-/// Layers that run on the same devices: one with weights, those without that follow it, and whatever the
-/// rules of docs/parallelism.md tie to them in a line (the trunk of a residual net is one unit).
+/// Layers that run on the same devices: a layer with weights, those without weights that follow it, and all
+/// layers that the rules of docs/parallelism.md tie to them (the trunk of a residual net is one unit).
 struct PlacementUnit {
   std::vector<NodeId> nodes;    ///< in ascending order
   int group = 0;                ///< units of one group have equal numbers of replicas
-  bool divisible = false;       ///< has weights, and all layers that have can be divided (parallel=model)
-  bool sees_minibatch = false;  ///< computes what one device does only if no unit has more replicas
-  bool beside_another = false;  ///< neither reads nor feeds some other unit: both may work at the same time
+  bool divisible = false;       ///< it has weights, and all of its layers with weights allow parallel=model
+  bool sees_minibatch = false;  ///< gives the results of one device only if no other unit has more replicas
+  bool beside_another = false;  ///< there is a unit that it neither reads nor feeds; both may run at once
 };
 
-/// An output that one unit reads of another. Data layers are not listed: each device loads its own data.
+/// An output of one unit that another unit reads. Outputs of data layers are not listed, because each device
+/// loads its own data.
 struct PlacementEdge {
   std::size_t from = 0, to = 0;  ///< units
-  NodeId node;                   ///< whose output it is
+  NodeId node;                   ///< the node with this output, in unit `from`
 };
 
 struct PlacementUnits {
@@ -28,7 +29,7 @@ struct PlacementUnits {
   std::vector<PlacementEdge> edges;  ///< each pair of unit and node once, in order
 };
 
-/// Finds the units of a graph whose layers are on one device, without divided ones.
+/// Finds the units of a graph. All of its layers must be on one device, and none may be divided.
 PlacementUnits find_units(const Graph& graph);
 
 }  // namespace convnet

@@ -20,8 +20,9 @@ PlacedFiles placed_files(const IniFile& definition, const IniFile& parameters, c
 /// Returns a placement as text: a section for each layer, with gpu= and for divided layers parallel=model.
 std::string placement_text(const Placement& placement);
 
-/// Reads such a text, which may come from a damaged file. Throws InputError, beginning with `source`, unless
-/// it places every layer of the definition, each on different devices of the first `devices`.
+/// Reads the text of a placement, which may come from a damaged file. Throws InputError, whose message begins
+/// with `source`, unless it places every layer of the definition, each on different ones of the first
+/// `devices` devices.
 Placement read_placement(const std::string& text, const IniFile& definition, int devices,
                          const std::string& source);
 

@@ -1,4 +1,4 @@
-// From the graph to a plan: the Lowering that layers write their operations into.
+// Builds a plan from a graph: the Lowering that layers write their operations into.
 #pragma once
 
 #include <map>
@@ -9,13 +9,14 @@
 
 namespace convnet {
 
-/// Makes one plan; used once. The plan's transient buffers have no places yet. Walks the layers forward and
-/// backward, pass by pass, and answers their Lowering calls with tensors.
+/// Makes one plan. It walks the layers forward and backward, pass by pass, and implements the Lowering that
+/// they call. The transient buffers of the plan have no places in memory yet.
 class PlanBuilder : public Lowering {
  public:
-  /// All must outlive the builder.
+  /// All arguments that are references must outlive the builder.
   PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
               const PlanOptions& options, const NetBuffers& net_buffers, Phase phase, std::int64_t images);
+  /// Makes the plan. Call it once.
   Plan build();
 
   const Microbatch& microbatch() const override { return at_.facts; }
@@ -48,7 +49,7 @@ class PlanBuilder : public Lowering {
   /// State of a node for one microbatch.
   struct NodeState {
     Value output;
-    bool recompute = false;  ///< the output is gone: backward makes it again where it reads it
+    bool recompute = false;  ///< the output is not kept: backward computes it again before it reads it
     std::map<std::string, Value> kept;
   };
 
@@ -58,7 +59,7 @@ class PlanBuilder : public Lowering {
     int microbatch = 0;
     DeviceId device{0};
     bool backward = false;
-    bool recomputing = false;  ///< a forward within backward
+    bool recomputing = false;  ///< a forward during backward
     Microbatch facts;
   };
 
@@ -79,7 +80,7 @@ class PlanBuilder : public Lowering {
                   const std::vector<std::string>& into, const Dims& dims, const Merge& merge);
   Statistics merged_on_host(const std::vector<int>& microbatches, const std::vector<std::string>& from,
                             const Dims& dims, const Merge& merge);
-  /// Returns the tensors that this replica keeps under these names, new ones where there are none.
+  /// Returns the tensors that this replica keeps under these names; makes those that do not exist yet.
   std::vector<Value> kept_as(const std::vector<std::string>& names, const Dims& dims);
   Value kept_by(int microbatch, const std::string& name) const;
   bool inputs_stay();

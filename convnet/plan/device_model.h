@@ -1,4 +1,4 @@
-// The numbers of a machine from which the time of a step there is predicted.
+// A model of a machine, from which the time of a step there is predicted.
 #pragma once
 
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace convnet {
 
-/// A machine of equal devices. Rates are those of the data sheet; the efficiencies are the shares of them
-/// that programs reach.
+/// A machine of equal devices. Rates are those of data sheets; an efficiency is the share of a rate that
+/// programs reach.
 struct DeviceModel {
   std::string name;
   std::string source;           ///< where the numbers come from
   double flops = 0;             ///< FLOP/s of a device in the precision of the run
   double efficiency = 1;        ///< share of `flops` that convolutions and matrix products reach
-  double memory_bandwidth = 0;  ///< bytes/s that a device reads and writes in its own memory, together
+  double memory_bandwidth = 0;  ///< bytes/s of a device's own memory, reads and writes together
   double memory_efficiency = 1;
   double link_bandwidth = 0;  ///< bytes/s that a device reads from others, while others read as much from it
   double link_efficiency = 1;
   double link_latency = 0;         ///< seconds before the first byte from another device arrives
   double host_bandwidth = 0;       ///< bytes/s that a device reads from the host's memory
   double memory = 0;               ///< bytes of a device; 0: not known
-  double task_overhead = 0;        ///< seconds that each task takes beside its work
+  double task_overhead = 0;        ///< seconds that each task takes besides its work
   bool concurrent_streams = true;  ///< the streams of a device run at the same time, as on GPUs
-  bool shared_bus = false;         ///< link_bandwidth is all that the devices have together
-  int switch_devices = 0;          ///< as many devices, by index, share a switch; 0: all of them
+  bool shared_bus = false;         ///< all devices together share link_bandwidth
+  int switch_devices = 0;          ///< number of devices with consecutive indices on one switch; 0: all
   double uplink_latency = 0;       ///< seconds before the first byte from another switch arrives
   double uplink_bandwidth = 0;     ///< bytes/s that all devices of a switch read from other switches together
 
@@ -34,7 +34,7 @@ struct DeviceModel {
     return DeviceId(switch_devices > 0 ? device.value() / switch_devices * switch_devices : 0);
   }
   bool same_switch(DeviceId a, DeviceId b) const { return first_of_switch(a) == first_of_switch(b); }
-  /// Seconds until the first byte of `from` arrives at `to`.
+  /// Returns the seconds until the first byte of `from` arrives at `to`.
   double latency(DeviceId from, DeviceId to) const {
     return same_switch(from, to) ? link_latency : uplink_latency;
   }

@@ -1,4 +1,4 @@
-// From operations on tensors to tasks on buffers: versions of tensors, reorders, copies between devices,
+// Turns operations on tensors into tasks on buffers: versions of tensors, reorders, copies between devices,
 // workspaces.
 #pragma once
 
@@ -18,10 +18,10 @@ struct TaskPlace {
   DeviceId device{0};
 };
 
-/// One tensor of a plan under construction. It may exist in several versions at once, in other layouts and
-/// on other devices: `buffer` is the primary one, `copies` are made by reorders and die when the tensor is
-/// written. Plain buffers have the tensor's dims; others may have the dims of another shape of as many
-/// elements, which an operation reads or writes.
+/// One tensor of a plan under construction. It may exist in several versions at once, in other layouts and on
+/// other devices: `buffer` is the primary version; `copies` are made by reorders and copies, and are invalid
+/// once the tensor is written again. Plain buffers have the tensor's dims. Others may have the dims of
+/// another shape with as many elements, as an operation reads or writes it.
 struct PlannedTensor {
   std::string name;
   BufferKind kind = BufferKind::activation;
@@ -32,20 +32,20 @@ struct PlannedTensor {
   std::vector<BufferId> copies;
   std::optional<TensorDesc> preferred;  ///< layout to suggest to the operation that first writes it
   bool pinned = false;                  ///< must not be overwritten in place
-  std::int64_t begin = 0, bytes = -1;   ///< the part of the buffer that it is; -1 bytes: all of it
+  std::int64_t begin = 0, bytes = -1;   ///< the bytes of the buffer that it occupies; bytes = -1: all of them
 };
 
 /// Writes tasks into a plan. A Value is an index into the emitter's tensors.
 class TaskEmitter {
  public:
-  /// The first tensors are the buffers that `plan` has already, by their index. Both must outlive the
+  /// Begins with a tensor for each buffer that `plan` already has, in their order. Both must outlive the
   /// emitter.
   TaskEmitter(Plan& plan, const Target& target);
 
   /// Returns the tensor of a buffer that the plan had from the beginning.
   static Value value_of(BufferId persistent) { return Value{persistent.value()}; }
   Value add(PlannedTensor t);
-  /// Adds a tensor of the same dims as `other`, to lie like it if the operation that writes it can.
+  /// Adds a tensor with the dims of `other`, and with its layout if the operation that writes it allows that.
   Value add_like(Value other, std::string name, BufferKind kind, DeviceId device);
   PlannedTensor& tensor(Value v) { return tensors_.at(static_cast<std::size_t>(v.id)); }
   Buffer& buffer(BufferId id) { return plan_.buffers[id]; }
@@ -55,21 +55,21 @@ class TaskEmitter {
   /// Adds an operation; `values` are its arguments in the order of arguments(op). Tensors are brought into
   /// the layouts that the operation wants, and to its device. The returned task is valid until the next call.
   Task& emit(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values);
-  /// The same where the values may lie on several devices: the operation runs on that of the result and reads
-  /// the others where they are.
+  /// Does the same for values on several devices: the operation runs on the device of its result and reads
+  /// the other arguments where they are.
   Task& emit_across(TaskPlace place, TaskKind kind, const OpDesc& op, const std::vector<Value>& values);
   /// Adds an operation on flat memory whose buffers are chosen already.
   Task& emit_flat(TaskPlace place, TaskKind kind, Stream stream, const OpDesc& op,
                   std::vector<BufferUse> uses);
 
-  /// Returns the buffer on place.device that holds `t` as `want`, made by a reorder or a copy if there is
-  /// none.
+  /// Returns a buffer on place.device that holds `t` in the layout `want`. Adds a reorder or a copy if there
+  /// is none.
   BufferId version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
   /// Forgets the versions of a tensor whose primary buffer has been written by emit_flat().
   void drop_copies(Value v) { tensor(v).copies.clear(); }
 
  private:
-  /// Whether operations see the tensor by its dims; the step block and the costs are just bytes.
+  /// Returns whether the tensor has dims; the step block and the costs are just bytes.
   static bool has_shape(const PlannedTensor& t) {
     return t.kind != BufferKind::step && t.kind != BufferKind::costs;
   }

@@ -1,14 +1,14 @@
-// Fusions of tasks that follow each other on the same numbers.
+// Fusions of tasks that work on the same tensor one after the other.
 #pragma once
 
 #include "convnet/plan/plan.h"
 
 namespace convnet {
 
-/// Fuses tasks of a plan for training whose order has not been found yet, where the target can do the work of
-/// two in one pass over memory (Target::fuses):
+/// Fuses two tasks of a plan for training into one if the target can do their work in one pass over memory
+/// (Target::fuses). Call it before find_dependencies(). It fuses
 /// - a sum of two tensors with the task that makes one of them, if nobody else reads that one;
-/// - a relu with the batch norm that makes and adds up its input, if nobody else reads that;
+/// - a relu with the batch norm into which its input, a sum, has been fused, if nobody else reads that;
 /// - the moments of a convolution's output with the convolution.
 /// Adds a line to Plan::rewrites for each pair of layers.
 void fuse_tasks(Plan& plan, const Graph& graph, const Target& target);

@@ -1,4 +1,4 @@
-// Gradients of layers' outputs and of weights, where several users add to one.
+// Sums the gradients of layers' outputs and of weights to which several users contribute.
 #pragma once
 
 #include <utility>
@@ -17,37 +17,39 @@ class GradientSums {
 
   /// Returns the gradient of a layer's output as far as it is known; it does not exist before the first user.
   Value of(NodeId node, int microbatch) const { return at(node, microbatch).here; }
-  /// Whether a node up to `last`, other than `except`, reads `gradient` as its own: then nobody may write
-  /// over it.
+  /// Returns whether `gradient` is also the gradient of another node than `except`, up to `last`. Such a
+  /// tensor must not be overwritten.
   bool is_shared(Value gradient, int microbatch, NodeId last, NodeId except) const;
 
-  /// `written`, which the next operation writes, is a user's contribution to the gradient of `node`, whose
-  /// home is `home`. A contribution made on another device waits for gather().
+  /// Notes that `written`, which the next operation writes, is a user's contribution to the gradient of
+  /// `node` on device `home`. A contribution that is made on another device waits for gather().
   void contribute(NodeId node, int microbatch, DeviceId home, Value written);
-  /// A contribution that has been written already; added at once.
+  /// Adds a contribution that has been written already.
   void contribute_unchanged(NodeId node, DeviceId home, Value own, TaskPlace place, NodeId last);
-  /// `written`, which the next operation writes, is added to `sum`, a gradient of weights.
+  /// Notes that `written`, which the next operation writes, is a contribution to `sum`, a gradient of
+  /// weights.
   void contribute_to_weights(Value written, Value& sum);
-  /// Adds what the operation just written down has contributed. `last`: the node that is running backward.
+  /// Adds the contributions of the operation just written down. `last` is the node that is running backward.
   void add_contributions(TaskPlace place, NodeId last);
 
-  /// Contributions that wait for the operation being written down; put aside while another one is written.
+  /// A contribution noted for the operation being written down.
   struct Pending {
     Value from;
     Value* into = nullptr;
-    NodeId node;  ///< whose gradient it is; none: of weights
+    NodeId node;  ///< the node whose gradient it is part of; none for a gradient of weights
   };
+  /// Remove the noted contributions while another operation is written down, and put them back.
   std::vector<Pending> put_aside() { return std::exchange(pending_, {}); }
   void resume(std::vector<Pending> pending) { pending_ = std::move(pending); }
 
-  /// Sums the gradients that users on other devices made, in the order of the backward pass, after those made
-  /// at home. `output`: the layer's output, which the gradient lies like.
+  /// Adds the gradients that users on other devices made, in the order of the backward pass, to the sum of
+  /// those made on the layer's own device. `output` is the layer's output, whose layout the gradient gets.
   void gather(const Node& node, Value output, TaskPlace place);
 
  private:
   struct Gradient {
     Value here;
-    std::vector<Value> remote;  ///< made on other devices, to be added
+    std::vector<Value> remote;  ///< contributions from other devices, not yet added
   };
   Gradient& at(NodeId node, int microbatch) { return gradients_[node][static_cast<std::size_t>(microbatch)]; }
   const Gradient& at(NodeId node, int microbatch) const {

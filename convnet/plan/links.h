@@ -1,4 +1,4 @@
-// How long devices that read at the same time share the links of a machine.
+// The time that transfers take which share the links of a machine.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,20 @@
 
 namespace convnet {
 
-/// Bytes that a device reads of another one.
+/// A number of bytes that one device reads from another.
 struct Transfer {
   DeviceId to, from;
   double bytes = 0;
 };
 
-/// Seconds until all of these transfers, which begin together, have ended, without latency. A device sends
-/// and receives at link_bandwidth at the same time, and so do all devices of a switch together at
-/// uplink_bandwidth.
+/// Returns the seconds until all of these transfers, which begin together, have ended, without latency. Each
+/// device sends at link_bandwidth and receives at link_bandwidth at the same time; all devices of a switch
+/// together likewise send and receive at uplink_bandwidth.
 double transfer_seconds(const DeviceModel& model, const std::vector<Transfer>& transfers, int devices);
 
-/// By task: the seconds in which it reads other devices' memory; 0 for tasks that do not. Tasks of a kind
-/// that are for the same layer in the same pass, like the sums of a layer's gradients on all devices, share
-/// the links.
+/// Returns for each task the seconds in which it reads the memory of other devices, 0 if it reads none. Tasks
+/// of the same kind for the same layer in the same pass, like the sums of a layer's gradients on all devices,
+/// run at the same time and share the links.
 Table<TaskId, double> link_seconds(const Plan& plan, const DeviceModel& model);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// The order of a plan's tasks: what each must wait for, and what that implies.
+// The order of a plan's tasks: which tasks each one waits for, directly or through others.
 #pragma once
 
 #include <array>
@@ -10,12 +10,14 @@
 
 namespace convnet {
 
-/// Says which tasks are certainly done when another starts, by the order of streams and dependencies: a
-/// vector clock for each task, which counts the tasks of each stream that are done.
+/// Knows which tasks have certainly ended when another one starts, because of the order of streams and of
+/// dependencies. Each task has a vector clock: for every stream of every device, the number of its tasks that
+/// have ended when the task starts.
 ///
-/// Tasks that wait for the same tasks on all devices know the same about all devices but their own. A clock
-/// is therefore what the task knows about the streams of its own device, and a reference to counts that it
-/// shares with others. Memory grows with the tasks then, not with tasks times devices.
+/// Tasks that wait for the same tasks have equal clocks, except for the streams of their own devices. A clock
+/// is therefore stored as the counts of the streams of the task's own device, and a reference to counts of
+/// all other devices, which tasks share. Thus memory grows with the number of tasks, not with tasks times
+/// devices.
 class TaskOrder {
  public:
   /// Makes an order without tasks, for plans that use the first `streams` streams of each device.
@@ -23,18 +25,19 @@ class TaskOrder {
   /// Throws std::logic_error if a task waits for one that does not come before it in the list.
   explicit TaskOrder(const Plan& plan);
 
-  /// Adds the next task of the list, which must wait for the tasks `earlier` and, if it receives a message,
-  /// for the beginning of the task that sends it. Returns those of `earlier`, in their order, that follow
-  /// neither from the task's stream nor from its message nor from the ones before them in `earlier`.
+  /// Adds the next task of the list, which must wait for the tasks `earlier`. Returns those of `earlier` that
+  /// the task must wait for explicitly, in their order: it leaves out those that have ended anyway because of
+  /// the order of the task's stream, or because of the tasks before them in `earlier`.
   std::vector<TaskId> append(const Task& task, const std::vector<TaskId>& earlier);
 
+  /// Returns whether `a` has ended whenever `b` starts.
   bool is_before(TaskId a, TaskId b) const { return has(clocks_[b], places_[b].device, places_[a]); }
 
-  /// Some tasks: streams run in order, so the first and the last one on each stream speak for the others.
+  /// A set of tasks. Streams run in order, so it is enough to keep its first and last task on each stream.
   struct Group {
     std::vector<TaskId> first, last;
-    /// By device and stream: how many tasks are before all of the group. Empty for groups on few streams,
-    /// where it would cost more than it saves.
+    /// By device and stream: number of tasks that have ended when any task of the group starts. Empty for
+    /// groups on few streams, for which comparing tasks is faster.
     std::vector<int> before_first;
   };
   Group group(std::vector<TaskId> tasks) const;
@@ -42,21 +45,21 @@ class TaskOrder {
   bool all_before(const Group& a, const Group& b) const;
 
  private:
-  using Counts = std::vector<int>;  ///< tasks that are done, by device and stream
+  using Counts = std::vector<int>;  ///< numbers of tasks that have ended, by device and stream
 
   struct Place {
     DeviceId device{0};
     int stream = 0;
-    int index = 0;  ///< the tasks before it on its stream
+    int index = 0;  ///< number of tasks before it on its stream
   };
   struct Clock {
     std::array<int, kStreams> own{};  ///< counts of the streams of the task's device
     std::size_t shared = 0;           ///< into shared_: counts of the other devices' streams
   };
-  /// The clocks of several tasks made one, by the larger or the smaller counts.
+  /// The elementwise maximum (or minimum) of the clocks of several tasks.
   struct Merged {
     Counts counts;
-    /// The shared counts that are in it, each with the device whose columns it lacks, or none.
+    /// The shared counts that were merged, each with the device whose columns were left out, or none.
     std::vector<std::pair<std::size_t, DeviceId>> shared;
   };
 
@@ -66,7 +69,7 @@ class TaskOrder {
   std::size_t column(const Place& place) const {
     return first_column(place.device) + static_cast<std::size_t>(place.stream);
   }
-  /// Whether the clock of a task on `device` says that the task at `place` is done.
+  /// Returns whether the clock of a task on `device` says that the task at `place` has ended.
   bool has(const Clock& clock, DeviceId device, const Place& place) const {
     const int done = device == place.device ? clock.own[static_cast<std::size_t>(place.stream)]
                                             : shared_[clock.shared][column(place)];
@@ -79,16 +82,17 @@ class TaskOrder {
   int streams_;
   Table<TaskId, Place> places_;
   Table<TaskId, Clock> clocks_;
-  std::vector<Counts>
-      shared_;                ///< a task's own device's columns may be -1: no other device refers to them yet
+  /// Columns of -1 are those of a device whose own tasks alone use the counts so far; they may be filled in.
+  std::vector<Counts> shared_;
   std::vector<TaskId> last_;  ///< by device and stream: its last task so far, or none
-  Merged merged_;             ///< memory that append() uses again
+  Merged merged_;             ///< memory that append() reuses
 };
 
 /// Returns how many streams of each device the plan uses: messages have streams of their own.
 int used_streams(const Plan& plan);
 
-/// Finds the versions of all uses, and from them the dependencies: tasks.after is made anew.
+/// Sets BufferUse::version of all uses, and replaces Task::after of all tasks by the dependencies that follow
+/// from the bytes that they touch.
 void find_dependencies(Plan& plan);
 
 }  // namespace convnet

@@ -14,7 +14,7 @@
 
 namespace convnet {
 
-/// check: training without masks, noise and constraints, for gradient checks.
+/// The kind of a step. check: a training step without masks, noise and constraints, for gradient checks.
 enum class Phase { train, test, check };
 
 enum class BufferKind {
@@ -31,7 +31,7 @@ enum class BufferKind {
   gradient,
   weights_gradient,
   workspace,
-  landing  ///< what a message from another process brings
+  landing  ///< the contents of a message from another process
 };
 const char* to_string(BufferKind kind);
 
@@ -42,13 +42,14 @@ struct Buffer {
   DeviceId device{0};
   TensorDesc desc;
   std::int64_t bytes = 0;
-  NodeId
-      node;  ///< the layer that owns the matrix, for `weights` and the sums of a host's gradients; else none
-  std::size_t index = 0;  ///< which matrix of Layer::weights
-  /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's.
+  /// The layer that owns the matrix, for kind `weights` and for the sums of a host's gradients; else none.
+  NodeId node;
+  std::size_t index = 0;  ///< index of the matrix in Layer::weights
+  /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's memory.
   std::int64_t offset = -1;
 
-  /// Lives as long as the net; the others share the transient memory by liveness.
+  /// Returns whether the buffer lives as long as the net. All others share the transient memory: buffers that
+  /// are not in use at the same time may overlap.
   bool persistent() const { return kind <= BufferKind::costs; }
 };
 
@@ -60,9 +61,10 @@ enum class TaskKind {
   reorder,
   accumulate,
   zero,
-  // Communication: these alone may touch the memory of other devices. They run on the device that receives.
-  copy,           ///< activations and gradients that a layer on another device made; gathers
-  reduce,         ///< sums over devices: gradients, statistics, the flags of broken costs
+  // Communication. Only these tasks may read the memory of other devices. They run on the device that
+  // receives.
+  copy,           ///< fetches activations and gradients that a layer on another device made; gathers parts
+  reduce,         ///< sums over devices: gradients, statistics, flags of costs that are not finite
   reduce_update,  ///< sums a range of the weights' gradients over the replicas and updates that range
   publish,        ///< fetches a range of the weights that another replica has updated
   // The two ends of a message between processes. They have no operation.
@@ -73,49 +75,52 @@ const char* to_string(TaskKind kind);
 inline bool communicates(TaskKind kind) { return kind >= TaskKind::copy; }
 inline bool is_message(TaskKind kind) { return kind >= TaskKind::send; }
 
-/// Tasks of one stream of a device run in the order of Plan::tasks; streams wait for each other by
-/// Task::after only. A GPU has a stream each for work; a CPU device runs whichever of the three has a task
-/// that can start. Messages run beside them: a device sends one and receives one at a time for its layers,
-/// and one of each for its updates, because layers must not wait behind gradients and weights.
+/// The stream of a task. Tasks of one stream of a device run in the order of Plan::tasks; tasks of different
+/// streams are ordered only by Task::after. The first three streams are for work: a GPU runs them at the same
+/// time, a CPU device runs one task at a time, from whichever of them has one that can start. The other
+/// streams are for messages, one at a time in each. Messages for layers and messages for updates have streams
+/// of their own, because layers must not wait behind gradients and weights.
 enum class Stream { compute, copy, update, send, receive, send_update, receive_update };
 constexpr int kStreams = 7;
-constexpr int kWorkStreams = 3;  ///< the first ones, without messages
-/// The order in which a CPU device asks its streams: others wait for copies, and updates find their gradients
-/// in the cache.
+constexpr int kWorkStreams = 3;  ///< number of streams without those for messages
+/// The order in which a CPU device looks at its streams. Copies come first because others wait for them;
+/// updates come before computing because their gradients are still in the cache.
 constexpr std::array<Stream, kWorkStreams> kStreamOrder = {Stream::copy, Stream::update, Stream::compute};
 const char* to_string(Stream stream);
 
+/// An argument of a task: the bytes of a buffer that it reads or writes.
 struct BufferUse {
   BufferId buffer{0};
   Access access = Access::read;
-  int version = 0;  ///< tasks of the plan that have written these bytes before: which contents are meant
-  std::int64_t begin = 0, bytes = -1;  ///< the part of the buffer that is used, as flat memory; -1: all of it
+  int version = 0;  ///< number of uses before this one that wrote to these bytes; identifies the contents
+  std::int64_t begin = 0, bytes = -1;  ///< range of bytes in the buffer; bytes = -1: the whole buffer
 };
 
+/// One operation on one device, or one end of a message.
 struct Task {
   TaskKind kind = TaskKind::forward;
-  NodeId node;  ///< none where it is for no layer, or for several (layer_shares)
+  NodeId node;  ///< the layer that it is for; none if it is for no layer, or for several (layer_shares())
   int microbatch = 0;
   int pass = 0;
   DeviceId device{0};
   Stream stream = Stream::compute;
-  OpDesc op;                    ///< means nothing for messages
+  OpDesc op;                    ///< meaningless for messages
   OpForm form;                  ///< how the operation reads and writes memory
-  std::vector<BufferUse> uses;  ///< one per argument of the operation
-  BufferId workspace;           ///< none where the operation needs no workspace
-  /// Tasks that must be done before, without those that follow from the others and from the order of a
-  /// stream.
+  std::vector<BufferUse> uses;  ///< one for each argument of the operation, or piece of the message
+  BufferId workspace;           ///< none if the operation needs no workspace
+  /// Tasks that must end before this one starts, without those that the order of streams and the other
+  /// entries imply.
   std::vector<TaskId> after;
   /// The other end of a message. A receive task also waits until the send task has begun.
   TaskId partner;
   double flops = 0;
-  std::int64_t bytes = 0;  ///< read and written
+  std::int64_t bytes = 0;  ///< bytes read and written, together
 };
 
 /// A part of a matrix that one replica updates: a range of the weights' flat memory.
 struct UpdateShard {
-  int replica = 0;                    ///< the owner
-  std::int64_t begin = 0, count = 0;  ///< floats
+  int replica = 0;                    ///< the replica that updates it, its owner
+  std::int64_t begin = 0, count = 0;  ///< in floats
   BufferId increment;                 ///< holds `count` floats
   BufferId accumulator;               ///< likewise; none if the update period ends with the minibatch
   BufferId squares;                   ///< likewise; none unless the optimiser is AdamW
@@ -124,18 +129,18 @@ struct UpdateShard {
 /// A part of a matrix whose running average one replica keeps: a range of the weights' flat memory.
 struct AverageShard {
   int replica = 0;
-  std::int64_t begin = 0, count = 0;  ///< floats
+  std::int64_t begin = 0, count = 0;  ///< in floats
   BufferId average;                   ///< holds `count` floats
 };
 
-/// A learned matrix: the buffers that hold it, and where its rates stand in the step block.
+/// A weight matrix: the buffers that hold it, and the place of its rates in the step block.
 struct WeightBuffers {
-  NodeId node{0};                      ///< the owner
-  std::size_t index = 0;               ///< into Layer::weights
-  std::string name;                    ///< of its tensor in checkpoints: "conv1.weights.data"
+  NodeId node{0};                      ///< the node that owns the matrix
+  std::size_t index = 0;               ///< index in Layer::weights
+  std::string name;                    ///< name of its tensor in checkpoints: "conv1.weights.data"
   std::vector<BufferId> weights;       ///< by replica; all have the same layout and values
-  std::vector<UpdateShard> shards;     ///< empty in nets that only test, and of state
-  std::vector<AverageShard> averages;  ///< empty where no averages are kept
+  std::vector<UpdateShard> shards;     ///< empty in nets that only test, and for running statistics
+  std::vector<AverageShard> averages;  ///< empty if no averages are kept
   /// The first entry in the table of rates. Updates of AdamW have an entry each, those of other optimisers
   /// share one.
   std::int64_t rate_index = 0;
@@ -147,76 +152,81 @@ struct WeightBuffers {
   bool keeps_squares() const { return !shards.empty() && shards[0].squares.exists(); }
 };
 
-/// The place of a cost layer's values in the costs buffer.
+/// The place of a cost layer's values in the costs buffer: `values` doubles from entry `slot` on.
 struct CostSlot {
   NodeId node{0};
   std::int64_t slot = 0;
   int values = 0;
 };
 
+/// Bytes of memory that a device needs.
 struct DeviceMemoryNeeds {
   std::int64_t persistent = 0, transient = 0;
-  std::map<BufferKind, std::int64_t>
-      by_kind;  ///< persistent kinds: sums; transient kinds: at the fullest moment
+  /// For persistent kinds the sum, for transient kinds the bytes in use at the fullest moment.
+  std::map<BufferKind, std::int64_t> by_kind;
 };
 
+/// A plan of one step of a net: a minibatch of training, or of a test.
 struct Plan {
   std::string target, precision;  ///< Target::name() and precision()
-  Topology topology;              ///< of the devices
+  Topology topology;              ///< the hosts and processes of the devices
   Phase phase = Phase::train;
-  std::int64_t images = 0;          ///< all views of them
-  std::int64_t views = 1;           ///< neighbours that are views of one image, in the same microbatch
+  std::int64_t images = 0;          ///< rows of the minibatch: all views of its images
+  std::int64_t views = 1;           ///< number of consecutive rows that are views of one image
   Table<BufferId, Buffer> buffers;  ///< the persistent ones first, the same in all plans of a PlanSet
   Table<TaskId, Task> tasks;        ///< in program order
-  std::vector<BufferId> inputs;     ///< bound to the provider's matrix i; none if no data layer reads it
+  std::vector<BufferId> inputs;     ///< by the provider's matrix; none if no data layer reads it
   std::vector<CostSlot> costs;
-  std::vector<std::string> rewrites;  ///< outputs without memory of their own, and fused tasks; a line each
+  std::vector<std::string> rewrites;  ///< a line for each output without own memory and each fused task
   Table<DeviceId, DeviceMemoryNeeds> memory;
 };
 
-/// Checks a plan (docs/design.md lists what): throws std::logic_error naming the first two tasks that are
-/// wrong.
+/// Checks a plan (docs/design.md lists the properties). Throws std::logic_error that describes the first
+/// violation.
 void verify(const Plan& plan, const Graph& graph);
 
-/// Microbatches whose gradients make one update of the weights of `owner` within a minibatch. Gradient checks
-/// update once, by all of them.
+/// Returns the number of microbatches of a minibatch whose gradients make one update of the weights of
+/// `owner`; all of them for Phase::check.
 int update_window(const Graph& graph, const Node& owner, Phase phase);
 
 /// Adds a buffer that has no place yet to the end of `buffers` and returns its id.
 BufferId add_buffer(Table<BufferId, Buffer>& buffers, std::string name, BufferKind kind, DeviceId device,
                     TensorDesc desc);
 
-/// Returns the number of devices that tasks and buffers of the plan are on, with those between them.
+/// Returns 1 + the largest index of a device that a task or a buffer of the plan is on.
 int device_count(const Plan& plan);
 
-/// Bytes of a buffer that a task reads or writes.
+/// Returns the number of bytes that a task reads or writes by `use`.
 std::int64_t bytes_of(const Plan& plan, const BufferUse& use);
 
-/// Bytes that a task reads elsewhere than on its device, by device. No device stands for the host.
+/// Returns the bytes that a task reads from other devices, by device. The key DeviceId(), no device, stands
+/// for the host.
 std::map<DeviceId, std::int64_t> bytes_fetched(const Plan& plan, const Task& task);
 
-/// The share of a task that it does for one layer.
+/// The share of a task's work that is for one layer.
 struct LayerShare {
-  NodeId node;  ///< none for the share that is for no layer
+  NodeId node;  ///< none for work that is for no layer
   std::int64_t bytes = 0;
-  std::int64_t fetched = 0;  ///< of these, from other devices
-  double part = 0;           ///< of the task, by bytes
+  std::int64_t fetched = 0;  ///< part of `bytes` that comes from other devices
+  double part = 0;           ///< fraction of the task's bytes
 };
-/// Returns the shares by layer. A task does all its work for its node; one that joins the updates of several
-/// layers has no node, and its shares are those of the matrices' owners.
+/// Returns the shares of a task by layer. A task with a node does all of its work for it. A task that updates
+/// matrices of several layers has no node, and its work belongs to the owners of the matrices.
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 
-/// Places transient buffers by liveness and fills Plan::memory.
+/// Gives the transient buffers of the first `devices` devices their offsets and fills in Plan::memory.
+/// Buffers that are never in use at the same time may share memory. Needs find_dependencies().
 void place_buffers(Plan& plan, int devices);
 
-/// Returns bytes that the device with the fullest memory needs at least: what outlives a step, and what is in
-/// use at the fullest moment. Needs no places of transient buffers, which need somewhat more.
+/// Returns a lower bound of the bytes that the device with the fullest memory needs: its persistent buffers,
+/// and the transient ones in use at the fullest moment. Transient buffers need not have places; with them, a
+/// device needs somewhat more.
 std::int64_t least_memory(const Plan& plan, int devices);
 
-/// Returns what the task does, for output: its operation's name, or "send" or "receive".
+/// Returns the name of the task's operation, or "send" or "receive", for output.
 std::string work_name(const Task& task);
 
-/// "conv1 forward (conv.forward, device 0)": for errors and profiles.
+/// Returns "conv1 forward: conv.forward, device 0", for errors and profiles.
 std::string describe(const Task& task, const Graph& graph);
 
 }  // namespace convnet

@@ -11,19 +11,19 @@
 
 namespace convnet {
 
-/// Makes and keeps the plans of a net for one target. Which plans are made, and in which order, changes none
-/// of them.
+/// Makes and keeps the plans of a net for one target. A plan does not depend on which other plans are made.
 class PlanSet {
  public:
-  /// Decides where everything lies that outlives a step. The graph and target must outlive the set.
+  /// Makes the persistent buffers (make_net_buffers()). The graph and target must outlive the set.
   PlanSet(const Graph& graph, const std::vector<MatrixInfo>& matrices, const Target& target,
           const PlanOptions& options);
 
-  /// Returns the plan for `images` images; made at the first call. Verified in builds with CONVNET_CHECKS.
+  /// Returns the plan for minibatches of `images` images. The first call makes it, and verifies it in builds
+  /// with CONVNET_CHECKS.
   const Plan& plan(Phase phase, std::int64_t images);
 
-  /// Makes a plan whose transient buffers have no places yet, for predictions: places take long to find where
-  /// a step has very many buffers.
+  /// Makes a plan whose transient buffers have no places, for predictions: finding places takes long if a
+  /// step has very many buffers.
   Plan draft(Phase phase, std::int64_t images) const;
 
   const Graph& graph() const { return graph_; }
@@ -35,9 +35,9 @@ class PlanSet {
   IdRange<DeviceId> device_ids() const { return IdRange<DeviceId>(devices()); }
   BufferId step_buffer(DeviceId device) const { return net_buffers_.step[device]; }
   BufferId costs_buffer(DeviceId device) const { return net_buffers_.costs[device]; }
-  /// One per device; none where no mean image is subtracted.
+  /// One for each device; empty if no mean image is subtracted.
   const Table<DeviceId, BufferId>& mean_buffers() const { return net_buffers_.mean; }
-  /// Returns the bytes that device `device` needs over all plans made so far.
+  /// Returns the bytes that `device` needs for all plans made so far, which share its memory.
   std::int64_t memory_needed(DeviceId device) const;
 
  private:

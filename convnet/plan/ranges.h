@@ -1,4 +1,4 @@
-// Ranges of one buffer, found by what they overlap.
+// A list of ranges of one buffer that finds those that overlap a given range.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace convnet {
 
 /// Values that each belong to a range of bytes of a buffer. Most uses touch a whole buffer, or one of many
-/// parts of similar length (the shards of a matrix): whole ranges are kept apart, and the parts sorted.
+/// parts of similar length (the shards of a matrix). Therefore ranges that cover the whole buffer are kept in
+/// one list, and the others sorted in another.
 template <class T>
 class RangeList {
  public:
@@ -20,7 +21,7 @@ class RangeList {
     bool overlaps(std::int64_t from, std::int64_t to) const { return begin < to && from < end; }
   };
 
-  /// Adds ranges of a buffer of `bytes`.
+  /// Adds ranges of the buffer, which has `bytes` bytes.
   void add(const std::vector<Range>& ranges, std::int64_t bytes) {
     const auto sorted = static_cast<std::ptrdiff_t>(parts_.size());
     for (const Range& range : ranges) {

@@ -12,20 +12,21 @@
 
 namespace convnet {
 
-/// Seconds of each task of the plan on the machine of `model`: the longer of computing and moving memory,
-/// plus the overhead. Loads read the host's memory; communication reads other devices' over the links.
+/// Returns the seconds of each task of the plan on the machine of `model`: the longer one of the time to
+/// compute and the time to move memory, plus the overhead. Loads read the host's memory; communication reads
+/// the memory of other devices over the links.
 Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model);
 
-/// How much of the step a device works, in seconds. With concurrent streams it may compute and communicate at
+/// The seconds of a step in which a device works. With concurrent streams it may compute and communicate at
 /// the same time.
 struct DeviceShare {
   double busy = 0, compute = 0, communication = 0;
 };
 
-/// The share of each device in a step whose times are known.
+/// Returns the share of each device in a step whose times are known.
 Table<DeviceId, DeviceShare> device_shares(const Plan& plan, const TaskTimes& times);
 
-/// A task of the critical path, and the time before it in which nothing that it waited for ran.
+/// A task of the critical path, and the seconds before it in which none of the tasks that it waits for ran.
 struct PathStep {
   TaskId task{0};
   double waited = 0;
@@ -41,25 +42,25 @@ struct Simulation {
   std::vector<PathStep> path;
 };
 
-/// Runs the plan on paper. Each stream of a device runs its tasks in the order of the plan, each as soon as
-/// the stream is free and the tasks in its `after` are done. Without `concurrent_streams` a device runs one
-/// task at a time, and of the first of the streams copy, update, compute whose next task can start: that is
-/// what CPU devices do. `seconds` has an entry per task. Throws std::logic_error if a task waits for one that
-/// does not come before it in the list.
+/// Simulates a step of the plan; `seconds` has the duration of each task. Each stream of a device runs its
+/// tasks in the order of the plan, each as soon as the stream is free and the tasks in Task::after have
+/// ended. Without `concurrent_streams` a device runs one task at a time, as CPU devices do: the next task of
+/// the first of the streams copy, update and compute whose next task can start. Throws std::logic_error if a
+/// task waits for one that does not come before it in the list.
 Simulation simulate(const Plan& plan, const Table<TaskId, double>& seconds, bool concurrent_streams);
 
-/// The same facts about a step whose times are known already, like those that the executor measured.
+/// Returns the same facts about a step whose times are known, like those that the executor measured.
 Simulation analyse(const Plan& plan, TaskTimes times, bool concurrent_streams);
 
-/// Returns what `convnet plan` tells about a simulation: "model" (the machine), "step_seconds",
-/// "images_per_second", "devices" and "critical_path", whose rows sum up the tasks of a layer and kind.
+/// Returns what `convnet plan` prints about a simulation: "model" (the machine), "step_seconds",
+/// "images_per_second", "devices" and "critical_path", with a row for the tasks of each layer and kind.
 nlohmann::json simulation_json(const Simulation& simulation, const Plan& plan, const Graph& graph,
                                const std::string& model);
 
-/// The same as a few lines of text, from the JSON.
+/// Returns the text, a few lines, of the JSON of simulation_json().
 std::string simulation_text(const nlohmann::json& simulation);
 
-/// A warning where `devices` devices take longer for a minibatch than one alone, both predicted; else "".
+/// Returns a warning if `devices` devices are predicted to take longer for a minibatch than one; else "".
 std::string slower_warning(int devices, double seconds, double seconds_alone);
 
 }  // namespace convnet

@@ -6,10 +6,10 @@
 
 namespace convnet {
 
-/// Gives every task that reads buffers of another process landing buffers in its own: before it come, for
-/// each device that it reads from, a send task on that device and a receive task on its own. What has landed
-/// in a process serves all its devices until it is written again where it comes from. Does nothing to plans
-/// of one process. Dependencies must be found afterwards.
+/// Changes every task that reads buffers of another process so that it reads landing buffers of its own
+/// process. Before the task, for each device that it reads from, come a send task on that device and a
+/// receive task on the task's device. All devices of a process use a landing buffer until its source is
+/// written again. Does nothing to plans of one process. find_dependencies() must follow.
 void split_between_processes(Plan& plan);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// When the tasks of a step ran, or are predicted to run, and the trace file that shows it.
+// The times at which the tasks of a step ran, or are predicted to run, and trace files that show them.
 #pragma once
 
 #include <set>
@@ -10,32 +10,32 @@
 
 namespace convnet {
 
-/// When a task ran, in seconds since the start of the step.
+/// The time in which a task ran, in seconds since the start of the step.
 struct TaskTime {
   double begin = 0, end = 0;
 };
 using TaskTimes = Table<TaskId, TaskTime>;
 
-/// Steps in Chrome's trace format, for ui.perfetto.dev or chrome://tracing: a process for each device, in it
-/// a thread for each stream that has tasks, and arrows from tasks to those of other devices that wait for
-/// them.
+/// Writes steps in Chrome's trace format, for ui.perfetto.dev or chrome://tracing: a process for each device,
+/// a thread in it for each stream that has tasks, and arrows from tasks to tasks of other devices that wait
+/// for them.
 class ChromeTrace {
  public:
-  /// `devices`: a name for each device of the plans; any without one is "device N".
+  /// `devices` names the devices of the plans; a device without a name is called "device N".
   explicit ChromeTrace(Table<DeviceId, std::string> devices = {}) : devices_(std::move(devices)) {}
 
-  /// Adds one execution of `plan`, which began `start` seconds after the trace did. `times` has an entry per
+  /// Adds a step of `plan` that began `start` seconds after the trace did. `times` has an entry for each
   /// task.
   void add_step(const Plan& plan, const Graph& graph, const TaskTimes& times, double start);
-  /// Adds one that begins where the last of those added so far ends.
+  /// Adds a step that begins when the last of those added so far ends.
   void add_step(const Plan& plan, const Graph& graph, const TaskTimes& times) {
     add_step(plan, graph, times, end_);
   }
 
-  /// When the last task of all steps ended, in seconds since the start of the trace.
+  /// Returns the time at which the last task ended, in seconds since the start of the trace.
   double end() const { return end_; }
 
-  /// The trace: one JSON object.
+  /// Returns the trace, a JSON object.
   std::string str() const;
   /// Writes the trace to `file`, which appears whole or not at all. Throws RunError.
   void write(const std::string& file) const;

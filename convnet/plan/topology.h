@@ -7,15 +7,15 @@
 
 namespace convnet {
 
-/// Where devices are. Devices of one host have neighbouring indices, and so have those of one process, which
-/// is on one host.
+/// The host and the process of each device. Devices of one host have consecutive indices, and so have those
+/// of one process. A process is on one host.
 class Topology {
  public:
   /// Makes a topology of one host and one process, for any number of devices.
   Topology() = default;
-  /// `devices_of_hosts` and `devices_of_processes` count the devices of each host and process, in order. An
-  /// empty list stands for a single one that has them all. Throws std::logic_error if a process spans hosts
-  /// or both lists count other devices.
+  /// `devices_of_hosts` and `devices_of_processes` are the numbers of devices of each host and process, in
+  /// order. An empty list stands for one host or process with all devices. Throws std::logic_error if a
+  /// process spans hosts, or if the lists have different sums.
   Topology(const std::vector<int>& devices_of_hosts, const std::vector<int>& devices_of_processes);
 
   int hosts() const { return hosts_; }
@@ -37,12 +37,12 @@ class Topology {
   Table<DeviceId, int> host_, process_;  ///< empty: all 0
 };
 
-/// The members of a group, like the replicas of a layer, by host: who speaks for whom where they communicate
-/// in two steps, within hosts and between them. Members are counted as their devices are listed.
+/// Groups devices, like those of the replicas of a layer, by host, for communication in two steps: within
+/// hosts, and between hosts. A member is the index of a device in the list of the constructor.
 class HostGroups {
  public:
-  /// All members count as one host where two steps would save nothing: where they are on one host, or each is
-  /// on a host of its own.
+  /// Two steps save nothing if all devices are on one host, or each is on a host of its own. Then all members
+  /// count as members of one host.
   HostGroups(const Topology& topology, const std::vector<DeviceId>& devices);
 
   int hosts() const { return static_cast<int>(members_.size()); }
@@ -51,10 +51,10 @@ class HostGroups {
   int host_of(int member) const { return places_.at(static_cast<std::size_t>(member)).host; }
   /// Returns the place of a member among those of its host, from 0.
   int place_of(int member) const { return places_.at(static_cast<std::size_t>(member)).place; }
-  /// Returns the member that speaks for `member` on a host: itself on its own host, elsewhere the one with
-  /// its place, counted on from the first where the host has fewer members.
+  /// Returns the member that acts for `member` on a host: `member` itself on its own host; on another host
+  /// the one with the same place, modulo the number of members there.
   int counterpart(int host, int member) const;
-  /// Returns all members in an order in which hosts take turns, and so do the places on them.
+  /// Returns all members in an order that alternates between hosts, and between the places on them.
   std::vector<int> in_turns() const;
 
  private:

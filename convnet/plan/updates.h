@@ -1,5 +1,5 @@
-// How a plan updates weights: sums over replicas, shards, constraints, and what every replica fetches
-// afterwards.
+// Updates of weights in a plan: sums of gradients over replicas, steps by shards, constraints, and publishing
+// the new weights to all replicas.
 #pragma once
 
 #include <map>
@@ -11,41 +11,43 @@
 
 namespace convnet {
 
-/// Follows the backward passes of the layers and writes down the updates that become due. The steps of
-/// several matrices are made together, in one task for a device: small matrices are many.
+/// Follows the backward passes of the layers and writes down the updates that become due. There are many
+/// small matrices, so one task of a device updates several of them.
 class UpdateWriter {
  public:
-  /// `plan`: its phase and images. `clips`: updates clip the gradient by its norm. All must outlive the
-  /// writer.
+  /// Only the phase and the images of `plan` are used. `clips` says whether updates clip the gradient by its
+  /// norm. All arguments that are references must outlive the writer.
   UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, const Plan& plan, bool clips,
                TaskEmitter& emitter);
 
-  /// Returns the matrix whose weights are `i` of `node`.
+  /// Returns the buffers of matrix `i` of `node`.
   const WeightBuffers& weights(const Node& node, std::size_t i) const;
-  /// The sum of the gradients of the weights in buffer `weights`, of the open window; it may not exist yet.
+  /// Returns the sum of the gradients, since the last update, of the weights in buffer `weights`. The value
+  /// does not exist before the first gradient.
   Value& gradient(BufferId weights) { return gradients_[weights]; }
 
   void begin_pass() { broken_.clear(); }
-  /// `microbatches` of `node` have been backward: notes the updates that are due, and writes them down once
-  /// they are enough for a task. `place` is the one of the last backward operation.
+  /// Call it when the first `microbatches` microbatches of `node` have run backward; `place` is that of the
+  /// last operation. Notes the updates that are now due, and writes them down once they are enough for a
+  /// task.
   void backward_done(const Node& node, int microbatches, TaskPlace place);
   /// Writes down all updates that are due.
   void flush(TaskPlace place);
-  /// Moves the running averages of all weights on to the weights after the last update of a minibatch.
+  /// Moves the running averages of all weights towards the weights, after the last update of a minibatch.
   void average(TaskPlace place);
-  /// Statistics that the first replica of `node` keeps go to the others.
+  /// Sends the running statistics that the first replica of `node` keeps to the other replicas.
   void publish_state(const Node& node, TaskPlace place);
 
  private:
   /// A shard of a matrix whose step is due.
   struct Step {
-    NodeId node;             ///< the owner of the matrix
-    DeviceId device;         ///< the owner of the shard
-    bool sums = false;       ///< adds gradients of other replicas
+    NodeId node;             ///< the node that owns the matrix
+    DeviceId device;         ///< the device that updates the shard
+    bool sums = false;       ///< the step adds gradients of other replicas
     std::size_t matrix = 0;  ///< index into NetBuffers::weights
-    bool scaled = false;     ///< needs the norms of UpdateScales
+    bool scaled = false;     ///< the step needs the factors of UpdateScales
     Update::Part part;
-    // The part's arguments. `kept`: after the gradients.
+    // The arguments of `part`; those of `kept` come after the gradients.
     BufferUse weights, increment;
     std::vector<BufferUse> gradients, kept;
   };
@@ -96,17 +98,17 @@ class UpdateWriter {
   const Plan& plan_;
   const bool clips_;
   TaskEmitter& emitter_;
-  std::vector<std::vector<NodeId>> learners_;  ///< by matrix: the nodes that add to its gradient
-  Table<NodeId, int> backward_done_;           ///< microbatches that have been backward
-  std::vector<int> updated_;                   ///< by matrix: microbatches whose gradients are in it
-  std::map<BufferId, Value> gradients_;        ///< by the weights' buffer, of the open window
-  std::vector<Step> steps_;                    ///< noted, not yet written down
-  std::map<DeviceId, HostSums> host_sums_;     ///< what these steps need, by the device that sums
+  std::vector<std::vector<NodeId>> learners_;  ///< by matrix: the nodes that contribute to its gradient
+  Table<NodeId, int> backward_done_;           ///< by node: number of microbatches that have run backward
+  std::vector<int> updated_;                   ///< by matrix: number of microbatches in its updates so far
+  std::map<BufferId, Value> gradients_;        ///< by the buffer of weights: sum since the last update
+  std::vector<Step> steps_;                    ///< steps that are noted, but not yet written down
+  std::map<DeviceId, HostSums> host_sums_;     ///< sums that these steps need, by the device that sums
   std::vector<const WeightBuffers*> due_;      ///< the matrices of these steps
-  std::int64_t due_bytes_ = 0;                 ///< of these matrices
-  Table<DeviceId, BufferId> scales_;           ///< of these steps; empty if none is scaled
-  std::int64_t scale_count_ = 0;               ///< pairs in each of them
-  Table<DeviceId, BufferId> broken_;           ///< this pass's buffer, see broken()
+  std::int64_t due_bytes_ = 0;                 ///< bytes of these matrices
+  Table<DeviceId, BufferId> scales_;           ///< results of UpdateScales for these steps; empty if unused
+  std::int64_t scale_count_ = 0;               ///< pairs of factors in each of them
+  Table<DeviceId, BufferId> broken_;           ///< flags of this pass, made by broken()
 };
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// How the weights of a net lie in memory.
+// Chooses the layouts of the weights of a net.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace convnet {
 
 /// Returns a layout for each matrix of `node`, of type f32: the one in which the layer's forward operation
-/// reads it for a microbatch of `images` images. Where that operation reads another type, a training step
-/// copies the weights anyway; they then lie as their gradient does. Matrices that forward does not read are
-/// plain. `training`: whether the net learns.
+/// reads it for a microbatch of `images` images. If that operation reads another type, a training step
+/// converts the weights anyway, and they get the layout of their gradient. Matrices that forward does not
+/// read are plain. `training` says whether the net learns.
 std::vector<TensorDesc> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
                                               const Target& target);
 

@@ -1,4 +1,4 @@
-// The times of a plan's operations on this machine, for predicting the step of plans that it does not run.
+// Measures the operations of a plan on this machine, to predict its step without running it.
 #pragma once
 
 #include <map>
@@ -10,15 +10,16 @@
 
 namespace convnet {
 
-/// The median seconds of operations that were measured, by a text that is equal for operations alike.
+/// The median seconds of measured operations. Equal operations have the same text as their key.
 using MeasuredOperations = std::map<std::string, double>;
 
-/// Seconds of each task of the plan, measured on `devices` physical devices of `backend`, from
-/// `first_device`. Every distinct operation is run a few times on scratch memory, on `devices` threads at
-/// once, because the devices of a machine share its memory: what does not run on all devices at the same time
-/// is taken for slower than it is. Takes about as long as two or three steps, and some milliseconds for each
-/// operation that is quick. Throws DeviceError where the memory does not suffice. Operations in `known`,
-/// which are of the same devices, are not run again; new ones are added.
+/// Returns the seconds of each task of the plan, measured on `devices` physical devices of `backend`, from
+/// `first_device` on. Every distinct operation runs a few times on scratch memory, on all devices at once,
+/// because the devices of a machine share its memory. An operation that does not run on all devices at the
+/// same time in a step is therefore measured slower than it is. This takes about as long as two or three
+/// steps, and some milliseconds more for each quick operation. Operations in `known`, which must come from
+/// the same devices, are not run again, and new ones are added to it. Throws DeviceError if there is too
+/// little memory.
 Table<TaskId, double> measure_seconds(const Plan& plan, const Backend& backend, int devices,
                                       MeasuredOperations* known = nullptr, int first_device = 0);
 

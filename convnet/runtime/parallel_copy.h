@@ -1,4 +1,4 @@
-// Copies that are too large for one core.
+// Copies large blocks of memory with several threads.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace convnet {
 
-/// How a copy is shared out.
+/// How a copy is divided among threads.
 struct CopySharing {
-  int most_threads = 0;                   ///< 0: one for each core, at most 8, more bring little
-  std::int64_t smallest_piece = 4 << 20;  ///< bytes that are worth a thread
+  int most_threads = 0;                   ///< 0: one for each core, at most 8, because more help little
+  std::int64_t smallest_piece = 4 << 20;  ///< fewest bytes that are worth a thread
   std::function<std::thread(std::function<void()>)> start = {};  ///< default: starts a thread
 };
 
-/// Copies `bytes` bytes as std::memcpy does, in several threads if that is worth
-/// it. Pieces whose thread cannot be started are copied by the caller.
+/// Copies `bytes` bytes as std::memcpy does, in several threads if there are enough bytes. The calling thread
+/// copies the pieces of threads that cannot be started.
 void copy_in_threads(std::byte* dst, const std::byte* src, std::int64_t bytes,
                      const CopySharing& sharing = {});
 

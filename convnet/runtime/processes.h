@@ -1,4 +1,4 @@
-// The processes of a run: what they tell each other outside of steps.
+// The processes of a run, and the data that they exchange between steps.
 #pragma once
 
 #include <exception>
@@ -16,8 +16,8 @@ namespace convnet {
 /// The processes of a run. All of them make the same calls in the same order, each from one thread.
 class Processes {
  public:
-  /// Takes a transport between at least two processes. An exchange in which nothing arrives for
-  /// `stall_seconds` is given up.
+  /// Takes a transport between at least two processes. An exchange fails if nothing arrives for
+  /// `stall_seconds`.
   explicit Processes(std::unique_ptr<Transport> transport, double stall_seconds = 300);
 
   int rank() const { return transport_->rank(); }
@@ -25,27 +25,27 @@ class Processes {
   Transport& transport() { return *transport_; }
   double stall_seconds() const { return stall_seconds_; }
   void set_stall_seconds(double seconds) { stall_seconds_ = seconds; }
-  /// Whether GPUs may exchange data without the hosts.
+  /// Whether GPUs may exchange data by NCCL, not through the hosts.
   bool uses_nccl() const { return uses_nccl_; }
   void set_uses_nccl(bool uses) { uses_nccl_ = uses; }
-  /// `asked` says whether this process was asked to stop.
+  /// Sets the function that returns whether this process was asked to stop.
   void set_asked_to_stop(std::function<bool()> asked) { asked_to_stop_ = std::move(asked); }
   const std::string& host(int rank) const { return hosts_.at(static_cast<std::size_t>(rank)); }
   /// Returns "rank 3 on host b".
   std::string name(int rank) const;
 
-  /// Gives every process what each brings, by rank. Throws on all of them the error that fail() was called
-  /// with on any, and RunError if the others do not answer.
+  /// Sends `mine` to all processes and returns the texts of all processes, by rank (an all-gather). If any
+  /// process called fail(), throws its error on all of them. Throws RunError if the others do not answer.
   std::vector<std::string> exchange(std::string_view mine);
-  /// Does `work` and lets the others know how it ended: throws on all processes what it throws on one.
+  /// Does `work` on all processes. If it throws on one of them, this throws the same error on all.
   void together(const std::function<void()>& work);
-  /// Answers the others' next exchange with an error, so that all end as this process does. Waits for them no
-  /// longer than `seconds`, and does nothing if an exchange has told them already.
+  /// Answers the next exchange of the others with an error, so that all processes end as this one does. Waits
+  /// for them no longer than `seconds`, and does nothing if they know the error from an exchange already.
   void fail(const std::exception& error, double seconds) noexcept;
-  /// Whether all processes know the error that ended an exchange: then it is enough if the first reports it.
+  /// Returns whether all processes know the error that ended an exchange. Then only the first one reports it.
   bool all_know() const { return errors_told_ > 0; }
 
-  /// Whether any process had been asked to stop at the last exchange: the same on all.
+  /// Returns whether any process had been asked to stop at the last exchange; all processes return the same.
   bool stop() const { return stop_; }
 
  private:

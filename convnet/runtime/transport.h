@@ -10,8 +10,7 @@
 
 namespace convnet {
 
-/// Sends and receives messages while the threads that asked for them go on. All functions may be called from
-/// any thread.
+/// Sends and receives messages asynchronously. All functions may be called from any thread.
 class Transport {
  public:
   struct Piece {
@@ -22,17 +21,18 @@ class Transport {
   Transport() = default;
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
-  /// Waits until all processes are here, unless a message is still under way: then all of them are ended.
+  /// Waits until all processes destroy their transports. If a message is still in flight, ends all of them
+  /// instead.
   virtual ~Transport() = default;
 
-  /// Returns this process's number and how many there are.
+  /// Return the number of this process, from 0, and the number of processes.
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// Begin to send or receive a message. Its pieces must stay as they are until `ended` was called, by a
-  /// thread of the transport, which must not be kept waiting. Messages of one channel from one process to
-  /// another arrive in the order in which they were sent, and the two ends must have pieces of the same
-  /// sizes. Throw DeviceError for a channel beyond those that the transport has.
+  /// Begin to send or receive a message. Its pieces must stay valid and unchanged until a thread of the
+  /// transport calls `ended`, which must not block. Messages of one channel from one process to another
+  /// arrive in the order in which they were sent, and both ends must give pieces of the same sizes. Throw
+  /// DeviceError if the transport has no such channel.
   virtual void send(int to, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
   virtual void receive(int from, int channel, std::vector<Piece> pieces, std::function<void()> ended) = 0;
 
@@ -43,7 +43,7 @@ class Transport {
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };
 
-/// Returns whether a launcher (mpirun, srun) has started this process: each leaves a mark in the environment.
+/// Returns whether a launcher (mpirun, srun) has started this process, according to the environment.
 bool started_by_launcher();
 
 /// Returns the transport between the processes that a launcher has started, or null if this process is alone.

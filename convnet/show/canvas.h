@@ -14,15 +14,17 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
+/// A rectangle, in pixels; (x, y) is its top left corner.
 struct Box {
   double x = 0, y = 0, width = 0, height = 0;
   double right() const { return x + width; }
   double bottom() const { return y + height; }
 };
 
-/// The end of a text that its position refers to.
+/// The part of a text that is at its position: the beginning, the middle or the end.
 enum class Anchor { start, middle, end };
 
+/// A surface to draw on. Sizes and widths are in pixels.
 class Canvas {
  public:
   Canvas() = default;
@@ -30,6 +32,7 @@ class Canvas {
   Canvas& operator=(const Canvas&) = delete;
   virtual ~Canvas() = default;
 
+  /// Fills a rectangle.
   virtual void box(const Box& box, Color fill) = 0;
   /// Draws straight lines from point to point.
   virtual void line(const std::vector<Point>& points, Color color, double width) = 0;
@@ -48,7 +51,7 @@ constexpr Color rule = {225, 228, 232};   ///< grid lines
 constexpr Color train = {59, 125, 196};
 constexpr Color test = {217, 83, 30};
 constexpr Color right = {46, 139, 87};  ///< a true label
-/// Of many series, in turn.
+/// The colours of the series of a chart; more series begin again with the first colour.
 constexpr Color series[] = {train,         test,          right,          {142, 89, 176},
                             {178, 134, 0}, {0, 137, 150}, {196, 60, 110}, {110, 110, 110}};
 }  // namespace palette

@@ -8,15 +8,15 @@ namespace convnet {
 struct Series {
   std::string name;
   Color color;
-  std::vector<Point> points;        ///< values, by x
-  std::vector<std::string> labels;  ///< text for each point, shown under the pointer: "epoch 3, batch 2"
+  std::vector<Point> points;        ///< values in the chart's units, by ascending x
+  std::vector<std::string> labels;  ///< a text for each point, shown under the pointer: "epoch 3, batch 2"
 };
 
-/// Some series, at least one with a point. Values are finite, none beyond 1e100.
+/// A chart of several series, at least one of which has a point. All values are finite and below 1e100.
 struct Chart {
   std::string title, x_label;
   std::vector<Series> series;
-  bool logarithmic = false;  ///< the y axis; values that are not positive stand at its lower end
+  bool logarithmic = false;  ///< the y axis is logarithmic; values that are not positive are at its lower end
 };
 
 /// The range of values on an axis, and the positions of its numbers.
@@ -26,14 +26,14 @@ struct Axis {
   bool logarithmic = false;  ///< low, high and ticks are decimal logarithms
   std::string label(double tick) const;
 };
-/// Makes an axis that begins at 0 if that costs little, with about `ticks` numbers. `tight`: ends at `high`,
-/// else at a tick.
+/// Makes an axis with about `ticks` numbers. It begins at 0 if that leaves little room unused. It ends at
+/// `high` if it is `tight`, else at a tick.
 Axis make_axis(double low, double high, int ticks, bool tight);
 
 /// Makes a logarithmic axis from the smallest to the largest positive number.
 Axis make_log_axis(double low, double high);
 
-/// The positions of a chart's values in a drawing.
+/// Maps the values of a chart to positions in a drawing.
 struct ChartFrame {
   Box plot;  ///< inside the axes
   Axis x, y;

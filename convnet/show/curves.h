@@ -9,17 +9,17 @@
 
 namespace convnet {
 
-/// A cost's curves.
+/// The value of a cost whose curves are drawn.
 struct CurveRequest {
-  std::string cost;        ///< layer
-  std::size_t value = 0;   ///< which of its values
-  int smooth = 1;          ///< test points are means over as many tests, as far as there are some
-  BatchRange train_range;  ///< an epoch
+  std::string cost;        ///< name of the cost layer
+  std::size_t value = 0;   ///< index of the value among those that the layer reports
+  int smooth = 1;          ///< each point of a test is the mean of up to this many tests
+  BatchRange train_range;  ///< the batches of an epoch
 };
 
-/// Training and tests over epochs: a point for each batch trained and for each test, or for several that the
-/// history has added up. Throws InputError: no
-/// such cost or value (with what there is), a history without entries, or one that is damaged.
+/// Makes a chart of training and tests over epochs: a point for each trained batch and each test, or for
+/// several that the history has added up. Throws InputError if there is no such cost or value (listing those
+/// that exist), or if the history is empty or damaged.
 Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequest& request);
 
 /// Writes the history as CSV: a header, then a line for each value of each cost of every batch trained and of
@@ -27,8 +27,8 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
 /// cost_chart() does.
 std::string costs_csv(const TrainingState& state, const Graph& graph);
 
-/// The learning rates that the net's matrices have had until now, a series for each schedule, at most eight.
-/// `epochs`: those of the whole run. No series: nothing learns, or nothing was trained.
+/// Makes a chart of the learning rates until now, with a series for each schedule, at most eight. `epochs` is
+/// the length of the whole run. The chart has no series if nothing learns or nothing was trained.
 Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs);
 
 }  // namespace convnet

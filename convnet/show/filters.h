@@ -9,15 +9,15 @@
 namespace convnet {
 
 struct FilterStyle {
-  bool rgb = true;         ///< filters of three channels are in colour; else a grey tile a channel
+  bool rgb = true;         ///< draw filters of three channels in colour; else each channel is a grey tile
   bool normalize = false;  ///< bring each filter to mean 0 and variance 1 first
   bool from_yuv = false;   ///< the three channels are Y, U and V
-  int channels =
-      0;  ///< channels of a fully-connected layer's input; 0: three or one, whichever makes squares
-  int local_plane = 0;  ///< for a local layer: draws the filters of this output map at all positions
-  int side = 2048;      ///< most pixels of the picture's width and height
-  int most_channels = 0, most_filters = 0;  ///< of those that are drawn; 0: as many as fit
-  bool own_range = false;                   ///< each filter from black to white by its own weights
+  /// Channels of the input of a fully-connected layer; 0: three or one, whichever makes filters square.
+  int channels = 0;
+  int local_plane = 0;  ///< for a local layer: draw the filters of this output map at all positions
+  int side = 2048;      ///< largest width and height of the picture, pixels
+  int most_channels = 0, most_filters = 0;  ///< draw at most this many; 0: as many as fit
+  bool own_range = false;                   ///< scale each filter by its own smallest and largest weight
 };
 
 struct FilterPicture {

@@ -31,8 +31,8 @@ struct ImagePredictions {
   Confusion confusion() const;
 };
 
-/// The classifier whose softmax layer has this name; for "" the first one. Throws InputError naming those
-/// there are.
+/// Returns the classifier whose softmax layer has this name; for "" the first one. Throws InputError listing
+/// the softmax layers if there is none of this name.
 Classifier classifier_of(const Run& run, const std::string& softmax);
 
 /// Tests the net on `batches`. Throws InputError where the data set cannot be used or is damaged, RunError
@@ -43,12 +43,12 @@ ImagePredictions predict(const Run& run, const Classifier& classifier, const Bat
 std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std::size_t count,
                                        bool only_errors, std::uint64_t seed);
 
-/// Draws images as the net sees them, but without the mean subtracted: grey or RGB, or the first channel of
-/// others. Pixels that are not bytes are stretched from the darkest to the brightest.
+/// Draws images as the net sees them, but without the mean subtracted: grey, RGB, or else the first channel.
+/// Pixels that are not bytes are scaled so that the darkest is black and the brightest white.
 std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predictions,
                                  const std::vector<std::size_t>& chosen);
 
-/// Draws each chosen image with its true label and the five best classes as bars, four in a row.
+/// Draws each chosen image with its true label and bars for the five best classes, four images in a row.
 struct Size {
   int width = 0, height = 0;
 };
@@ -60,8 +60,8 @@ void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
 /// label, and the five best classes with their probabilities (RFC 4180).
 std::string predictions_csv(const ImagePredictions& predictions);
 
-/// Draws the confusion matrix: rows are true classes, columns predicted ones, shades fractions of the row.
-/// Numbers and names appear as far as there is room.
+/// Draws the confusion matrix. Rows are true classes, columns predicted ones; the shade of a cell is its
+/// fraction of the row. Numbers and names are drawn if there is room.
 Size confusion_size(const std::vector<std::string>& classes);
 void draw_confusion(Canvas& canvas, const Confusion& confusion, const std::vector<std::string>& classes);
 

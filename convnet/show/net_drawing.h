@@ -6,9 +6,9 @@
 
 namespace convnet {
 
-/// Boxes of the layers with their types, outputs and devices, in rows from the data down to the costs: a
-/// layer is below all that it reads. Neurons and dropout layers that come from a key of their layer are part
-/// of its box.
+/// Draws a box for each layer with its type, output and devices, in rows from the data at the top to the
+/// costs at the bottom: a layer is below all layers that it reads. Neurons and dropout layers that come from
+/// a key of their layer are part of its box.
 class NetDrawing {
  public:
   explicit NetDrawing(const Graph& graph);
@@ -19,7 +19,7 @@ class NetDrawing {
  private:
   struct Layer {
     std::string name, facts;
-    std::vector<std::size_t> inputs;  ///< layers
+    std::vector<std::size_t> inputs;  ///< indices into layers_
     Box box;
   };
   std::vector<Layer> layers_;

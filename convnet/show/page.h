@@ -14,12 +14,12 @@ namespace convnet {
 struct PagePredictions {
   std::optional<ImagePredictions> predictions;
   bool only_errors = false;  ///< show images whose best class is wrong
-  std::string missing;       ///< why there are none
+  std::string missing;       ///< the reason why there are none
 };
 
-/// Makes a self-contained page: pictures are embedded, and it needs no network. All its text is escaped.
-/// `smooth` as in CurveRequest. Throws InputError for a damaged history or weights
-/// that are not the net's.
+/// Makes a self-contained page, with embedded pictures, that needs no network. All text in it is escaped.
+/// `smooth` is CurveRequest::smooth. Throws InputError if the history is damaged or the weights do not fit
+/// the net.
 std::string html_page(const Run& run, const PagePredictions& tested, int smooth);
 
 /// A run beside others.
@@ -28,8 +28,8 @@ struct NamedRun {
   const Run* run = nullptr;
   int smooth = 1;  ///< as in CurveRequest
 };
-/// Makes such a page of several runs: their tests in one chart for each value, and what differs between them.
-/// Throws InputError for a damaged history.
+/// Makes such a page for several runs: a chart for each value with the tests of all runs, and the differences
+/// between their options and files. Throws InputError if a history is damaged.
 std::string html_page_of_runs(const std::vector<NamedRun>& runs);
 
 }  // namespace convnet

@@ -14,7 +14,7 @@ struct Color {
 
 constexpr Color kWhite = {255, 255, 255};
 
-/// Pixel (0,0) is at the top left.
+/// A picture of RGB pixels. Pixel (0,0) is at the top left.
 class Picture {
  public:
   /// Both sides must be at least 1; a picture has at most 2^28 pixels.
@@ -22,10 +22,10 @@ class Picture {
 
   int width() const { return width_; }
   int height() const { return height_; }
-  /// The pixel must lie inside.
+  /// Return and set a pixel, which must lie inside the picture.
   Color at(int x, int y) const;
   void set(int x, int y, Color color);
-  /// Blends a colour by its coverage of the pixel, 0 to 1. Pixels outside are ignored.
+  /// Blends a colour that covers the pixel by `coverage`, 0 to 1. Pixels outside the picture are ignored.
   void blend(int x, int y, Color color, double coverage);
   /// Returns the picture with each pixel enlarged to a square of side `factor`.
   Picture enlarged(int factor) const;

@@ -28,22 +28,22 @@ struct Run {
   std::vector<MatrixInfo> matrices;
   Graph graph;
   std::shared_ptr<const Provider> provider;  ///< null: the data set cannot be used
-  std::string no_provider;                   ///< why
+  std::string no_provider;                   ///< the reason why it cannot be used
 };
 
 /// Reads the checkpoint that --load-file names and, if it is there, its data set. Throws InputError.
 Run open_run(const OptionTexts& given);
 
-/// A weight matrix of a layer, and its location.
+/// A weight matrix of a layer in the checkpoint.
 struct LayerWeights {
-  std::string tensor;  ///< name in the checkpoint; of shared weights, their owner's
+  std::string tensor;  ///< name in the checkpoint; for shared weights that of the owner's tensor
   const NamedTensor* values = nullptr;
 };
-/// Finds the weights of the layer's `input`-th input in the checkpoint. Throws InputError naming what there
-/// is.
+/// Finds the weights of the layer's `input`-th input in the checkpoint. Throws InputError, listing those that
+/// exist, if there are none.
 LayerWeights weights_of(const Run& run, const std::string& layer, int input);
 
-/// The magnitudes of a matrix and of its last update: means of absolute values.
+/// The magnitudes of a matrix and of its last update. A magnitude is a mean of absolute values.
 struct Magnitude {
   std::string tensor;
   Dims dims;
@@ -52,8 +52,8 @@ struct Magnitude {
 /// Returns the magnitudes of all matrices that learn, in order of the file.
 std::vector<Magnitude> magnitudes(const Run& run);
 
-/// Returns what `convnet plan` prints about the net. Throws InputError or DeviceError if it cannot be made
-/// here.
+/// Returns what `convnet plan` prints about the net. Throws InputError or DeviceError if the plan cannot be
+/// made on this machine.
 std::string plan_of(const Run& run);
 
 }  // namespace convnet

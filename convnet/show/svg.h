@@ -5,18 +5,18 @@
 
 namespace convnet {
 
-/// "data:image/png;base64,…"
+/// Returns the picture as a PNG file in a URI, "data:image/png;base64,…".
 std::string data_uri(const Picture& picture);
 
-/// "#3b7dc4"
+/// Returns "#3b7dc4".
 std::string css_color(Color color);
 
 class SvgCanvas final : public Canvas {
  public:
-  /// `attributes` of the svg element, beside its size: text of ours, or escaped.
+  /// `attributes` are those of the svg element besides its size. They are not escaped.
   SvgCanvas(double width, double height, const std::string& attributes = "");
 
-  /// The whole element.
+  /// Returns the whole svg element.
   std::string str() const { return text_ + "</svg>\n"; }
 
   void box(const Box& box, Color fill) override;

@@ -6,11 +6,11 @@
 
 namespace convnet {
 
-/// Decodes UTF-8 text: invalid bytes become U+FFFD, control characters blanks.
+/// Decodes UTF-8 text. Invalid bytes become U+FFFD, control characters become blanks.
 std::u32string code_points(std::string_view text);
 
-/// Escapes text for HTML and SVG content and quoted attributes: valid UTF-8, & < > " ' as entities; of the
-/// control characters only line feeds are left.
+/// Escapes text for the content and the quoted attributes of HTML and SVG: & < > " ' become entities. The
+/// result is valid UTF-8; of the control characters it has only line feeds.
 std::string html_escape(std::string_view text);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// The order of batches in training, and the progress by which learning rates go.
+// The order of batches in training, and the progress on which learning rates depend.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace convnet {
 
-/// Returns the batch that is trained after `position`, or the place in it from which an unfinished batch goes
-/// on. A range that no longer holds the batch starts at its first one.
+/// Returns the batch to train after `position`, or `position` itself if its batch is unfinished. If the range
+/// does not hold that batch, training goes on with the first batch of the range.
 Position batch_after(const Position& position, const BatchRange& range);
 
-/// Returns the progress of a run of `epochs` epochs while batch `work` is trained, after `minibatches`
-/// minibatches.
+/// Returns the progress of a run of `epochs` epochs during batch `work`, after `minibatches` minibatches of
+/// training.
 TrainingProgress progress_in(const Position& work, const BatchRange& range, int epochs,
                              std::uint64_t minibatches);
 

@@ -9,17 +9,17 @@
 
 namespace convnet {
 
-/// A folder of event files that belongs to this run as long as the object lives. The note convnet-run.txt in
-/// it names the folder that the run saves its checkpoints in. A lock on the note keeps out runs that are
-/// alive at the same time, and the name keeps out later ones.
+/// A folder of event files that belongs to this run as long as the object lives. The file convnet-run.txt in
+/// it, the note, names the folder in which the run saves its checkpoints. A lock on the note keeps out other
+/// runs at the same time, and the name in it keeps out later ones.
 class BoardFolder {
  public:
-  /// Makes the folder unless it is there, locks it, and writes the note. `resumed` is the checkpoint that the
-  /// run goes on from. Curves that are there may be continued, or replaced from the run's start, by a run
-  /// whose checkpoints are saved in the folder that the note names. Where that folder does not exist any
-  /// more, a run may continue them if its checkpoint says that they are its own. Throws InputError where the
-  /// folder cannot be made, has other curves or belongs to a run that is alive, and RunError where the note
-  /// cannot be written or the folder cannot be listed.
+  /// Makes the folder if it does not exist, locks it, and writes the note. `resumed` is the checkpoint that
+  /// the run goes on from. A run that saves its checkpoints in the folder that the note names may continue
+  /// the curves in the folder, or replace them from its start on. If the folder that the note names no longer
+  /// exists, a run may continue the curves if its checkpoint says that they are its own. Throws InputError if
+  /// the folder cannot be made, has the curves of another run, or belongs to a run that is alive, and
+  /// RunError if the note cannot be written or the folder cannot be listed.
   BoardFolder(const std::string& path, const RunFolder& run, const std::optional<Checkpoint>& resumed);
   BoardFolder(const BoardFolder&) = delete;
   BoardFolder& operator=(const BoardFolder&) = delete;
@@ -27,14 +27,14 @@ class BoardFolder {
   ~BoardFolder();
 
   const std::string& path() const { return path_; }
-  /// Says that the run has written event files: the note stays from now on.
+  /// Call it when the run has written event files: the note then stays.
   void keep() { restore_ = false; }
-  /// Unless the run has written event files, puts the note back as it was, or removes it if it was not there.
+  /// Restores the earlier note, or removes the note if there was none before; does nothing after keep().
   void leave() const;
 
  private:
   explicit BoardFolder(const std::string& path);
-  /// Opens and locks the note. Returns false if it is not the folder's any more.
+  /// Opens and locks the note. Returns false if the file has been replaced or removed meanwhile.
   bool open_note();
   bool write_note(const std::string& text) const;
   void check_owner(const std::string& me, const RunFolder& run,
@@ -50,12 +50,12 @@ class BoardFolder {
   bool created_ = false;     ///< the note is new
   bool locked_ = false;      ///< false where the file system has no locks
   std::string text_before_;  ///< the note's text when it was opened
-  bool restore_ = false;     ///< leave() has something to do
+  bool restore_ = false;     ///< leave() must restore or remove the note
 };
 
-/// Removes from `texts`, a new run's options, a --tensorboard that only the checkpoint `resumed` has, and
-/// prints a warning: the curves stay those of the run that wrote the checkpoint. Does nothing where `run`,
-/// which saves in the checkpoint's folder, is that run, or where the option is `given` on the command line.
+/// Removes --tensorboard from `texts`, the options of a run, and prints a warning, if the option comes from
+/// the checkpoint `resumed` and `run` saves in another folder than the checkpoint's: the curves belong to the
+/// run that wrote the checkpoint. Does nothing if the option is `given` on the command line.
 void drop_inherited_board(OptionTexts& texts, const OptionTexts& given, const RunFolder& run,
                           const Checkpoint& resumed);
 

@@ -8,25 +8,26 @@
 
 namespace convnet {
 
-/// CRC-32C (Castagnoli) of bytes.
+/// Returns the CRC-32C (Castagnoli) of bytes.
 std::uint32_t crc32c(std::string_view bytes);
 
 /// Returns whether a folder has event files of any program; one that does not exist has none. Throws
 /// RunError if it cannot be listed.
 bool has_event_files(const std::string& folder);
 
-/// One file of a run, open for what is still to come. Names of series (tags) are UTF-8.
+/// An event file that is open for writing. Names of series (tags) are UTF-8.
 class EventFile {
  public:
-  /// A new file in `folder`, which is made, named so that it is read after those that are there. TensorBoard
-  /// drops what these say of `first_step` and later ones. Throws RunError, and leaves no file then.
+  /// Makes a new file in `folder`, which is made if necessary, with a name by which TensorBoard reads it
+  /// after the files that exist there. TensorBoard then drops the events of those files from step
+  /// `first_step` on. Throws RunError, and leaves no file then.
   EventFile(const std::string& folder, std::int64_t first_step);
 
   void scalar(const std::string& tag, std::int64_t step, double value);
-  /// Shown as Markdown.
+  /// Adds a text, which TensorBoard shows as Markdown.
   void text(const std::string& tag, std::int64_t step, const std::string& text);
   void image(const std::string& tag, std::int64_t step, int width, int height, const std::string& png);
-  /// Everything so far is in the file then. Throws RunError.
+  /// Writes all events so far to the file. Throws RunError.
   void flush();
 
   const std::string& path() const { return path_; }

@@ -14,24 +14,25 @@
 
 namespace convnet {
 
+/// A run that has been read and checked.
 struct LoadedRun {
   TrainOptions options;
-  OptionTexts saved_options;  ///< those that the run's checkpoints store
-  std::string notes;          ///< lines about what was not given and what is used, for its user
+  OptionTexts saved_options;  ///< the options that the run's checkpoints store
+  std::string notes;          ///< lines for the user about choices that were made for options not given
   NetFiles files;
   std::shared_ptr<const Provider> provider;
   std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks
   std::unique_ptr<BoardFolder> board;  ///< --tensorboard; null for none
   Graph graph;
-  std::string placement;  ///< that a search has found, as text; empty where none was made
+  std::string placement;  ///< placement_text() of what a search found; empty if there was no search
   PixelStatistics statistics;
-  std::optional<Checkpoint> checkpoint;  ///< to resume from or to test
+  std::optional<Checkpoint> checkpoint;  ///< the checkpoint to resume from or to test
 };
 
-/// Reads a run's checkpoint, files and data set, and claims its folders. `given` are the options of this
-/// invocation; with --load-file, or a --save-file that exists, they override the checkpoint's. Throws
-/// InputError with everything that is wrong. A stop signal ends the program meanwhile. Several processes
-/// (else `processes` is null) load a run together: the first one claims the folders and chooses the
+/// Reads a run's checkpoint, files and data set, and claims its folders. `given` are the options of the
+/// command line; with --load-file, or a --save-file that exists, they override the checkpoint's. Throws
+/// InputError with everything that is wrong. A stop signal during this call ends the program. Several
+/// processes (else `processes` is null) load a run together: the first one claims the folders and chooses the
 /// checkpoint, which all read.
 LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* processes = nullptr);
 

@@ -10,11 +10,12 @@
 
 namespace convnet {
 
-/// An array of float32 or int32 in C order. The file appears when finish() has seen all rows. Everything
-/// throws RunError for I/O errors.
+/// Writes an array of float32 or int32 in C order. finish() makes the file appear under its name; all rows
+/// must have been appended. All functions throw RunError for I/O errors.
 class NpyWriter {
  public:
-  /// `dims` are those of the whole array; its first dimension counts the rows. `type` is f32 or s32.
+  /// `dims` are the dimensions of the whole array, of which the first is the number of rows. `type` is f32 or
+  /// s32.
   NpyWriter(const std::string& path, const Dims& dims, DataType type);
 
   /// Appends whole rows of the array's type.
@@ -27,7 +28,7 @@ class NpyWriter {
 
   OutputFile file_;
   DataType type_;
-  std::int64_t left_;  ///< numbers still to come
+  std::int64_t left_;  ///< number of values that are still to be appended
 };
 
 }  // namespace convnet

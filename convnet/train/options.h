@@ -48,7 +48,8 @@ struct TrainOptions {
 };
 const OptionTable<TrainOptions>& train_options();
 
-/// Parses the options, as OptionTable::parse() does, and checks those that belong together.
+/// Parses the options as OptionTable::parse() does, and checks that their combination makes sense. Throws
+/// InputError.
 TrainOptions parse_train_options(const OptionTexts& texts);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// Learning rates that a resumed run would not have had.
+// Finds learning rates that change because a run is resumed with other files or options.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace convnet {
 
-/// Returns a warning that names the learning rates of the next batch that differ by more than 1 % between the
-/// checkpoint's files and --epochs and those of now; "" if there are none. Needs the run's checkpoint.
+/// Returns a warning that names the learning rates that would differ by more than 1 % in the next batch with
+/// the checkpoint's files and --epochs instead of the present ones; "" if there are none. The run must have a
+/// checkpoint.
 std::string rate_jump_warning(const LoadedRun& run);
 
 }  // namespace convnet

@@ -1,4 +1,4 @@
-// The lines of training on the terminal about devices, time and weights.
+// The lines that training prints about devices, time, tests and weights.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace convnet {
 
-/// The seconds of a batch by use; those of work are means over the devices.
+/// The seconds of a batch by use. Those for computing and communication are means over the devices.
 struct TimeUse {
   double compute = 0, communication = 0, data = 0;
   double steps = 0;  ///< wall clock of all minibatches
@@ -22,13 +22,13 @@ struct TimeUse {
   std::string text(double wall) const;
 };
 
-/// "Devices: cpu:0,1 (1 thread each); minibatches of 256 images in 2 microbatches of 128, 1 pass": what runs
-/// where, and how a minibatch is cut.
+/// Returns a line about the devices and how a minibatch is cut: "Devices: cpu:0,1 (1 thread each);
+/// minibatches of 256 images in 2 microbatches of 128, 1 pass".
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
 /// Returns the last lines of a run that has trained for `seconds`: its best and its last test by the watched
-/// cost, `checkpoint` ("" for none) in `folder`, and commands to go on with. `images` describes the
-/// provider's matrix 0.
+/// cost, its last `checkpoint` ("" for none) in `folder`, and commands that may follow. `images` describes
+/// the provider's matrix 0.
 std::string summary_text(const TrainingState& state, const TrainOptions& options, const WatchedCost& watched,
                          const Graph& graph, const MatrixInfo& images, double seconds,
                          const std::string& folder, const std::string& checkpoint);
@@ -38,8 +38,8 @@ bool out_of_patience(const TrainOptions& options, const BestTest& best);
 /// Returns "0.01", or "0.001 to 0.02": the learning rates of the matrices that learn.
 std::string rates_text(const Net& net, const TrainingProgress& progress);
 
-/// Returns the lines of a test for people to read: its costs beside those of the test before (null: there is
-/// none), and the best one so far by the watched cost.
+/// Returns the lines about a test on a terminal: its costs beside those of the test before it (null if there
+/// is none), and the best test so far by the watched cost.
 std::string test_table(const CostSums& test, const CostSums* before, const BestTest& best,
                        const WatchedCost& watched, const Graph& graph);
 
@@ -48,7 +48,7 @@ std::string test_table(const CostSums& test, const CostSums* before, const BestT
 std::string test_json(const std::string& checkpoint, const CostSums& test, const Graph& graph,
                       const TestOutputs& outputs);
 
-/// Prints the mean magnitude of every matrix and of its increments.
+/// Prints the mean absolute value of every matrix and of its increments.
 void print_weights(const Net& net);
 
 }  // namespace convnet

@@ -9,7 +9,7 @@
 
 namespace convnet {
 
-/// Folders that were made; the destructor removes those that are empty still.
+/// Makes folders; the destructor removes those of them that are still empty.
 class MadeFolders {
  public:
   MadeFolders() = default;
@@ -17,10 +17,10 @@ class MadeFolders {
   MadeFolders& operator=(const MadeFolders&) = delete;
   ~MadeFolders();
 
-  /// Removes those that are empty.
+  /// Removes the folders made so far that are empty.
   void remove_empty() const;
-  /// Makes `path` and the folders above it, as far as they are missing. Throws InputError, whose message ends
-  /// with `purpose` and `path`.
+  /// Makes `path` and the folders above it if they do not exist. Throws InputError, whose message ends with
+  /// `purpose` and `path`.
   void make(const std::string& path, const std::string& purpose);
   /// Makes a folder in an existing one, as make_numbered_folder() does.
   std::string make_numbered(const std::string& name);
@@ -29,8 +29,8 @@ class MadeFolders {
   std::vector<std::string> paths_;
 };
 
-/// A lock on the file ".lock" in a folder, which says who holds it. It goes with the process, however that
-/// ends; the destructor removes the file, too.
+/// A lock on the file ".lock" in a folder; the file says which process holds the lock. The lock ends with the
+/// process, however that ends. The destructor also removes the file.
 class RunLock {
  public:
   /// Throws InputError if the file cannot be written, or if another process holds the lock, saying which.
@@ -41,7 +41,7 @@ class RunLock {
 
   /// Removes the file; the lock stays.
   void remove_file() const;
-  /// Returns whether other runs are kept out. Some file systems have no locks.
+  /// Returns whether the file is locked; some file systems have no locks.
   bool locked() const { return locked_; }
 
  private:
@@ -53,19 +53,19 @@ class RunLock {
   bool locked_ = false;
 };
 
-/// A folder that belongs to this run as long as the object lives. One that the run has made and put nothing
-/// into is removed again.
+/// A folder that belongs to this run as long as the object lives. The destructor removes a folder that the
+/// run has made and saved nothing in.
 class RunFolder {
  public:
   enum class Name { as_given, numbered };
-  /// Makes the folder unless it is there, or with Name::numbered a new one: `path`, or path_2, path_3, …
-  /// Locks it, and removes what killed runs left half-written. Throws InputError where no folder can be made
-  /// or written, or where another run has it.
+  /// Makes the folder if it does not exist, or with Name::numbered a new one: `path`, or path_2, path_3, …
+  /// Locks it, and removes temporary files that killed runs have left. Throws InputError if the folder cannot
+  /// be made or written, or if another run has locked it.
   explicit RunFolder(const std::string& path, Name name = Name::as_given);
 
   const std::string& path() const { return path_; }
-  /// Removes what the run has made in a folder that it has saved nothing in, where the program is about to
-  /// end without destructors.
+  /// Does what the destructor does, if the program is about to end without destructors: removes what the run
+  /// has made, if it has saved nothing.
   void leave() const;
 
  private:
@@ -76,8 +76,8 @@ class RunFolder {
   RunLock lock_;
 };
 
-/// Claims the folder of a run with these options, which are those of this invocation alone: the one of
-/// --save-file, a new one in --save-path, or the one of --load-file. Returns null if no option names one.
+/// Claims the folder of a run: the one that --save-file names, a new one in --save-path, or the folder of
+/// --load-file. `given` are the options of the command line alone. Returns null if no option names a folder.
 /// Throws InputError as RunFolder and find_checkpoint() do.
 std::unique_ptr<RunFolder> claim_run_folder(const CheckpointOptions& given);
 

@@ -1,4 +1,4 @@
-// Whether all processes of a run are about to do the same.
+// Checks that all processes of a run have the same options, files, data and plans.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace convnet {
 /// Names and values that must be equal in all processes of a run.
 using RunFacts = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns the facts of a run before it has a net: the program, options, files, checkpoint and data set. Of
-/// the data set these are the numbers of images, and the first and last images of both ranges.
+/// Returns the facts of a run that has no net yet: the program, options, files, checkpoint and data set.
+/// Facts of the data set are the numbers of images, and the first and last images of both ranges.
 RunFacts facts_of(const LoadedRun& run);
 /// Returns the hash of each plan, under its name.
 RunFacts facts_of(const std::vector<std::pair<std::string, const Plan*>>& plans);

@@ -1,5 +1,5 @@
-// Requests to end a run (SIGINT, SIGTERM, SIGHUP, SIGUSR1, nobody who reads its output) as a question that
-// the training loop asks between minibatches.
+// Requests to end a run: SIGINT, SIGTERM, SIGHUP, SIGUSR1, or a closed pipe behind stdout. The training loop
+// checks for them between minibatches.
 #pragma once
 
 #include <functional>
@@ -9,20 +9,20 @@
 
 namespace convnet {
 
-/// Blocks the signals in the thread that makes it and in all threads started later. Make it before any
-/// thread. SIGUSR1 is the one that mpirun passes on to all processes, and that Slurm can send. SIGHUP is left
-/// alone where it is ignored, as nohup wants it. Keeps a reference to `streams`.
+/// Blocks the signals in the thread that makes it and in all threads started later, so make it before any
+/// other thread. SIGUSR1 is among them because mpirun passes it on to all processes and Slurm can send it.
+/// SIGHUP is not blocked if it is ignored, as it is under nohup. Keeps a reference to `streams`.
 class StopSignal {
  public:
   explicit StopSignal(const StandardStreams& streams);
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
   ~StopSignal();
-  /// Returns whether one of them has arrived, or nobody reads stdout any more. Does not block.
+  /// Returns whether a signal has arrived, or nobody reads stdout any more. Does not block.
   bool arrived();
 
-  /// Lets the signals end the program at once, as they usually do, as long as it lives: for long preparations
-  /// that leave nothing to save. `before_end` is called first, by another thread.
+  /// As long as it lives, the signals end the program at once, as they do by default. It is for long
+  /// preparations, before there is anything to save. Another thread calls `before_end` first.
   class EndsProgram {
    public:
     EndsProgram(const StopSignal& signals, std::function<void()> before_end);
@@ -31,7 +31,7 @@ class StopSignal {
     ~EndsProgram();
 
    private:
-    int over_ = -1;  ///< an event that the watcher waits for, too
+    int over_ = -1;  ///< event descriptor by which the destructor ends the watcher
     std::thread watcher_;
   };
 

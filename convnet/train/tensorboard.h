@@ -1,4 +1,4 @@
-// The curves, filters and files of a run that --tensorboard shows.
+// Writes the curves, filters and files of a run for --tensorboard.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace convnet {
 
-/// Steps are minibatches since the start of training, as checkpoints count them: a run that goes on from a
-/// checkpoint goes on in the same curves, and what was written after that checkpoint is dropped.
+/// Writes an event file for TensorBoard. Steps are minibatches since the start of training. A run that goes
+/// on from a checkpoint continues the same curves, and events after that checkpoint are dropped.
 class TensorBoard {
  public:
-  /// Begins an event file in `folder`, which is kept from then on, with both files' text. `done` is the
-  /// number of minibatches trained so far. Layers whose filters make no picture are named on stderr. Throws
-  /// RunError. Keeps a reference to `net`. Several processes make the same calls, because weights are read
-  /// together; `folder` is null in all but the first, and these write nothing.
+  /// Begins an event file with the text of both files in `folder`, and calls BoardFolder::keep(). `done` is
+  /// the number of minibatches trained so far. Names layers on stderr whose filters cannot be drawn. Throws
+  /// RunError. Keeps a reference to `net`. Several processes make the same calls, because they read weights
+  /// together; `folder` is null in all but the first, and those write nothing.
   TensorBoard(BoardFolder* folder, const Net& net, const NetFiles& files, std::uint64_t done);
 
   /// Adds costs and learning rates of a trained batch.
@@ -33,7 +33,7 @@ class TensorBoard {
 
   const Net& net_;
   std::vector<const WeightBuffers*> filters_;  ///< matrices of the first layers
-  std::optional<EventFile> events_;            ///< of the first process
+  std::optional<EventFile> events_;            ///< nullopt in all processes but the first
 };
 
 }  // namespace convnet

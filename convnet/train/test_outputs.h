@@ -1,4 +1,4 @@
-// The results of testing a finished net besides the costs: features, probabilities, errors by class.
+// The results of a test besides its costs: features, probabilities, errors by class.
 #pragma once
 
 #include <cstddef>
@@ -14,38 +14,38 @@
 
 namespace convnet {
 
-/// Collects the outputs of the test batches one after the other, and writes the files that options ask for:
-/// --write-features, --test-out, --confusion. Views of an image count as one, their mean.
+/// Collects the outputs of one test batch after the other, and writes the files of --write-features,
+/// --test-out and --confusion. The output for an image is the mean over its views.
 class TestOutputs {
  public:
-  /// Makes the name of an image of a batch, as Provider::image_name().
+  /// Returns the name of an image of a batch; see Provider::image_name().
   using NameImage = std::function<std::string(int batch, std::int64_t image)>;
 
-  /// Throws InputError where an option asks for what the net does not have, or a file's folder cannot be
-  /// written. References are kept. `writes`: whether this process writes the files; of several, the first
-  /// does.
+  /// Throws InputError if an option names something that the net does not have, or if a folder cannot be
+  /// written. Keeps all references. `writes` says whether this process writes the files; of several, the
+  /// first does.
   TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
               bool writes = true, NameImage name = nullptr);
 
-  /// Begins batch `number`, of `images` images, whose steps follow.
+  /// Begins batch `number`, which has `images` images. Its steps follow.
   void begin_batch(int number, std::int64_t images);
-  /// Returns what the executor shall do after each task of the batch's next step, by `plan`.
+  /// Returns the `after_task` for Executor::run() in the batch's next step, which runs `plan`.
   std::function<void(TaskId task)> reading(const Plan& plan) { return reader_.reading(plan); }
   /// Collects what other processes have read in the step, before add_step(). All of them call it.
   void collect() { reader_.collect(); }
-  /// Adds a step that is done. `inputs` are its matrices as in StepInputs, all views of the images.
+  /// Adds a step that has ended. `inputs` are its matrices as in StepInputs, with all views of the images.
   void add_step(const Plan& plan, const std::vector<const std::byte*>& inputs);
-  /// Gives the batch's files their names, and writes those of its images, if they have any, beside them.
-  /// Throws RunError.
+  /// Makes the files of the batch appear under their names, and beside them a file with the names of its
+  /// images, if these have names. Throws RunError.
   void end_batch();
 
-  /// Lists what is not written, for the message of a run that is stopped before it has done `batches`, the
+  /// Returns the list of files that are not written if a run is stopped before it has tested `batches`, the
   /// rest of the test range.
   std::string missing(const BatchRange& batches) const;
 
-  /// Writes --confusion.
+  /// Writes the file of --confusion.
   void finish() const;
-  /// Returns the errors by class as text for the terminal; "" for nets that do not classify.
+  /// Returns the errors by class as text for the terminal; "" if the net does not classify.
   std::string errors_text() const;
   /// Returns what images were taken for, and by which layers; null where errors are not counted by class.
   const Confusion* confusion() const { return confusion_ ? &*confusion_ : nullptr; }
@@ -63,14 +63,14 @@ class TestOutputs {
   const TestOptions& options_;
   bool writes_;
   NameImage name_;
-  int batch_ = 0;            ///< the current one
-  std::int64_t images_ = 0;  ///< of it
+  int batch_ = 0;            ///< number of the current batch
+  std::int64_t images_ = 0;  ///< images in it
   const Graph& graph_;
   std::optional<Classifier> classifier_;
   std::optional<Confusion> confusion_;
-  std::optional<std::size_t> labels_;  ///< matrix
-  std::int64_t label_bytes_;           ///< of an image in it; its class is the first number
-  OutputReader reader_;                ///< of the layer of --write-features, then the classifier's
+  std::optional<std::size_t> labels_;  ///< the provider's matrix of labels
+  std::int64_t label_bytes_;           ///< bytes of an image in it; the first number is the class
+  OutputReader reader_;                ///< reads the layer of --write-features, then the classifier's softmax
   BatchFiles features_, probabilities_;
 };
 

@@ -1,4 +1,4 @@
-// The best test of a run: the cost that says which one it is, and how long ago it was.
+// The best test of a run, by the cost that --keep-best and --patience watch.
 #pragma once
 
 #include <string>
@@ -24,15 +24,15 @@ struct WatchedCost {
   std::string text(const Graph& graph) const;
 };
 
-/// Finds the value that --keep-best means: LAYER, LAYER.cost or LAYER.error. LAYER alone is the error where
-/// the layer prints one, else the cost. "" is the first cost layer. Throws InputError, with the nearest name
-/// there is, if there is none of that name.
+/// Finds the value that --keep-best names: LAYER, LAYER.cost or LAYER.error. LAYER alone means the error if
+/// the layer prints one, else the cost. "" means the first cost layer. Throws InputError, with the nearest
+/// name, if there is no such layer or value.
 WatchedCost find_watched_cost(const std::string& text, const Graph& graph);
 
-/// Takes a test into account, which came after `at`. Returns whether it is the best so far.
+/// Takes a test that came after `at` into account. Returns whether it is the best so far.
 bool note_test(BestTest& best, double value, const Position& at);
 
-/// Makes best.safetensors in `folder` the contents of `checkpoint`. Throws RunError.
+/// Makes best.safetensors in `folder` a hard link to `checkpoint`, or a copy of it. Throws RunError.
 void keep_as_best(const std::string& folder, const std::string& checkpoint);
 
 }  // namespace convnet

@@ -9,8 +9,8 @@
 
 namespace convnet {
 
-/// Levels of which each contains the ones before it, as oneDNN names them. `base` is the only one of
-/// architectures other than x86-64.
+/// Levels of instruction sets, named as in oneDNN; each contains those before it. Architectures other than
+/// x86-64 have only `base`.
 enum class InstructionSet { base, avx2, avx512_core, avx512_core_vnni, avx512_core_bf16, avx512_core_amx };
 
 /// Returns the name that oneDNN's documentation gives to a level, like "AVX512_CORE_VNNI".
@@ -31,10 +31,10 @@ InstructionSet instruction_set();
 /// Limits what own kernels and oneDNN compute with. Throws std::logic_error once an operation was prepared.
 void limit_instruction_set(InstructionSet most);
 
-/// Returns instruction_set(), and makes it final: oneDNN is limited to it.
+/// Limits oneDNN to instruction_set() and returns it. It cannot change any more.
 InstructionSet use_instruction_set();
 
-/// The least of several processes' instruction sets, and the first process that has no more.
+/// The lowest of several processes' instruction sets, and the first process that has it.
 struct LeastInstructionSet {
   InstructionSet set = InstructionSet::base;
   std::size_t process = 0;

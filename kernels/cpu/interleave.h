@@ -1,4 +1,4 @@
-// Vectors in registers, and matrices of 16 rows turned into matrices of 16 columns and back.
+// Vectors in registers, and transposition of matrices with 16 rows to matrices with 16 columns and back.
 #pragma once
 
 #if defined(__AVX512BW__)
@@ -29,7 +29,7 @@ void store(T* p, const V& v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-/// Numbers of bf16 as floats, and rounded, as to_bf16() does.
+/// Converts bf16 numbers to floats; narrow() rounds floats to bf16 as to_bf16() does.
 template <int Lanes>
 void widen(const typename Vector<std::uint16_t, Lanes>::Type& stored,
            typename Vector<float, Lanes>::Type& v) {
@@ -48,8 +48,8 @@ void narrow(const typename Vector<float, Lanes>::Type& v,
 }
 
 #if defined(__AVX512BW__)
-// Compilers make several instructions of these conversions. (The masks that leave nothing out avoid GCC's
-// warnings of undefined values.)
+// Compilers make several instructions of the conversions above. (The masks, which select all lanes, avoid
+// GCC's warnings about undefined values.)
 template <>
 [[gnu::always_inline]] inline void widen<16>(const Vector<std::uint16_t, 16>::Type& stored,
                                              Vector<float, 16>::Type& v) {
@@ -59,7 +59,7 @@ template <>
 }
 #endif
 #if defined(__AVX512BF16__)
-/// Numbers too small for normal floats become zero here.
+/// Unlike the general function, this flushes subnormal numbers to zero.
 template <>
 [[gnu::always_inline]] inline void narrow<16>(const Vector<float, 16>::Type& v,
                                               Vector<std::uint16_t, 16>::Type& stored) {
@@ -67,8 +67,8 @@ template <>
 }
 #endif
 
-/// Loads and stores floats that memory holds as numbers of a type, the first `count` ones; the others are
-/// loaded as zeros.
+/// Load and store the first `count` lanes of a vector of floats, which memory holds as f32 or bf16. The other
+/// lanes are loaded as zeros.
 template <int Lanes>
 void load_floats(const float* p, std::size_t count, typename Vector<float, Lanes>::Type& v) {
   v = typename Vector<float, Lanes>::Type{};
@@ -92,12 +92,12 @@ void store_floats(BFloat16* p, std::size_t count, const typename Vector<float, L
 }
 
 constexpr int kRows = 16;
-/// A square of 16 rows.
+/// A matrix of 16 x 16 elements, by rows.
 template <class T>
 using Square = std::array<typename Vector<T, kRows>::Type, kRows>;
 
-/// Exchanges the off-diagonal quarters of the squares of 2*Step rows and columns that hold row I, if it is
-/// one of their first rows.
+/// One step of the transposition, for the rows I and I + Step: exchanges the off-diagonal quarters of all
+/// blocks of 2*Step x 2*Step elements in them. Does nothing if row I is in the lower half of its block.
 template <int Step, int I, class T>
 [[gnu::always_inline]] inline void exchange(Square<T>& rows) {
   if constexpr ((I & Step) == 0) {
@@ -109,7 +109,8 @@ template <int Step, int I, class T>
     (std::make_integer_sequence<int, kRows>{});
   }
 }
-/// Calls f(Constant<0>) ... f(Constant<15>): in loops over its rows a square would not stay in registers.
+/// Calls f(Constant<0>) ... f(Constant<15>). It replaces loops, in which a Square would not stay in
+/// registers.
 template <class F>
 [[gnu::always_inline]] inline void for_rows(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
@@ -126,7 +127,8 @@ template <class T>
   for_rows([&](auto i) { exchange<8, i(), T>(rows); });
 }
 
-/// Numbers that are only moved, in a type that compilers make vectors of.
+/// Converts pointers to a type of the same size that compilers make vectors of, for numbers that are only
+/// moved.
 inline float* bits_of(float* p) { return p; }
 inline const float* bits_of(const float* p) { return p; }
 inline std::uint16_t* bits_of(BFloat16* p) { return reinterpret_cast<std::uint16_t*>(p); }

@@ -15,8 +15,8 @@ class DnnlLayout : public Layout {
   std::string name() const override { return name_; }
   std::int64_t bytes() const override { return bytes_; }
   bool equals(const Layout& other) const override;
-  /// The same layout of activations as another type; null for weights, whose order of elements depends on the
-  /// type.
+  /// Returns the same layout for activations of another type; null for weights, whose order of elements
+  /// depends on the type.
   std::shared_ptr<const Layout> with_type(DataType type) const override;
   const dnnl::memory::desc& desc() const { return desc_; }
 
@@ -26,11 +26,11 @@ class DnnlLayout : public Layout {
   std::int64_t bytes_;
 };
 
-/// The oneDNN descriptor of a tensor: its layout, or the dense row-major one of its dims.
+/// Returns the oneDNN descriptor of a tensor: its layout, or the dense row-major one of its dims.
 dnnl::memory::desc to_dnnl(const TensorDesc& tensor);
-/// The same with format "any", for primitives that may choose.
+/// Returns a descriptor with format "any", for primitives that may choose the layout.
 dnnl::memory::desc any_layout(const Dims& dims, DataType type = DataType::f32);
-/// The tensor a descriptor means; layout null when it is dense row-major.
+/// Returns the tensor with this descriptor; its layout is null if it is dense and row-major.
 TensorDesc from_dnnl(const dnnl::memory::desc& desc, const Dims& dims);
 
 }  // namespace convnet::cpu

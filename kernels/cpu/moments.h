@@ -1,4 +1,4 @@
-// Means and variances of channels from those of parts of a batch.
+// Computes means and variances of channels from those of parts of a batch.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace convnet::cpu {
 
-/// Merges the moments of `groups` of values (Moments::merge) in their order, into the place of the first
-/// group. `means` and `squares` are (group, channel): means, and sums of squares about them. count_of(group)
-/// is the number of a channel's values in a group.
+/// Merges the moments of `groups` groups of values in their order (Moments::merge), and writes the result to
+/// the first group. `means` and `squares` are (group, channel): means, and sums of squares about them.
+/// count_of(group) is the number of values of a channel in a group.
 template <class Count>
 void merge_moments(std::int64_t groups, std::int64_t channels, const Count& count_of, double* means,
                    double* squares) {
@@ -27,7 +27,7 @@ void merge_moments(std::int64_t groups, std::int64_t channels, const Count& coun
   }
 }
 
-/// Writes mean and variance of `values` values of each channel; without any they are 0 and 1.
+/// Writes the mean and variance of each channel, which has `values` values; 0 and 1 if it has none.
 inline void write_moments(std::int64_t channels, std::int64_t values, const double* means,
                           const double* squares, float* mean, float* variance) {
   for (std::int64_t c = 0; c < channels; ++c) {

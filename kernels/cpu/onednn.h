@@ -1,4 +1,5 @@
-// All that differs between oneDNN 2.6 and 3.x, and the prepared operation that runs a oneDNN primitive.
+// Everything that differs between oneDNN 2.6 and 3.x, and the prepared operation that runs a oneDNN
+// primitive.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,16 @@ struct Blocking {
   Dims dims, padded_dims, strides;
   std::vector<std::int64_t> inner_sizes, inner_dims;
 };
-/// nullopt for opaque formats.
+/// Returns the blocking of a descriptor; nullopt for opaque formats.
 std::optional<Blocking> blocking_of(const dnnl::memory::desc& desc);
 
-/// Scratchpad given by the caller (a primitive with its own breaks when run by two threads), and what is done
-/// to the result: dst += result, then max(0, dst).
+/// Returns the attributes of a primitive whose caller gives it the scratchpad (a primitive with its own
+/// scratchpad cannot run in two threads), and which does dst += result if `accumulate`, then dst = max(0,
+/// dst) if `relu`.
 dnnl::primitive_attr attributes(bool accumulate = false, bool relu = false);
 
-/// The primitive descriptor of `Primitive` for the arguments that 2.6 gives its `desc`. Throws dnnl::error.
+/// Makes the primitive descriptor of `Primitive`. `args` are the arguments of Primitive::desc in oneDNN 2.6.
+/// Throws dnnl::error.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc forward_pd(const dnnl::primitive_attr& attr, const Args&... args) {
 #if DNNL_VERSION_MAJOR >= 3
@@ -47,14 +50,14 @@ typename Primitive::primitive_desc backward_pd(const ForwardPd& forward, const A
 #endif
 }
 
-/// oneDNN's scalar fallback, orders of magnitude slower than the rest.
+/// Returns whether this is oneDNN's scalar fallback, which is slower by orders of magnitude.
 bool is_reference(const dnnl::primitive_desc_base& pd);
 
-/// "conv.forward src 8x3x32x32 weights ... dst ...", for errors.
+/// Returns "conv.forward src 8x3x32x32 weights ... dst ...", for errors.
 std::string describe(const OpDesc& op);
 
-/// make(desc) with the weights' layout left open, or in the hinted layout where that gives the same
-/// implementation and so saves a reorder.
+/// Returns make(hinted), with the weights in the hinted layout, if that gives the same implementation as
+/// make(any), which leaves the layout open, and so saves a reorder; else make(any).
 template <class Make>
 auto prefer_hinted(const Make& make, const dnnl::memory::desc& any,
                    const std::optional<dnnl::memory::desc>& hinted) {
@@ -68,10 +71,11 @@ auto prefer_hinted(const Make& make, const dnnl::memory::desc& any,
   }
 }
 
-/// Below this a reference implementation is accepted: at its ~1 GFLOP/s the operation takes less than 50 ms.
+/// A reference implementation is accepted for operations below this: at its ~1 GFLOP/s they take less than 50
+/// ms.
 constexpr double kSmallFlops = 5e7;
 
-/// build(), with errors that name the operation and its shapes.
+/// Returns build(); its errors become DeviceErrors that name the operation and its shapes.
 template <class Build>
 Prepared checked(const OpDesc& op, const Build& build) {
   try {
@@ -81,14 +85,14 @@ Prepared checked(const OpDesc& op, const Build& build) {
   }
 }
 
-/// Runs one oneDNN primitive. Takes its layouts from the primitive descriptor.
+/// Runs a oneDNN primitive.
 class DnnlOp : public PreparedOp {
  public:
-  /// `ids` are the DNNL_ARG_* of arguments(op), in that order. Throws DeviceError if `pd` is a reference
-  /// implementation and the operation is not small.
+  /// Takes the layouts of the arguments from `pd`. `ids` are the DNNL_ARG_* of arguments(op), in that order.
+  /// Throws DeviceError if `pd` is a reference implementation and the operation is not small.
   DnnlOp(const OpDesc& op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
          std::vector<int> ids, const std::string& kind = "");
-  /// With the argument descriptors given.
+  /// Takes the argument tensors as given.
   DnnlOp(std::vector<TensorDesc> args, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
          std::vector<int> ids);
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override;

@@ -1,5 +1,5 @@
-// Helpers of own kernels: their argument lists, and parallel loops whose results do not depend on the number
-// of threads.
+// Helpers of our own kernels: argument lists, and parallel loops whose results do not depend on the number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,15 @@
 
 namespace convnet::cpu {
 
-/// Argument `index` as it lies, and is stored, now, where that is a layout that we can walk; else plain.
+/// Returns argument `index`, an activation, with the type and the layout that `hints` give it; plain if that
+/// is a layout that ActivationView cannot describe.
 inline TensorDesc walkable(const Dims& dims, const LayoutHints& hints, std::size_t index = 0) {
   TensorDesc tensor = hinted_activation(dims, hints, index);
   if (!activation_view(tensor)) tensor.layout = nullptr;
   return tensor;
 }
 
-/// Calls f(T{}), where memory holds numbers of `type` (f32 or bf16) as T.
+/// Calls f(T{}) with the C++ type T for numbers of `type`, f32 or bf16.
 template <class F>
 void with_stored(DataType type, const F& f) {
   if (type == DataType::bf16)
@@ -29,19 +30,20 @@ void with_stored(DataType type, const F& f) {
   else
     f(float{});
 }
-/// An argument's memory.
+/// Returns the memory of an argument as numbers of type T.
 template <class T>
 T* as(std::byte* memory) {
   return reinterpret_cast<T*>(memory);
 }
 
-/// A tensor that lies as `view` does.
+/// Returns a tensor with the layout of `view`.
 inline TensorDesc in_view(const ActivationView& view, const Dims& dims, DataType type = DataType::f32) {
   if (view.block == 1) return {dims, type, nullptr};
   return blocked_activations(dims, static_cast<int>(view.block), type);
 }
 
-/// The arguments of `op`, all of them plain, its activations stored as argument 0 is now.
+/// Returns the arguments of `op`, all of them plain; activations have the type that `hints` give to argument
+/// 0.
 inline std::vector<TensorDesc> plain_activations(const OpDesc& op, const LayoutHints& hints) {
   std::vector<TensorDesc> tensors = argument_tensors(op);
   for (TensorDesc& t : tensors)
@@ -49,10 +51,11 @@ inline std::vector<TensorDesc> plain_activations(const OpDesc& op, const LayoutH
   return tensors;
 }
 
-/// Numbers in memory, padding included.
+/// Returns the number of elements in memory, padding included.
 inline std::int64_t stored_numbers(const TensorDesc& tensor) { return tensor.bytes() / size_of(tensor.type); }
 
-/// dst[i] += factor * src[i]. A function of its own: on captured pointers the compiler gathers and scatters.
+/// dst[i] += factor * src[i]. This is a function of its own because compilers do not vectorise it well on
+/// pointers that a lambda captures.
 template <class Source, class T>
 void add_scaled(const Source* __restrict src, float factor, std::int64_t count, T* __restrict dst) {
 #pragma omp simd
@@ -63,11 +66,11 @@ void add_scaled(const Source* __restrict src, float factor, std::int64_t count, 
 /// Below this many elements, waking a second thread costs more than it saves.
 constexpr std::int64_t kParallelElements = 16384;
 
-/// The most that for_pieces() gives at a time.
+/// The most elements of a piece in for_pieces().
 constexpr std::int64_t kPieceElements = 4096;
 
 /// Calls body(begin, end) for pieces of [0, count), in parallel. The pieces are the same for any number of
-/// threads: vectorised loops round their last elements differently.
+/// threads, because vectorised loops may round their last elements differently.
 template <class Body>
 void for_pieces(std::int64_t count, const Body& body) {
   const std::int64_t pieces = (count + kPieceElements - 1) / kPieceElements;
@@ -76,7 +79,7 @@ void for_pieces(std::int64_t count, const Body& body) {
     body(i * kPieceElements, std::min(count, (i + 1) * kPieceElements));
 }
 
-/// Zeroes the lanes past the last channel in pixels [begin, end) of image `n`.
+/// Zeroes the padding behind the last channel in pixels [begin, end) of image `n`.
 template <class T>
 void zero_padding(const ActivationView& view, std::int64_t n, std::int64_t begin, std::int64_t end,
                   T* tensor) {

@@ -1,6 +1,6 @@
-// The kernels of our own, with OpenMP. They are compiled once for each instruction set that a program chooses
-// from at run time (kernels/CMakeLists.txt): everything in namespace `own` exists once for each, and none of
-// it can be called from other code, except through the OwnKernels of an instruction set.
+// Our own kernels, which use OpenMP. They are compiled once for each instruction set from which the program
+// chooses at run time (kernels/CMakeLists.txt), so everything in namespace `own` exists once for each of
+// them. Other code can call them only through the OwnKernels of an instruction set.
 #pragma once
 
 #include <vector>
@@ -12,12 +12,12 @@ namespace convnet::cpu {
 
 /// The functions of the own kernels that were compiled for one instruction set.
 struct OwnKernels {
-  /// `type`: of the factors of products, which images are loaded as.
+  /// Prepares an operation. `type` is the type of the factors of products, in which images are loaded.
   Prepared (*prepare)(const OpDesc& op, const LayoutHints& hints, DataType type);
-  /// Prepares a convolution by Winograd's method (winograd.cpp), if `type` is bf16; null where the
-  /// instruction set has no products of bf16 numbers, or another method is faster.
+  /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if `type` is not bf16, if the
+  /// instruction set has no products of bf16 numbers, or if another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
-  /// Prepares a reorder (rearrange.cpp); null where the library does it as fast.
+  /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
   /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
   /// take about a tenth of a second.

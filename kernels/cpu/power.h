@@ -7,8 +7,9 @@
 
 namespace convnet::cpu {
 
-/// x^p for x > 0, NaN for anything else, as 2^(p log2 x). Relative error below 2e-7 * (1 + |p log2 x|).
-/// Only arithmetic, so that loops over it vectorise; std::pow would take ten times as long.
+/// Returns x^p for x > 0, computed as 2^(p log2 x), and NaN for anything else. The relative error is below
+/// 2e-7 * (1 + |p log2 x|). It is only arithmetic, so that loops over it vectorise; std::pow takes ten times
+/// as long.
 inline float power(float x, float p) {
   // x = 2^e (1 + u) with 1 + u in [sqrt(1/2), sqrt(2))
   const auto bits = std::bit_cast<std::uint32_t>(x);
@@ -42,9 +43,9 @@ inline float power(float x, float p) {
   return x > 0 ? exp2 * scale : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// x^(-1/4) for finite x > 0, NaN for anything else. The relative error of the first guess, from the bits of
-/// x, is 3.2 %, and each of Newton's `Steps` for y^-4 = x squares it, times 2.5: 2e-5 after two steps, 2e-7
-/// (rounding) after three. Takes less time than roots and a division.
+/// Returns x^(-1/4) for finite x > 0, and NaN for anything else. The first guess, from the bits of x, has a
+/// relative error of 3.2 %. Each of the `Steps` of Newton's method for y^-4 = x turns the error e into 2.5
+/// e^2: 2e-5 after two steps, 2e-7 (rounding) after three. This is faster than roots and a division.
 template <int Steps = 3>
 inline float inverse_fourth_root(float x) {
   const float normal = x < std::numeric_limits<float>::min() ? std::numeric_limits<float>::min() : x;
@@ -56,13 +57,14 @@ inline float inverse_fourth_root(float x) {
   return x > 0 ? y : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// What response normalisations multiply by.
+/// The factors of response normalisations for one x.
 struct NegativePowers {
   float power;    ///< x^-p
   float inverse;  ///< 1 / x
 };
 
-/// x^-3/4 and 1 / x. Of `T`, what they are for: numbers of 8 bits need fewer steps.
+/// Computes x^-3/4 and 1 / x. Results that are stored as bf16 (`T`), which has 8 bits, need fewer of Newton's
+/// steps.
 template <class T>
 struct NegativeThreeQuarters {
   NegativePowers operator()(float x) const {
@@ -71,7 +73,7 @@ struct NegativeThreeQuarters {
   }
 };
 
-/// Calls f(g) with a function g(x) that returns NegativePowers, for what power() is defined for.
+/// Calls f(g) with a function g(x) that returns the NegativePowers of x > 0 for the exponent p.
 template <class T, class F>
 void with_negative_powers(float p, const F& f) {
   if (p == 0.75F) {  // as most nets have it

@@ -10,11 +10,11 @@ namespace convnet::cpu {
 
 using Prepared = std::shared_ptr<const PreparedOp>;
 
-/// Prepares any operation, with oneDNN or with the own kernels of the instruction set in use. `type` is the
+/// Prepares any operation, with oneDNN or with our own kernels for the instruction set in use. `type` is the
 /// type of the factors of products, and of the activations that they make.
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type = DataType::f32);
 
-/// Target::fuses(): own kernels do, oneDNN's convolutions do not.
+/// Implements Target::fuses(): our own kernels can fuse, oneDNN's convolutions cannot.
 bool fuses(const OpDesc& op, DataType type);
 
 /// The operations that oneDNN carries out.
@@ -28,18 +28,18 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints
 Prepared prepare(const Reorder& op, const LayoutHints& hints);
 }  // namespace onednn
 
-/// The products: operations of oneDNN that take a type.
+/// Operations of oneDNN whose factors have a type: convolutions and matrix products.
 template <class Op>
 concept OnednnProduct = requires(const Op& op, const LayoutHints& hints, DataType type) {
   onednn::prepare(op, hints, type);
 };
-/// All operations that oneDNN carries out. There are own kernels for the others.
+/// All operations that oneDNN carries out. Our own kernels do the others.
 template <class Op>
 concept OnednnOp = OnednnProduct<Op> || requires(const Op& op, const LayoutHints& hints) {
   onednn::prepare(op, hints);
 };
 
-/// An own kernel: a function over the arguments' memory, with its argument layouts.
+/// One of our own kernels: a function of the arguments' memory, with the layouts of the arguments.
 class KernelOp : public PreparedOp {
  public:
   using Kernel = std::function<void(std::span<std::byte* const>)>;

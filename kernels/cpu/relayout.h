@@ -1,4 +1,4 @@
-// An operation in other layouts than its kernel works in.
+// Runs an operation on arguments in other layouts than those that its kernel supports.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,11 @@
 
 namespace convnet::cpu {
 
-/// Runs `inner` on copies, in the workspace, of the arguments whose layouts differ from those asked for.
+/// Runs `inner`. Arguments whose layouts differ from those of `inner` are copied to the workspace before, or
+/// from there afterwards.
 class RelaidOp : public PreparedOp {
  public:
-  /// `outer`: the layouts of all arguments of `op` as the caller has them.
+  /// `outer` are the arguments of `op` as the caller has them.
   RelaidOp(const OpDesc& op, Prepared inner, std::vector<TensorDesc> outer) : inner_(std::move(inner)) {
     args_ = std::move(outer);
     algorithm_ = inner_->algorithm();
@@ -49,13 +50,13 @@ class RelaidOp : public PreparedOp {
  private:
   struct Copy {
     std::size_t arg;
-    std::int64_t offset;  ///< in the workspace
-    Prepared in, out;     ///< reorders; null where only written or read
+    std::int64_t offset;  ///< byte offset in the workspace
+    Prepared in, out;     ///< reorders before and after; null if the argument is not read, or not written
   };
 
   Prepared inner_;
   std::vector<Copy> copies_;
-  std::int64_t shared_offset_ = 0;  ///< workspace of one step at a time
+  std::int64_t shared_offset_ = 0;  ///< offset of the workspace that the reorders and `inner` share
 };
 
 }  // namespace convnet::cpu

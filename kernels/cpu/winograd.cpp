@@ -70,9 +70,9 @@ class FilterGradients : public PreparedOp {
   static constexpr int kSide = Method::points, kPoints = kSide * kSide, kOutputs = Method::outputs;
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr std::int64_t kCacheBytes = std::int64_t{3} << 18;
-  static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;  ///< more are read and written less often
+  static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;  ///< bytes; see the constructor
 
-  /// Of a block of tiles. Units hold kDepth tiles.
+  /// The part of the workspace for one block of tiles. A unit holds the values of kDepth tiles.
   struct Memory {
     Unit* inputs;     ///< [point][unit][input]
     Unit* gradients;  ///< [point][unit][output]

@@ -27,7 +27,8 @@ template <class T>
   return v;
 }
 
-/// Sums over the outputs of 16 channels in a group of tiles, about a pivot: few enough for f32.
+/// Sums of the outputs of 16 channels in a group of tiles, relative to a pivot. A group has so few outputs
+/// that f32 is precise enough.
 struct ChannelSums {
   Vec pivot{};  ///< the mean of the first tile
   Vec sum{}, squares{};
@@ -72,7 +73,8 @@ struct ChannelSums {
 template <class Method, class T>
 class Outputs : public PreparedOp {
  public:
-  /// `backward`: the filters are those of the forward convolution, (I,O,H,W) as seen from here.
+  /// If `backward`, this computes gradients of inputs: the filters are those of the forward convolution,
+  /// which are (I,O,H,W) in terms of this operation.
   Outputs(const Tiling<Method>& tiling, bool backward, const std::vector<TensorDesc>& args,
           const Epilogue& epilogue)
       : t_(tiling), backward_(backward), epilogue_(epilogue), threads_(omp_get_max_threads()) {
@@ -129,18 +131,20 @@ class Outputs : public PreparedOp {
     Unit* inputs;     ///< [point][tile][input]
     float* products;  ///< [point][tile][column of a panel]
   };
-  /// The memory that outputs are made with and written to; null for what the operation does not have.
+  /// The memory from which outputs are made and to which they are written; null for arguments that the
+  /// operation does not have.
   struct Results {
     const float* bias = nullptr;
-    const T* addend = nullptr;  ///< lies like `out`
+    const T* addend = nullptr;  ///< has the layout of `out`
     T* out = nullptr;
-    double* means = nullptr;  ///< [group][output]; behind them sums of squares about the means, likewise
+    double* means = nullptr;  ///< [group][output], followed by sums of squares about the means, likewise
   };
   std::int64_t blocks() const { return (t_.tiles() + tiles_ - 1) / tiles_; }
   std::int64_t tiles_in(std::int64_t block) const { return std::min(tiles_, t_.tiles() - block * tiles_); }
-  /// Groups of kRowStep tiles, whose moments are taken together. They do not depend on the number of threads.
+  /// Number of groups of kRowStep tiles. Moments are computed for each group, and do not depend on the number
+  /// of threads.
   std::int64_t groups() const { return (t_.tiles() + kRowStep - 1) / kRowStep; }
-  /// Outputs of a channel in a group of tiles, without those that hang over the border.
+  /// Number of outputs of a channel in a group of tiles, without those outside the image.
   std::int64_t outputs_in(std::int64_t group) const {
     std::int64_t count = 0;
     for (std::int64_t tile = group * kRowStep; tile < std::min(t_.tiles(), (group + 1) * kRowStep); ++tile) {
@@ -246,7 +250,7 @@ class Outputs : public PreparedOp {
     }
   }
 
-  /// Transforms products to outputs, and does with them what the operation does.
+  /// Transforms products to outputs, applies the epilogue, and stores the results.
   void transform_outputs(const float* products, std::int64_t column, std::int64_t block,
                          const Results& results) const {
     const auto transform_with = [&](auto sum) {
@@ -283,7 +287,7 @@ class Outputs : public PreparedOp {
         const T* const addend = Sum ? results.addend + at : nullptr;
         [[maybe_unused]] ChannelSums& channel_sums = sums[static_cast<std::size_t>(c / kLanes)];
         [[maybe_unused]] const Vec pivot = channel_sums.pivot;
-        // Two of each hide the latency of additions.
+        // Two partial sums of each hide the latency of additions.
         [[maybe_unused]] Line<2> sum{}, squares{};
         Vec bias{};
         if (results.bias != nullptr)
@@ -344,7 +348,7 @@ class Outputs : public PreparedOp {
   const bool backward_;
   const Epilogue epilogue_;
   const int threads_;
-  std::int64_t tiles_ = 0;  ///< that are transformed at a time
+  std::int64_t tiles_ = 0;  ///< number of tiles in a block, which are transformed at a time
 };
 
 }  // namespace convnet::cpu::winograd

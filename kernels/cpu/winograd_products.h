@@ -16,12 +16,12 @@ namespace convnet::cpu::winograd {
 constexpr std::int64_t kPanel = 64;    ///< most columns of a product that are computed together
 constexpr std::int64_t kRowStep = 24;  ///< a multiple of the rows of tiles that any multiply() takes
 
-/// The piece in which factors of products are read: 32 bits, with one f32 number, or two bf16 numbers whose
-/// products with those of another unit are added.
+/// 32 bits of a factor: one f32 number, or two bf16 numbers whose products with those of another unit are
+/// added.
 using Unit = std::uint32_t;
 using Units = Vector<Unit, kLanes>::Type;
 
-/// Products of numbers of a type.
+/// Products of numbers of type T.
 template <class T>
 struct Product;
 
@@ -57,22 +57,23 @@ struct Product<BFloat16> {
 };
 #endif
 
-/// Converts a place among taps or points, which is counted in int, to an index.
+/// Converts an int that counts taps or points to an index.
 constexpr std::size_t index_of(int at) { return static_cast<std::size_t>(at); }
 
-/// One side of the convolution: (N,C,H,W) stored as nChw16c.
+/// The input or the output of the convolution: (N,C,H,W) stored as nChw16c.
 struct Side {
   std::int64_t channels, h, w;
-  std::int64_t c() const { return (channels + kLanes - 1) / kLanes * kLanes; }  ///< with those of padding
-  std::int64_t image() const { return c() * h * w; }
-  std::int64_t block() const { return kLanes * h * w; }  ///< numbers of 16 channels of an image
+  std::int64_t c() const { return (channels + kLanes - 1) / kLanes * kLanes; }  ///< channels with padding
+  std::int64_t image() const { return c() * h * w; }                            ///< elements of an image
+  std::int64_t block() const { return kLanes * h * w; }  ///< elements of 16 channels of an image
 };
 
-/// Size x Size pixels of 16 channels, from (y,x) on; zeros outside of the image.
+/// A window of Size x Size pixels of 16 channels, whose first pixel is (y,x). Pixels outside the image are
+/// zero.
 template <int Size, class T>
 class Window {
  public:
-  /// Nothing of an image.
+  /// Makes a window that lies outside the image.
   Window() { at_.fill(-1); }
   Window(const Side& side, std::int64_t y, std::int64_t x) {
     for (int i = 0; i < Size; ++i)
@@ -82,7 +83,7 @@ class Window {
       }
   }
   bool inside(int i, int j) const { return at_[index_of(i * Size + j)] >= 0; }
-  /// In a block of 16 channels of the image; only for what is inside.
+  /// Returns the offset of a pixel in a block of 16 channels of the image. The pixel must be inside.
   std::int64_t offset(int i, int j) const { return at_[index_of(i * Size + j)]; }
 
   [[gnu::always_inline]] Vec load(const T* block, int i, int j) const {
@@ -99,7 +100,7 @@ class Window {
   std::array<std::int64_t, std::size_t{Size} * Size> at_;
 };
 
-/// A convolution, forward or backward, as tiles of its outputs.
+/// A convolution, forward or backward, whose output is divided into tiles.
 template <class Method>
 struct Tiling {
   std::int64_t n;
@@ -111,13 +112,13 @@ struct Tiling {
   std::int64_t tiles() const { return n * rows() * columns(); }
 
   struct Place {
-    std::int64_t image, row, column;  ///< of tiles
+    std::int64_t image, row, column;  ///< row and column count tiles
   };
   Place place_of(std::int64_t tile) const {
     const std::int64_t row = tile / columns();
     return {row / rows(), row % rows(), tile % columns()};
   }
-  /// The pixels of a tile, which begin where the tile's first output or input is.
+  /// Return the windows of the outputs and of the inputs of a tile.
   template <class T>
   Window<Method::outputs, T> outputs(const Place& place) const {
     return {out, place.row * Method::outputs, place.column * Method::outputs};
@@ -132,7 +133,8 @@ template <class Method>
 Tiling<Method> forward_tiling(const ConvGeometry& g) {
   return {g.n, {g.c, g.h, g.w}, {g.k, g.oh, g.ow}, g.pad};
 }
-/// Gradients of the input are a convolution of the output's with the filters turned around.
+/// The gradient of the input is a convolution of the gradient of the output with the filters rotated by 180
+/// degrees.
 template <class Method>
 Tiling<typename Method::Backward> backward_tiling(const ConvGeometry& g) {
   return {g.n, {g.k, g.oh, g.ow}, {g.c, g.h, g.w}, Method::stride == 1 ? Method::taps - 1 - g.pad : 0};
@@ -145,7 +147,8 @@ struct Factor {
 };
 
 /// out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and 16 * Vecs
-/// columns. `b` has the units of all columns one after the other, `b_step` from one k to the next.
+/// columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k are `b_step`
+/// apart.
 template <class T, int Rows, int Vecs>
 void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth, bool add, float* out,
               std::int64_t out_step) {
@@ -164,7 +167,7 @@ void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t 
       });
     });
   }
-  // Adding what is there last keeps sums over many blocks of tiles exact.
+  // The old value is added last: the sums over many blocks of tiles lose less precision.
   unrolled<Rows>([&](auto r) __attribute__((always_inline)) {
     unrolled<Vecs>([&](auto z) __attribute__((always_inline)) {
       float* const to = out + r * out_step + z * kLanes;
@@ -175,7 +178,7 @@ void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t 
   });
 }
 
-/// The same for `rows` rows, a multiple of Rows.
+/// Does the same for `rows` rows, a multiple of Rows.
 template <class T, int Rows, int Vecs>
 void multiply_rows(std::int64_t rows, const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth,
                    bool add, float* out, std::int64_t out_step) {
@@ -184,16 +187,16 @@ void multiply_rows(std::int64_t rows, const Factor& a, const Unit* b, std::int64
                             out + r * out_step, out_step);
 }
 
-/// Columns of the panel that begins at `first`.
+/// Returns the number of columns of the panel that begins at column `first`.
 inline std::int64_t panel_width(std::int64_t columns, std::int64_t first) {
   return std::min(kPanel, columns - first);
 }
 
-/// Units from one point of transformed tiles to the next. Steps of a power of two would put all points of a
-/// tile into one set of the cache.
+/// Returns the distance in units from one point of transformed tiles to the next. Distances that are powers
+/// of two would put all points of a tile into one set of the cache.
 inline std::int64_t point_step(std::int64_t units) { return units + kLanes; }
 
-/// Bytes of `count` units or f32 numbers, rounded up to where the next piece of memory may begin.
+/// Returns the bytes of `count` units or f32 numbers, rounded up to a multiple of kMemoryAlignment.
 inline std::int64_t bytes_of(std::int64_t count) { return aligned(count * std::int64_t{sizeof(Unit)}); }
 
 }  // namespace convnet::cpu::winograd

@@ -1,8 +1,10 @@
-// Winograd's method in one dimension, and its application to tiles: Lavin and Gray, "Fast Algorithms for
-// Convolutional Neural Networks" (2015), section 4. F(m,r) computes m outputs of a filter with r taps from
-// n = m+r-1 inputs with n products. In two dimensions, with ' for transposes and * for products of elements:
-//   Y = A' [(G g G') * (B' d B)] A.
-// As that is linear in g, the gradient of a filter is G' [(B' d B) * (A dY A')] G.
+// Winograd's method in one dimension, and its application to two-dimensional tiles: Lavin and Gray, "Fast
+// Algorithms for Convolutional Neural Networks" (2015), section 4. F(m,r) computes m outputs of a filter with
+// r taps from n = m+r-1 inputs with n products. In two dimensions, with ' for transposes and * for
+// elementwise products, the outputs Y of the filter g for the inputs d, and the gradient of g, which enters
+// linearly, are
+//   Y  = A' [(G g G') * (B' d B)] A
+//   dg = G' [(B' d B) * (A dY A')] G.
 #pragma once
 
 #include <array>
@@ -18,7 +20,8 @@ using Vec = Vector<float, kLanes>::Type;
 template <int N>
 using Line = std::array<Vec, N>;
 
-/// Calls f(Constant<0>) ... f(Constant<N-1>): arrays of vectors stay in registers only without loops.
+/// Calls f(Constant<0>) ... f(Constant<N-1>). It replaces loops, in which arrays of vectors would not stay in
+/// registers.
 template <int N, class F>
 [[gnu::always_inline]] inline void unrolled(const F& f) {
   [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
@@ -27,7 +30,7 @@ template <int N, class F>
   (std::make_integer_sequence<int, N>{});
 }
 
-/// What a method computes: `outputs` outputs of a filter with `taps` taps that moves by `stride` inputs, from
+/// The sizes of a method: it computes `outputs` outputs of a filter with `taps` taps and stride `stride` from
 /// `inputs` inputs. Tiles are `step` inputs apart.
 template <int Outputs, int Taps, int Stride = 1>
 struct Sizes {
@@ -37,8 +40,8 @@ struct Sizes {
 
 /// F(2,3): polynomials at 0, 1, -1 and infinity.
 struct F2x3 : Sizes<2, 3> {
-  static constexpr int points = 4;  ///< products
-  using Backward = F2x3;            ///< gradients of inputs, with the filter turned around
+  static constexpr int points = 4;  ///< number of products
+  using Backward = F2x3;            ///< the method for gradients of inputs, with the rotated filter
 
   /// B' d.
   [[gnu::always_inline]] static inline void input(const Line<4>& d, Line<4>& v) {
@@ -77,8 +80,8 @@ struct F2x2 {
   }
 };
 
-/// Two outputs of a filter with five taps, as F(2,3) of the first three and F(2,2) of the others. It takes
-/// more products than F(2,5), but factors of 8 bits bear it.
+/// Two outputs of a filter with five taps, as F(2,3) of the first three and F(2,2) of the others. It needs
+/// more products than F(2,5), but it is precise enough for bf16 factors, which have 8 bits.
 struct F2x3And2 : Sizes<2, 5> {
   static constexpr int points = 7;
   using Backward = F2x3And2;
@@ -114,8 +117,9 @@ struct F2x3And2 : Sizes<2, 5> {
   }
 };
 
-/// Gradients of the inputs of Strided2x3 with one input of padding: four from three outputs' ones. Outputs
-/// with even numbers see the middle tap, the others two taps, by F(2,2).
+/// Gradients of the inputs of Strided2x3 with one input of padding: four gradients of inputs from three
+/// gradients of outputs. Of the four, those with even numbers depend on the middle tap, the others on the
+/// outer taps, by F(2,2).
 struct Strided2x3Backward {
   static constexpr int outputs = 4, taps = 3, inputs = 3, step = 2, points = 5;
 
@@ -133,8 +137,8 @@ struct Strided2x3Backward {
   }
 };
 
-/// Two outputs of a filter with three taps and stride 2: the outer taps see inputs with even numbers, by
-/// F(2,2); the middle tap sees the others.
+/// Two outputs of a filter with three taps and stride 2. The outer taps apply to inputs with even numbers, by
+/// F(2,2); the middle tap applies to the others.
 struct Strided2x3 : Sizes<2, 3, 2> {
   static constexpr int points = 5;
   using Backward = Strided2x3Backward;
@@ -200,7 +204,7 @@ struct SixPoints : Sizes<Outputs, 7 - Outputs> {
  private:
   static constexpr float kSixth = 1.0F / 6;
 
-  /// The even and the odd part of a polynomial with coefficients `c`, at 1 and at 2.
+  /// Returns the even and the odd part, at 1 and at 2, of the polynomial with coefficients `c`.
   template <int N>
   [[gnu::always_inline]] static inline Line<4> values(const Line<N>& c) {
     Line<4> parts{};
@@ -221,8 +225,8 @@ struct SixPoints : Sizes<Outputs, 7 - Outputs> {
 using F4x3 = SixPoints<4>;
 using F2x5 = SixPoints<2>;
 
-/// M x M', where element (i,j) of x, which has In rows and columns, is get(i, j); put(i, j, value) takes
-/// those of the result, of Out rows and columns. `line` multiplies a column by M.
+/// Computes M x M'. get(i, j) returns element (i,j) of x, which is In x In; put(i, j, value) takes the
+/// elements of the result, which is Out x Out. `line` multiplies a column by M.
 template <int In, int Out, class Get, class Transform, class Put>
 [[gnu::always_inline]] inline void transform(const Get& get, const Transform& line, const Put& put) {
   std::array<Line<In>, Out> rows;

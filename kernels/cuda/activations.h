@@ -1,4 +1,4 @@
-// Tools of kernels over activations: several channels at a time.
+// Helpers of kernels that work on several channels of activations at a time.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -6,7 +6,7 @@
 
 namespace convnet::cuda {
 
-/// Neighbours in memory that one thread reads or writes at once.
+/// Consecutive elements in memory that one thread reads or writes at once.
 template <class T, int Lanes>
 struct alignas(sizeof(T) * Lanes) Vector {
   T lane[Lanes];
@@ -37,12 +37,12 @@ struct Numbers {
   }
 };
 
-/// The same memory as vectors of `lanes` channels.
+/// Returns a view of the same memory whose elements are vectors of `lanes` channels.
 inline View in_vectors(const View& view, int lanes) {
   return {view.n, view.c / lanes, view.h, view.w, view.last};
 }
 
-/// Row and column.
+/// The row and the column of a place.
 struct Pixel {
   int y, x;
   CONVNET_HD Pixel(const View& view, const View::Place& at) {

@@ -7,7 +7,8 @@
 
 namespace convnet::cuda {
 
-// prepare() of these operations calls these with kMostColumnBytes; tests call them with less.
+// Prepare operations whose windows take at most `most_bytes` at a time. prepare() passes kMostColumnBytes;
+// tests pass less.
 Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Context& context,
                            std::int64_t most_bytes);
 Prepared prepare_in_chunks(const ConvBackwardData& op, const OpForm& form, const Context& context,

@@ -1,6 +1,6 @@
 // Code shared by convolutions and locally-connected layers that use matrix products. Windows are copied into
-// rows of a matrix ("columns", as in im2col), for as many images or positions at a time as fit into the
-// memory that they may take.
+// the rows of a matrix ("columns", as in im2col), for as many images or positions at a time as the limit of
+// memory allows.
 #pragma once
 
 #include "kernels/cuda/chunked.h"
@@ -11,8 +11,8 @@ namespace convnet::cuda {
 /// The products of all chunks.
 class ChunkGemms {
  public:
-  /// `extent` of `gemm` becomes `per_item` for every item of the chunk. Where that is k, the chunks' products
-  /// are summed.
+  /// The extent `extent` (m, n or k) of `gemm` becomes `per_item` times the number of items in the chunk. If
+  /// it is k, the products of the chunks are summed.
   ChunkGemms(Gemm gemm, std::int64_t Gemm::*extent, std::int64_t per_item, const Chunks& chunks,
              const Context& context) {
     const bool sums = extent == &Gemm::k;

@@ -1,6 +1,5 @@
-// Work around the library's convolution: images and filters as its engines want them, and biases that it did
-// not add.
-// Tensors are channels last, of type `type` (f32 or bf16).
+// Kernels before and after the library's convolution: they convert images and filters to the forms that its
+// engines want, and add biases that it did not add. Tensors are channels last, of type `type` (f32 or bf16).
 #pragma once
 
 #include "kernels/bf16.h"
@@ -15,21 +14,21 @@ namespace convnet::cuda {
 struct Blocks {
   std::int64_t side = 1, pad = 0;
 };
-/// Copies the images of `from` into the blocks of `to`.
+/// Copies the images `from` into the blocks `to`.
 void to_blocks(Stream stream, DataType type, const View& from, const std::byte* src, const Blocks& blocks,
                const View& to, std::byte* dst);
-/// Does the reverse: the images of `to` get those of their pixels that the blocks of `from` hold, others
-/// become zeros.
+/// Does the reverse: copies pixels from the blocks `from` to the images `to`. Pixels that no block holds
+/// become zero.
 void from_blocks(Stream stream, DataType from_type, const View& from, const std::byte* src,
                  const Blocks& blocks, const View& to, DataType to_type, std::byte* dst);
-/// y = y [+ bias of the column], then max(0,y) if `relu`, of a matrix of rows of `columns`. `bias` may be
+/// y = y [+ bias of the column], then max(0,y) if `relu`, for the matrix y (rows, columns). `bias` may be
 /// null.
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,
                    DataType type, std::byte* y);
-/// Copies that many numbers: dst = src.
+/// Convert `count` numbers from bf16 to f32, and from f32 to bf16.
 void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst);
 void narrow(Stream stream, std::int64_t count, const float* src, BFloat16* dst);
-/// Sums of the columns. `workspace` has sum_rows_bytes().
+/// diff_bias = the sums of the columns of diff_dst (rows, columns). `workspace` has sum_rows_bytes().
 void bias_gradient(Stream stream, std::int64_t rows, std::int64_t columns, DataType type,
                    const std::byte* diff_dst, std::byte* workspace, float* diff_bias);
 

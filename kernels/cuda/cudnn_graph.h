@@ -1,5 +1,5 @@
-// Convolutions in the terms of cuDNN's graph interface: descriptors, the graph of a convolution with what is
-// fused, the engines that the library proposes for it, and plans, which run.
+// Convolutions by cuDNN's graph interface: descriptors, the graph of a convolution and the operations fused
+// with it, the engines that the library proposes for a graph, and execution plans.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace convnet::cuda {
 
-/// A descriptor of the library: set attributes, finalize, use.
+/// Owns a descriptor of the library. Set its attributes, then finalize() it, then use it.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
@@ -52,20 +52,20 @@ class Descriptor {
 
 enum class ConvPass { forward, backward_data, backward_weights };
 
-/// The library gets the images in one of these forms.
+/// The form in which the library gets the images.
 enum class ConvImages {
-  given,   ///< the argument
+  given,   ///< the argument itself
   padded,  ///< a copy with all padding
-  blocks   ///< a copy as blocks of stride x stride pixels, with channels as engines like them
+  blocks   ///< a copy as blocks of stride x stride pixels, with a number of channels that suits engines
 };
 
-/// One way to do an operation.
+/// One way to compute a convolution.
 struct ConvVariant {
-  /// Bias and relu are part of the graph; in bf16 runs the bias is then rounded to bf16 before, which engines
-  /// that are not compiled at run time ask for.
+  /// Bias and relu are part of the graph. In bf16 runs the bias is first rounded to bf16, because engines
+  /// that are not compiled at run time require it.
   bool fused = false;
   ConvImages images = ConvImages::given;
-  bool narrow = false;  ///< the weights' gradient is made as bf16, and widened after
+  bool narrow = false;  ///< the gradient of the weights is computed as bf16 and then converted to f32
   std::string name() const {
     static constexpr std::array kImages = {"", "+padded", "+blocks"};
     return std::string(fused ? "fused" : "plain") + kImages.at(static_cast<std::size_t>(images)) +
@@ -73,17 +73,17 @@ struct ConvVariant {
   }
 };
 
-/// Describes what is computed: a pass of a convolution, and what the operation does besides.
+/// A pass of a convolution, with the other work of its operation.
 struct ConvProblem {
   ConvPass pass = ConvPass::forward;
   ConvGeometry g;
   bool bias = false, relu = false, accumulate = false;
-  bool plain_images = false;  ///< a flat vector that is read as maps lies plain
+  bool plain_images = false;  ///< the images are plain, because they are a flat vector that is read as maps
   Precision precision = Precision::tf32;
 
-  /// The type of the activations and of the weights.
+  /// Returns the type of the activations and of the weights.
   DataType type() const { return product_type(precision); }
-  /// The convolution that the library does.
+  /// Returns the geometry of the convolution that the library does.
   ConvGeometry geometry(const ConvVariant& variant) const {
     constexpr std::int64_t kLoad = 16;  // bytes
     switch (variant.images) {
@@ -93,7 +93,7 @@ struct ConvProblem {
     }
     return over_blocks(g, g.stride, kLoad / size_of(type()));
   }
-  /// The library gets a copy of the bias.
+  /// Returns whether the library gets a copy of the bias, rounded to bf16.
   bool rounds_bias(const ConvVariant& variant) const {
     return variant.fused && bias && type() == DataType::bf16;
   }
@@ -110,11 +110,11 @@ struct ConvProblem {
 /// Returns the graph of a variant: the convolution, then bias and relu if they are fused. Throws DeviceError.
 Descriptor graph_of(const ConvProblem& p, const ConvVariant& variant, cudnnHandle_t handle);
 
-/// Returns the engines that the library's heuristics propose, the best first; none where it knows nothing.
+/// Returns the engine configurations that the library's heuristics propose, the best first; perhaps none.
 std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode);
 
-/// Returns whether an engine gives the same bits every time, in the precision that was asked for, and is
-/// there in every process at once: compiling one takes more than a second, and a library that may be missing.
+/// Returns whether an engine is deterministic, computes in `precision`, and is not compiled at run time:
+/// compiling takes more than a second, and needs a library that may be missing.
 bool acceptable(const Descriptor& config, Precision precision);
 
 /// An engine with its settings, ready to run.
@@ -123,15 +123,16 @@ struct ConvPlan {
   std::int64_t workspace = 0;
 };
 
-/// Throws DeviceError where the engine turns out not to support the problem, or wants more than `most` bytes.
+/// Makes the plan of an engine configuration. Throws DeviceError if the engine does not support the problem
+/// after all, or needs a workspace of more than `most` bytes.
 ConvPlan finalized(const Descriptor& config, cudnnHandle_t handle, std::int64_t most);
 
-/// Memory of the tensors of a graph; bias: null unless it is fused.
+/// The memory of the tensors of a graph. `bias` is null unless it is fused.
 struct ConvPointers {
   const std::byte *images = nullptr, *weights = nullptr, *output = nullptr, *bias = nullptr;
 };
 
-/// Puts a run into the queue. Throws DeviceError, which names `what`.
+/// Puts a run of the plan into the queue. Throws DeviceError, whose message names `what`.
 void execute(const ConvPlan& plan, Queue* queue, const ConvPointers& p, std::byte* workspace,
              const std::string& what);
 

@@ -1,4 +1,4 @@
-// Division by numbers that the host knows in advance; GPUs have no division instruction.
+// Fast division by numbers that the host knows in advance. GPUs have no instruction for division.
 #pragma once
 
 #include <bit>
@@ -13,12 +13,12 @@ struct Quotient {
 };
 
 /// Divides by multiplying (Granlund and Montgomery, "Division by invariant integers using multiplication",
-/// 1994). With 2^bits the power of two from `value` on, the multiplier is (2^(31+bits) + e) / value with 0 <
-/// e <= value: for a < 2^31 the product with a is off by less than what would carry a quotient over the next
-/// whole number.
+/// 1994). Let 2^bits be the smallest power of two that is at least `value`. The multiplier is
+/// (2^(31+bits) + e) / value, where e is at least 1 and at most `value`. For a < 2^31 the error of the
+/// product is too small to change the quotient.
 class Divisor {
  public:
-  /// `value` may be 0, the side of an empty tensor; then nothing may be divided.
+  /// `value` may be 0, the side of an empty tensor, but then nothing may be divided.
   explicit Divisor(std::int64_t value) : value_(value) {
     if (value < 1 || value >= kLimit) return;
     bits_ = static_cast<std::uint32_t>(std::bit_width(static_cast<std::uint64_t>(value - 1)));

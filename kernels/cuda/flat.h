@@ -1,4 +1,4 @@
-// Kernels that go over tensors element by element, whatever their layout.
+// Element-wise kernels for tensors of any layout.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace convnet::cuda {
 template <class... Types>
 constexpr int kFlatLanes = 16 / static_cast<int>(std::max({sizeof(Types)...}));
 
-/// body.at<Lanes>(i) works on the i-th `Lanes` elements.
+/// A kernel body over vectors of `Lanes` elements: body.at<Lanes>(i) works on vector i.
 template <int Lanes, class Body>
 struct Flat {
   Body body;
-  std::int64_t count, vectors;  ///< elements; whole vectors of those, before those that are taken singly
+  std::int64_t count, vectors;  ///< elements; whole vectors at their beginning, the rest is done singly
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     if (i < vectors) return body.template at<Lanes>(i);
@@ -25,8 +25,8 @@ struct Flat {
   }
 };
 
-/// Runs the body over `count` elements of the tensors at `args`. They may be parts of tensors, which begin
-/// anywhere: vectors have to begin at multiples of their size.
+/// Runs the body over `count` elements of the tensors at `args`. Vectors must begin at multiples of their
+/// size, but `args` may be parts of tensors that begin anywhere; then elements are done singly.
 template <int Lanes, class Body>
 void for_elements(Stream stream, std::int64_t count, std::span<std::byte* const> args, const Body& body) {
   const bool aligned = std::all_of(args.begin(), args.end(), [](const std::byte* arg) {
@@ -48,7 +48,7 @@ struct FlatUnary {
     Numbers<To, Lanes>(dst).set(i, v);
   }
 };
-/// Args: src dst (may be the same memory where the types are the same)
+/// args: src, dst. They may be the same memory if the types are equal.
 template <class From, class To, class F>
 void flat_unary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
   for_elements<kFlatLanes<From, To>>(stream, count, args, FlatUnary<F, From, To>{f, args[0], args[1]});
@@ -68,7 +68,7 @@ struct FlatBinary {
     Numbers<T, Lanes>(dst).set(i, y);
   }
 };
-/// Args: a b [dst], by default b
+/// args: a, b, and dst, which by default is b.
 template <class T, class F>
 void flat_binary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
   for_elements<kFlatLanes<T>>(stream, count, args, FlatBinary<F, T>{f, args[0], args[1], args.back()});

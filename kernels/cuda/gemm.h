@@ -9,22 +9,23 @@
 
 namespace convnet::cuda {
 
-/// C = [C +] op(A) op(B), `batch` times, each matrix `*_step` numbers after the one before. Row-major, rows
-/// `ld*` numbers apart.
+/// C = [C +] op(A) op(B), for `batch` matrices each. Matrices are row-major; rows are `ld*` elements apart,
+/// the matrices of a batch `*_step` elements.
 struct Gemm {
   bool trans_a = false, trans_b = false;  ///< op(X) = X^T
   std::int64_t m = 0, n = 0, k = 0;       ///< op(A) (m,k), op(B) (k,n), C (m,n)
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   std::int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
-  std::int64_t alignment = 4;  ///< bytes of which all pointers are multiples; faster kernels want 16
+  std::int64_t alignment = 4;  ///< alignment of all pointers, bytes; faster kernels need 16
   bool accumulate = false;
   DataType factors = DataType::f32;  ///< type of A and B
   DataType result = DataType::f32;   ///< type of C; bf16 only where the factors are
 };
 
-constexpr std::int64_t kArgumentAlignment = 64;  ///< alignment of an operation's arguments, bytes
+/// Alignment in bytes of an operation's arguments; see PreparedOp::run().
+constexpr std::int64_t kArgumentAlignment = 64;
 
-/// Gemm::alignment of matrices that begin these bytes, or multiples of them, after the memory of arguments.
+/// Returns Gemm::alignment for matrices that begin at multiples of these byte offsets in an argument.
 inline std::int64_t alignment_of(std::initializer_list<std::int64_t> offsets) {
   std::int64_t alignment = kArgumentAlignment;
   for (const std::int64_t offset : offsets) alignment = std::gcd(alignment, offset);
@@ -41,15 +42,15 @@ class PreparedGemm {
   /// Computes with the types Gemm::factors and Gemm::result. `workspace` is aligned to kMemoryAlignment.
   virtual void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
                    std::byte* workspace) const = 0;
-  /// The same for f32 factors and result.
+  /// Does the same for f32 factors and an f32 result.
   void run(Queue* queue, const float* a, const float* b, float* c, std::byte* workspace) const {
     run(queue, reinterpret_cast<const std::byte*>(a), reinterpret_cast<const std::byte*>(b),
         reinterpret_cast<std::byte*>(c), workspace);
   }
 };
 
-/// Throws std::logic_error if the memory of a product is not aligned as promised. The library
-/// would read outside of it, or fail without naming the product.
+/// Throws std::logic_error if the memory of a product is not aligned as promised. The library would read
+/// outside of it, or fail without naming the product.
 inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byte*> matrices,
                           const std::byte* workspace) {
   const auto is_aligned = [](const std::byte* memory, std::int64_t bytes) {

@@ -1,6 +1,6 @@
-// Runs kernel bodies on a stream. A body is a functor over an index; where this file is compiled as plain C++
-// (tests/cuda), bodies run in a few threads of the host, so that everything but the launching itself is
-// tested without a GPU; the thread sanitizer finds data races between them.
+// Runs kernel bodies on a stream. A body is a functor over an index. If this file is compiled as plain C++
+// (tests/cuda), bodies run in a few threads of the host: everything but the launch itself is tested without a
+// GPU, and the thread sanitizer finds data races.
 #pragma once
 
 #include <cstdint>
@@ -33,13 +33,13 @@ namespace convnet::cuda {
 constexpr int kBlock = 256;        ///< threads of a block in for_each
 constexpr int kTeamThreads = 256;  ///< threads of a team
 
-/// The threads of a block that work on one item together. Sums are taken in a fixed order: the same bits
-/// every time.
+/// The threads of a block, which work on one item together. The order of sums is fixed, so that the bits are
+/// the same every time.
 class Team {
  public:
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   __device__ int size() const { return static_cast<int>(blockDim.x); }
-  /// Returns the sum of all members' values to each of them, or the largest value. All members must call.
+  /// Return the sum, or the maximum, of the values of all members to each member. All members must call.
   template <class T>
   __device__ T sum(T value) const {
     return reduce(value, [](T a, T b) { return a + b; });
@@ -68,7 +68,7 @@ class Team {
 template <class Body>
 __global__ void __launch_bounds__(kBlock) each_kernel(std::int64_t count, Body body) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  // Most threads have one index: unrolled, they would divide to learn that.
+  // Most threads have only one index. An unrolled loop would first divide to find the number of rounds.
 #pragma unroll 1
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += step)
@@ -108,7 +108,8 @@ void for_teams(Stream stream, std::int64_t count, const Body& body) {
 #error "kernels are compiled by nvcc, or as C++ with CONVNET_CUDA_EMULATED"
 #else
 
-/// Numbers of threads that work together if a stream's kernels run in threads; otherwise one does everything.
+/// Numbers of threads if the kernels of a stream run in threads (Stream::threads); else one thread does
+/// everything.
 constexpr int kWorkers = 2;  ///< threads that share the indices of for_each
 constexpr int kTeams = 2;    ///< teams that share the items of for_teams
 constexpr int kMembers = 2;  ///< threads of a team
@@ -121,7 +122,8 @@ void on_threads(int threads, const Work& work) {
   work(0);
 }
 
-/// Returns which of `count` workers gets index `i`; no stride gives all its indices to the same worker.
+/// Returns which of `count` workers gets index `i`. Indices at any fixed stride are spread over several
+/// workers.
 inline int worker_of(std::int64_t i, int count) {
   const std::uint64_t mixed = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
   return static_cast<int>((mixed >> 32) % static_cast<unsigned>(count));

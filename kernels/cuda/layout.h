@@ -9,7 +9,7 @@
 
 namespace convnet::cuda {
 
-/// The second dimension of four is the innermost in memory.
+/// The layout in which the second dimension of four is the innermost in memory.
 class ChannelsLast : public Layout {
  public:
   ChannelsLast(std::int64_t elements, DataType type) : elements_(elements), type_(type) {}
@@ -27,7 +27,8 @@ class ChannelsLast : public Layout {
   DataType type_;
 };
 
-/// How this backend wants `dims` to lie: channels last for four dimensions, plain for others.
+/// Returns a tensor in the layout that this backend wants: channels last for four dimensions, plain for
+/// others.
 TensorDesc channels_last(const Dims& dims, DataType type = DataType::f32);
 
 /// Divides by a number that is used once. 64-bit divisions are slow on GPUs, so numbers below 2^32 are
@@ -41,7 +42,7 @@ CONVNET_HD inline Quotient divide(std::int64_t a, std::int64_t b) {
   return {a / b, a % b};
 }
 
-/// Activations as kernels walk them: element (n,c,y,x) by its strides.
+/// Maps elements (n,c,y,x) of activations to indices in memory, and back.
 class View {
  public:
   View() = default;
@@ -62,7 +63,7 @@ class View {
   struct Place {
     std::int64_t n, c, s;  ///< s = y * w + x
   };
-  /// The place of the element at index i in memory.
+  /// Returns the place of the element at index i in memory.
   CONVNET_HD Place place(std::int64_t i) const {
     const Divisor inner = last ? by_c_ : by_spatial_, outer = last ? by_spatial_ : by_c_;
     Quotient first, second;
@@ -75,26 +76,26 @@ class View {
     }
     return last ? Place{second.value, first.rest, second.rest} : Place{second.value, second.rest, first.rest};
   }
-  /// Row and column of a place's s; maps have less than 2^31 pixels.
+  /// Returns the row (value) and the column (rest) of s = y * w + x. Maps have less than 2^31 pixels.
   CONVNET_HD Quotient row(std::int64_t s) const { return by_w_.divide(static_cast<std::uint32_t>(s)); }
 
  private:
   Divisor by_c_{1}, by_spatial_{1}, by_w_{1};
 };
 
-/// The view of (N,C,H,W), (N,C), or any dimensions taken as (N, all others). Throws std::logic_error for a
-/// layout of another backend.
+/// Returns the view of (N,C,H,W), (N,C), or any other dimensions, which are read as (N, product of the
+/// others). Throws std::logic_error for a layout of another backend.
 View view_of(const TensorDesc& tensor);
 
-/// The activation's view in which neighbouring channels are neighbours in memory where that can be.
+/// Returns the view of an activation. A plain tensor whose maps have one pixel is also channels last.
 inline View channels_view(const TensorDesc& tensor) {
   View view = view_of(tensor);
   view.last = view.last || view.spatial() == 1;
   return view;
 }
 
-constexpr int kLanes = 4;  ///< 16 bytes of floats, the most that a load takes
-/// Channels that a thread can work on together: kLanes or 1.
+constexpr int kLanes = 4;  ///< floats in 16 bytes, the most that one load reads
+/// Returns the number of channels that a thread can work on at once: kLanes or 1.
 inline int lanes_of(const View& view) { return view.last && view.c % kLanes == 0 ? kLanes : 1; }
 
 }  // namespace convnet::cuda

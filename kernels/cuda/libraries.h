@@ -1,4 +1,4 @@
-// The libraries' handles for a queue, checked calls of the libraries, and their objects with one owner.
+// cuBLASLt and cuDNN: handles for a queue, checks of calls, and owners of the libraries' objects.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,13 +16,13 @@
 
 namespace convnet::cuda {
 
-/// Throws DeviceError that names the attempted call and the library's error.
+/// Throws DeviceError that names the call (`what`) and the library's error, if there is one.
 inline void check(cublasStatus_t status, const std::string& what) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError("cuBLASLt: " + what + " failed: " + cublasLtGetStatusString(status));
 }
 #if defined(CONVNET_CUDNN)
-/// Returns the library's explanation of the calling thread's last error, beyond its name, in brackets.
+/// Returns the library's explanation of the calling thread's last error, " (…)", or "".
 inline std::string last_cudnn_error() {
   std::array<char, 1024> message{};
   cudnnGetLastErrorString(message.data(), message.size());
@@ -34,7 +34,7 @@ inline void check(cudnnStatus_t status, const std::string& what) {
 }
 #endif
 
-/// A handle of a C library, destroyed with its owner.
+/// Owns a handle of a C library.
 template <class Handle, auto Destroy>
 class Owned {
  public:
@@ -58,7 +58,7 @@ class Owned {
   Handle handle_ = nullptr;
 };
 
-/// Returns the cuBLASLt handle of a queue that this backend made; its work goes to the queue's stream.
+/// Return the handle of a queue that this backend made; its work goes to the queue's stream.
 cublasLtHandle_t cublas_of(Queue* queue);
 #if defined(CONVNET_CUDNN)
 cudnnHandle_t cudnn_of(Queue* queue);

@@ -1,5 +1,6 @@
-// How each operation is prepared for CUDA; backend.cpp dispatches here. See Backend::bind for the contract.
-// Convolutions: cuDNN; matrix products: cuBLASLt. The rest: own kernels, bodies over an index (launch.h).
+// How operations are prepared for CUDA. backend.cpp calls these functions; see Backend::bind for the
+// contract. cuDNN computes convolutions, cuBLASLt computes matrix products, and our own kernels, which are
+// bodies over an index (launch.h), compute everything else.
 #pragma once
 
 #include <functional>
@@ -17,18 +18,18 @@ using Prepared = std::shared_ptr<const PreparedOp>;
 
 class Tuning;
 
-/// The settings that all operations of a backend have in common.
+/// Settings for preparing an operation.
 struct Context {
   Precision precision = Precision::tf32;
-  int device = 0;            ///< where the operation will run
-  Tuning* tuning = nullptr;  ///< algorithms that were chosen by timing; null where nothing is timed
+  int device = 0;            ///< the physical device that the operation will run on
+  Tuning* tuning = nullptr;  ///< algorithms that were chosen by timing; null if nothing is timed
 };
 
-/// Specialised once for every operation, in the file of its family.
+/// Prepares an operation. The file of each family specialises it for its operations.
 template <class Op>
 Prepared prepare(const Op& op, const OpForm& form, const Context& context);
 
-/// An own kernel, or several: a function that puts them on a stream.
+/// One or several of our own kernels: a function that launches them on a stream.
 class KernelOp : public PreparedOp {
  public:
   using Kernel = std::function<void(Stream, std::span<std::byte* const> args, std::byte* workspace)>;

@@ -8,7 +8,7 @@
 
 namespace convnet::cuda {
 
-/// Its work goes into a queue, which matrix products need.
+/// An operation that needs the queue, not just its stream, because matrix products do.
 class ProductOp : public PreparedOp {
  public:
   using Work = std::function<void(Queue*, std::span<std::byte* const> args, std::byte* workspace)>;
@@ -30,7 +30,8 @@ struct Zeros {
   CONVNET_DEVICE void operator()(std::int64_t i) const { memory[i] = std::byte{0}; }
 };
 
-/// An operation on no images: what sums over them is zero, all else that it writes has no elements.
+/// Prepares an operation on no images: results that are sums over images become zero; the others have no
+/// elements.
 inline Prepared prepare_empty(const OpDesc& op, const OpForm& form) {
   return std::make_shared<KernelOp>(form, [args = arguments(op), tensors = form.args](
                                               Stream stream, std::span<std::byte* const> p, std::byte*) {
@@ -43,7 +44,7 @@ inline Prepared prepare_empty(const OpDesc& op, const OpForm& form) {
 template <int Lanes, class T>
 struct FinishColumns {
   const float* bias;
-  std::int64_t vectors;  ///< of a row
+  std::int64_t vectors;  ///< number of vectors in a row
   bool relu;
   Numbers<T, Lanes> matrix;
   CONVNET_DEVICE void operator()(std::int64_t i) const {
@@ -58,9 +59,9 @@ struct FinishColumns {
   }
 };
 
-/// matrix += bias, a number for every column, unless it is null; then max(0,x) if `relu`, which keeps NaN.
-/// The library's products could do both, but their relu loses NaN, they add no f32 to bf16, and the same bias
-/// to all matrices of a batch.
+/// Adds `bias`, a number for every column, to the matrix unless it is null; then applies max(0,x) if `relu`,
+/// keeping NaN. The library's products could do both, but their relu loses NaN, and they can neither add f32
+/// to bf16 nor a different bias to each matrix of a batch.
 inline void finish_columns(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias,
                            bool relu, DataType type, std::byte* matrix) {
   if (bias == nullptr && !relu) return;

@@ -7,9 +7,10 @@
 
 namespace convnet::cuda {
 
+/// The lengths of up to kMost ranges, for mapping an index over all of them to a range.
 class Ranges {
  public:
-  static constexpr int kMost = 32;  ///< they travel with the launch
+  static constexpr int kMost = 32;  ///< limited, because the object is passed as an argument of the launch
 
   struct Place {
     int range;
@@ -23,7 +24,7 @@ class Ranges {
   }
   std::int64_t total() const { return count_ == 0 ? 0 : end_[count_ - 1]; }
   int count() const { return count_; }
-  /// The elements of a range are [begin(range), end(range)) of [0, total()).
+  /// Return the first element of a range and the one behind its last, in [0, total()].
   CONVNET_HD std::int64_t begin(std::int64_t range) const { return range == 0 ? 0 : end_[range - 1]; }
   CONVNET_HD std::int64_t end(std::int64_t range) const { return end_[range]; }
 

@@ -1,5 +1,5 @@
-// A backend's access to devices, streams and memory. runtime.cpp does it with the CUDA runtime. Compiled
-// with CONVNET_CUDA_EMULATED (tests/cuda), kernels run on the host, at once.
+// Access to devices, streams and memory. runtime.cpp implements it with the CUDA runtime. With
+// CONVNET_CUDA_EMULATED (tests/cuda), kernels run on the host, synchronously.
 #pragma once
 
 #include "kernels/backend.h"
@@ -19,7 +19,7 @@ struct Stream {
   cudaStream_t handle = nullptr;
 };
 
-/// Throws DeviceError that names the attempted call and CUDA's error.
+/// Throws DeviceError that names the call (`what`) and CUDA's error, if there is one.
 void check(cudaError_t error, const char* what);
 inline void check_launch() { check(cudaGetLastError(), "starting a kernel"); }
 #endif
@@ -29,20 +29,20 @@ Stream stream_of(Queue* queue);
 
 /// Returns the number of usable devices; if there are none, `reason` says why.
 int count_devices(std::string& reason);
-/// Returns a name like "NVIDIA H100 80GB HBM3"; choices made by timing hold for one kind of device.
+/// Returns the name of the kind of device, like "NVIDIA H100 80GB HBM3".
 std::string device_name(int device);
 std::int64_t free_memory(int device);
 /// Allocates zeroed device memory.
 std::unique_ptr<DeviceMemory> allocate_memory(int device, std::int64_t bytes);
-/// Allocates pinned host memory: the device copies from and to it without the processor.
+/// Allocates pinned host memory, which the device copies from and to without the processor.
 std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes);
 std::unique_ptr<Queue> make_stream_queue(int device);
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit);
-/// Lets `device` access the memory of `other` if the hardware can; returns whether it does.
+/// Enables `device` to access the memory of `other`; returns whether the hardware can.
 bool connect(int device, int other);
 /// Copies between device and host memory, and waits for the copy.
 void copy_memory(std::byte* dst, const std::byte* src, std::int64_t bytes);
-/// Waits until the event is reached.
+/// Waits, spinning, until the mark is reached.
 inline void wait_for(const Mark& mark) {
   while (!mark.reached()) {
   }

@@ -1,5 +1,5 @@
-// Numbers that a form (form.h) and the kernels that run in it share: the limits of a launch, and the sizes of
-// the parts of workspaces.
+// Numbers that the forms of operations (form.h) and their kernels share: limits of a launch, and sizes of the
+// parts of workspaces.
 #pragma once
 
 #include <algorithm>
@@ -13,33 +13,35 @@
 
 namespace convnet::cuda {
 
-// Pointers to what the replicas of a layer have are passed with the launch. More replicas take more launches,
-// which keep what they have merged or summed so far in the workspace.
+// Pointers to the tensors of the replicas of a layer are arguments of a launch, which are limited. More
+// replicas take several launches, which keep the intermediate results in the workspace.
 constexpr std::int64_t kMostMoments = 64;     ///< means and variances of a launch of BatchNormMerge
 constexpr std::int64_t kMostGradients = 192;  ///< gradients of a launch of Update, sources of one of SumRuns
 
-/// A launch of BatchNormMerge leaves the count, mean and squares of each channel to the next one.
+/// A launch of BatchNormMerge stores the count, mean and squares of each channel for the next launch.
 constexpr std::int64_t kMomentsBytes = 3 * sizeof(double);
 inline std::int64_t merge_bytes(const BatchNormMerge& op) {
   return std::ssize(op.values) > kMostMoments ? op.channels * kMomentsBytes : 0;
 }
-/// Sums of the gradients of those parts of an Update that have more than a launch takes.
+/// Returns the bytes for sums of gradients, for those parts of an Update that have more gradients than a
+/// launch takes.
 inline std::int64_t update_bytes(const Update& op) {
   std::int64_t floats = 0;
   for (const Update::Part& part : op.parts) floats += part.gradients > kMostGradients ? part.count : 0;
   return floats * size_of(DataType::f32);
 }
 
-/// Values whose squares one team of UpdateSquares sums.
+/// Number of values whose squares one team of UpdateSquares sums.
 constexpr std::int64_t kSquaresPiece = 16384;
 inline std::int64_t squares_pieces(std::int64_t count) { return (count + kSquaresPiece - 1) / kSquaresPiece; }
-/// The sums of all pieces of UpdateSquares, of weights and of gradients.
+/// Returns the bytes for the sums of all pieces of UpdateSquares, of weights and of gradients.
 inline std::int64_t update_squares_bytes(const UpdateSquares& op) {
   std::int64_t pieces = 0;
   for (const UpdateSquares::Part& part : op.parts) pieces += 2 * squares_pieces(part.count);
   return pieces * size_of(DataType::f64);
 }
-/// The sum of squares of all gradients of UpdateScales, and the two sums of each matrix.
+/// Returns the bytes for the sum of squares of all gradients of UpdateScales, and for the two sums of each
+/// matrix.
 inline std::int64_t update_scales_bytes(const UpdateScales& op) {
   std::int64_t matrices = 0;
   for (const UpdateScales::Part& part : op.parts)
@@ -49,11 +51,10 @@ inline std::int64_t update_scales_bytes(const UpdateScales& op) {
 
 // Batch normalisation.
 
-/// Cuts the values of all channels into parts, of which there are less than 2^31. It is a function of the
-/// shape alone, so that sums are reproducible. A chunk is some neighbouring images, whose pixels are dealt to
-/// `lanes` threads. Where neighbours in memory are of different channels, the tensor is a matrix with a
-/// column per channel: its rows count as images of one pixel, and a thread sums the parts of `together`
-/// neighbouring channels.
+/// Divides the values of all channels into less than 2^31 parts. The division depends only on the shape, so
+/// that sums are reproducible. Consecutive images form a chunk, whose pixels are distributed over `lanes`
+/// threads. If the tensor is channels last, it is a matrix with a column for each channel: its rows count as
+/// images of one pixel, and a thread sums the parts of `together` consecutive channels.
 struct CutSizes {
   explicit CutSizes(const View& view)
       : images(view.last ? view.n * view.spatial() : view.n),
@@ -79,19 +80,20 @@ struct CutSizes {
 
 // Costs.
 
-/// Columns of a CostTable (cost.cu): whether something is not finite, and the kinds of costs.
+/// Numbers of columns of a CostTable (cost.cu) for each kind of cost: one says whether a value is not finite,
+/// the others are the values of the cost.
 constexpr int kLogregColumns = 4, kCrossentColumns = 3, kBinaryCostColumns = 4, kSquaresColumns = 2;
 
 inline std::int64_t cost_table_bytes(int columns, std::int64_t rows) {
   return columns * rows * size_of(DataType::f64);
 }
 
-/// The weights of classes, which a cost brings to the device.
+/// Returns the bytes for the weights of classes, which a cost copies to the device.
 inline std::int64_t class_weight_bytes(const ClassTargets& targets) {
   return std::ssize(targets.class_weights) * size_of(DataType::f32);
 }
 
-/// The parts whose squares are summed on their own; the last one may be smaller.
+/// The parts of a tensor whose squares are summed separately; the last one may be smaller.
 struct SquaresParts {
   explicit SquaresParts(std::int64_t values) {
     constexpr std::int64_t kSmallest = 4096, kMost = 1024;
@@ -103,23 +105,24 @@ struct SquaresParts {
 
 // Normalisation across maps.
 
-/// Whether a thread has all maps of four windows in registers. Then the tensors may be of any type and there
-/// is no workspace.
+/// Returns whether windows are so small that a thread keeps all maps of four windows in registers. Then the
+/// tensors may have any type, and there is no workspace.
 inline bool is_narrow(const CrossMapNorm& p, const View& view) {
   return !p.blocked && lanes_of(view) == kLanes && p.size / 2 <= 4;
 }
 
 // Matrix products and what surrounds them.
 
-/// Workspace that a matrix product may take.
+/// The largest workspace of a matrix product.
 constexpr std::int64_t kMostProductBytes = std::int64_t{32} << 20;
-/// Memory of the windows ("columns", as in im2col) that are copied at a time, unless one item needs more.
+/// The most memory for windows ("columns", as in im2col) that are copied at a time, unless one item needs
+/// more.
 constexpr std::int64_t kMostColumnBytes = std::int64_t{256} << 20;
 
-/// Parts of a workspace, one after the other, each aligned as the whole.
+/// Divides a workspace into parts, one after the other, each aligned to kMemoryAlignment.
 class Areas {
  public:
-  /// The offset of a new part.
+  /// Adds a part and returns its offset.
   std::int64_t add(std::int64_t bytes) { return std::exchange(bytes_, bytes_ + aligned(bytes)); }
   std::int64_t add_floats(std::int64_t count) { return add(count * size_of(DataType::f32)); }
   std::int64_t bytes() const { return bytes_; }
@@ -128,7 +131,8 @@ class Areas {
   std::int64_t bytes_ = 0;
 };
 
-/// The items [0, items) in chunks of equal size, except for the last one.
+/// Divides the items [0, items) into chunks of equal size, except for the last one, each of at most
+/// `most_bytes` unless a single item has more.
 struct Chunks {
   Chunks(std::int64_t items_, std::int64_t bytes_per_item, std::int64_t most_bytes) : items(items_) {
     const std::int64_t most =
@@ -142,10 +146,10 @@ struct Chunks {
   std::int64_t size_of(std::int64_t i) const { return std::min(size, items - begin(i)); }
 };
 
-/// Neighbouring numbers that a thread of SumRows (sum_rows.h) sums.
+/// Number of consecutive elements that a thread of SumRows (sum_rows.h) adds to its sums at a time.
 constexpr int kSumLanes = 8;
 
-/// Pieces of the rows of a matrix that SumRows sums on their own.
+/// Returns the number of pieces of a matrix's rows that SumRows sums separately.
 inline std::int64_t sum_rows_pieces(std::int64_t rows, std::int64_t columns) {
   // Enough sums to keep the memory busy, of enough rows each to be worth the second kernel.
   constexpr std::int64_t kSums = 262144, kRows = 16;
@@ -159,7 +163,7 @@ inline std::int64_t sum_rows_bytes(std::int64_t rows, std::int64_t columns) {
   return pieces == 1 ? 0 : pieces * columns * size_of(DataType::f32);
 }
 
-/// The positions of a locally-connected layer, as many at a time as have their windows and results in
+/// Returns the positions of a locally-connected layer in chunks whose windows and results take at most
 /// `most_bytes`.
 inline Chunks local_chunks(const LocalGeometry& g, std::int64_t most_bytes) {
   const std::int64_t floats = g.n * (g.c * g.filter * g.filter + g.k);
@@ -168,34 +172,34 @@ inline Chunks local_chunks(const LocalGeometry& g, std::int64_t most_bytes) {
 
 // Convolutions.
 
-/// The view of a convolution's input; channels last where that is the same memory.
+/// Returns the view of a convolution's input; channels last if that is the same order of elements.
 inline View image_view(const TensorDesc& input) {
   View view = channels_view(input);
   view.last = view.last || view.c == 1;
   return view;
 }
 
-/// Whether the windows of the images have to be copied; else an image itself is the matrix of its windows.
+/// Returns whether the windows of images must be copied; else an image itself is the matrix of its windows.
 inline bool copies_windows(const ConvGeometry& g, const View& image) {
   return !image.last || g.filter != 1 || g.stride != 1 || g.pad != 0 || g.oh != g.h || g.ow != g.w;
 }
-/// Bytes of the copied windows of an image, as numbers of type `type`.
+/// Returns the bytes of the copied windows of an image, as elements of type `type`.
 inline std::int64_t window_bytes(const ConvGeometry& g, const View& image, DataType type) {
   return copies_windows(g, image) ? g.oh * g.ow * g.c * g.filter * g.filter * size_of(type) : 0;
 }
 
-/// Rows, or columns, that the last of `out` windows hangs over the far border of a side of `in` pixels.
+/// Returns by how many pixels the last of `out` windows hangs over the far border of a side of `in` pixels.
 inline std::int64_t overhang(const ConvGeometry& g, std::int64_t out, std::int64_t in) {
   return std::max<std::int64_t>(0, (out - 1) * g.stride + g.filter - in - g.pad);
 }
-/// Whether there is as much padding behind the images as before them.
+/// Returns whether there is as much padding behind the images as before them.
 inline bool symmetric(const ConvGeometry& g) {
   return overhang(g, g.oh, g.h) == g.pad && overhang(g, g.ow, g.w) == g.pad;
 }
-/// The same convolution over blocks of `side` x `side` pixels (conv_edges.h), which hold all padding. `side`
-/// divides the stride; filters, which have to be copied into blocks likewise, are filled up with zeros to
-/// whole blocks, and the channels of a block to a multiple of `channels`. Blocks of more than one pixel want
-/// one group.
+/// Returns the geometry of the same convolution over blocks of `side` x `side` pixels (conv_edges.h), which
+/// hold all padding. `side` must divide the stride. Filters must be copied into blocks, too; they are filled
+/// up with zeros to whole blocks, and the channels of a block to a multiple of `channels`. Blocks of more
+/// than one pixel need groups = 1.
 inline ConvGeometry over_blocks(const ConvGeometry& g, std::int64_t side, std::int64_t channels) {
   ConvGeometry blocks = g;
   blocks.c = (g.c * side * side + channels - 1) / channels * channels;
@@ -206,24 +210,24 @@ inline ConvGeometry over_blocks(const ConvGeometry& g, std::int64_t side, std::i
   blocks.w = (g.ow - 1) * blocks.stride + blocks.filter;
   return blocks;
 }
-/// The same convolution with all padding around its images.
+/// Returns the geometry of the same convolution over images that include all padding.
 inline ConvGeometry with_padding(const ConvGeometry& g) { return over_blocks(g, 1, 1); }
-/// Whether a convolution has too few channels for engines that load 16 bytes of a pixel at once: then blocks
-/// as large as its stride are tried.
+/// Returns whether a convolution has too few channels for engines that load 16 bytes of a pixel at once. Then
+/// blocks as large as its stride are tried.
 inline bool has_few_channels(const ConvGeometry& g) { return g.groups == 1 && g.c < 8; }
-/// Bytes of a convolution's images.
+/// Returns the bytes of a convolution's images.
 inline std::int64_t image_bytes(const ConvGeometry& g, DataType type) {
   return element_count(g.src()) * size_of(type);
 }
 
-/// Bytes that a convolution which a library does needs besides what the library takes.
+/// Bytes of workspace that a convolution of a library needs besides the workspace of the library.
 struct ConvExtras {
-  std::int64_t images = 0;   ///< a copy of the images with padding, or as blocks
-  std::int64_t weights = 0;  ///< the weights or their gradient in another form than the argument's
-  std::int64_t bias = 0;     ///< the bias in another type
-  bool sums_bias = false;    ///< sums the gradient of the bias
+  std::int64_t images = 0;   ///< for a copy of the images with padding, or as blocks
+  std::int64_t weights = 0;  ///< for the weights or their gradient in another form than the argument's
+  std::int64_t bias = 0;     ///< for the bias in another type
+  bool sums_bias = false;    ///< the gradient of the bias is summed
 };
-/// Offsets of the parts of the workspace of a convolution that a library does, and the size of all together.
+/// The offsets of the parts of the workspace of a convolution of a library, and the size of the workspace.
 struct ConvAreas {
   ConvAreas(const ConvGeometry& g, const ConvExtras& extras, std::int64_t library_bytes) {
     Areas areas;

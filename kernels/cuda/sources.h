@@ -1,4 +1,4 @@
-// Any number of tensors, as a kernel takes them: pointers that travel with the launch.
+// The tensors that a kernel reads: pointers that are passed as an argument of the launch.
 #pragma once
 
 #include <cstddef>

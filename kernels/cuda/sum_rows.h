@@ -6,9 +6,10 @@
 
 namespace convnet::cuda {
 
-/// sums[i] = sum of every `step`-th element from i on, for kSumLanes neighbouring i at a time. With `step` a
-/// multiple of the columns, neighbouring threads read neighbouring memory however few the columns. The order
-/// of the sum depends on `step` and `count` alone: it is the same where elements are read one by one.
+/// sums[i] = sum of every `step`-th element from i on, for kSumLanes consecutive i at a time. `step` is a
+/// multiple of the number of columns, so that neighbouring threads read consecutive memory even if there are
+/// few columns. The order of the sum depends only on `step` and `count`, not on whether vectors or single
+/// elements are read.
 template <class T, bool Aligned>
 struct SumEvery {
   using Lanes = Vector<float, kSumLanes>;
@@ -19,7 +20,7 @@ struct SumEvery {
   std::int64_t step, count;
   float* sums;
 
-  /// All of the lanes have elements.
+  /// Returns the elements from `begin` on, one for each lane. All of them must exist.
   CONVNET_DEVICE Lanes at(std::int64_t begin) const {
     Lanes lanes;
     if constexpr (Aligned) {
@@ -40,12 +41,12 @@ struct SumEvery {
     return to_float(reinterpret_cast<const T*>(elements)[i]);
   }
 
-  /// Whether all lanes have elements in `Rows` steps.
+  /// Returns whether all lanes have elements in the next `Rows` steps.
   template <int Rows>
   CONVNET_DEVICE bool fit(std::int64_t begin) const {
     return begin + (Rows - 1) * step + kSumLanes <= count;
   }
-  /// Adds those to the sum, in pairs, and pairs of pairs. Their loads do not wait for each other.
+  /// Adds the elements of `Rows` steps to the sum, in pairs and pairs of pairs. Their loads are independent.
   template <int Rows>
   CONVNET_DEVICE void add(std::int64_t& begin, Lanes& sum) const {
     Lanes rows[Rows];
@@ -72,7 +73,7 @@ struct SumEvery {
     if (fit<4>(begin)) add<4>(begin, sum);
     if (fit<2>(begin)) add<2>(begin, sum);
     if (fit<1>(begin)) add<1>(begin, sum);
-    // The end of the matrix lies within the lanes: that is one row, or some where the columns are few.
+    // The matrix ends within the lanes: this is one row, or several if there are few columns.
     CONVNET_UNROLL_BY(1)
     for (; begin < count; begin += step) {
       CONVNET_UNROLL
@@ -85,7 +86,7 @@ struct SumEvery {
   }
 };
 
-/// Adds up the pieces of a column. The loads of a round do not wait for each other.
+/// Adds up the pieces of a column. The loads of a round are independent.
 struct SumPieces {
   const float* pieces;  ///< [piece][column]
   std::int64_t count, columns;
@@ -106,7 +107,7 @@ struct SumPieces {
 };
 
 /// sums[c] = sum over r of matrix[r][c], in an order that depends on the shape alone. Row r belongs to piece
-/// r % pieces: each piece is summed on its own, then the pieces' sums.
+/// r % pieces. Each piece is summed separately, then the sums of the pieces are added.
 class SumRows {
  public:
   SumRows(std::int64_t rows, std::int64_t columns)

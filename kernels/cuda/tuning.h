@@ -1,4 +1,5 @@
-// Algorithms that were chosen by timing, kept in a file from run to run: the same choice gives the same bits.
+// Algorithms that were chosen by timing. A file keeps the choices from run to run, because the same choice
+// gives the same bits.
 #pragma once
 
 #include <functional>
@@ -11,29 +12,31 @@
 
 namespace convnet::cuda {
 
-/// Returns a delay for candidates that are timed on a device.
+/// Makes a delay for timing candidates on a device.
 Delay make_delay(int device);
 
-/// Choices for one kind of device. Several threads may use it.
+/// The choices for one kind of device. Several threads may use it.
 class Tuning {
  public:
-  /// The choices are kept in a file for `device`: in $CONVNET_CACHE, else in convnet/ under $XDG_CACHE_HOME
-  /// or
-  /// ~/.cache. A file that cannot be read is an empty one.
+  /// `device` is the name of the kind of device (device_name()). Its choices are kept in a file in
+  /// $CONVNET_CACHE, else in convnet/ under $XDG_CACHE_HOME or ~/.cache. A file that cannot be read counts as
+  /// empty.
   explicit Tuning(const std::string& device);
 
-  /// Whether operations time what they choose from: not where $CONVNET_TUNING is "off", which tests of
-  /// correctness set. Operations take the library's first proposal then, and nothing is kept.
+  /// Returns whether operations choose by timing. If $CONVNET_TUNING is "off", as in tests of correctness,
+  /// they take the library's first proposal, and nothing is kept.
   bool times() const { return times_; }
 
-  /// Has `take` accept the choice that is kept for `operation`, which describes everything that matters for
-  /// its speed; keeps what `time` returns if there is none, or `take` returns false. All threads and
-  /// processes that use the file come one after the other, so that what one has timed is the choice of all. A
-  /// file that cannot be written is no error: the next run chooses again. Passes on what `time` throws.
+  /// Calls `take` with the choice that is kept for `operation`, a text that describes everything that matters
+  /// for its speed. If there is none, or if `take` returns false, calls `time` and keeps the choice that it
+  /// returns. The file is locked meanwhile, so that all threads and processes use the choice of the one that
+  /// timed first. A file that cannot be written is no error; the next run then chooses again. Throws what
+  /// `time` throws.
   void choose(const std::string& operation, const std::function<bool(const std::string& choice)>& take,
               const std::function<std::string()>& time);
 
-  /// Returns the queue that candidates run in, on a device with its clock raised. Made at the first call.
+  /// Returns the queue in which candidates run. The first call makes it, and keeps the device busy until its
+  /// clock is raised.
   Queue& queue(int device);
 
  private:
@@ -47,7 +50,8 @@ class Tuning {
   std::map<int, std::unique_ptr<Queue>> queues_;
 };
 
-/// FLOP/s of a large matrix product, and bytes a second of a large copy, read and written.
+/// Measure the FLOP/s of a large matrix product, and the bytes a second, read and written together, of a
+/// large copy.
 double measure_peak_flops(int device, Precision precision);
 double measure_copy_bandwidth(int device);
 

@@ -7,13 +7,14 @@
 
 namespace convnet::cuda {
 
-/// [begin, end)
+/// The integers of [begin, end).
 struct Range {
   int begin, end;
   CONVNET_HD int count() const { return end > begin ? end - begin : 0; }
 };
 
-/// Window i holds [start + stride * i, + size), of which there is what lies in [0, side).
+/// Windows along one dimension. Window i is [start + stride * i, start + stride * i + size), clipped to [0,
+/// side).
 class Windows {
  public:
   int start, stride, size;  ///< the constructor's arguments
@@ -29,7 +30,7 @@ class Windows {
     const int begin = origin(i), end = begin + size;
     return {begin > 0 ? begin : 0, end < side ? end : side};
   }
-  /// Returns which of `windows` windows contain `at`.
+  /// Returns the indices of those of the first `windows` windows that contain `at`.
   CONVNET_HD Range holding(int at, int windows) const {
     const int since_start = at - start, since_end = since_start - size;  // of window 0
     const int begin = since_end < 0 ? 0 : periods(since_end) + 1;

@@ -19,7 +19,7 @@ struct Argument {
   DataType type = DataType::f32;
 };
 
-/// How operations write their arguments down.
+/// Functions with which operations declare their arguments.
 namespace args {
 
 inline Argument read(std::string name, Dims dims, DataType type = DataType::f32) {
@@ -32,22 +32,22 @@ inline Argument read_write(std::string name, Dims dims, DataType type = DataType
   return {std::move(name), Access::read_write, std::move(dims), type};
 }
 
-/// The dims of an argument whose size is up to the planner, not to the operation.
+/// Returns the dims of an argument whose size the plan decides, not the operation.
 inline Dims unsized() { return {0}; }
 /// The step block (StepHeader).
 inline Argument step() { return read("step", unsized(), DataType::u8); }
-/// A device's costs, to which an operation adds.
+/// The cost accumulators of a device, to which an operation adds.
 inline Argument costs() { return read_write("costs", unsized(), DataType::f64); }
 
 inline std::vector<Argument> src_to_dst(const Dims& src, const Dims& dst) {
   return {read("src", src), write("dst", dst)};
 }
-/// The arguments of a backward operation that reads its forward operation's input again.
+/// Returns the arguments of a backward operation that reads the input of its forward operation.
 inline std::vector<Argument> from_src_and_diff(const Dims& src, const Dims& dst) {
   return {read("src", src), read("diff_dst", dst), write("diff_src", src)};
 }
 
-/// `dims` without the first one, the images.
+/// Returns `dims` without the first one, the number of images.
 inline Dims one_image(const Dims& dims) { return {dims.begin() + 1, dims.end()}; }
 
 }  // namespace args

@@ -25,8 +25,8 @@ struct SoftmaxBackward {
   }
 };
 
-/// Gives each row of (N,C) the mean of the `views` rows that are views of the same image; n is a multiple of
-/// it.
+/// Replaces each row of (N,C) by the mean of the `views` consecutive rows that are views of its image. n is a
+/// multiple of `views`.
 struct AverageViews {
   std::int64_t n = 0, c = 0, views = 1;
 
@@ -35,11 +35,13 @@ struct AverageViews {
   std::vector<std::int64_t> settings() const { return {views}; }
 };
 
-/// What the probabilities of an image should be: t = (1 - smoothing) * (its label's class, or two classes by
-/// their shares) + smoothing / classes. The image counts by the weight of its class, or by that of both.
+/// The target probabilities t of images: (1 - smoothing) * s + smoothing / classes, where s is 1 for the
+/// label's class, or for mixed images the shares of the two classes. An image is weighted by class_weights of
+/// its class, or by their mean over its two classes.
 struct ClassTargets {
   float smoothing = 0;
-  bool mixed = false;  ///< labels are those of mixed images; else the index of a class each
+  bool mixed =
+      false;  ///< labels have kMixedLabelValues values for each image; else one, the index of a class
   std::vector<float> class_weights = {};  ///< by class; empty: all are 1
 
   std::int64_t label_values() const { return mixed ? kMixedLabelValues : 1; }
@@ -66,10 +68,10 @@ inline std::vector<Argument> label_cost_backward(std::int64_t n, std::int64_t c)
 
 }  // namespace args
 
-/// Multinomial logistic cost. Adds to costs[slot..slot+2]: sum of -t log p over images and classes, top-1
-/// errors, top-k errors; of mixed images the class with the larger share is the label. log p is floored at
-/// -50. Ties share: an image whose label ties with t-1 others for the last places counts fractionally. Sets
-/// costs[0] = 1 where a cost or a probability is not finite.
+/// Multinomial logistic cost. Adds to costs[slot..slot+2]: the sum of -t log p over images and classes, the
+/// number of top-1 errors, and of top-k errors. The label of a mixed image is the class with the larger
+/// share. log p is floored at -50. An image whose label ties with other classes for the last of the k places
+/// counts as a fraction of an error. Sets costs[0] = 1 if a cost or a probability is not finite.
 struct LogregForward {
   std::int64_t n = 0, c = 0;
   std::int64_t topk = 1;
@@ -88,7 +90,7 @@ struct LogregBackward {
   std::string name() const { return "logreg.backward"; }
   std::vector<Argument> arguments() const { return args::class_cost_backward(n, c, targets); }
 };
-/// diff_src = coeff * (p - t): softmax and cost differentiated together.
+/// diff_src = coeff * (p - t): the gradient of softmax and cost together.
 struct SoftmaxLogregBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
@@ -98,9 +100,9 @@ struct SoftmaxLogregBackward {
   std::vector<Argument> arguments() const { return args::class_cost_backward(n, c, targets); }
 };
 
-/// Multinomial cost of one-hot (or soft) labels. Adds -sum t*log p (log p floored at -50) and top-1 errors to
-/// costs[slot..slot+1]. An image whose most probable outputs, t of them tied, hold r with the largest label
-/// counts 1 - r/t errors. Flags costs[0] like LogregForward.
+/// Multinomial cost of one-hot (or soft) labels t. Adds -sum t*log p (log p floored at -50) and the number of
+/// top-1 errors to costs[slot..slot+1]. If m outputs tie as the most probable ones, and r of these have the
+/// largest label, the image counts as 1 - r/m errors. Sets costs[0] as LogregForward does.
 struct CrossentForward {
   std::int64_t n = 0, c = 0, slot = 1;
 
@@ -115,8 +117,8 @@ struct CrossentBackward {
   std::string name() const { return "crossent.backward"; }
   std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
 };
-/// Softmax and cross entropy differentiated together: diff_src = coeff * (p * (sum of the image's labels) -
-/// t).
+/// diff_src = coeff * (p * (sum of the image's labels) - t): the gradient of softmax and cross entropy
+/// together.
 struct SoftmaxCrossentBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1;
@@ -126,9 +128,10 @@ struct SoftmaxCrossentBackward {
 };
 
 /// Binary cross entropy of labels t in [0,1]: -sum(pos_weight*t*log p + (1-t)*log(1-p)), logs floored at -50.
-/// Adds to costs[slot...]: the cost, the fraction of outputs on the wrong side of 0.5 per image, and top-1
-/// errors as CrossentForward. With `per_class` (cost.dce) the third value is left out and three counts follow
-/// for every class: outputs p > 0.5 that are right, all p > 0.5, all labels t > 0.5.
+/// Adds to costs[slot...], summed over images: the cost, the fraction of outputs on the wrong side of 0.5,
+/// and the number of top-1 errors as CrossentForward counts them. With `per_class` (cost.dce) there is no
+/// third value; instead three counts follow for every class: outputs p > 0.5 that are right, all p > 0.5, all
+/// labels t > 0.5.
 struct BinaryCostForward {
   std::int64_t n = 0, c = 0, slot = 1;
   float pos_weight = 1;
@@ -145,7 +148,7 @@ struct BinaryCostBackward {
   std::string name() const { return "bce.backward"; }
   std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
 };
-/// Logistic and BinaryCost differentiated together: diff_src = coeff * ((1-t)*p - pos_weight*t*(1-p)).
+/// diff_src = coeff * ((1-t)*p - pos_weight*t*(1-p)): the gradient of logistic and BinaryCost together.
 struct LogisticBinaryCostBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1, pos_weight = 1;

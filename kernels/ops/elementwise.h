@@ -1,4 +1,4 @@
-// Operations on each element by itself or with those of other inputs, and operations that move elements.
+// Element-wise operations on one or several inputs, and operations that move elements.
 #pragma once
 
 #include "kernels/functors.h"
@@ -15,7 +15,7 @@ struct NeuronForward {
   std::vector<Argument> arguments() const { return args::src_to_dst(dims, dims); }
   std::vector<std::int64_t> settings() const { return {static_cast<std::int64_t>(f.kind)}; }
 };
-/// dx = dy * f'(x), from y where the function allows it (neuron_uses_output). diff_src may be the memory of
+/// dx = dy * f'(x), computed from y if neuron_uses_output(), else from x. diff_src may be the memory of
 /// diff_dst.
 struct NeuronBackward {
   Neuron f;
@@ -29,9 +29,9 @@ struct NeuronBackward {
   std::vector<std::int64_t> settings() const { return {static_cast<std::int64_t>(f.kind)}; }
 };
 
-/// dst = src * mask * scale, where mask is 1 with probability `keep`, else 0. The random number of an
-/// element depends on (key, iteration, image, canonical element index) alone (philox.h), so backward runs
-/// the same operation on the gradient. src and dst may be the same memory.
+/// dst = src * mask * scale, where mask is 1 with probability `keep`, else 0. The mask of an element depends
+/// only on (key, iteration, image, canonical element index), see philox.h, so backward runs the same
+/// operation on the gradient. src and dst may be the same memory.
 struct Dropout {
   Dims dims;
   float keep = 0.5F, scale = 1.0F;
@@ -54,8 +54,9 @@ struct Scale {
   std::vector<Argument> arguments() const { return args::src_to_dst(dims, dims); }
 };
 
-/// y = max(0, x + noise), noise ~ N(0, 1/(1+exp(-x))), keyed like Dropout; without noise nrelu is
-/// NeuronForward. Its gradient is that of relu. src and dst may be the same memory.
+/// y = max(0, x + noise), noise ~ N(0, 1/(1+exp(-x))), with random numbers keyed as for Dropout. It is neuron
+/// nrelu in training; in tests nrelu is NeuronForward, without noise. Its gradient is that of relu. src and
+/// dst may be the same memory.
 struct NoisyRelu {
   Dims dims;
   std::uint64_t key = 0;
@@ -69,7 +70,7 @@ struct NoisyRelu {
 
 namespace args {
 
-/// src_0, src_1, ...
+/// Returns the arguments src_0, src_1, ...
 inline std::vector<Argument> sources(std::size_t count, const Dims& dims) {
   std::vector<Argument> all;
   for (std::size_t i = 0; i < count; ++i) all.push_back(read("src_" + std::to_string(i), dims));
@@ -117,7 +118,7 @@ struct EltwiseMaxBackward {
   }
 };
 
-/// Joins the features of each image of all inputs, one input after the other, in (C,H,W) order.
+/// Concatenates the features of all inputs for each image, in (C,H,W) order.
 struct Concat {
   std::vector<Dims> from;
   Dims to;
@@ -139,7 +140,7 @@ struct Split {
   std::vector<Argument> arguments() const { return args::src_to_dst(from, to); }
 };
 
-/// y_j = sum over k < stride of x_{j*stride+k}; x is (N,C).
+/// y_j = sum over k < stride of x_{j*stride+k}. x is (N,C), y is (N,C/stride).
 struct GroupSumForward {
   std::int64_t n = 0, c = 0, stride = 1;
 

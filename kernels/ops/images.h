@@ -5,8 +5,8 @@
 
 namespace convnet {
 
-/// dst(y,x) = src(start_y + step_y*y, start_x + step_x*x), every read inside the image: crop (step 1), href
-/// (step_x -1 from the last column), nailbed (step = stride).
+/// dst(y,x) = src(start_y + step_y*y, start_x + step_x*x). All reads must lie inside the image. Layers: crop
+/// (step 1), href (step_x = -1 from the last column), nailbed (step = stride).
 struct Sampling {
   std::int64_t n = 0, c = 0, h = 0, w = 0, oh = 0, ow = 0;
   std::int64_t start_y = 0, start_x = 0, step_y = 1, step_x = 1;
@@ -20,7 +20,7 @@ struct SampleForward {
   std::string name() const { return "sample.forward"; }
   std::vector<Argument> arguments() const { return args::src_to_dst(p.src(), p.dst()); }
 };
-/// Pixels that were not taken get 0.
+/// The gradient; pixels that were not sampled get 0.
 struct SampleBackward {
   Sampling p;
 
@@ -30,8 +30,9 @@ struct SampleBackward {
   }
 };
 
-/// Separable Gaussian of `size` taps (odd), weights exp(-d^2/(2 stdev^2)) normalised to sum 1, zeros outside
-/// the image. It is symmetric: backward is the same operation on the gradient.
+/// Separable Gaussian filter of `size` taps (odd), with weights exp(-d^2/(2 stdev^2)) normalised to sum 1;
+/// pixels outside the image are 0. The filter is symmetric, so backward is the same operation on the
+/// gradient.
 struct Blur {
   Dims dims;
   std::int64_t size = 3;
@@ -42,8 +43,8 @@ struct Blur {
   std::vector<std::int64_t> settings() const { return {size}; }
 };
 
-/// Bilinear: output pixel i reads source coordinate i*scale + (side - outputs*scale)/2, clamped to
-/// [0, side - 1.01] (to 0 for one pixel).
+/// Bilinear resizing: output pixel i is the source at coordinate i*scale + (side - outputs*scale)/2, clamped
+/// to [0, side - 1.01], or to 0 if the side is one pixel.
 struct Resize {
   std::int64_t n = 0, c = 0, h = 0, w = 0, oh = 0, ow = 0;
   float scale = 1;
@@ -55,10 +56,11 @@ struct Resize {
   std::vector<Argument> arguments() const { return args::src_to_dst(src(), dst()); }
 };
 
-/// rscale. In training one draw per image: s in 0...side - floor(side/max_scale) with probability
-/// proportional to (s+1)^2, size = target + s, factor uniform in [max(1, side/(1+size)), side/size]; the
-/// image is resized by the factor to floor(side/factor) pixels and a random target x target crop of it taken.
-/// Otherwise: Resize by max_scale to the target. Draws are keyed by (key, iteration, image).
+/// Random scaling (layer type rscale). In training each image has its own draw: s in 0...side -
+/// floor(side/max_scale) with probability proportional to (s+1)^2, size = target + s, and factor uniform in
+/// [max(1, side/(1+size)), side/size]. The image is resized by the factor to floor(side/factor) pixels, and a
+/// random crop of target x target pixels is taken. Without `training`, it is Resize by max_scale to the
+/// target. A draw depends only on (key, iteration, image).
 struct RandomScale {
   std::int64_t n = 0, c = 0, side = 0, target = 0;
   float max_scale = 1;
@@ -76,7 +78,8 @@ struct RandomScale {
 };
 
 enum class ColorSpace { yuv, lab };
-/// RGB maps (N,3,H,W) to YUV or CIE L*a*b* (input in 0-1). `center` subtracts 50 from L*.
+/// Converts RGB maps (N,3,H,W) to YUV, or, if they are in [0,1], to CIE L*a*b*. `center` subtracts 50 from
+/// L*.
 struct ColorTransform {
   Dims dims;
   ColorSpace to = ColorSpace::yuv;

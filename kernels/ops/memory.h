@@ -6,16 +6,16 @@
 
 namespace convnet {
 
-/// Brings host data to the device: dst = float(src) - mean, of the features [offset, offset + size of dst) of
-/// what is seen of every image.
+/// Copies images from the host to the device: dst = float(src) - mean, for the features [offset, offset +
+/// size of dst) of the visible part of each image.
 struct LoadImages {
-  Dims from;  ///< dims of what is seen of src, and of mean (the first dimension aside)
+  Dims from;  ///< (N,C,H,W) or (N,C) of the visible part of src; mean has the same dims, but N = 1
   Dims dims;  ///< dims of dst
   std::int64_t offset = 0;
   DataType source = DataType::u8;
   bool mean = false;
-  /// (C,H,W) of images that come whole, each with its Crop (crop.h), which `from` is the size of: src is
-  /// their bytes. Empty: src is what is seen.
+  /// (C,H,W) of images that are copied whole, each with its Crop (crop.h): src holds their bytes, and the
+  /// visible part has the size of `from`. Empty: src holds the visible parts alone.
   Dims whole = {};
 
   std::string name() const { return "load"; }
@@ -35,7 +35,7 @@ struct LoadImages {
     return all;
   }
 };
-/// Copies integer labels to the device, `values` of each image.
+/// Copies integer labels from the host to the device, `values` for each image.
 struct LoadLabels {
   std::int64_t n = 0, values = 1;
 
@@ -45,7 +45,7 @@ struct LoadLabels {
   }
 };
 
-/// Copies between layouts (either side may be plain).
+/// Converts a tensor from one layout and type to another.
 struct Reorder {
   TensorDesc from, to;
 
@@ -54,7 +54,8 @@ struct Reorder {
     return {args::read("src", from.dims, from.type), args::write("dst", to.dims, to.type)};
   }
 };
-/// Copies runs of floats: run i from source i to destination i. The arguments are first all sources.
+/// Copies runs of floats, run i from source i to destination i. The arguments are all sources, then all
+/// destinations.
 struct CopyRuns {
   std::vector<std::int64_t> counts;  ///< floats of each run
 
@@ -66,7 +67,7 @@ struct CopyRuns {
     return all;
   }
 };
-/// Sums runs of floats: each destination becomes the sum of its sources, added in order.
+/// Sums runs of floats: each destination becomes the sum of its sources, added in their order.
 struct SumRuns {
   struct Run {
     std::int64_t count = 0;  ///< floats
@@ -84,7 +85,7 @@ struct SumRuns {
     return all;
   }
 };
-/// dst += src, both in the layout of the first hint.
+/// dst += src. Both have the layout that src has already.
 struct Accumulate {
   Dims dims;
 

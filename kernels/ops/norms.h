@@ -23,7 +23,7 @@ struct CrossMapNormForward {
   std::vector<Argument> arguments() const { return args::src_to_dst(p.dims(), p.dims()); }
   std::vector<std::int64_t> settings() const { return {p.size}; }
 };
-/// Recomputes the denominators: nothing is kept from forward.
+/// The gradient; it computes the denominators again, because forward keeps nothing.
 struct CrossMapNormBackward {
   CrossMapNorm p;
 
@@ -32,10 +32,10 @@ struct CrossMapNormBackward {
   std::vector<std::int64_t> settings() const { return {p.size}; }
 };
 
-/// Response normalisation within each map: y = x * (min_div + scale/size^2 * sum z^2)^-power over the window
-/// of `size` x `size` pixels that starts size/2 (rounded down) before the pixel, clipped at the borders.
-/// z = x (rnorm), or with `contrast` z_j = x_j minus the mean of j's own clipped window (cnorm).
-/// The divisor stays size^2 where the window is clipped.
+/// Response normalisation within each map: y = x * (min_div + scale/size^2 * sum z^2)^-power. The sum is over
+/// the window of `size` x `size` pixels that starts size/2 (rounded down) before the pixel, clipped at the
+/// borders. z = x (rnorm), or with `contrast` (cnorm) z_j is x_j minus the mean of the clipped window around
+/// j. The divisor stays size^2 where the window is clipped.
 struct WindowNorm {
   std::int64_t n = 0, c = 0, h = 0, w = 0;
   std::int64_t size = 0;
@@ -60,8 +60,8 @@ struct WindowNormBackward {
   std::vector<std::int64_t> settings() const { return {p.size}; }
 };
 
-/// Mean and (population) variance of every channel, for batch normalisation over (N,C,H,W) per channel or
-/// (N,C) per number. Without any values they are 0 and 1.
+/// Mean and (population) variance of every channel of (N,C,H,W), or of every column of (N,C), for batch
+/// normalisation. If there are no values, they are 0 and 1.
 struct BatchNormMoments {
   Dims dims;
 
@@ -71,8 +71,8 @@ struct BatchNormMoments {
     return {args::read("src", dims), args::write("mean", c), args::write("variance", c)};
   }
 };
-/// Mean and variance over several parts of a batch, from those of each part, merged by increasing index (Chan
-/// et al., "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+/// Merges the means and variances of several parts of a batch, in the order of the parts (Chan et al.,
+/// "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 struct BatchNormMerge {
   std::int64_t channels = 0;
   std::vector<std::int64_t> values;  ///< values per channel in each part
@@ -95,7 +95,7 @@ struct BatchNormForward {
   Dims dims;
   float epsilon = 1e-5F;
   bool relu = false;
-  bool sum = false;  ///< add `addend`, which may be the memory of dst; as for ConvForward
+  bool sum = false;  ///< add `addend`, which may be the memory of dst; a fusion, see ConvForward
 
   std::string name() const {
     return std::string("bnorm.forward") + (sum ? "+sum" : "") + (relu ? "+relu" : "");
@@ -109,8 +109,9 @@ struct BatchNormForward {
     return all;
   }
 };
-/// running = (1-factor) * running + factor * batch; the variance is made unbiased by m/(m-1) where the batch
-/// has m > 1 values per channel. A batch without values changes nothing.
+/// running = (1-factor) * running + factor * batch, for mean and variance. The variance of the batch is first
+/// made unbiased: times m/(m-1) if the batch has m > 1 values per channel. A batch without values changes
+/// nothing.
 struct BatchNormTrack {
   std::int64_t channels = 0;
   std::int64_t values = 0;  ///< m: images * H * W
@@ -123,8 +124,8 @@ struct BatchNormTrack {
             args::read_write("running_variance", c)};
   }
 };
-/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If `relu`, dy is the
-/// gradient of what BatchNormForward with a relu gives: where that is not above 0, 0 stands for dy. It is
+/// diff_shift = sum dy; diff_scale = sum dy * (x - mean)/sqrt(variance + epsilon). If `relu`, diff_dst is the
+/// gradient of the output of BatchNormForward with relu, and dy is 0 wherever that output is 0. The output is
 /// computed again from scale and shift.
 struct BatchNormBackwardWeights {
   Dims dims;
@@ -141,14 +142,15 @@ struct BatchNormBackwardWeights {
     return all;
   }
 };
-/// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m) [+ addend], m = values.
-/// diff_src may be the memory of diff_dst. `relu` as above.
+/// dx = scale/sqrt(variance + epsilon) * (dy - diff_shift/m - xhat * diff_scale/m) [+ addend], with m =
+/// values and xhat = (x - mean)/sqrt(variance + epsilon). diff_src may be the memory of diff_dst. `relu` has
+/// the meaning that it has in BatchNormBackwardWeights.
 struct BatchNormBackwardData {
   Dims dims;
-  std::int64_t values = 0;  ///< number of values that mean and variance were taken over
+  std::int64_t values = 0;  ///< number of values per channel in mean and variance
   float epsilon = 1e-5F;
   bool relu = false;
-  bool sum = false;  ///< add `addend`, which may be the memory of diff_src; as for ConvForward
+  bool sum = false;  ///< add `addend`, which may be the memory of diff_src; a fusion, see ConvForward
 
   std::string name() const {
     return std::string("bnorm.backward_data") + (sum ? "+sum" : "") + (relu ? "+relu" : "");

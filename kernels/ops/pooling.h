@@ -13,23 +13,23 @@ struct PoolGeometry {
   PoolKind kind = PoolKind::max;
   std::int64_t n = 0, c = 0, h = 0, w = 0, oh = 0, ow = 0;
   std::int64_t size = 0, stride = 1, start = 0;  ///< start may be negative
-  bool sum = false;                              ///< average only: do not divide by the clipped window
+  bool sum = false;  ///< average only: do not divide by the size of the clipped window
 
   Dims src() const { return {n, c, h, w}; }
   Dims dst() const { return {n, c, oh, ow}; }
-  /// Whether backward reads a workspace of forward: max and max_abs pooling keep the position of each maximum
-  /// in its window, row * size + column, or kNowhere. It lies in the layout of dst.
+  /// Returns whether forward writes a workspace that backward reads: max and max_abs pooling keep the
+  /// position of each maximum in its window, row * size + column, or kNowhere. It has the layout of dst.
   bool keeps_workspace() const { return kind != PoolKind::average; }
   DataType workspace_type() const { return size < 16 ? DataType::u8 : DataType::s32; }
   static constexpr std::int32_t kNowhere = -1;  ///< truncated to the workspace's type
   std::vector<std::int64_t> settings() const { return {stride, static_cast<std::int64_t>(kind), size}; }
 };
 
-/// The first of equal maxima counts.
+/// Pools (N,C,H,W) to (N,C,OH,OW). Of equal maxima, the first one is taken.
 struct PoolForward {
   PoolGeometry g;
-  bool keep_workspace = false;  ///< max, max_abs in training: PoolBackward will follow
-  /// max, max_abs only: dst = max(0, pooled). A maximum that is not positive gets no gradient: its position
+  bool keep_workspace = false;  ///< max, max_abs: write the workspace for PoolBackward
+  /// max, max_abs only: dst = max(0, pooled). A maximum that is not positive gets no gradient; its position
   /// is kNowhere.
   bool relu = false;
 
@@ -54,7 +54,8 @@ struct PoolBackward {
   std::vector<std::int64_t> settings() const { return g.settings(); }
 };
 
-/// Maximum over windows of maps: output map o takes the maps [start + stride*o, + size), clipped to [0,C).
+/// Maximum over windows of maps: output map o is the maximum over the `size` maps from start + stride*o on,
+/// clipped to [0,C).
 struct CrossMapPool {
   std::int64_t n = 0, c = 0, h = 0, w = 0, outputs = 0;
   std::int64_t size = 0, stride = 1, start = 0;
@@ -69,7 +70,7 @@ struct CrossMapPoolForward {
   std::vector<Argument> arguments() const { return args::src_to_dst(p.src(), p.dst()); }
   std::vector<std::int64_t> settings() const { return {p.size}; }
 };
-/// The first of equal maxima takes the gradient.
+/// The gradient; of equal maxima, the first one gets it.
 struct CrossMapPoolBackward {
   CrossMapPool p;
 

@@ -5,8 +5,8 @@
 
 namespace convnet {
 
-/// Geometry of a 2-d convolution over (N,C,H,W). The output side is given, not derived: with ceil-mode
-/// borders the last window hangs over the far edge onto zeros.
+/// Geometry of a 2-d convolution over (N,C,H,W). The output size is given, not derived: windows that hang
+/// over the far edge (ceil mode) see zeros there.
 struct ConvGeometry {
   std::int64_t n = 0, c = 0, h = 0, w = 0;       ///< input (N,C,H,W)
   std::int64_t k = 0, oh = 0, ow = 0;            ///< output (N,K,OH,OW); k counts all groups
@@ -26,8 +26,8 @@ struct ConvGeometry {
 };
 
 /// Geometry of an inner product: each of an image's `out` outputs is a weighted sum of its `in` inputs. With
-/// parts > 0 (sfc) there are that many such products side by side: part p of the output reads part p of the
-/// input.
+/// parts > 0 (layer type sfc) there are that many independent products: part p of the output is computed from
+/// part p of the input.
 struct InnerProductGeometry {
   std::int64_t n = 0, in = 0, out = 0;
   std::int64_t parts = 0;  ///< 0: not divided, weights (O,I); else (parts,O,I)
@@ -41,8 +41,7 @@ struct InnerProductGeometry {
   }
 };
 
-/// Geometry of a locally-connected layer: a convolution whose filters differ from position to position. The
-/// windows are those of ConvGeometry.
+/// Geometry of a locally-connected layer: a convolution whose filters differ from position to position.
 struct LocalGeometry : ConvGeometry {
   Dims weights() const { return {oh, ow, k, c / groups, filter, filter}; }  ///< (OH,OW,O,I/groups,H,W)
   Dims biases() const { return {oh, ow, k}; }                               ///< (OH,OW,O)
@@ -71,13 +70,13 @@ std::vector<Argument> product_backward_weights(const Geometry& g, bool bias) {
 
 }  // namespace args
 
-/// dst = [dst +] conv(src, weights) [+ bias] [+ addend], then max(0,x) if `relu`. With `moments` also the
-/// mean and the variance of every map of dst, as BatchNormMoments computes them. Only fusions of plans
-/// (convnet/plan/fusion.h) ask for an addend or moments; Target::fuses() says whether a device has them.
+/// dst = [dst +] conv(src, weights) [+ bias] [+ addend], then max(0,x) if `relu`. With `moments` it also
+/// computes the mean and the variance of every map of dst, as BatchNormMoments does. Only fusions
+/// (convnet/plan/fusion.h) use `sum` and `moments`, and only if Target::fuses().
 struct ConvForward {
   ConvGeometry g;
   bool bias = true;
-  bool accumulate = false;  ///< add to what dst holds (second and later inputs of a layer)
+  bool accumulate = false;  ///< add to the contents of dst (second and later inputs of a layer)
   bool relu = false;        ///< apply max(0,x) to the result
   bool sum = false;         ///< add `addend`, which may be the memory of dst
   bool moments = false;
@@ -98,7 +97,7 @@ struct ConvForward {
 /// diff_src = the gradient of the input [+ addend].
 struct ConvBackwardData {
   ConvGeometry g;
-  bool sum = false;  ///< add `addend`, which may be the memory of diff_src; as for ConvForward
+  bool sum = false;  ///< add `addend`, which may be the memory of diff_src; a fusion, see ConvForward
 
   std::string name() const { return sum ? "conv.backward_data+sum" : "conv.backward_data"; }
   std::vector<Argument> arguments() const {
@@ -178,7 +177,7 @@ struct LocalBackwardWeights {
 
 /// dst[n,...] += bias[...]: adds a bias to every element of an image.
 struct AddBias {
-  Dims dims;  ///< dims of dst; the bias lacks the first one
+  Dims dims;  ///< dims of dst; the bias has the same without the first one
 
   std::string name() const { return "bias.forward"; }
   std::vector<Argument> arguments() const {

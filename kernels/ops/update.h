@@ -5,19 +5,19 @@
 
 namespace convnet {
 
-/// The first part of the step block: the scalars that change from step to step, in one device buffer that the
-/// host writes before a step. An entry of Rates for each learning rate follows.
+/// The beginning of the step block, a buffer on each device that the host writes before a step: scalars that
+/// change from step to step. A table of Rates follows.
 struct StepHeader {
   std::uint64_t iteration = 0;  ///< minibatches trained since the start of training
   float average_share = 1;      ///< Average: the share of the newest weights
   float clip_norm = 0;          ///< UpdateScales: largest norm of all gradients together; 0: no bound
 };
-/// Numbers of an update that may change from step to step.
+/// The parameters of an update, which may change from step to step.
 struct Rates {
   float epsilon = 0, momentum = 0, decay = 0;
-  float images = 0;  ///< Update::accumulates: images since the last step; 0: the next step is not due
+  float images = 0;  ///< if the update accumulates: images since the last one; 0: the next one is not yet due
   float trust = 0;   ///< LARS's trust coefficient; 0: the rate is not scaled
-  // AdamW, after t updates with this one. `momentum` is beta1.
+  // AdamW only, for update number t, counted from 1. `momentum` is beta1.
   float second = 0, second_share = 0;       ///< beta2, 1 - beta2
   float first_scale = 1, second_scale = 1;  ///< 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)
   float adam_epsilon = 0;
@@ -26,29 +26,31 @@ inline std::int64_t step_block_bytes(std::int64_t rates) {
   return static_cast<std::int64_t>(sizeof(StepHeader)) + rates * static_cast<std::int64_t>(sizeof(Rates));
 }
 
-/// How a gradient changes a weight w. g is d(cost)/dw, the mean over images.
+/// The formula by which a gradient changes a weight w. g is d(cost)/dw, the mean over images.
 enum class UpdateRule {
-  momentum,  ///< inc = mom*inc - eps*wc*w - eps*g; w += inc: cuda-convnet2's
+  momentum,  ///< inc = mom*inc - eps*wc*w - eps*g; w += inc, as in cuda-convnet2
   nesterov,  ///< inc as above; w += mom*inc - eps*wc*w - eps*g
   adamw      ///< inc = mom*inc + (1-mom)*g; sqr = beta2*sqr + (1-beta2)*g^2; w -= eps*wc*w +
-             ///< eps*inc' / (sqrt(sqr') + adamEpsilon); inc', sqr' as Rates scales them (arXiv 1711.05101)
+             ///< eps*inc' / (sqrt(sqr') + adamEpsilon), where inc' and sqr' are inc and sqr with Adam's
+             ///< correction of their bias (arXiv 1711.05101)
 };
 
-/// One update of weights, with the gradients stored as d(cost)/dw, summed over images and here by increasing
-/// index. The rates are read from the step block; nothing happens if broken[0] says a cost was not finite.
-/// Sets costs[0] = 1 where a weight becomes NaN or infinite: a relu above may hide that from the costs. Works
-/// on ranges of the flat memory of any number of matrices: padding holds zeros and keeps them.
+/// Updates weights. Gradients are d(cost)/dw summed over images; the gradients of a part are added in the
+/// order of the arguments. The rates come from the step block. Does nothing if broken[0] is not 0, which says
+/// that a cost was not finite. Sets costs[0] = 1 if a weight becomes NaN or infinite, which a relu could hide
+/// from the costs. Each part is a range of the flat memory of a matrix; padding in it holds zeros and stays
+/// zero.
 struct Update {
   struct Part {
     std::int64_t count = 0;       ///< floats
-    std::int64_t images = 1;      ///< images that the gradients are summed over; if 0, nothing happens
-    std::int64_t rate_index = 0;  ///< entry of the step block's rate table
-    int gradients = 1;
-    /// The gradients are added to those of earlier minibatches in the accumulator; the step is made, and the
-    /// accumulator zeroed, where the step block gives a number of images.
+    std::int64_t images = 1;      ///< number of images that the gradients are summed over; 0: no update
+    std::int64_t rate_index = 0;  ///< index in the step block's table of rates
+    int gradients = 1;            ///< number of gradients, which are added up
+    /// Adds the gradients to those of earlier minibatches in the accumulator. Only if Rates::images is not 0,
+    /// updates the weights by their sum and zeroes the accumulator.
     bool accumulates = false;
     UpdateRule rule = UpdateRule::momentum;
-    std::int64_t scale_index = -1;  ///< pair of UpdateScales' results that scales the step; -1: none
+    std::int64_t scale_index = -1;  ///< index of the pair of UpdateScales' factors for the step; -1: none
 
     /// Number of arguments that belong to this part.
     int arguments() const {
@@ -56,7 +58,7 @@ struct Update {
     }
   };
   std::vector<Part> parts;
-  std::int64_t scales = 0;  ///< pairs that UpdateScales has made; 0: they are no argument
+  std::int64_t scales = 0;  ///< number of pairs of factors from UpdateScales; 0: there is no such argument
 
   std::string name() const { return "update"; }
   std::vector<Argument> arguments() const {
@@ -76,11 +78,12 @@ struct Update {
   }
 };
 
-/// Sums of squares of weights and gradients: those of part i at squares[2*i] and squares[2*i+1].
+/// Computes the sums of squares of the weights and of the gradient of each part i: squares[2*i] and
+/// squares[2*i+1].
 struct UpdateSquares {
   struct Part {
     std::int64_t count = 0;    ///< floats
-    bool accumulates = false;  ///< the gradient has the accumulator added
+    bool accumulates = false;  ///< the accumulator is added to the gradient
   };
   std::vector<Part> parts;
 
@@ -97,17 +100,17 @@ struct UpdateSquares {
   }
 };
 
-/// The factors of updates that depend on norms over devices: for every part scales[2*i], which clips the
-/// gradient (StepHeader::clip_norm), and scales[2*i+1], LARS's factor of the learning rate. The parts are
-/// those of several UpdateSquares, one after the other.
+/// Computes the factors of updates that depend on norms over all devices. For every part i, scales[2*i] clips
+/// the gradient (StepHeader::clip_norm), and scales[2*i+1] is LARS's factor of the learning rate. The parts
+/// are those of several UpdateSquares, one after the other.
 struct UpdateScales {
   struct Part {
-    int matrix = 0;           ///< parts of the same number are parts of one matrix
+    int matrix = 0;           ///< number of the matrix that it is a part of
     std::int64_t images = 1;  ///< as in Update
     std::int64_t rate_index = 0;
     bool accumulates = false;
   };
-  std::vector<std::int64_t> sources;  ///< parts of each UpdateSquares
+  std::vector<std::int64_t> sources;  ///< number of parts of each UpdateSquares
   std::vector<Part> parts;
 
   std::string name() const { return "update.scales"; }
@@ -120,7 +123,7 @@ struct UpdateScales {
   }
 };
 
-/// Running averages of weights: average += share * (weights - average), with the step block's average_share.
+/// Moves running averages of weights: average += StepHeader::average_share * (weights - average).
 struct Average {
   std::vector<std::int64_t> counts;  ///< floats of each part
 
@@ -136,7 +139,7 @@ struct Average {
   }
 };
 
-/// broken[0] = 1 if the first entry of any of the costs is not 0, else 0.
+/// broken[0] = 1 if costs[0] of any device is not 0, else 0.
 struct AnyBroken {
   std::int64_t devices = 1;
 
@@ -149,19 +152,18 @@ struct AnyBroken {
   }
 };
 
-/// A constraint on the rows of a weight matrix, after its update (wcNormMin and wcNormMax, then wball, as in
-/// cuda-convnet2). The weights are seen as (outer, groups, inner): a row is a (group, all outer and inner)
-/// vector of outer * inner values. Rows of zeros stay.
+/// Constrains the rows of a weight matrix after its update (wcNormMin and wcNormMax, then wball, as in
+/// cuda-convnet2). The dims of the weights are regrouped as (outer, groups, inner); row g consists of the
+/// outer * inner weights with the middle index g. Rows of zeros are not changed.
 struct Constrain {
   TensorDesc what;
   std::int64_t outer = 1, groups = 1, inner = 1;
-  /// Rows whose sqrt(sum (w - mean)^2) / n lies outside [norm_min, norm_max] are scaled onto it; norm_max 0:
-  /// no such rule.
+  /// Rows of n weights whose sqrt(sum (w - mean)^2) / n lies outside [norm_min, norm_max] are scaled so that
+  /// it is the nearer bound. norm_max = 0: no such rule.
   float norm_min = 0, norm_max = 0;
   float ball = 0;       ///< rows are scaled to this norm; 0: no such rule
-  bool shrink = false;  ///< ball: only rows longer than it
-  /// Acts only where the step block says that an update over several minibatches is due, as
-  /// Update::accumulates.
+  bool shrink = false;  ///< `ball` scales only rows with a larger norm
+  /// Acts only if Rates::images is not 0, that is, if an update over several minibatches is due.
   bool when_due = false;
   std::int64_t rate_index = 0;
 
