@@ -318,8 +318,8 @@ std::vector<int> DeviceOptions::gpus() const {
 }
 
 std::vector<int> DeviceOptions::gpus_of(int rank) const {
+  if (devices_of_processes.empty()) return gpus();
   const std::vector<int> all = gpus();
-  if (devices_of_processes.empty()) return all;
   const auto count = devices_of_processes.begin() + rank;
   const auto begin = all.begin() + std::accumulate(devices_of_processes.begin(), count, 0);
   return {begin, begin + *count};

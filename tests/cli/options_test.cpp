@@ -25,7 +25,7 @@ TEST_CASE("a wrong option is named") {
       {{"--colour=red"}, "unknown option '--colour'; --help lists what there is"},
       {{"-x"}, "unknown option '-x'; --help lists what there is"},
       {{"--epochs", "1", "more"}, "unexpected argument 'more'; --help lists what there is"},
-      {{"--json"}, "unknown option '--json'"},
+      {{"--steps"}, "unknown option '--steps'"},  // one of bench
       {{"--mini"}, "--mini needs a value"},
       {{"--mini="}, "--mini needs a value"},
       {{"--save-file=", "--shuffle"}, "--save-file needs a value"},

@@ -168,11 +168,20 @@ TEST_CASE("a device listed twice") {
 }
 
 TEST_CASE("what is no list of devices") {
-  for (const std::string list : {"one", "-1", "0,", "0;1", "0-3", "1.5", ""}) {
+  for (const std::string list : {"one", "-1", "0,", "0;1", "3-0", "0-", "0-1024", "1.5", ""}) {
     const NetTexts texts = placed_net({{"pool1", list}});
     INFO("gpu=" << list);
     check_said(build(texts), key_line(texts.definition, "pool1"), "pool1", {"gpu"});
   }
+}
+
+TEST_CASE("a range of devices is the list of its numbers") {
+  const Built range = build(placed_net({{"conv1", "0-3"}})), list = build(placed_net({{"conv1", "0,1,2,3"}}));
+  CHECK(range.errors.empty());
+  REQUIRE(list.graph.find("conv1") != nullptr);
+  REQUIRE(range.graph.find("conv1") != nullptr);
+  CHECK(list.graph.find("conv1")->replicas() == 4);
+  CHECK(range.graph.find("conv1")->gpus == list.graph.find("conv1")->gpus);
 }
 
 TEST_CASE("an index beyond --gpu") {
