@@ -18,6 +18,7 @@
 #include "convnet/base/standard_streams.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/help.h"
+#include "convnet/config/diagnostics.h"
 
 namespace {
 
@@ -42,7 +43,8 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   if (command == nullptr) {
     std::vector<std::string> names;
     for (const convnet::Command& known : convnet::commands()) names.emplace_back(known.name);
-    throw convnet::InputError("unknown command '" + name + "'; the commands are " + convnet::join(names));
+    throw convnet::InputError("unknown command '" + name + "'" +
+                              convnet::did_you_mean(name, names, "the commands are " + convnet::join(names)));
   }
   if (asked("--help") || asked("-h")) {
     if (!named) fmt::print("{}\n", convnet::usage_text());

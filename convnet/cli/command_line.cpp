@@ -61,8 +61,7 @@ std::string hint(const std::string& name, const std::vector<std::string>& known)
   const bool crops = std::find(known.begin(), known.end(), "--inner-size") != known.end();
   if (crops && name == "--crop-border")  // of the original's first version
     return "; use --inner-size, the images' side less twice the border";
-  const std::string close = nearest(name, known);
-  return close.empty() ? "; --help lists what there is" : "; did you mean '" + close + "'?";
+  return did_you_mean(name, known, "--help lists what there is");
 }
 
 bool is_truth_value(const std::string& word) {

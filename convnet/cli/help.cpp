@@ -172,9 +172,8 @@ void help_command(const std::vector<std::string>& args) {
     std::vector<std::string> names;
     for (const Command& known : commands()) names.emplace_back(known.name);
     for (const LayerType& type : layer_types()) names.push_back(type.name);
-    const std::string close = nearest(args[0], names);
-    throw InputError("there is no command or layer type '" + args[0] + "'; " +
-                     (close.empty() ? "known: " + join(names) : "did you mean '" + close + "'?"));
+    throw InputError("there is no command or layer type '" + args[0] + "'" +
+                     did_you_mean(args[0], names, "known: " + join(names)));
   }
 }
 

@@ -47,8 +47,7 @@ NamedNet open_named_net(const std::optional<Checkpoint>& checkpoint, const Optio
     return net;
   }
   const Checkpoint& c = *checkpoint;
-  net.files = {parse_ini(c.definition_path, c.definition_text, diagnostics),
-               parse_ini(c.parameters_path, c.parameters_text, diagnostics)};
+  net.files = stored_files(c, diagnostics);
   net.checkpoint_placement = c.placement;
   if (given.contains("data-provider")) {
     net.provider = open_provider(data, step.seed);

@@ -36,11 +36,9 @@ TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
 }
 
 Graph graph_of(const TrainedNet& net, const std::vector<MatrixInfo>& matrices) {
-  const Checkpoint& c = net.checkpoint;
   Diagnostics diagnostics;
-  const IniFile definition = parse_ini(c.definition_path, c.definition_text, diagnostics);
-  const IniFile parameters = parse_ini(c.parameters_path, c.parameters_text, diagnostics);
-  Graph graph = build_graph(definition, parameters, matrices,
+  const NetFiles files = stored_files(net.checkpoint, diagnostics);
+  Graph graph = build_graph(files.definition, files.parameters, matrices,
                             graph_options(net.options.files, net.options.devices), diagnostics);
   diagnostics.throw_if_errors();
   return graph;

@@ -94,6 +94,13 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return found;
 }
 
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         const std::string& otherwise, int max_edits) {
+  const std::string close = nearest(word, candidates, max_edits);
+  if (!close.empty()) return "; did you mean '" + close + "'?";
+  return otherwise.empty() ? "" : "; " + otherwise;
+}
+
 std::string join(const std::vector<std::string>& words, std::string_view separator) {
   std::string out;
   for (std::size_t i = 0; i < words.size(); ++i) {

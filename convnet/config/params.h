@@ -178,9 +178,7 @@ ParamSpec param_choice(std::string key, E Params::*field, std::vector<std::pair<
         return "";
       }
     }
-    const std::string close = nearest(text, names);
-    return "expects one of " + join(names) + ", not " + excerpt(text) +
-           (close.empty() ? "" : "; did you mean '" + close + "'?");
+    return "expects one of " + join(names) + ", not " + excerpt(text) + did_you_mean(text, names);
   };
   return spec;
 }

@@ -38,9 +38,9 @@ const std::vector<Form>& forms() {
   return all;
 }
 
-std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string close = nearest(word, candidates, word.size() < 6 ? 1 : 2);
-  return close.empty() ? "" : "; did you mean '" + close + "'?";
+/// A hint for an unknown word; short ones are near to many others.
+std::string hint(std::string_view word, const std::vector<std::string>& candidates) {
+  return did_you_mean(word, candidates, "", word.size() < 6 ? 1 : 2);
 }
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }
@@ -51,8 +51,7 @@ const Form& find_form(std::string_view name, std::string_view text) {
     if (lower(name) == form.name) return form;
     names.emplace_back(form.name);
   }
-  fail(excerpt(text) + " is neither a number nor one of the schedules " + join(names) +
-       did_you_mean(name, names));
+  fail(excerpt(text) + " is neither a number nor one of the schedules " + join(names) + hint(name, names));
 }
 
 /// The arguments between the brackets, separated by ';'.
@@ -70,7 +69,7 @@ std::map<std::string, std::string> read_arguments(const Form& form, std::string_
                                    [&](const std::string& each) { return lower(each) == lower(written); });
     if (name == known.end())
       fail(std::string(form.name) + " has no argument " + excerpt(written) + ", it takes " + join(known) +
-           did_you_mean(written, known));
+           hint(written, known));
     if (equals == argument.size()) fail(std::string(form.name) + ": '" + *name + "' has no value");
     if (!found.emplace(*name, trim(argument.substr(equals + 1))).second)
       fail(std::string(form.name) + ": '" + *name + "' is given twice");

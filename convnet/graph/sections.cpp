@@ -17,11 +17,6 @@ FeatureShape shape_of(const MatrixInfo& m) {
   return {element_count(m.dims), 1, 1, false};
 }
 
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
-  const std::string close = nearest(word, known);
-  return close.empty() ? "" : "; did you mean '" + close + "'?";
-}
-
 /// Returns the name of the option that gives `user` weights of its own, if --conv-to-local may have changed
 /// one of the two layers: if they have filters. Else "".
 std::string unshare_hint(const Node& source, const Node& user) {
@@ -50,10 +45,14 @@ class SectionReader {
       diagnostics_.error(place_in_definition(1), "holds no layers; a layer is a [section] with type=");
     for (const IniSection& section : definition_.sections) add_section(section);
     for (const IniSection& section : parameters_.sections) {
-      if (definition_.find(section.name) == nullptr)
-        diagnostics_.warning(section.where, "section [" + section.name +
-                                                "] is ignored: there is no such layer" +
-                                                did_you_mean(section.name, section_names()));
+      if (definition_.find(section.name) != nullptr) continue;
+      const std::string message = "section [" + section.name + "] is ignored: there is no such layer" +
+                                  did_you_mean(section.name, section_names());
+      // Beside errors it may say why a layer has no parameters.
+      if (diagnostics_.has_errors())
+        diagnostics_.error(section.where, message);
+      else
+        diagnostics_.warning(section.where, message);
     }
     check_users();
     check_children();

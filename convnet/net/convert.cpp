@@ -13,9 +13,7 @@ const IniSection* find_layer(const IniFile& definition, const std::string& optio
   if (const IniSection* section = definition.find(name)) return section;
   std::vector<std::string> names;
   for (const IniSection& s : definition.sections) names.push_back(s.name);
-  const std::string close = nearest(name, names);
-  diagnostics.error({}, "--" + option + ": there is no layer '" + name + "'" +
-                            (close.empty() ? "" : "; did you mean '" + close + "'?"));
+  diagnostics.error({}, "--" + option + ": there is no layer '" + name + "'" + did_you_mean(name, names));
   return nullptr;
 }
 

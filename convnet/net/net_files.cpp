@@ -38,8 +38,15 @@ std::vector<std::string> layer_files(const NetFileOptions& options) {
 }
 
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
-  IniFile definition = read_definition(options, diagnostics);
-  return {std::move(definition), read_parameters(options, diagnostics)};
+  NetFiles files = {read_definition(options, diagnostics), read_parameters(options, diagnostics)};
+  // What follows from a file that cannot be read is not worth reading.
+  if (files.definition.text.empty() || files.parameters.text.empty()) diagnostics.throw_if_errors();
+  return files;
+}
+
+NetFiles stored_files(const Checkpoint& c, Diagnostics& diagnostics) {
+  return {parse_ini(c.file + ": " + c.definition_path, c.definition_text, diagnostics),
+          parse_ini(c.file + ": " + c.parameters_path, c.parameters_text, diagnostics)};
 }
 
 PlanOptions plan_options(const StepOptions& options, const DeviceOptions& devices, const Provider& provider) {

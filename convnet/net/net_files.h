@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/checkpoint/checkpoint.h"
 #include "convnet/config/ini.h"
 #include "convnet/graph/graph.h"
 #include "convnet/net/options.h"
@@ -17,8 +18,11 @@ struct NetFiles {
 };
 
 /// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
-/// go to `diagnostics`.
+/// go to `diagnostics`. Throws InputError if one of the files cannot be read.
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
+/// Parses the files as a checkpoint has them; their paths begin with its name, because they may be other
+/// files by now where they come from.
+NetFiles stored_files(const Checkpoint& checkpoint, Diagnostics& diagnostics);
 /// Reads the definition file alone, and converts it.
 IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Reads the parameter file alone.

@@ -11,6 +11,7 @@
 #include "convnet/base/openmp_scope.h"
 #include "convnet/base/philox.h"
 #include "convnet/net/net.h"
+#include "convnet/net/net_files.h"
 
 namespace convnet {
 namespace {
@@ -44,9 +45,8 @@ struct Net::InitSource {
   explicit InitSource(const std::string& file_or_folder) {
     Checkpoint checkpoint = read_checkpoint(file_or_folder);
     Diagnostics diagnostics;
-    graph = build_graph(parse_ini(checkpoint.definition_path, checkpoint.definition_text, diagnostics),
-                        parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics),
-                        checkpoint.matrices, {}, diagnostics);
+    const NetFiles files = stored_files(checkpoint, diagnostics);
+    graph = build_graph(files.definition, files.parameters, checkpoint.matrices, {}, diagnostics);
     if (diagnostics.has_errors()) graph = {};
     tensors = std::move(checkpoint.tensors);
   }

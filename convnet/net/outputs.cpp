@@ -45,9 +45,8 @@ std::vector<NodeId> nodes_of(const Graph& graph, const std::string& layer) {
         (names.empty() || names.back() != node.section))
       names.push_back(node.section);
   }
-  const std::string close = nearest(layer, names);
-  throw InputError("the net has no layer '" + layer + "'; " +
-                   (close.empty() ? "its layers are " + join(names) : "did you mean '" + close + "'?"));
+  throw InputError("the net has no layer '" + layer + "'" +
+                   did_you_mean(layer, names, "its layers are " + join(names)));
 }
 
 bool applies_relu_above(const Node& node) {

@@ -119,9 +119,8 @@ Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& ma
   Classifier found;
   found.cost = name.empty() ? costs[0] : name;
   if (std::find(costs.begin(), costs.end(), found.cost) == costs.end()) {
-    const std::string close = nearest(name, costs);
-    throw InputError("--logreg-name " + name + ": the net has no such cost.logreg layer; " +
-                     (close.empty() ? "there is " + join(costs) : "did you mean '" + close + "'?"));
+    throw InputError("--logreg-name " + name + ": the net has no such cost.logreg layer" +
+                     did_you_mean(name, costs, "there is " + join(costs)));
   }
   const Node& cost = *graph.find(found.cost);
   const Node& labels = graph.nodes[cost.inputs[0]];
@@ -142,9 +141,8 @@ Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>&
     names.push_back(classifier.softmax);
   }
   if (names.empty()) throw InputError("the net has no softmax layer that a cost.logreg compares with labels");
-  const std::string close = nearest(softmax, names);
-  throw InputError("the net has no softmax layer " + excerpt(softmax) + " below a cost.logreg; " +
-                   (close.empty() ? "there is " + join(names) : "did you mean '" + close + "'?"));
+  throw InputError("the net has no softmax layer " + excerpt(softmax) + " below a cost.logreg" +
+                   did_you_mean(softmax, names, "there is " + join(names)));
 }
 
 Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, const std::string& layers) {

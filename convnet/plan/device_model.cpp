@@ -113,9 +113,7 @@ class ModelReader {
     const std::vector<std::string> keys = all_keys();
     for (const auto& [key, value] : object_.items()) {
       if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
-      const std::string close = nearest(key, keys);
-      error(key, "is unknown; " +
-                     (close.empty() ? "a device model has " + join(keys) : "did you mean '" + close + "'?"));
+      error(key, "is unknown" + did_you_mean(key, keys, "a device model has " + join(keys)));
     }
   }
 
@@ -193,7 +191,10 @@ class ModelReader {
 
 std::string file_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw InputError(file + ": cannot be opened");
+  if (!in)
+    throw InputError(file +
+                     ": cannot be opened; --model takes a file like bench/models/nvlink-8gpu.json, or "
+                     "'measured' for this machine");
   // One byte more than allowed: some files have no end.
   std::string text(kLongestFile + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

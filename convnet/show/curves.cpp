@@ -27,9 +27,8 @@ std::vector<std::string> printed_costs(const Graph& graph) {
 const Node& find_cost(const Graph& graph, const std::string& name) {
   const std::vector<std::string> names = printed_costs(graph);
   if (std::find(names.begin(), names.end(), name) != names.end()) return *graph.find(name);
-  const std::string close = nearest(name, names);
   throw InputError("--show-cost: the net has no cost " + excerpt(name) +
-                   (close.empty() ? "; its costs are " + join(names) : "; did you mean '" + close + "'?"));
+                   did_you_mean(name, names, "its costs are " + join(names)));
 }
 
 /// History is read from a file: only the sums of this net's costs can be reported.

@@ -70,8 +70,7 @@ Run open_run(const OptionTexts& given) {
 
   Diagnostics diagnostics;
   const Checkpoint& c = run.checkpoint;
-  run.files = {parse_ini(c.definition_path, c.definition_text, diagnostics),
-               parse_ini(c.parameters_path, c.parameters_text, diagnostics)};
+  run.files = stored_files(c, diagnostics);
   run.matrices = c.matrices;
   // The curves' batches are those of the run, whatever becomes of its data set; a test may be of others.
   DataOptions& data = run.options.data;
@@ -106,12 +105,11 @@ LayerWeights weights_of(const Run& run, const std::string& layer, int input) {
     for (const Node& n : run.graph.nodes) {
       if (n.layer->input_weights() > 0 && n.first_element == 0) names.push_back(n.whole);
     }
-    const std::string close = nearest(layer, names);
     throw InputError((node == nullptr ? "the net has no layer " + excerpt(layer)
                                       : "layer '" + layer + "' of type '" + node->type + "' has no filters") +
-                     (names.empty()   ? "; it has no layer with filters"
-                      : close.empty() ? "; layers with filters are " + join(names)
-                                      : "; did you mean '" + close + "'?"));
+                     did_you_mean(layer, names,
+                                  names.empty() ? "it has no layer with filters"
+                                                : "layers with filters are " + join(names)));
   }
   const std::size_t inputs = node->layer->input_weights();
   if (static_cast<std::size_t>(input) >= inputs)

@@ -17,9 +17,8 @@ std::string rate_jump_warning(const LoadedRun& run) {
   const Position next = batch_after(c.state.position, range_now);
   if (next.epoch > run.options.epochs || out_of_patience(run.options, c.state.best)) return "";
   Diagnostics before;
-  const Graph old = build_graph(parse_ini(c.definition_path, c.definition_text, before),
-                                parse_ini(c.parameters_path, c.parameters_text, before),
-                                run.provider->matrices(), {}, before);
+  const NetFiles files = stored_files(c, before);
+  const Graph old = build_graph(files.definition, files.parameters, run.provider->matrices(), {}, before);
   if (before.has_errors()) return "";  // made by a version that read files otherwise
   const TrainOptions options_then = parse_train_options(c.options);
   // Older checkpoints know the range only if an option named it.

@@ -52,9 +52,8 @@ WatchedCost find_watched_cost(const std::string& text, const Graph& graph) {
     names.push_back(cost->name + ".cost");
     if (usual == 1) names.push_back(cost->name + ".error");
   }
-  const std::string close = nearest(text, names);
   throw InputError(fmt::format("--keep-best {}: there is no such cost; there are {}{}", text, join(names),
-                               close.empty() ? "" : "; did you mean '" + close + "'?"));
+                               did_you_mean(text, names)));
 }
 
 bool note_test(BestTest& best, double value, const Position& at) {

@@ -121,8 +121,9 @@ TEST_CASE("all wrong and all missing options are reported together") {
 }
 
 TEST_CASE("a wrong command is named") {
-  check_refused({"tarin"},
-                "unknown command 'tarin'; the commands are train, plan, place, bench, show, predict, export, "
+  check_refused({"tarin"}, "unknown command 'tarin'; did you mean 'train'?");
+  check_refused({"learn"},
+                "unknown command 'learn'; the commands are train, plan, place, bench, show, predict, export, "
                 "make-data, layers, help, "
                 "completion");
   check_refused({}, "convnet trains convolutional networks");
