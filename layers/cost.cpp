@@ -31,7 +31,7 @@ ParamSpec pos_weight_spec() {
                 .file = CfgFile::parameters});
 }
 
-/// A cost: its backward reads its inputs, and its output is nothing that a layer could read.
+/// A cost. Its backward reads its inputs; it has no output that a layer could read.
 class CostLayer : public Layer {
  public:
   explicit CostLayer(CostFacts cost_facts)

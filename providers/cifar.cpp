@@ -38,7 +38,7 @@ struct BatchSource {
     std::int64_t begin, end;
     std::int64_t count() const { return end - begin; }
   };
-  /// Throws InputError if the file's images are too few to go round.
+  /// Throws InputError if the file has fewer images than there are parts.
   Span of(std::int64_t images) const {
     if (images < parts)
       throw InputError(fmt::format("{}: {} image(s) do not make {} batches", path, images, parts));

@@ -154,7 +154,7 @@ class ImageProvider final : public Provider {
     piece.last = extent.last;
     workers_->run(extent.images, [&](std::int64_t i) {
       const ImagePlace place{request.epoch, request.batch, request.first + i};
-      // Which image takes the place of a bad one is found out by decoding only.
+      // Only decoding tells which image replaces a bad one.
       const bool wanted =
           request.share == nullptr || options_.skip_bad_images || request.share->wants(i, extent.images);
       if (!wanted && training) return;
