@@ -200,9 +200,8 @@ LayerType pool_type() {
   LayerType type;
   type.name = "pool";
   type.doc =
-      "Pooling: the maximum, the average or the value of largest magnitude of each window of each map. "
-      "Windows "
-      "are clipped at the border.";
+      "Pooling: the maximum, the average or the value of largest magnitude "
+      "of each window of each map. Windows are clipped at the border.";
   type.formula =
       "output: maps of side ceil((side - start - sizeX)/stride) + 1; with rounding=down floor of the same, "
       "where a negative start counts twice, as a border on both sides";

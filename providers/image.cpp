@@ -100,9 +100,8 @@ class ImageProvider final : public Provider {
       throw InputError("--crop-pad is for providers of small images, not for 'image'");
     if (shuffled && !source_->any_order())
       throw InputError(
-          "--shuffle: cuda-convnet2's batches are read a file at a time, and their images were mixed when "
-          "they "
-          "were made; folders and tars of images can be shuffled");
+          "--shuffle: cuda-convnet2's batches are read a file at a time, and their images "
+          "were mixed when they were made; folders and tars of images can be shuffled");
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }

@@ -253,8 +253,8 @@ State Maker::open_folder() {
     check_files(state.parts);
     if (!state.bad_images.empty() && !options_.skip_bad_images)
       throw InputError(
-          fmt::format("{}: bad images were left out of it before: {}; go on with --skip-bad-images 1, or in "
-                      "another folder",
+          fmt::format("{}: bad images were left out of it before: {}; go "
+                      "on with --skip-bad-images 1, or in another folder",
                       options_.folder, state.bad_images[0]));
     return state;
   }

@@ -123,8 +123,8 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
   const std::optional<BatchSplit> split = open_provider(any_order, 0)->split();
   if (!split)
     throw InputError(options.path +
-                     ": the numbers of its batches do not say which ones are for tests; --train-range and "
-                     "--test-range must");
+                     ": the numbers of its batches do not say which ones "
+                     "are for tests; --train-range and --test-range must");
   options.train_range = split->train;
   std::string why;
   if (split->test) {

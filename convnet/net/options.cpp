@@ -162,8 +162,8 @@ const OptionTable<DataOptions>& data_options() {
               .min = 0,
               .max = 4096,
               .unit = "pixels",
-              .doc = "provider image scales the shorter side of its images to this; 0: 8/7 of --inner-size, "
-                     "or 256"}),
+              .doc = "provider image scales the shorter side of its "
+                     "images to this; 0: 8/7 of --inner-size, or 256"}),
       option("color-noise", &DataOptions::color_noise,
              {.fallback = "0",
               .min = 0,
@@ -194,14 +194,13 @@ const OptionTable<DataOptions>& data_options() {
 
 const OptionTable<DeviceOptions>& device_options() {
   static const OptionTable<DeviceOptions> table({
-      parsed_option(
-          "gpu", &DeviceOptions::gpu, parse_gpu,
-          {.fallback = "0",
-           .unit = "devices",
-           .doc = "device numbers, like 0,1; i in a gpu= line means the i-th of them, from 0; all: all "
-                  "devices of "
-                  "the machine; local: one device, numbered by the process's rank on its host. With several "
-                  "processes each lists its own devices, and the lists are joined in the order of ranks"}),
+      parsed_option("gpu", &DeviceOptions::gpu, parse_gpu,
+                    {.fallback = "0",
+                     .unit = "devices",
+                     .doc = "device numbers, like 0,1; i in a gpu= line means the i-th of them, "
+                            "from 0; all: all devices of the machine; local: one device, numbered "
+                            "by the process's rank on its host. With several processes each "
+                            "lists its own devices, and the lists are joined in the order of ranks"}),
       parsed_option(
           "hosts", &DeviceOptions::devices_of_hosts, parse_hosts,
           {.fallback = "",
@@ -236,23 +235,20 @@ const OptionTable<DeviceOptions>& device_options() {
           {.fallback = "measured",
            .unit = "file",
            .doc = "with --parallel auto the machine that steps are predicted for: 'measured' times each "
-                  "operation here, else a file of a machine's numbers, like "
-                  "bench/models/nvlink-8gpu.json"}),
+                  "operation here, else a file of a machine's numbers, like bench/models/nvlink-8gpu.json"}),
       unsaved_option(
           "nccl", &DeviceOptions::nccl,
           {.fallback = "1",
            .doc =
                "GPUs of several processes exchange data by NCCL where each process has one GPU of its own; "
                "0: through the hosts, by MPI"}),
-      unsaved_option(
-          "stall-timeout", &DeviceOptions::stall_timeout,
-          {.fallback = "300",
-           .min = 0.1,
-           .max = 1e9,
-           .unit = "seconds",
-           .doc =
-               "give up, with a report of what each device waits for, when none has finished a task for so "
-               "long"}),
+      unsaved_option("stall-timeout", &DeviceOptions::stall_timeout,
+                     {.fallback = "300",
+                      .min = 0.1,
+                      .max = 1e9,
+                      .unit = "seconds",
+                      .doc = "give up, with a report of what each device waits "
+                             "for, when none has finished a task for so long"}),
   });
   return table;
 }

@@ -78,9 +78,9 @@ class Search {
     for (const Node& node : graph_.nodes) {
       if (node.layer->facts.sees == SeesImages::of_replica && question.graph.devices > 1)
         diagnostics.error(node.where, "layer '" + node.section +
-                                          "': with sync=0 each replica has statistics of its own, so the "
-                                          "number of devices changes what is learnt; take the key out to "
-                                          "search placements");
+                                          "': with sync=0 each replica has statistics of "
+                                          "its own, so the number of devices changes what "
+                                          "is learnt; take the key out to search placements");
     }
     diagnostics.throw_if_errors();
     units_ = find_units(graph_);

@@ -54,10 +54,9 @@ class NetBuffersBuilder {
       if (first == nullptr) first = &node;
       if (node.update_period >= graph_.passes && node.update_period == first->update_period) continue;
       throw InputError(fmt::format(
-          "{}: layer '{}' is updated after every {} of the {} passes of a minibatch and layer '{}' after {}, "
-          "but "
-          "--clip-norm needs the gradient of all weights at once; give both updatePeriod={} in the parameter "
-          "file",
+          "{}: layer '{}' is updated after every {} of the {} passes of a "
+          "minibatch and layer '{}' after {}, but --clip-norm needs the gradient of "
+          "all weights at once; give both updatePeriod={} in the parameter file",
           node.where.str(), node.section, node.update_period, graph_.passes, first->section,
           first->update_period, std::max({node.update_period, first->update_period, graph_.passes})));
     }
