@@ -1,4 +1,4 @@
-// In place of the CUDA backend where the program is built without it.
+// Replaces the CUDA backend if the program is built without it.
 #include "convnet/base/error.h"
 #include "kernels/backend.h"
 

@@ -179,8 +179,8 @@ LayerType bnorm_type() {
       "y = scale * (x - mean)/sqrt(variance + epsilon) + shift; running = (1-averageFactor)*running + "
       "averageFactor*batch, of the unbiased variance";
   type.example =
-      "[bn1]\ntype=bnorm\ninputs=conv1\nchannels=32\nneuron=relu\n\n; parameter "
-      "file\n[bn1]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9";
+      "[bn1]\ntype=bnorm\ninputs=conv1\nchannels=32\nneuron=relu\n\n"
+      "; parameter file\n[bn1]\nepsW=0.01\nepsB=0.01\nmomW=0.9\nmomB=0.9";
   type.params = {
       param("channels", &BnormParams::channels,
             {.fallback = "0",

@@ -72,8 +72,9 @@ LayerType conv_type() {
       "output: filters*groups maps of side 1 + (2*padding + side - filterSize)/stride, rounded up, so that "
       "the last window may hang over the edge onto zeros, or down (rounding)";
   type.example =
-      "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=32\nfilterSize=5\npadding=2\nstride=1\ninitW=0."
-      "0001\nneuron=relu\n\n; parameter file\n[conv1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=0.004";
+      "[conv1]\ntype=conv\ninputs=data\nchannels=3\nfilters=32\nfilterSize=5\n"
+      "padding=2\nstride=1\ninitW=0.0001\nneuron=relu\n\n; parameter file\n"
+      "[conv1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=0.004";
   type.max_inputs = 64;
   type.params = window_param_specs<ConvParams>();
   type.params.push_back(

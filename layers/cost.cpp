@@ -31,7 +31,7 @@ ParamSpec pos_weight_spec() {
                 .file = CfgFile::parameters});
 }
 
-/// A cost: its backward reads its inputs, and its output is nothing that a layer could read.
+/// A cost. Its backward reads its inputs; it has no output that a layer could read.
 class CostLayer : public Layer {
  public:
   explicit CostLayer(CostFacts cost_facts)
@@ -296,9 +296,8 @@ LayerType logreg_type() {
   type.doc =
       "Multinomial logistic cost of labels and softmax probabilities. Prints -log p, top-1 and top-k error.";
   type.formula =
-      "-sum w(label) t log p, log p floored at -50, t = (1-smoothing)*[label] + smoothing/classes; ties "
-      "among "
-      "the top probabilities count fractionally";
+      "-sum w(label) t log p, log p floored at -50, t = (1-smoothing)*[label] "
+      "+ smoothing/classes; ties among the top probabilities count fractionally";
   type.example =
       "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n\n; parameter file\n[logprob]\ncoeff=1\ntopk=5";
   type.params.push_back(param("topk", &CostParams::topk,
@@ -340,9 +339,8 @@ LayerType crossent_type() {
 LayerType bce_type() {
   LayerType type = cost_type("cost.bce", 2);
   type.doc =
-      "Binary cross entropy of labels in [0,1] and logistic outputs. Prints it, the fraction of outputs on "
-      "the "
-      "wrong side of 0.5, and the top-1 error; with children only the first.";
+      "Binary cross entropy of labels in [0,1] and logistic outputs. Prints it, the fraction "
+      "of outputs on the wrong side of 0.5, and the top-1 error; with children only the first.";
   type.formula = "-sum (posWeight t log p + (1-t) log(1-p)), logs floored at -50";
   type.example = "[bce]\ntype=cost.bce\ninputs=tags,fc10\n\n; parameter file\n[bce]\ncoeff=1";
   type.params.push_back(pos_weight_spec());
@@ -354,9 +352,8 @@ LayerType bce_type() {
 LayerType dce_type() {
   LayerType type = cost_type("cost.dce", 2);
   type.doc =
-      "Detection cross entropy: as cost.bce, and prints the cross entropy, the fraction wrong, then "
-      "precision and "
-      "recall of every class.";
+      "Detection cross entropy: as cost.bce, and prints the cross entropy, "
+      "the fraction wrong, then precision and recall of every class.";
   type.formula = "-sum (posWeight t log p + (1-t) log(1-p)), logs floored at -50";
   type.example = "[dce]\ntype=cost.dce\ninputs=tags,fc10\n\n; parameter file\n[dce]\ncoeff=1";
   type.params.push_back(pos_weight_spec());

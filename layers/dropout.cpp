@@ -50,8 +50,8 @@ class DropoutLayer : public Layer {
   }
 
  private:
-  /// The factor while no mask acts. Where one would act but must not, as while gradients are checked, the
-  /// layer does what it does in tests.
+  /// Returns the factor if there is no mask. During gradient checks, which allow no masks, the layer does
+  /// what it does in tests.
   double unmasked_factor(const Lowering& l) const {
     return l.microbatch().training && !p.mask ? p.train_scale : p.test_scale;
   }

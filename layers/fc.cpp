@@ -70,8 +70,8 @@ LayerType fc_type() {
   type.doc = "Fully-connected layer: every output is a weighted sum of all inputs, plus a bias.";
   type.formula = "y = sum over inputs of W x + b";
   type.example =
-      "[fc10]\ntype=fc\ninputs=pool3\noutputs=10\ninitW=0.1\n\n; parameter "
-      "file\n[fc10]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=1";
+      "[fc10]\ntype=fc\ninputs=pool3\noutputs=10\ninitW=0.1\n\n"
+      "; parameter file\n[fc10]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=1";
   type.max_inputs = 64;
   type.params = {
       param("outputs", &FcParams::outputs, {.min = 1, .max = 1 << 24, .doc = "number of outputs"}),
@@ -92,8 +92,8 @@ LayerType sfc_type() {
       "Split fully-connected layer: inputs and outputs are cut into parts, and each part sees only its own.";
   type.formula = "y_p = sum over inputs of W_p x_p + b_p, for every part p";
   type.example =
-      "[sfc1]\ntype=sfc\ninputs=pool3\noutputs=16\nparts=4\ninitW=0.1\n\n; parameter "
-      "file\n[sfc1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9";
+      "[sfc1]\ntype=sfc\ninputs=pool3\noutputs=16\nparts=4\ninitW=0.1\n\n"
+      "; parameter file\n[sfc1]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9";
   type.max_inputs = 64;
   type.params = {param("outputs", &FcParams::outputs,
                        {.min = 1, .max = 1 << 24, .doc = "number of outputs of each part"}),

@@ -291,9 +291,8 @@ LayerType resize_type() {
   type.name = "resize";
   type.doc = "Resizes every map by bilinear interpolation. Has no gradient.";
   type.formula =
-      "output: maps of side floor(side/scale); pixel i reads i*scale + (side - outputs*scale)/2, clamped to "
-      "[0, "
-      "side - 1.01]";
+      "output: maps of side floor(side/scale); pixel i reads i*scale "
+      "+ (side - outputs*scale)/2, clamped to [0, side - 1.01]";
   type.example = "[half]\ntype=resize\ninputs=data\nchannels=3\nscale=2";
   type.params = {channels_spec(), param("scale", &ImageParams::scale,
                                         {.min = 0.5, .max = 2, .doc = "input pixels per output pixel"})};
@@ -305,9 +304,9 @@ LayerType rscale_type() {
   LayerType type;
   type.name = "rscale";
   type.doc =
-      "Random scaling in training, another for each image, and a random crop of tgtSize; in tests the image "
-      "at maxScale; in tests of several views (--multiview-test) images of side tgtSize as they are. Has no "
-      "gradient.";
+      "Random scaling in training, another for each image, and a random crop "
+      "of tgtSize; in tests the image at maxScale; in tests of several views "
+      "(--multiview-test) images of side tgtSize as they are. Has no gradient.";
   type.formula =
       "size = tgtSize + s, s in 0...side - floor(side/maxScale) with P(s) proportional to (s+1)^2; scale "
       "uniform in [max(1, side/(1+size)), side/size]";

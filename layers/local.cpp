@@ -41,9 +41,9 @@ LayerType local_type() {
   type.doc = "Locally-connected layer: a convolution with own filters and biases at every position.";
   type.formula = "output: as conv";
   type.example =
-      "[local3]\ntype=local\ninputs=pool2\nchannels=64\nfilters=64\nfilterSize=3\npadding=1\nstride=1\n"
-      "initW=0.04\nneuron=relu\n\n; parameter file\n[local3]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\n"
-      "wc=0.004";
+      "[local3]\ntype=local\ninputs=pool2\nchannels=64\nfilters=64\n"
+      "filterSize=3\npadding=1\nstride=1\ninitW=0.04\nneuron=relu\n\n; parameter file\n"
+      "[local3]\nepsW=0.001\nepsB=0.002\nmomW=0.9\nmomB=0.9\nwc=0.004";
   type.max_inputs = 64;
   type.params = window_param_specs<LocalParams>();
   for (ParamSpec& spec : weight_param_specs<LocalParams>()) type.params.push_back(std::move(spec));

@@ -81,11 +81,11 @@ LayerType cmrnorm_type() {
   type.doc =
       "Local response normalisation across maps: each value is divided by a power of the squares around it.";
   type.formula =
-      "y_c = x_c * (minDiv + scale/size * sum x_i^2)^-pow over maps i from c - floor(size/2), size of them, "
-      "clipped";
+      "y_c = x_c * (minDiv + scale/size * sum x_i^2)^-pow over "
+      "maps i from c - floor(size/2), size of them, clipped";
   type.example =
-      "[rnorm1]\ntype=cmrnorm\ninputs=conv1\nchannels=64\nsize=5\n\n; parameter "
-      "file\n[rnorm1]\nscale=0.0001\npow=0.75";
+      "[rnorm1]\ntype=cmrnorm\ninputs=conv1\nchannels=64\nsize=5\n\n"
+      "; parameter file\n[rnorm1]\nscale=0.0001\npow=0.75";
   type.params = {
       param("channels", &NormParams::channels,
             {.min = 1, .max = 1 << 20, .unit = "maps", .doc = "maps of the input"}),

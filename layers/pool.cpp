@@ -50,8 +50,8 @@ class PoolLayer : public Layer {
   const PoolGeometry geometry;  ///< n is set when lowering
 };
 
-/// (img - start - size) / stride + 1, rounded. Down: with as much border behind the image as a negative start
-/// puts before it.
+/// Returns (img - start - size) / stride + 1, rounded up or down. If it is rounded down, there is as much
+/// border behind the image as a negative start puts before it.
 std::int64_t pooled_side(std::int64_t img, std::int64_t start, std::int64_t size, std::int64_t stride,
                          Rounding rounding = Rounding::up) {
   const bool down = rounding == Rounding::down;
@@ -200,9 +200,8 @@ LayerType pool_type() {
   LayerType type;
   type.name = "pool";
   type.doc =
-      "Pooling: the maximum, the average or the value of largest magnitude of each window of each map. "
-      "Windows "
-      "are clipped at the border.";
+      "Pooling: the maximum, the average or the value of largest magnitude "
+      "of each window of each map. Windows are clipped at the border.";
   type.formula =
       "output: maps of side ceil((side - start - sizeX)/stride) + 1; with rounding=down floor of the same, "
       "where a negative start counts twice, as a border on both sides";

@@ -85,9 +85,8 @@ std::vector<ParamSpec> optimizer_param_specs() {
            {"adamw", Optimizer::adamw},
            {"lars", Optimizer::lars}},
           {.fallback = "sgd",
-           .doc = "sgd: momentum, nesterov: Nesterov momentum, adamw: Adam with decoupled weight "
-                  "decay, whose beta1 is momW (momB), lars: sgd whose rate follows the norms of each "
-                  "weight matrix",
+           .doc = "sgd: momentum, nesterov: Nesterov momentum, adamw: Adam with decoupled weight decay, "
+                  "whose beta1 is momW (momB), lars: sgd whose rate follows the norms of each weight matrix",
            .file = CfgFile::parameters}),
       param("beta2", field(&OptimizerParams::beta2),
             {.fallback = "0.999",
@@ -103,8 +102,8 @@ std::vector<ParamSpec> optimizer_param_specs() {
       param("trust", field(&OptimizerParams::trust),
             {.fallback = "0.001",
              .min = 1e-12,
-             .doc = "lars: the rate of weights is epsW * trust * norm(w) / (norm(g) + wc*norm(w)), that of "
-                    "biases epsB",
+             .doc = "lars: the rate of weights is epsW * trust * norm(w) "
+                    "/ (norm(g) + wc*norm(w)), that of biases epsB",
              .file = CfgFile::parameters}),
   };
 }
@@ -128,8 +127,8 @@ std::vector<ParamSpec> weight_param_specs() {
                     "makewcat(checkpoint,layer,...), several layers' outputs one after the other"}),
       param("initBFunc", field(&WeightParams::init_b_func),
             {.fallback = "",
-             .doc = "initial biases from makeb(checkpoint), makebcat(checkpoint,layer,...) or "
-                    "makeb_vec(value,...)"}),
+             .doc = "initial biases from makeb(checkpoint), "
+                    "makebcat(checkpoint,layer,...) or makeb_vec(value,...)"}),
       param("weightSource", field(&WeightParams::weight_source),
             {.fallback = "",
              .doc = "layer[index] whose weights each input shares, an empty entry for own weights; the layer "

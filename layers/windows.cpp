@@ -54,8 +54,8 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
   }
   if (p.modules > 0) {
     for (std::int64_t side : {g.h, g.w}) {
-      // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image. What they leave out at
-      // the far edge may be as wide as the gaps between them.
+      // -pad + stride*(side-1) + filterSize >= img: the windows must cover the image. They may leave out as
+      // many pixels at the far edge as there are in the gaps between them.
       if (g.stride * (p.modules - 1) + std::max(g.filter, g.stride) - g.pad < side) {
         source.error(
             "modulesX",

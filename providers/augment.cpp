@@ -193,7 +193,7 @@ void Augmentation::erase(const ImagePlace& place, const PixelStatistics& statist
 }
 
 double Augmentation::beta_variable(double alpha, const ImagePlace& place) const {
-  // With a smaller alpha all weights are 0 or 1 as well, and the logarithms would overflow.
+  // With an even smaller alpha all weights are still 0 or 1, but the logarithms would overflow.
   constexpr double least = 1e-6;
   alpha = std::max(alpha, least);
   return 1 / (1 + std::exp(log_gamma_variable(alpha, own_key_, place) -

@@ -38,7 +38,7 @@ struct BatchSource {
     std::int64_t begin, end;
     std::int64_t count() const { return end - begin; }
   };
-  /// Throws InputError if the file's images are too few to go round.
+  /// Throws InputError if the file has fewer images than there are parts.
   Span of(std::int64_t images) const {
     if (images < parts)
       throw InputError(fmt::format("{}: {} image(s) do not make {} batches", path, images, parts));
@@ -279,9 +279,8 @@ DataSet find_data_set(const std::string& folder) {
   look(Format::binary, train_and_test(folder, ".bin"), hundred);
   if (found.empty())
     throw InputError(
-        fmt::format("{}: no batches are here: batches.meta with data_batch_1, …; data_batch_1.bin, …; meta "
-                    "with train and test; or train.bin and "
-                    "test.bin; {}",
+        fmt::format("{}: no batches are here: batches.meta with data_batch_1, …; "
+                    "data_batch_1.bin, …; meta with train and test; or train.bin and test.bin; {}",
                     folder, listing(folder)));
   if (found.size() > 1)
     throw InputError(

@@ -152,7 +152,7 @@ class CroppedProvider final : public StoredProvider {
                                        : "--scalar-mean";
   }
 
-  /// Whether images go with a Crop: without crops at random, they have one that only mirrors them.
+  /// Returns whether images are followed by a Crop. Without random crops, it only mirrors them.
   bool places_crops() const { return options_.crops() || options_.flip == Flip::on; }
 
   Crop crop_of(const LoadRequest& request, std::int64_t image) const {

@@ -42,9 +42,8 @@ std::uint32_t big_endian(std::string_view bytes) {
   return value;
 }
 
-/// Checks the checksums of a PNG's pieces, which stb_image does not look at. Each is length, type, data,
-/// checksum. Returns the file without pieces of pixels that hold none: stb_image copies from nowhere for
-/// these.
+/// Checks the checksums of a PNG's chunks, which stb_image ignores. A chunk is length, type, data, checksum.
+/// Returns the file without empty chunks of pixels, because stb_image copies from a null pointer for these.
 std::string checked_png(std::string_view bytes, const std::string& name) {
   std::string checked(png_magic);
   bytes.remove_prefix(png_magic.size());
@@ -109,8 +108,8 @@ void check_size(std::int64_t width, std::int64_t height, const std::string& name
         fmt::format("{}: {} x {} pixels; {} are allowed", name, width, height, max_image_pixels));
 }
 
-/// Checks what stb_image does not look at: that all rows are there (it reads zeros beyond the end), and that
-/// pixels have colours in the palette (it takes others from memory that was never written).
+/// Checks what stb_image does not check: that all rows exist (it reads zeros beyond the end), and that the
+/// palette has the colours of all pixels (it reads others from uninitialised memory).
 void check_bmp(std::string_view bytes, const std::string& name) {
   const BmpHeader header = read_bmp_header(bytes, name);
   constexpr std::array<std::uint64_t, 5> forms = {os2_header, windows_header, 56, 108, 124};

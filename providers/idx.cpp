@@ -80,8 +80,8 @@ IdxHeader read_header(ByteStream& stream, const std::string& path, int dimension
   const std::uint32_t expected = 0x800U | static_cast<std::uint32_t>(dimensions);
   if (word(0) != expected)
     throw InputError(
-        fmt::format("{}: the magic number is 0x{:08x}, but an IDX file of unsigned bytes with {} dimension{} "
-                    "has 0x{:08x}",
+        fmt::format("{}: the magic number is 0x{:08x}, but an IDX file "
+                    "of unsigned bytes with {} dimension{} has 0x{:08x}",
                     path, word(0), dimensions, dimensions == 1 ? "" : "s", expected));
   IdxHeader header;
   for (std::size_t at = 4; at < size; at += 4) header.dims.push_back(word(at));
@@ -117,9 +117,8 @@ std::vector<std::uint8_t> read_idx_records(const std::string& path, const IdxHea
     if (got == step) continue;
     const std::size_t there = had + got;
     throw InputError(fmt::format(
-        "{}: truncated in record {} (counted from 0): the header promises {} records, {} bytes after the "
-        "header, but "
-        "there are {}",
+        "{}: truncated in record {} (counted from 0): the header "
+        "promises {} records, {} bytes after the header, but there are {}",
         path, there / static_cast<std::size_t>(header.record_bytes()), header.records(), promised, there));
   }
   // Also makes zlib check the sum at the end of gzip data.

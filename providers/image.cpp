@@ -100,9 +100,8 @@ class ImageProvider final : public Provider {
       throw InputError("--crop-pad is for providers of small images, not for 'image'");
     if (shuffled && !source_->any_order())
       throw InputError(
-          "--shuffle: cuda-convnet2's batches are read a file at a time, and their images were mixed when "
-          "they "
-          "were made; folders and tars of images can be shuffled");
+          "--shuffle: cuda-convnet2's batches are read a file at a time, and their images "
+          "were mixed when they were made; folders and tars of images can be shuffled");
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
@@ -154,7 +153,7 @@ class ImageProvider final : public Provider {
     piece.last = extent.last;
     workers_->run(extent.images, [&](std::int64_t i) {
       const ImagePlace place{request.epoch, request.batch, request.first + i};
-      // Which image takes the place of a bad one is found out by decoding only.
+      // Only decoding tells which image replaces a bad one.
       const bool wanted =
           request.share == nullptr || options_.skip_bad_images || request.share->wants(i, extent.images);
       if (!wanted && training) return;

@@ -103,7 +103,7 @@ class ImageFolders final : public ImageSource {
       throw InputError(parts_[0].folder + ": there is one image, and none is left to test with");
     auto held = std::stable_partition(all.begin(), all.end(),
                                       [](const ImageFile& file) { return file.order % kShare != 0; });
-    // Few images may all be on one side.
+    // If there are few images, the hash may put all of them into one part.
     held = std::clamp(held, all.begin() + 1, all.end() - 1);
     std::vector<ImageFile> tests(std::make_move_iterator(held), std::make_move_iterator(all.end()));
     all.erase(held, all.end());

@@ -33,8 +33,7 @@ struct Errors {
   std::longjmp(errors->back, 1);
 }
 
-/// The library goes on after data that it finds damaged. Here only what leaves the pixels as they were meant
-/// is let pass.
+/// The library continues after damaged data. This accepts only warnings that do not affect the pixels.
 void warn(j_common_ptr info, int level) {
   if (level >= 0) return;
   switch (info->err->msg_code) {
@@ -120,7 +119,7 @@ class Decompressor {
   jpeg_decompress_struct info_ = {};
 };
 
-/// Ink to light. Adobe's programs, which write nearly all such files, store the inks inverted.
+/// Converts CMYK to RGB. Adobe's programs, which write nearly all such files, store inverted values.
 void convert_cmyk(const std::vector<std::uint8_t>& from, bool inverted, std::vector<std::uint8_t>& to) {
   for (std::size_t i = 0, o = 0; i < from.size(); i += 4)
     for (std::size_t c = 0; c < 3; ++c, ++o) {

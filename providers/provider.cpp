@@ -69,7 +69,7 @@ const DataBatch& StoredProvider::kept(int batch) const {
   const DataBatch& loaded = kept_.emplace(batch, load(batch)).first->second;
   std::int64_t bytes = 0;
   for (const std::vector<std::byte>& matrix : loaded.matrices) bytes += std::ssize(matrix);
-  // The first ones stay: epochs go through the batches in one order, so the last one is needed last.
+  // The first batches are kept: epochs read batches in one order, so the one read last is needed last.
   if (kept_bytes_ + bytes <= most_kept())
     kept_bytes_ += bytes;
   else

@@ -40,7 +40,8 @@ Axis make_axis(int from, int to, int begin, int end) {
     const int first = std::clamp(reach, 0, from - axis.taps);
     double sum = 0;
     for (int x = first; x < first + axis.taps; ++x) sum += weight_at(x, centre);
-    // Rounding errors are handed on, so that the weights add up and a plain area stays as it is.
+    // Rounding errors are carried to the next weight, so that the weights add up and a uniform area stays
+    // uniform.
     double exact = 0;
     int given = 0;
     for (int x = first; x < first + axis.taps; ++x) {

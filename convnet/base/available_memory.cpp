@@ -55,8 +55,8 @@ struct GroupFiles {
 constexpr GroupFiles version1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
 constexpr GroupFiles version2 = {"memory.max", "memory.current", ""};
 
-/// Returns what the limit of the group in `folder` leaves; caches of files count as free, for they are given
-/// back when memory is needed.
+/// Returns the bytes that are left below the limit of the group in `folder`. Caches of files count as free,
+/// because the kernel drops them when memory is needed.
 std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& files) {
   const auto limit = number_in(contents_of(folder / files.limit));
   const auto used = number_in(contents_of(folder / files.used));
@@ -68,8 +68,8 @@ std::optional<std::int64_t> left_in(const fs::path& folder, const GroupFiles& fi
   return std::max<std::int64_t>(0, *limit - *used + std::min(caches, *used));
 }
 
-/// Returns the least memory that the limits of `group` and of those above it leave. Inside a container the
-/// path may be that outside: the folders that are there count.
+/// Returns the smallest number of bytes that the limits of `group` and of the groups above it leave. Inside a
+/// container the path may be the one outside, so folders that do not exist are skipped.
 std::optional<std::int64_t> left_in_groups(const fs::path& mount, const std::string& group,
                                            const GroupFiles& files) {
   std::optional<std::int64_t> least;

@@ -11,9 +11,8 @@
 namespace convnet {
 
 std::string thread_limits() {
-  return "ulimit -u, ulimit -v or pids.max of the control group is the limit: raise it, or use fewer "
-         "--threads "
-         "and --decode-threads";
+  return "ulimit -u, ulimit -v or pids.max of the control group is the "
+         "limit: raise it, or use fewer --threads and --decode-threads";
 }
 
 void check_threads(int count) {

@@ -38,7 +38,7 @@ auto retry(const Call& call) {
                              code == EFBIG ? " (ulimit -f says how large files may be)" : ""));
 }
 
-/// Linux has closed it even if it says EINTR.
+/// Closes a descriptor. Linux has closed it even if it returns EINTR.
 int close_once(int& descriptor) { return descriptor < 0 ? 0 : ::close(std::exchange(descriptor, -1)); }
 
 /// Returns whether a file (a pipe or device) is written to in place instead of being replaced.
@@ -122,8 +122,8 @@ OutputFile::~OutputFile() {
   if (!published_ && !temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-/// Opens a pipe or device. Not before there is something to write: the end of a pipe's first writer is the
-/// end of the file to its reader.
+/// Opens a pipe or device. Call it only when there is something to write: a pipe's reader sees the end of the
+/// file when the first writer closes it.
 void OutputFile::open_stream() {
   if (descriptor_ >= 0) return;
   std::error_code ignored;
@@ -208,7 +208,7 @@ void check_file_writable(const std::string& path, const std::string& what) {
   }
   const fs::path folder = fs::path(follow_links(path)).parent_path();
   check_folder_writable(folder.string(), what);
-  // The rest is found by trying, where the folder is there.
+  // If the folder exists, only writing to it shows whether it is possible.
   if (!fs::is_directory(folder.empty() ? "." : folder, ignored)) return;
   try {
     OutputFile{path};

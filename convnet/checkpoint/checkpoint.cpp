@@ -147,7 +147,7 @@ DataType matrix_type_from(const json& text) {
   throw std::out_of_range("there is no type of matrices '" + text.get<std::string>() + "'");
 }
 
-/// Throws if no provider can have made such matrices.
+/// Throws if the matrices are impossible for any provider.
 void check_matrices(const std::vector<MatrixInfo>& matrices) {
   if (!matrices.empty() && (matrices[0].type == DataType::s32 || matrices[0].classes > 0))
     throw std::out_of_range("matrix 0 holds labels in place of images");
@@ -203,8 +203,8 @@ std::vector<std::pair<Position, fs::path>> checkpoints_in(const fs::path& folder
   return found;
 }
 
-/// Removes all but the newest `keep` checkpoints; never `written`, which may be older than others where a run
-/// saves without having trained.
+/// Removes all but the newest `keep` checkpoints, but never `written`, which may be older than others if a
+/// run saves without having trained.
 void remove_old(const std::string& folder, std::size_t keep, const std::string& written) {
   const auto found = checkpoints_in(folder);
   for (std::size_t i = 0; i + keep < found.size(); ++i) {
@@ -324,7 +324,7 @@ Abandoned move_later_checkpoints(const std::string& folder, const Position& posi
   const std::string stem = fs::path(position.file_name()).stem().string();
   left.folder = make_numbered_folder((fs::path(folder) / ("abandoned-after-" + stem)).string());
   left.checkpoints = later.size();
-  // The newest first: whatever stops this, those that stay are a run without a gap.
+  // The newest are moved first, so that the others are a run without a gap if this is interrupted.
   for (auto checkpoint = later.rbegin(); checkpoint != later.rend(); ++checkpoint) {
     const fs::path& from = checkpoint->second;
     std::error_code error;

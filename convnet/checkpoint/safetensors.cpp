@@ -36,8 +36,8 @@ constexpr const char* metadata_key = "__metadata__";
 constexpr const char* tensors_checksum_key = "checksum.tensors";
 constexpr const char* metadata_checksum_key = "checksum.metadata";
 
-/// CRC-32 of texts and numbers, each with its length, so that no byte can move unnoticed from one to the
-/// next.
+/// A CRC-32 of texts and numbers. It includes their lengths, so that a byte cannot move from one to the next
+/// unnoticed.
 class Crc {
  public:
   void add(const void* bytes, std::size_t count) {
@@ -71,7 +71,7 @@ std::string checksum_of(const std::map<std::string, NamedTensor>& tensors) {
   return crc.text();
 }
 
-/// Covers the tensors' checksum, too: it is one of the entries.
+/// Returns the checksum of the metadata, which includes the entry with the checksum of the tensors.
 std::string checksum_of(const std::map<std::string, std::string>& metadata) {
   Crc crc;
   for (const auto& [key, text] : metadata) {
@@ -81,7 +81,8 @@ std::string checksum_of(const std::map<std::string, std::string>& metadata) {
   return crc.text();
 }
 
-/// Takes the checksums out of what was read from `file`. One without the other is a damaged name.
+/// Removes the checksums from the metadata that was read from `file`. If there is only one of them, a name is
+/// damaged.
 void take_checksums(const std::string& file, TensorFile& contents, Checksums checksums) {
   auto& metadata = contents.metadata;
   const auto whole = metadata.extract(metadata_checksum_key);
@@ -99,7 +100,7 @@ void take_checksums(const std::string& file, TensorFile& contents, Checksums che
 
 // ---- Reading ----
 
-/// A name from a file, fit for an error message: not endless, no control characters.
+/// Formats a name from a file for an error message: shortened, without control characters.
 std::string shown(const std::string& name) {
   constexpr std::size_t longest = 100;
   std::string text = name.substr(0, longest);
@@ -120,8 +121,8 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-/// Turns the header's JSON into a Header. Each member is taken and dropped as soon as it is complete, and a
-/// surprise stops the parser: a hostile header is never held as a large tree.
+/// Converts the header's JSON to a Header. It handles each member as soon as it is complete and then drops
+/// it, and stops at the first error, so that a hostile header never becomes a large tree in memory.
 class HeaderParser {
  public:
   HeaderParser(const std::string& file, std::uint64_t data_bytes) : file_(file), data_bytes_(data_bytes) {}
@@ -235,7 +236,7 @@ class HeaderParser {
     return result;
   }
 
-  /// The tensors cover every byte of the data exactly once.
+  /// Checks that the tensors cover every byte of the data exactly once.
   void check_tiling() {
     auto& tensors = header_.tensors;
     std::sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
@@ -267,7 +268,7 @@ class HeaderParser {
   std::size_t array_size_ = 0;
 };
 
-/// Copies the next `count` bytes of the file to `to`; they are there.
+/// Copies the next `count` bytes of the file, which must exist, to `to`.
 using ReadBytes = std::function<void(void* to, std::size_t count)>;
 
 TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBytes& read,

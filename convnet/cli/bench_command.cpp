@@ -166,9 +166,9 @@ double fed_step(Net& net, const Plan& plan, StepInputs inputs, const Matrices& m
   return median(std::move(walls));
 }
 
-/// Measures the seconds of the step's library work, one operation at a time, each repeated: what the step
-/// would take with nothing between its convolutions, products, poolings, norms and updates. The result is the
-/// mean over the devices.
+/// Measures each convolution, product, pooling, norm and update of the step alone, repeatedly, and returns
+/// the sum of their seconds, as a mean over the devices: the time of a step with nothing between these
+/// operations.
 double primitives_alone(Net& net, const Plan& plan, const StepInputs& inputs) {
   std::vector<std::unique_ptr<Plan>> singles;  // executors want plans to stay
   double sum = 0;
@@ -264,7 +264,7 @@ void bench_command(const std::vector<std::string>& args) {
   if (given.contains("model") && !given.contains("parallel") &&
       options.devices.parallel != Parallel::automatic)
     throw InputError("--model is the machine that --parallel auto places layers for; add that option");
-  // A file that cannot be written is an error now, not after the measurement.
+  // Reports files that cannot be written now, not after the measurement.
   std::vector<std::string> inputs = layer_files(options.files);
   if (checkpoint) inputs.push_back(checkpoint->file);
   check_outputs({{"--profile", options.report.profile, "the timeline is to be written to"}}, inputs);

@@ -137,9 +137,8 @@ std::string bench_text(const json& r) {
       "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s; {:.3f} ms with new images each step\n"
       "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, "
       "step/sum {:.3f}; executor overhead {:.1f}%\n"
-      "{:.1f} GFLOP/s, {:.1f}% of the measured peak of {:.1f} GFLOP/s ({} threads); copy speed {:.1f} "
-      "GB/s; peak memory "
-      "{:.1f} MiB\n",
+      "{:.1f} GFLOP/s, {:.1f}% of the measured peak of {:.1f} GFLOP/s ({} threads); "
+      "copy speed {:.1f} GB/s; peak memory {:.1f} MiB\n",
       r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(),
       r["images_per_s"].get<double>(), r["ms_per_fed_step"].get<double>(),
       r["outside_conv_fc_ms"].get<double>(),

@@ -32,8 +32,8 @@ const std::vector<Command>& commands() {
        "Measures the speed of a training step, by layer.", Operands::none, bench_command_options,
        "convnet bench $NET", plain<bench_command>},
       {"show",
-       "CHECKPOINT... [--show-cost LAYER | --show-filters LAYER | --show-preds LAYER | --html FILE] "
-       "[options]",
+       "CHECKPOINT... [--show-cost LAYER | --show-filters LAYER | "
+       "--show-preds LAYER | --html FILE] [options]",
        "Draws curves, filters and predictions as pictures or a page.", Operands::files, show_command_options,
        "convnet show run --html page.html", plain<show_command>},
       {"predict", "CHECKPOINT FILE|FOLDER|-... [options]",
@@ -43,8 +43,8 @@ const std::vector<Command>& commands() {
        "Writes a trained net as an ONNX model, for other programs to run.", Operands::files,
        export_command_options, "convnet export run net.onnx", plain<export_command>},
       {"make-data", "--src FOLDER --dst FOLDER [options]",
-       "Makes a data set for provider image (cuda-convnet2's batches of JPEGs) from folders or tars of "
-       "images.",
+       "Makes a data set for provider image (cuda-convnet2's "
+       "batches of JPEGs) from folders or tars of images.",
        Operands::none, make_data_command_options, "convnet make-data --src images --dst batches",
        plain<make_data_command>},
       {"layers", "[TYPE | --markdown]", "Lists the layer types, or the keys of one.", Operands::layer_types,

@@ -12,7 +12,7 @@ namespace {
 
 enum class Completes { words, files, folders, nothing };
 
-/// What follows an option.
+/// How the value of an option is completed.
 struct OptionValue {
   Completes kind = Completes::nothing;
   std::string words;  ///< separated by blanks

@@ -33,12 +33,11 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
   static const auto table =
       OptionTable<MakeDataCommandOptions>()
           .add({
-              unsaved_option(
-                  "src", &MakeDataCommandOptions::src,
-                  {.unit = "folder",
-                   .doc = "folder of the images: CLASS/*.jpg|png, *.tar shards with KEY.jpg and KEY.cls, "
-                          "train/ and "
-                          "val/ with either, or the three ILSVRC2012 tars; or a comma list of tars"}),
+              unsaved_option("src", &MakeDataCommandOptions::src,
+                             {.unit = "folder",
+                              .doc = "folder of the images: CLASS/*.jpg|png, *.tar shards "
+                                     "with KEY.jpg and KEY.cls, train/ and val/ with either, "
+                                     "or the three ILSVRC2012 tars; or a comma list of tars"}),
               unsaved_option("dst", &MakeDataCommandOptions::dst,
                              {.unit = "folder",
                               .doc = "folder for the data set; if an interrupted make-data began it, the "

@@ -105,7 +105,7 @@ std::uint64_t proven_plan(const Graph& graph, const Provider& provider, const Pl
   return plan_hash(train);
 }
 
-/// Makes the two files of a placement, and checks that they say the same.
+/// Makes the two files of a placement, and checks that they give the same plan.
 NetFiles files_of(const NetFiles& files, const Provider& provider, const PlaceCommandOptions& options,
                   const PlacedCandidate& best) {
   const Graph graph = graph_of(files, provider, options, &best.placement);

@@ -91,7 +91,7 @@ void plan_command(const std::vector<std::string>& args) {
   PlanCommandOptions options = options_of_plan().parse(texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
-  // A file that cannot be written is an error now, not after the work.
+  // Reports files that cannot be written now, not after the work.
   std::vector<std::string> inputs = layer_files(options.files);
   inputs.push_back(options.model);
   if (checkpoint) inputs.push_back(checkpoint->file);

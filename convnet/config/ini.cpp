@@ -21,10 +21,10 @@ namespace convnet {
 namespace {
 
 constexpr std::size_t max_file_bytes = std::size_t{4} << 20;
-/// Limits what inheritance from [DEFAULT] and %(key)s may add to a file: a few lines could ask for any
-/// amount.
+/// Limits how much inheritance from [DEFAULT] and %(key)s may add to a file, because a few lines could expand
+/// to any amount of text.
 constexpr std::size_t max_expanded_bytes = std::size_t{16} << 20;
-/// Charged for each inherited value and each reference, beside their text.
+/// Bytes that each inherited value and each reference count in addition to their text.
 constexpr std::size_t expansion_overhead = 128;
 /// The maximal depth of references, as in Python's ConfigParser.
 constexpr std::size_t max_nesting = 10;
@@ -37,7 +37,7 @@ struct RawSection {
 
 std::string in_section(const RawSection& raw) { return "section " + excerpt(raw.section.name) + ": "; }
 
-/// inih's switches are globals of the library. As built it cuts lines at 200 characters.
+/// Sets inih's options, which are globals of the library. By default it cuts lines at 200 characters.
 void configure_inih() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -173,7 +173,8 @@ class Reader {
     return found->second;
   }
 
-  /// inih reports a continuation line as the previous key once more: only the line tells them apart.
+  /// inih reports a continuation line as the previous key once more; only the line number distinguishes the
+  /// two.
   void take(std::string_view section, std::string_view key, std::string_view text) {
     untaken_ = {};
     if (indented_ && after_key_) {
@@ -237,7 +238,7 @@ class Reader {
   bool orphan_reported_ = false;
 };
 
-/// Makes the sections users see: inherited values added, %(key)s replaced.
+/// Makes the final sections: adds inherited values and replaces %(key)s.
 class Expander {
  public:
   Expander(const RawSection& defaults, Diagnostics& diagnostics)

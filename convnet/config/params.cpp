@@ -118,7 +118,7 @@ class Assigner {
   }
 
   void report_missing(const ParamSpec& spec, const SourceLocation& where) {
-    // The misspelt key above was this one.
+    // A misspelt key was reported already, and this is the one that it meant.
     for (const std::string& name : suggested_)
       if (name == spec.key || std::find(spec.aliases.begin(), spec.aliases.end(), name) != spec.aliases.end())
         return;
@@ -147,7 +147,7 @@ class Assigner {
         warning(value.where, message + " is ignored: " + foreign->second + hint);
       }
     } else if (const IniValue* meant = section.find(close); meant != nullptr && !meant->from_default) {
-      // The key of another program: the one that it looks like is there.
+      // It is a key of another program, because the section has the key that it looks like.
       if (strict_) {
         error(value.where, message + "; the section has '" + close + "', too");
       } else {

@@ -63,7 +63,7 @@ Identity identity_of(const LabelledImages& images, const MakeDataOptions& option
           {"images", fingerprint(images)}};
 }
 
-/// Throws InputError saying what is other in a data set made before.
+/// Throws InputError that names the differences from a data set that was made before.
 void check_identity(const std::string& folder, const PickleValue& made_with, const Identity& wanted) {
   std::string differences;
   for (const auto& [option, value] : wanted) {
@@ -245,7 +245,7 @@ class Maker {
   MakeDataProgress progress_;
 };
 
-/// The folder, made or checked; what was done in it before.
+/// Makes or checks the folder, and returns the work that was done in it before.
 State Maker::open_folder() {
   if (fs::exists(path(state_name))) {
     State state = read_state(options_.folder, read_pickle(path(state_name)), options_, identity_);
@@ -253,8 +253,8 @@ State Maker::open_folder() {
     check_files(state.parts);
     if (!state.bad_images.empty() && !options_.skip_bad_images)
       throw InputError(
-          fmt::format("{}: bad images were left out of it before: {}; go on with --skip-bad-images 1, or in "
-                      "another folder",
+          fmt::format("{}: bad images were left out of it before: {}; go "
+                      "on with --skip-bad-images 1, or in another folder",
                       options_.folder, state.bad_images[0]));
     return state;
   }
@@ -271,7 +271,7 @@ State Maker::open_folder() {
   return state;
 }
 
-/// The first `parts` files must be there.
+/// Checks that the first `parts` files exist.
 void Maker::check_files(std::size_t parts) const {
   if (parts > plan_.parts.size())
     throw InputError(path(state_name) + ": is damaged: remove the folder and start again");

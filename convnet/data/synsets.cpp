@@ -153,8 +153,8 @@ std::string answer_of(const std::string& path) {
   }
 }
 
-/// A crash ends the child and nothing else: no handlers of this process, no core file; memory and time are
-/// bounded.
+/// Prepares the child process for a crash: it must not run handlers of this process or write a core file, and
+/// its memory and time are limited.
 void prepare_to_crash() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) std::signal(signal, SIG_DFL);
   const auto limit = [](auto resource, rlim_t value) {

@@ -9,7 +9,7 @@
 namespace convnet {
 namespace {
 
-/// Builds the graph anew, with a node for each part of the nodes that are divided.
+/// Makes a new graph in which each divided node is replaced by a node for each of its parts.
 class Expander {
  public:
   explicit Expander(Graph& graph) : old_(std::move(graph.nodes)), graph_(graph), parts_(old_.size()) {

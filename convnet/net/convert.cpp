@@ -82,8 +82,9 @@ void unshare(IniFile& definition, const std::string& what, Diagnostics& diagnost
   definition = with_key(definition, name, "weightSource", join(sources, ","));
 }
 
-/// A matrix of `from` as one of `to`: the same, repeated along new leading dimensions (a filter at every
-/// position), or unshared biases (O,Y,X), whose outputs are dimension `axis`, as local ones (Y,X,O).
+/// Converts a matrix with dims `from` to dims `to`: unchanged, repeated along new leading dimensions (a
+/// filter at every position), or from unshared biases (O,Y,X) to those of a local layer (Y,X,O), with the
+/// outputs in dimension `axis`.
 NamedTensor reshaped(const NamedTensor& from, int axis, const WeightSpec& spec) {
   const Dims& to = spec.whole_dims();
   // The dimensions of a cube say nothing about their order.

@@ -55,8 +55,8 @@ class Judge {
  private:
   static bool shorter(const Difference& a, const Difference& b) { return a.reach < b.reach; }
 
-  /// Short steps drown in rounding, long ones meet kinks and curvature. Some move the objective, some the
-  /// weights, by a fraction of what they are.
+  /// The lengths of steps. Short steps suffer from rounding, long ones from kinks and curvature. Some lengths
+  /// change the objective by a fraction of its value, others the weights by a fraction of their norm.
   std::vector<double> reaches() const {
     const double longest = 0.1 * std::max(line_.length, 1.0);
     std::vector<double> all;
@@ -81,8 +81,8 @@ class Judge {
     return std::max(0.0, std::abs(d.slope - analytic_) - noise) / std::max(scale_of(d.slope), noise);
   }
 
-  /// How far differences over short steps are from being in proportion to the steps: rounding, and the steps
-  /// in which fp32 numbers far from 0 change.
+  /// Returns how far differences over short steps deviate from being proportional to the steps. The causes
+  /// are rounding and the spacing of fp32 numbers far from 0.
   void measure_rounding() {
     const double longest = 1e-3 * std::max(line_.length, 1.0);
     const auto difference = [&](double part) {

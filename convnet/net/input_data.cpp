@@ -21,8 +21,8 @@ std::vector<std::size_t> label_matrices(const Graph& graph) {
   return labels;
 }
 
-/// Throws InputError for an image without a class (-1), or mixed with one: costs of classes cannot leave one
-/// out. `views`: rows of an image.
+/// Throws InputError for an image without a class (-1), or one that is mixed with such an image: costs of
+/// classes cannot leave out an image. `views` is the number of rows of an image.
 void check_labelled(const DataBatch& data, std::size_t matrix, const LoadRequest& request, int views) {
   const auto* const labels = reinterpret_cast<const std::int32_t*>(data.matrices[matrix].data());
   const std::size_t count = data.matrices[matrix].size() / sizeof(std::int32_t);

@@ -66,7 +66,7 @@ Place find_output(const Plan& plan, const Graph& graph, NodeId id, int microbatc
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     if (task.node != id || task.microbatch != microbatch) continue;
-    // These bring its inputs to where it runs.
+    // These tasks bring the inputs of the layer to its device and layout.
     if (std::holds_alternative<Reorder>(task.op) || is_message(task.kind)) continue;
     for (const BufferUse& use : task.uses) {
       const Buffer& b = plan.buffers[use.buffer];

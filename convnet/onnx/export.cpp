@@ -14,7 +14,8 @@
 namespace convnet {
 namespace {
 
-/// A tensor of the model, as its maker left it. An activation's dims are those of one image.
+/// A tensor of the model, with the dims in which it was made. For an activation these are the dims of one
+/// image.
 struct Tensor {
   std::string name;
   Dims dims;
@@ -73,9 +74,9 @@ class ModelTensors {
     return {found->second, spec.dims, true};
   }
 
-  /// Adds the operators of a layer. What users of a section read gets its name.
+  /// Adds the operators of a layer. The tensor that the users of a section read gets the section's name.
   void add_layer(const Node& node);
-  /// Lets the layers above a layer without operators find its output nevertheless.
+  /// Notes the output of a layer without operators for the layers above it.
   void leave_out(const Node& node) { outputs_[node.id] = {node.section, image_dims(node.layer->output)}; }
   /// Makes a tensor an output of the model, under this name.
   void add_output(const std::string& name, const Tensor& tensor) {

@@ -10,7 +10,7 @@ namespace {
 
 /// The share of the sums of gradients that does not hide behind the backward pass: a guess.
 constexpr double kSeenShare = 0.3;
-/// Beginnings that are continued.
+/// Number of the best partial choices that propose() continues with.
 constexpr std::size_t kBeginnings = 300;
 
 }  // namespace

@@ -19,23 +19,23 @@
 namespace convnet {
 namespace {
 
-/// Up to so many devices of all possible candidates together, all candidates are simulated.
+/// If the numbers of devices of all possible candidates add up to at most this, all candidates are simulated.
 constexpr std::size_t kFew = 2400;
-/// An exhaustive search of more keeps layers together that cannot be divided.
+/// An exhaustive search with more candidates than this keeps layers together that cannot be divided.
 constexpr std::size_t kMany = 20000;
 /// More products of spreads are not counted.
 constexpr double kCountable = 5e5;
 /// Proposals that are simulated, for up to 64 devices; fewer for more, whose plans take longer.
 constexpr int kProposals = 50, kFewestProposals = 10, kUsualDevices = 64;
-/// Changes of the best candidate that are simulated before the search looks whether one is better, how often
-/// it simulates more where none is, and how often it goes on from a better one.
+/// The number of changes of the best candidate that are simulated before the search checks whether one is
+/// better, how often it simulates more if none is, and how often it continues from a better one.
 constexpr std::size_t kChanges = 24;
 constexpr int kBatches = 5, kRounds = 20;
-/// Nothing is faster than least_seconds() but for rounding, and for operations that larger tensors make
-/// slower.
+/// No candidate is faster than least_seconds(), except by rounding, and because operations may be less
+/// efficient on larger tensors.
 constexpr double kSurelySlower = 0.95;
-/// Ratio of estimated times from which on a candidate is not simulated: the estimate knows nothing of
-/// overlap, but overlap does not hide so much.
+/// Candidates whose estimated time is more than this many times the best one's are not simulated. The
+/// estimate ignores overlap, but overlap does not hide so much.
 constexpr double kHopeless = 3;
 /// Plans with more copies of gathered parts take minutes to make: they are simulated only if the estimate,
 /// too, is better than the best.
@@ -78,9 +78,9 @@ class Search {
     for (const Node& node : graph_.nodes) {
       if (node.layer->facts.sees == SeesImages::of_replica && question.graph.devices > 1)
         diagnostics.error(node.where, "layer '" + node.section +
-                                          "': with sync=0 each replica has statistics of its own, so the "
-                                          "number of devices changes what is learnt; take the key out to "
-                                          "search placements");
+                                          "': with sync=0 each replica has statistics of "
+                                          "its own, so the number of devices changes what "
+                                          "is learnt; take the key out to search placements");
     }
     diagnostics.throw_if_errors();
     units_ = find_units(graph_);
@@ -275,8 +275,8 @@ class Search {
     simulate(choices);
   }
 
-  /// Changes the best candidate, one unit, two neighbours or one end of the net at a time, until that makes
-  /// nothing faster. Of each kind of change those are simulated first that are estimated to be fastest.
+  /// Changes one unit, two neighbours or one end of the net of the best candidate at a time, until no change
+  /// is faster. Of each kind of change, those with the fastest estimates are simulated first.
   void improve() {
     for (int round = 0; round < kRounds; ++round) {
       const double seconds = best_known()->second.seconds;

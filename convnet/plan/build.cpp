@@ -1,4 +1,4 @@
-// Walks the layers of a graph and answers what they ask.
+// Walks the layers of a graph and implements the Lowering that they write to.
 #include "convnet/plan/build.h"
 
 #include <algorithm>
@@ -180,8 +180,9 @@ std::vector<int> PlanBuilder::microbatches_of_this_run() const {
   return microbatches_of_run(*at_.node, at_.microbatch / at_.node->replicas());
 }
 
-/// Few replicas merge each for itself, which saves a copy; of many the first does, because each of N reading
-/// from N others would be N * N messages. Between hosts, the first of each host merges the hosts' results.
+/// If there are few replicas, each of them merges, which saves a copy. If there are many, only the first one
+/// merges, because N replicas that read from N others would need N * N messages. Between hosts, the first
+/// replica of each host merges the results of the hosts.
 void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std::vector<std::string>& into,
                                  const Dims& dims, const Merge& merge) {
   constexpr std::size_t kFew = 16;
@@ -210,8 +211,8 @@ void PlanBuilder::merge_replicas(const std::vector<std::string>& from, const std
   }
 }
 
-/// Merges what the replicas of these microbatches keep; the one that operations are written for keeps the
-/// result.
+/// Merges the statistics that the replicas of these microbatches keep. The replica whose operations are being
+/// written down keeps the result.
 void PlanBuilder::merge_kept(const std::vector<int>& microbatches, const std::vector<std::string>& from,
                              const std::vector<std::string>& into, const Dims& dims, const Merge& merge) {
   std::vector<Statistics> parts;
@@ -222,8 +223,8 @@ void PlanBuilder::merge_kept(const std::vector<int>& microbatches, const std::ve
   merge(parts, kept_as(into, dims));
 }
 
-/// Returns what the replicas of a host, by their microbatches, keep together. The first of them merges it
-/// when it is first asked for.
+/// Returns the merged statistics of the replicas of a host, which are given by their microbatches. The first
+/// call makes the first of them merge.
 PlanBuilder::Statistics PlanBuilder::merged_on_host(const std::vector<int>& microbatches,
                                                     const std::vector<std::string>& from, const Dims& dims,
                                                     const Merge& merge) {
@@ -354,7 +355,7 @@ void PlanBuilder::backward_run(const Node& node, int run) {
   updates_.backward_done(node, (run + 1) * node.replicas(), place());
 }
 
-/// Whether backward can get at the inputs of the layer: it has not written over them, or they can be made
+/// Returns whether backward can read the inputs of the layer: they are not overwritten, or can be computed
 /// again.
 bool PlanBuilder::inputs_stay() {
   return std::all_of(at_.node->inputs.begin(), at_.node->inputs.end(), [&](NodeId input) {
@@ -392,14 +393,14 @@ Value PlanBuilder::output_of(NodeId id) {
   return s.output;
 }
 
-/// A line of Plan::rewrites; the same again, when backward recomputes, says nothing new.
+/// Adds a line to Plan::rewrites, unless it is there already, as it is when backward recomputes.
 void PlanBuilder::note(const char* does, const std::string& what, const char* how) {
   std::string line = "'" + at_.node->name + "' " + does + " '" + what + "' " + how;
   if (std::find(plan_.rewrites.begin(), plan_.rewrites.end(), line) == plan_.rewrites.end())
     plan_.rewrites.push_back(std::move(line));
 }
 
-/// The input's tensor if this layer may write over it, else a new one.
+/// Returns the input's tensor if this layer may overwrite it, else a new one.
 Value PlanBuilder::in_place_output() {
   const Layer& layer = *at_.node->layer;
   if (graph_.in_place && layer.facts.in_place) {

@@ -75,9 +75,9 @@ BufferId TaskEmitter::version(PlannedTensor& t, const TensorDesc& want, TaskPlac
   return copy;
 }
 
-/// The buffer that a version of `t` is best made from: the primary one, or a copy of it that is already on
-/// the device. A reorder cannot go from one shape's blocked layout to that of another shape: that takes a
-/// plain version in between, which is made here.
+/// Returns the buffer from which a version of `t` is made: the primary one, or a copy that is already on the
+/// device. A reorder between blocked layouts of different shapes needs a plain version in between, which is
+/// made here.
 BufferId TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPlace place) {
   const TensorDesc& primary = buffer(t.buffer).desc;
   const auto can_be_reordered = [&](BufferId id) {
@@ -86,7 +86,7 @@ BufferId TaskEmitter::source_of(PlannedTensor& t, const TensorDesc& want, TaskPl
   };
   if (buffer(t.buffer).device == place.device && can_be_reordered(t.buffer)) return t.buffer;
   for (const BufferId copy : t.copies) {
-    // A copy of a narrower type has been rounded, which does no harm only where that type is wanted.
+    // A copy of a narrower type has been rounded, so it can be used only if that type is wanted.
     const DataType type = buffer(copy).desc.type;
     const bool exact = type == primary.type || type == want.type || primary.type == DataType::bf16;
     if (buffer(copy).device == place.device && exact && can_be_reordered(copy)) return copy;
@@ -132,9 +132,10 @@ LayoutHints TaskEmitter::hints_for(const std::vector<Argument>& args, const std:
   return hints;
 }
 
-/// The buffer on place.device that an argument reads or writes, in the layout the operation wants. An
-/// operation may see a tensor as another shape of as many elements: a version in that shape's layout is then
-/// read or written, and reordered where somebody reads the tensor as it was.
+/// Returns the buffer on place.device that an argument reads or writes, in the layout that the operation
+/// wants. An operation may use a tensor in another shape with as many elements: it then reads or writes a
+/// version in that shape's layout, which is reordered when another operation reads the tensor in its own
+/// shape.
 BufferId TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc want, TaskPlace place) {
   if (!has_shape(t) || t.kind == BufferKind::input) return t.buffer;
   if (element_count(arg.dims) != element_count(t.dims))
@@ -149,7 +150,7 @@ BufferId TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc wan
     rebind(t, id);
     return id;
   }
-  // Whole overwrite: a version in the wanted layout is reused, the others are dead.
+  // The whole tensor is overwritten: a version in the wanted layout is reused, the others become invalid.
   BufferId id = t.buffer.exists() && holds(t.buffer, want, place.device) ? t.buffer : BufferId();
   for (const BufferId copy : t.copies) {
     if (!id.exists() && holds(copy, want, place.device)) id = copy;
@@ -166,8 +167,8 @@ void TaskEmitter::rebind(PlannedTensor& t, BufferId id) {
   t.copies.clear();
 }
 
-/// Whether a task makes a gradient of weights beside the backward pass: only updates wait for it, and while
-/// it is small, starting it takes a GPU as long as computing it.
+/// Returns whether a task computes a gradient of weights concurrently with the backward pass. Only updates
+/// wait for such a gradient, and if it is small, launching it takes a GPU as long as computing it.
 bool TaskEmitter::runs_beside(const Task& task) const {
   constexpr double kSmall = 4e9;  // FLOP: some 20 us in tf32
   const bool gradient = std::holds_alternative<ConvBackwardWeights>(task.op) ||
@@ -197,7 +198,7 @@ Task& TaskEmitter::emit_op(TaskPlace place, TaskKind kind, const OpDesc& op, con
   }
   Task task = new_task(place, kind, op, target_.form(op, hints_for(args, values)));
   bool remote = false;
-  // Reads first: an operation in place reads the version that its write then replaces.
+  // Reads are bound first, because an operation in place reads the version that its write replaces.
   task.uses.resize(args.size());
   for (const bool reads : {true, false}) {
     for (std::size_t k = 0; k < args.size(); ++k) {

@@ -117,7 +117,7 @@ class Fuser {
     }
   }
 
-  /// Moves the task that makes `term` to where the sum is, unless what it reads has changed by then.
+  /// Moves the task that makes `term` to the place of the sum, unless its inputs have changed by then.
   bool fuse_sum(TaskId t, const Sum& sum, std::size_t term, std::size_t addend) {
     const Task& adds = plan_.tasks[t];
     const BufferUse part = adds.uses[term], other = adds.uses[addend], total = adds.uses[sum.result];
@@ -141,7 +141,7 @@ class Fuser {
     return fuse(maker, t, t, std::move(fused));
   }
 
-  /// Has a batch normalisation apply the relu `t` of what it adds up, if nobody else reads the sum.
+  /// Fuses the relu `t` of a sum into the batch normalisation that adds up the sum, if nobody else reads it.
   void fuse_relu(TaskId t) {
     const Task& applies = plan_.tasks[t];
     const auto* neuron = std::get_if<NeuronForward>(&applies.op);
@@ -167,7 +167,7 @@ class Fuser {
     fuse(maker, t, maker, std::move(fused));
   }
 
-  /// Has the convolution whose output `t` takes the moments of take them.
+  /// Fuses task `t`, which computes the moments of a convolution's output, into the convolution.
   void fuse_moments(TaskId t) {
     const Task& takes = plan_.tasks[t];
     if (gone_[t] || !std::holds_alternative<BatchNormMoments>(takes.op) || !is_whole(takes.uses[0])) return;
@@ -203,8 +203,8 @@ class Fuser {
     return true;
   }
 
-  /// Finds the form and the workspace of a fused task. Returns false where it does not run, or would want one
-  /// of its buffers otherwise than it lies.
+  /// Finds the form and the workspace of a fused task. Returns false if the target cannot run it, or wants
+  /// one of its buffers in another layout.
   bool prepare(Task& task) {
     if (!target_.fuses(task.op)) return false;
     LayoutHints hints;
@@ -223,7 +223,7 @@ class Fuser {
     return true;
   }
 
-  /// Removes the buffers and workspaces of tasks that are gone.
+  /// Removes the buffers and workspaces of tasks that were fused into others.
   void drop_unused_buffers() {
     Table<BufferId, char> stays(plan_.buffers.size());
     for (const BufferId b : plan_.buffers.ids())

@@ -56,8 +56,8 @@ void GradientSums::add_contributions(TaskPlace place, NodeId last) {
   }
 }
 
-/// sum += part, where `sum` is the gradient of node `of` (none: of weights). What others still read is not
-/// written over: the sum then goes to a new tensor.
+/// sum += part, where `sum` is the gradient of node `of`, or of weights if `of` is none. If `sum` is also the
+/// gradient of another node, the result goes to a new tensor.
 void GradientSums::add(Value part, Value& sum, NodeId of, TaskPlace place, NodeId last) {
   place.device = emitter_.tensor(sum).device;
   const Dims dims = emitter_.tensor(sum).dims;

@@ -40,7 +40,7 @@ class LinkUse {
   Table<DeviceId, double> switch_sent_, switch_received_;  ///< by the first device of a switch
 };
 
-/// The longer of what travels over devices' links and over switches' links.
+/// Returns the time of the busiest link, of devices or of switches.
 double seconds(const DeviceModel& model, double link_bytes, double uplink_bytes) {
   const double link = link_bytes / model.link_bandwidth;
   const double uplink = uplink_bytes > 0 ? uplink_bytes / model.uplink_bandwidth : 0;
@@ -120,8 +120,8 @@ class PlanLinks {
     return sum;
   }
 
-  /// A link is busy until all that the wave sends over it has passed. What one device reads of it in several
-  /// tasks takes turns, so each takes the share of that time that it has of the device's bytes.
+  /// A link is busy until all bytes that the wave sends over it have passed. If several tasks of a device
+  /// read over it, they take turns, so each takes a share of that time in proportion to its bytes.
   double seconds_of(const LayerReads& reads, const Wave& wave) const {
     const DeviceId reader = reads.transfers[0].to;
     double own = 0, own_beyond = 0, most_sent = 0, most_switch_sent = 0;

@@ -97,7 +97,7 @@ std::int64_t place_on_device(Plan& plan, const std::vector<BufferId>& buffers,
     buffer.offset = 0;
     for (const Placed& other : placed) {
       if (other.begin - buffer.offset >= buffer.bytes) break;
-      // Only what lies in the way is compared: with thousands of buffers most do not.
+      // Only buffers that overlap the place are compared; most of thousands of buffers do not.
       if (other.end > buffer.offset && !may_share(other.buffer)) buffer.offset = other.end;
     }
     const Placed own{buffer.offset, buffer.offset + aligned(buffer.bytes), b};

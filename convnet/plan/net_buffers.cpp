@@ -54,10 +54,9 @@ class NetBuffersBuilder {
       if (first == nullptr) first = &node;
       if (node.update_period >= graph_.passes && node.update_period == first->update_period) continue;
       throw InputError(fmt::format(
-          "{}: layer '{}' is updated after every {} of the {} passes of a minibatch and layer '{}' after {}, "
-          "but "
-          "--clip-norm needs the gradient of all weights at once; give both updatePeriod={} in the parameter "
-          "file",
+          "{}: layer '{}' is updated after every {} of the {} passes of a "
+          "minibatch and layer '{}' after {}, but --clip-norm needs the gradient of "
+          "all weights at once; give both updatePeriod={} in the parameter file",
           node.where.str(), node.section, node.update_period, graph_.passes, first->section,
           first->update_period, std::max({node.update_period, first->update_period, graph_.passes})));
     }
@@ -83,9 +82,9 @@ class NetBuffersBuilder {
     }
   }
 
-  /// Each replica has all weights. What else an update needs is cut into a shard for each replica, or for
-  /// fewer where shards would be too small; or it is one replica's where cutting does not pay or would cut
-  /// the rows of a constraint. Replicas that have such shards take turns.
+  /// Each replica has all weights. The other buffers of an update are cut into a shard for each replica, or
+  /// for fewer replicas if shards would be too small. They have one shard if cutting does not pay, or would
+  /// cut the rows of a constraint. Replicas take turns in owning such shards.
   WeightBuffers add_weights(const Node& node, std::size_t index, const TensorDesc& layout) {
     constexpr std::int64_t kWorthCutting = 16384;  // floats
     constexpr std::int64_t kLeastShard = 4096;     // floats: links take longer to begin than to fetch fewer

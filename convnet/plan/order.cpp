@@ -14,7 +14,7 @@ struct History {
   RangeList<TaskId> reads, writes;  ///< their tasks
 };
 
-/// Finds what one task after another has to wait for.
+/// Finds the dependencies of one task after the other.
 class Dependencies {
  public:
   explicit Dependencies(Plan& plan)
@@ -26,7 +26,7 @@ class Dependencies {
       std::vector<TaskId> conflicts;
       for (BufferUse& use : task.uses) find_conflicts(use, conflicts);
       note(task, t);
-      // Later tasks imply more.
+      // Later tasks come first, because they imply more dependencies.
       std::sort(conflicts.rbegin(), conflicts.rend());
       task.after = order_.append(task, conflicts);
     }
@@ -96,8 +96,9 @@ TaskOrder::TaskOrder(const Plan& plan) : TaskOrder(device_count(plan), used_stre
   }
 }
 
-/// Merges the clock of a task on `device`. Tasks of two devices that share counts vouch for all of them; the
-/// task of one device does not for the columns of that device, where it has its own.
+/// Merges the clock of a task on `device` into `into`. The shared counts of a clock are valid for all columns
+/// but those of the task's own device. Once tasks of two devices with the same shared counts are merged, all
+/// columns are covered.
 template <class Choose>
 void TaskOrder::merge(Merged& into, const Clock& clock, DeviceId device, Choose choose) const {
   const auto take = [&](const int* counts, std::size_t begin, std::size_t end) {
@@ -120,8 +121,8 @@ void TaskOrder::merge(Merged& into, const Clock& clock, DeviceId device, Choose 
   take(clock.own.data(), begin, end);
 }
 
-/// Returns shared counts that are those of `merged` but for the columns of `device`: some that were merged,
-/// the newest, or new ones.
+/// Returns shared counts that equal `merged` except in the columns of `device`: existing ones if possible,
+/// else new ones.
 std::size_t TaskOrder::share(const Merged& merged, DeviceId device) {
   const std::size_t begin = first_column(device);
   const std::size_t end = begin + static_cast<std::size_t>(streams_);

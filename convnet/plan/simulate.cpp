@@ -40,7 +40,7 @@ double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model
   return std::max({compute, memory, host / model.host_bandwidth, link + latency}) + model.task_overhead;
 }
 
-/// Checks what simulate() is given.
+/// Checks the arguments of simulate().
 void check(const Plan& plan, const Table<TaskId, double>& seconds) {
   if (seconds.size() != plan.tasks.size())
     throw std::logic_error("simulation: the plan has another number of tasks");
@@ -87,8 +87,8 @@ class EventSimulation {
     start_what_can(0);
     while (!running_.empty()) {
       const double now = running_.top().first;
-      // All that ends now, before anything starts: which stream is first must not depend on the order of
-      // ends.
+      // Handles all tasks that end now before any starts, so that the choice of a stream does not depend on
+      // the order in which they end.
       while (!running_.empty() && running_.top().first <= now) {
         finish(running_.top().second);
         running_.pop();
@@ -201,7 +201,8 @@ Table<TaskId, TaskId> previous_tasks(const Plan& plan, const TaskTimes& times, b
   return previous;
 }
 
-/// From the last end backwards, through whatever each task waited for.
+/// Finds the critical path: from the task that ends last backwards, through the tasks that each one waited
+/// for.
 std::vector<PathStep> critical_path(const Plan& plan, const TaskTimes& times, bool concurrent_streams) {
   if (times.empty()) return {};
   const Table<TaskId, TaskId> previous = previous_tasks(plan, times, concurrent_streams);

@@ -36,7 +36,7 @@ class Splitter {
     return buffer.kind != BufferKind::input && !plan_.topology.same_process(buffer.device, task.device);
   }
 
-  /// Lets the task read what other processes have from landing buffers of its own process.
+  /// Makes the task read buffers of other processes from landing buffers of its own process.
   void fetch(Task& task) {
     std::map<DeviceId, std::vector<BufferUse>> missing;  // by the device that has it
     for (const BufferUse& use : task.uses) {
@@ -58,7 +58,7 @@ class Splitter {
     return std::nullopt;
   }
 
-  /// Adds the two ends of a message from device `from` with what `task` misses of it.
+  /// Adds the two ends of a message from device `from` with the data that `task` needs from there.
   void add_message(DeviceId from, const Task& task, const std::vector<BufferUse>& uses) {
     Task send;
     send.kind = TaskKind::send;
@@ -90,7 +90,7 @@ class Splitter {
     plan_.tasks.push_back(std::move(receive));
   }
 
-  /// What has landed of a buffer is old.
+  /// Forgets the landing buffers of a buffer, which has been written again.
   void forget(BufferId buffer) {
     landed_.erase(landed_.lower_bound({buffer, 0}),
                   landed_.lower_bound({buffer, plan_.topology.processes()}));

@@ -19,7 +19,7 @@ double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
 int process_id(DeviceId device) { return device.value() + 1; }
 
-/// Unlike any other row's: some readers tell threads apart by this number alone.
+/// Returns the number of a row, which no other row has: some readers identify threads by this number alone.
 int thread_id(DeviceId device, Stream stream) { return 10 * (device.value() + 1) + static_cast<int>(stream); }
 
 json event(const char* phase, DeviceId device, Stream stream, double seconds) {
@@ -36,7 +36,7 @@ std::string event_name(const Task& task, const Graph& graph) {
 
 json task_event(const Task& task, const Graph& graph, double begin, double end) {
   json e = event("X", task.device, task.stream, begin);
-  // Not the rounded difference: the next event would begin before this one ends.
+  // Rounding the difference instead could make the next event begin before this one ends.
   e["dur"] = std::max(0.0, std::round((microseconds(end) - microseconds(begin)) * 1e3) / 1e3);
   e["name"] = event_name(task, graph);
   e["cat"] = to_string(task.kind);

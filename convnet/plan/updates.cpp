@@ -35,7 +35,7 @@ const WeightBuffers& UpdateWriter::weights(const Node& node, std::size_t i) cons
   return net_buffers_.weights[net_buffers_.weights_of.at(node.id).at(i)];
 }
 
-/// A matrix is due once all layers that share it have been backward with a window of microbatches.
+/// A matrix is due once all layers that share it have run backward for all microbatches of an update.
 void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace place) {
   backward_done_[node.id] = microbatches;
   const std::vector<std::size_t>& of_node = net_buffers_.weights_of[node.id];
@@ -55,9 +55,9 @@ void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace p
   }
 }
 
-/// Notes the steps that matrix `matrix` has to make: what the replicas found is summed and applied to each
-/// shard where it is owned, then everybody fetches the shards of the others. `update` counts the updates of a
-/// minibatch that have rates of their own.
+/// Notes the update of matrix `matrix`: each owner of a shard sums the gradients of the replicas and updates
+/// its shard, then every replica fetches the shards of the others. `update` is the number of the update
+/// within the minibatch, if each has its own rates.
 void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, TaskPlace place) {
   const WeightBuffers& w = net_buffers_.weights[matrix];
   std::vector<BufferId> gradients;  // by replica; none of those that had no images
@@ -105,12 +105,12 @@ void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, Tas
   }
   due_.push_back(&w);
   due_bytes_ += layout.bytes();
-  // The norm of the whole gradient is known once all of it is.
+  // The norm of the whole gradient is known only when all gradients are.
   if (due_bytes_ >= emitter_.target().joined_update_bytes() && !clips_) flush(place);
 }
 
-/// Returns what the step of each shard adds up: the gradients of the replicas, or between hosts, each host's
-/// sum of them.
+/// Returns for each shard the gradients that its update adds up: those of the replicas, or with several hosts
+/// the sum of each host.
 std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& w,
                                                            const std::vector<BufferId>& gradients) {
   const HostGroups hosts = hosts_of(w);
@@ -133,8 +133,8 @@ std::vector<std::vector<BufferUse>> UpdateWriter::summands(const WeightBuffers& 
   return of_shards;
 }
 
-/// Notes the sums of a host's gradients and adds them to what the steps of the shards add up. The replica
-/// that speaks for the owner of a shard makes its sum.
+/// Notes the sums of a host's gradients, and adds them to those that the updates of the shards add up. On
+/// each host, the owner's counterpart sums the gradients of a shard.
 void UpdateWriter::sum_on_host(const WeightBuffers& w, const std::vector<BufferId>& gradients, int host,
                                const HostGroups& hosts, std::vector<std::vector<BufferUse>>& of_shards) {
   std::map<int, std::vector<std::size_t>> shards_of;  // by the replica that sums
@@ -333,7 +333,7 @@ void UpdateWriter::average(TaskPlace place) {
   }
 }
 
-/// Brings a matrix under its constraint after a step.
+/// Applies the constraint of a matrix after its update.
 void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   const WeightConstraint& c = graph_.weight({w.node, w.index}).constraint;
   if (!c.acts() || plan_.phase != Phase::train) return;
@@ -358,8 +358,8 @@ void UpdateWriter::constrain(const WeightBuffers& w, TaskPlace place) {
   if (w.weights.size() > 1 || emitter_.target().runs_streams_together()) task.stream = Stream::update;
 }
 
-/// Adds what the replicas of `w` fetch of `shards`: on each host the one that speaks for the owner from the
-/// owner, the others from it.
+/// Adds the ranges of `shards` that the replicas of `w` fetch: on each host the owner's counterpart fetches
+/// from the owner, and the others fetch from the counterpart.
 void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards,
                                Fetches& fetches) const {
   const HostGroups hosts = hosts_of(w);
@@ -423,15 +423,15 @@ void UpdateWriter::publish_state(const Node& node, TaskPlace place) {
   publish(fetches, place);
 }
 
-/// The buffer that says on a device whether a cost was broken up to this pass, on any device.
+/// Returns the buffer on a device that says whether a cost of any device was not finite up to this pass.
 BufferId UpdateWriter::broken(DeviceId device, TaskPlace place) {
   if (net_buffers_.costs.size() == 1) return costs(device);
   if (broken_.empty()) look_for_broken(place);
   return broken_[device];
 }
 
-/// Every device looks at the costs of all. Between hosts, the first device of each looks at those of its
-/// host, then at what the others have found, and its neighbours look at what it has found then.
+/// Every device reads the flags of all devices. With several hosts, the first device of each host reads the
+/// flags of its host, then the results of the other hosts, and its neighbours read its result.
 void UpdateWriter::look_for_broken(TaskPlace place) {
   const std::vector<DeviceId> all(devices().begin(), devices().end());
   const HostGroups hosts(plan_.topology, all);

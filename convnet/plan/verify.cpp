@@ -1,4 +1,4 @@
-// Proves that a plan computes what it says in every order its dependencies allow.
+// Proves that a plan computes the same in every order that its dependencies allow.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -92,7 +92,7 @@ class Verifier {
     for (const UseOf use : uses_[buffer]) visit(look_up(use));
   }
 
-  /// Memory is the task's device's, and lies as the operation expects.
+  /// Checks that a buffer is on the task's device and has the layout that the operation expects.
   void check_task(TaskId t) const {
     const Task& task = plan_.tasks[t];
     if (task.uses.size() != task.form.args.size())
@@ -108,7 +108,7 @@ class Verifier {
     const Task& task = plan_.tasks[t];
     const Buffer& b = plan_.buffers[use.buffer];
     const bool host = b.kind == BufferKind::input;
-    // Communication reads elsewhere; nothing writes there.
+    // Only communication reads other devices, and no task writes there.
     if (b.device != task.device && !host && (!communicates(task.kind) || use.access != Access::read))
       fail(task_name(t) + " touches '" + b.name + "' of another device");
     if (!host && !plan_.topology.same_process(b.device, task.device))
@@ -154,8 +154,8 @@ class Verifier {
     });
   }
 
-  /// A copy of weights, in another layout or type, is not read in a later pass than that of an update after
-  /// it.
+  /// Checks that a copy of weights, in another layout or type, is not read in a later pass once the weights
+  /// have been updated.
   void check_copy(TaskId t) const {
     const Task& task = plan_.tasks[t];
     if (!std::holds_alternative<Reorder>(task.op)) return;
@@ -172,8 +172,8 @@ class Verifier {
   }
 
   /// Checks that every message is sent and received once, between two processes, and that messages from one
-  /// device's stream to another's are received in the order in which they are sent: the order tells them
-  /// apart. Tasks wait for earlier tasks of the list only, so nobody waits for ever.
+  /// device's stream to another's are received in the order in which they are sent, because only the order
+  /// identifies them. Tasks wait only for earlier tasks of the list, so there is no deadlock.
   void check_messages() const {
     // By the devices, and whether they are for updates.
     std::map<std::tuple<DeviceId, DeviceId, bool>, std::vector<TaskId>> sent, received;
@@ -214,9 +214,9 @@ class Verifier {
     }
   }
 
-  /// Checks that whoever fetches a range of weights from another replica gets one update more than it has:
-  /// the ranges were written as often, and now once more there. A fetch before the source's own fetch would
-  /// not be.
+  /// Checks that a replica which fetches a range of weights gets exactly one update more than it has: the
+  /// source's range has been written once more than its own. A fetch before the source's own fetch would
+  /// violate this.
   void check_fetches() const {
     struct Write {
       TaskId task;
@@ -290,7 +290,7 @@ class Verifier {
     return count;
   }
 
-  /// A matrix that any layer makes a gradient of is updated whole, once in each window of passes that has
+  /// Checks that every matrix with a gradient is updated completely, once in each update period that has
   /// images.
   void check_updates(const Node& owner, std::size_t i) const {
     const WeightOwner self{owner.id, i};
@@ -337,7 +337,8 @@ class Verifier {
            "' do not get the same updates");
   }
 
-  /// Every buffer has a place, and those that share memory are never in use together.
+  /// Checks that every buffer has a place, and that buffers which share memory are never in use at the same
+  /// time.
   void check_memory() const {
     std::map<std::pair<DeviceId, bool>, std::vector<BufferId>> together;  // by device, and persistent or not
     for (const BufferId b : plan_.buffers.ids()) {

@@ -5,7 +5,7 @@
 namespace convnet {
 namespace {
 
-/// How the gradient of the weights that `op` reads would lie, if its operation were free to choose.
+/// Returns the layout that the gradient of the weights of `op` has if its operation is free to choose.
 std::optional<TensorDesc> layout_of_gradient(const OpDesc& op, const Target& target) {
   const auto third_argument = [&](const OpDesc& gradient) {
     return target.form(gradient, LayoutHints(arguments(gradient).size())).args.at(2);
@@ -17,7 +17,7 @@ std::optional<TensorDesc> layout_of_gradient(const OpDesc& op, const Target& tar
   return std::nullopt;
 }
 
-/// Lets a layer write down its forward operations and looks at those that read its weights.
+/// A Lowering that records the layouts in which a layer's forward operations read its weights.
 class WeightReader : public Lowering {
  public:
   WeightReader(const Node& node, std::int64_t images, bool training, const Target& target)

@@ -24,11 +24,12 @@ namespace {
 
 /// Scratch memory is cleaned in pieces of this size, a multiple of the alignment.
 constexpr std::int64_t kPiece = 1 << 18;
-/// Larger than the caches of any processor: beyond, everything is equally cold.
+/// Bytes of memory that no processor's caches hold; larger working sets are equally cold.
 constexpr std::int64_t kLargeScratch = 1 << 29;
-/// Memory of the delay before each operation in a queue: in a recorded step the host starts none either.
+/// Bytes that the delay before each operation in a queue copies. The delay hides the time of launches, which
+/// a recorded step does not have either.
 constexpr std::int64_t kDelayBytes = 1 << 27;
-/// An operation is repeated for about so long, but neither less nor more often than this.
+/// Seconds for which an operation is repeated, and the bounds of the number of repetitions.
 constexpr double kRepeatSeconds = 0.02;
 constexpr int kFewestRepeats = 2, kMostRepeats = 8;
 /// Nets that take longer for a step have their operations repeated once.
@@ -36,7 +37,7 @@ constexpr double kLongStepSeconds = 10;
 
 std::int64_t round_up(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-/// Memory that one or several arguments of an operation lie in.
+/// A piece of memory that holds one or several arguments of an operation.
 struct Chunk {
   std::int64_t bytes = 0;
   bool written = false;
@@ -67,7 +68,7 @@ std::int64_t argument_bytes(const Plan& plan, const Task& task, std::size_t k) {
 Operation operation_of(const Plan& plan, const Task& task) {
   Operation op;
   op.workspace = task.form.workspace_bytes;
-  // Arguments that are the same memory stay so: an operation in place is faster.
+  // Arguments that share memory in the plan share it here, too, because an operation in place is faster.
   std::map<std::tuple<BufferId, std::int64_t, std::int64_t>, std::size_t> known;
   for (std::size_t k = 0; k < task.uses.size(); ++k) {
     const BufferUse& use = task.uses[k];
@@ -81,7 +82,7 @@ Operation operation_of(const Plan& plan, const Task& task) {
   return op;
 }
 
-/// Equal for tasks that take the same time.
+/// Returns a text that is equal for tasks that take the same time.
 std::string signature(const Task& task, const Operation& op) {
   std::string text = fmt::format("{} {} {} {}", op_name(task.op), fmt::join(op_settings(task.op), " "),
                                  task.form.algorithm, op.workspace);
@@ -116,7 +117,7 @@ Operations distinct_operations(const Plan& plan, const Backend& backend, int dev
   return ops;
 }
 
-/// Memory that is handed out in turn, so that what was used last is used again last.
+/// Memory that is handed out in a ring, so that the least recently used part is used next.
 class Ring {
  public:
   Ring(const Backend& backend, int device, Queue* queue, std::int64_t bytes)
@@ -127,7 +128,7 @@ class Ring {
     clean(0, memory_->bytes());
   }
 
-  /// Contiguous memory, of what was not used for longest.
+  /// Returns contiguous memory, the least recently used part of the ring.
   std::byte* take(std::int64_t bytes) {
     if (cursor_ + bytes > memory_->bytes()) first_ = cursor_ = 0;
     std::byte* place = memory_->data() + cursor_;
@@ -138,7 +139,7 @@ class Ring {
   /// Zeroes what take() returned since the last call.
   void clean() {
     clean(first_, cursor_);
-    // What was zeroed behind the cursor lies in the cache: it comes last.
+    // The part that was just zeroed is in the cache, so it comes last.
     first_ = cursor_ = round_up(cursor_, kPiece);
   }
 
@@ -251,8 +252,8 @@ class Calibration {
     }
   }
 
-  /// One operation after the other, and that several times over: what disturbs the machine for a moment then
-  /// spoils one run of many operations, and not all runs of one.
+  /// Runs all operations one after the other, and repeats that several times: a short disturbance of the
+  /// machine then affects one run of many operations, not all runs of one.
   void measure_all(int device) {
     backend_.enter_worker(device);
     const std::unique_ptr<Queue> queue = backend_.make_queue(device);
@@ -306,7 +307,7 @@ class Calibration {
       while (!end->reached()) std::this_thread::yield();
       seconds = end->seconds_since(*begin);
     }
-    // What is left must not be the next operation's sums, or flags that keep it from working.
+    // The next operation must not find old results as its sums, or as flags that make it do nothing.
     written.clean();
     return seconds;
   }

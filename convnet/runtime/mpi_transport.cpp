@@ -1,5 +1,5 @@
-// Messages by MPI. One thread makes all calls of MPI (MPI_THREAD_FUNNELED): it takes orders from a queue and
-// looks after the messages that are under way.
+// Messages by MPI. One thread makes all calls of MPI (MPI_THREAD_FUNNELED): it takes requests from a queue
+// and polls the messages in flight.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -24,7 +24,8 @@ namespace {
 
 /// MPI counts bytes as int: longer messages are sent as several.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-/// Pieces of so many bytes are messages of their own, because MPI copies scattered memory in small steps.
+/// Pieces of at least this many bytes are separate messages, because MPI copies scattered memory in small
+/// steps.
 constexpr std::int64_t kLargePiece = 32768;
 
 std::string error_text(int code) {
@@ -34,8 +35,8 @@ std::string error_text(int code) {
   return text.data();
 }
 
-/// Shares pieces out over messages of MPI: each large one gets its own, or several, and the small ones go
-/// together. Both ends of a message do it alike.
+/// Divides pieces into messages of MPI: each large piece gets one or several, and the small ones share one.
+/// Both ends of a message do the same.
 std::vector<std::vector<Transport::Piece>> in_parts(const std::vector<Transport::Piece>& pieces) {
   std::vector<std::vector<Transport::Piece>> parts;
   std::vector<Transport::Piece> small;
@@ -134,7 +135,7 @@ class MpiTransport : public Transport {
     std::vector<Piece> pieces;
     std::function<void()> ended;
   };
-  /// A message under way: requests of MPI of which `left` have not ended.
+  /// A message in flight: its requests of MPI, of which `left` have not ended.
   struct Message {
     std::size_t left = 0;
     std::function<void()> ended;
@@ -203,7 +204,7 @@ class MpiTransport : public Transport {
     }
   }
 
-  /// Lets other threads have the core. What takes long already may be noticed a little later.
+  /// Yields the core to other threads. The longer a message takes, the later its end may be noticed.
   static void rest(double seconds) {
     constexpr double kYieldSeconds = 20e-6;
     if (seconds < kYieldSeconds) {
@@ -276,7 +277,8 @@ class MpiTransport : public Transport {
     if (failure_.empty()) failure_ = "MPI: " + error_text(code);
   }
 
-  /// With messages under way, or none that arrive, the others would wait for ever.
+  /// Ends MPI. Aborts all processes if messages are in flight or no longer arrive, because the others would
+  /// wait for ever.
   void end() {
     if (!requests_.empty() || !failure().empty()) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Finalize();
@@ -298,9 +300,9 @@ class MpiTransport : public Transport {
 
 namespace {
 
-/// Lets Open MPI send the first MiB of a message over TCP without asking. By default that is 64 KiB, and then
-/// the answer waits behind all that is on its way in the other direction: at 100 Mbit/s, 60 ms for a message.
-/// Whoever has set one of these parameters decides about all.
+/// Makes Open MPI send the first MiB of a message over TCP without a handshake. By default these are only 64
+/// KiB, and the answer to the handshake waits behind all data in the other direction: at 100 Mbit/s, 60 ms
+/// for a message. If the environment sets one of these parameters, none is changed.
 void set_defaults_of_open_mpi() {
   constexpr std::array names = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
                                 "OMPI_MCA_btl_tcp_max_send_size"};

@@ -25,7 +25,7 @@ std::string host_name() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-/// Counts messages that are under way. The transport may end them after nobody waits any more.
+/// Counts messages in flight. The transport may end them when nobody waits for them any more.
 class Pending {
  public:
   std::function<void()> add() {
@@ -140,7 +140,7 @@ std::string Processes::swap(int to, const std::string& message, int from, double
   return std::move(in->second);
 }
 
-/// Bruck's algorithm: after each round a process has twice as many neighbours' blocks.
+/// An all-gather by Bruck's algorithm: each round doubles the number of blocks that a process has.
 std::vector<std::string> Processes::all_gather(std::string mine, double seconds) {
   const auto size = static_cast<std::size_t>(count());
   std::vector<std::string> blocks = {std::move(mine)};  // of this process and those after it
@@ -156,7 +156,8 @@ std::vector<std::string> Processes::all_gather(std::string mine, double seconds)
   return blocks;
 }
 
-/// Exchanges how this process goes on, and throws what any brings but content.
+/// Sends this process's answer to all processes and returns the texts of all. Throws if any answer is an
+/// error.
 std::vector<std::string> Processes::answer(char kind, std::string_view text, double seconds) {
   const bool stop = asked_to_stop_ && asked_to_stop_();
   std::string block = {kind, stop ? '!' : ' '};
@@ -169,7 +170,7 @@ std::vector<std::string> Processes::answer(char kind, std::string_view text, dou
     return all;
   }
   ++errors_told_;
-  // All processes find most errors alike, and then nobody needs to know where.
+  // If all processes have the same error, as usual, the message names no process.
   const int rank = static_cast<int>(bad - all.begin());
   const bool everywhere = std::all_of(all.begin(), all.end(),
                                       [&](const std::string& a) { return a.substr(2) == bad->substr(2); });

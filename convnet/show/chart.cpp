@@ -66,7 +66,7 @@ Axis make_axis(double low, double high, int ticks, bool tight) {
   if (low >= 0 && low <= 0.6 * high) low = 0;
   if (high <= 0 && high >= 0.6 * low) high = 0;
   if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) {
-    // One value, as far as an axis can tell: it stands in the middle.
+    // All values are the same as far as an axis can show; they are drawn in the middle.
     const double around = low == 0 ? 1 : std::abs(low);
     low -= around;
     high += around;
@@ -81,7 +81,7 @@ Axis make_axis(double low, double high, int ticks, bool tight) {
   const double last = std::ceil(high / axis.step - 1e-9);
   axis.low = tight ? low : first * axis.step;
   axis.high = tight ? high : last * axis.step;
-  // Counted, not added up: steps may be small beside the values.
+  // Ticks are counted, not added up, because steps may be small relative to the values.
   for (int i = 0; i <= static_cast<int>(last - first); ++i) {
     const double tick = (first + i) * axis.step;
     if (tick >= axis.low - axis.step * 1e-6 && tick <= axis.high + axis.step * 1e-6)

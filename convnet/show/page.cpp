@@ -173,7 +173,7 @@ std::string chart_element(Chart chart) {
 constexpr const char* kScaleButton =
     "<p class=\"pointing\"><button class=\"scale\">logarithmic scale</button></p>\n";
 
-/// --epochs of the run, as far as the checkpoint says it.
+/// Returns --epochs of the run; the default if the checkpoint does not have it.
 int epochs_of(const Run& run) {
   int epochs = 50000;
   if (const auto given = run.checkpoint.options.find("epochs"); given != run.checkpoint.options.end())
@@ -347,7 +347,7 @@ std::string plan(const Run& run) {
   }
 }
 
-/// The test series of a run's chart, or that of training where there were no tests.
+/// Returns the test series of a run's chart, or the training series if there were no tests.
 Series series_of(const Chart& chart, const std::string& name, Color color) {
   Series series = chart.series.back();
   series.name = name;

@@ -146,7 +146,7 @@ std::vector<Magnitude> magnitudes(const Run& run) {
 std::string plan_of(const Run& run) {
   const auto target = make_target(run.options.devices, run.graph.gpu_count());
   const StepOptions& step = run.options.step;
-  // The data set may not be there to be asked.
+  // The data set itself may not exist here.
   const bool mean = run.checkpoint.tensors.tensors.contains(run.options.data.provider + ".mean") &&
                     !image_options(run.options.data).read_subtracts_mean();
   PlanSet plans(run.graph, run.provider ? run.provider->matrices() : run.matrices, *target,

@@ -111,8 +111,8 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
     add_note(notes, "--data-path is not used: data provider " + options.data.provider + " reads no files");
 }
 
-/// Reads the parameter file as it is now. One that no option of this invocation names may have gone: then the
-/// parameters are those of the checkpoint. Adds to `notes` which they are.
+/// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
+/// the checkpoint's parameters are used. Adds a line to `notes` that says which are used.
 IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
                        std::string& notes, Diagnostics& diagnostics) {
   const std::string file = parameter_file(options);
@@ -128,7 +128,7 @@ IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& optio
   return now;
 }
 
-/// Returns a line that says that the definition is the checkpoint's, and whether that of the file is another.
+/// Returns a line that says that the checkpoint's definition is used, and whether the file differs from it.
 std::string definition_note(const Checkpoint& checkpoint, const NetFileOptions& options) {
   const std::string file = definition_file(options);
   Diagnostics ignored;  // the file is not used
@@ -236,7 +236,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   run.options.devices = with_devices(run.options.devices, processes);
   if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
   run.saved_options = saved_of(texts);
-  // A plan for tests is made, but none is done.
+  // A gradient check makes a plan for tests, but does not test.
   if (run.options.check_grads && !texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
   const std::string batches = choose_ranges(run.options.data, texts);

@@ -47,8 +47,8 @@ std::string rate_jump_warning(const LoadedRun& run) {
   if (jumps == 0) return "";
   const std::string others = jumps > 1 ? fmt::format(", and {} other(s) jump, too", jumps - 1) : "";
   return fmt::format(
-      "warning: a learning rate jumps where the run goes on: {}{}; the parameter file{} changed since "
-      "the checkpoint",
+      "warning: a learning rate jumps where the run goes on: "
+      "{}{}; the parameter file{} changed since the checkpoint",
       first, others, range_now == range_then ? " or --epochs has" : ", --epochs or the training range has");
 }
 

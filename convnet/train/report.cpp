@@ -30,9 +30,8 @@ void TimeUse::add(const Plan& plan, const TaskTimes& times, double wall) {
 std::string TimeUse::text(double wall) const {
   const double percent = 100 / std::max(wall, 1e-9);
   return fmt::format(
-      "time: {:.1f}% compute, {:.1f}% communication, {:.1f}% devices waiting for each other, {:.1f}% waiting "
-      "for "
-      "data, {:.1f}% other",
+      "time: {:.1f}% compute, {:.1f}% communication, {:.1f}% devices "
+      "waiting for each other, {:.1f}% waiting for data, {:.1f}% other",
       percent * compute, percent * communication, percent * std::max(0.0, steps - compute - communication),
       percent * data, percent * std::max(0.0, wall - steps - data));
 }

@@ -128,14 +128,14 @@ bool RunLock::open_file(const std::string& folder) {
     const std::string who = holder();
     ::close(descriptor_);
     throw InputError(
-        fmt::format("{}: another run saves its checkpoints there{}; wait until it ends, or give this one "
-                    "another --save-file",
+        fmt::format("{}: another run saves its checkpoints there{}; wait "
+                    "until it ends, or give this one another --save-file",
                     folder, who.empty() ? "" : ": " + who));
   }
   if (!locked_) {
     fmt::print(stderr,
-               "warning: {} has no locks ({}): see to it yourself that no second run saves its checkpoints "
-               "there\n",
+               "warning: {} has no locks ({}): see to it yourself "
+               "that no second run saves its checkpoints there\n",
                folder, error_text(errno));
     return true;
   }

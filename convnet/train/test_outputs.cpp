@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Nets that do not classify, or in several ways of which none is named, are tested without it, unless an
-/// option needs it.
+/// Returns the classifier of the net. A net without one, or with several of which none is named, is tested
+/// without a classifier unless an option needs one.
 std::optional<Classifier> choose_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                                             const TestOptions& options) {
   const bool needed = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();

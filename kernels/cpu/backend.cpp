@@ -73,7 +73,7 @@ class Preparer {
   bool bf16_;
 };
 
-/// The library alone knows which layouts it wants: an operation is prepared, and its form is kept.
+/// Only the library knows which layouts it wants, so form() prepares an operation and returns its form.
 class CpuTarget : public Target {
  public:
   CpuTarget(int threads, Precision precision) : preparer_(threads, precision) {}

@@ -22,10 +22,10 @@ struct Strip {
   std::int64_t offset, rows, stride, lanes;
 };
 
-/// How a tensor is cut into strips. A block is the channels that share a strip, a group some neighbouring
-/// images. Where a channel has many values per image, a strip is a run of memory, and a block is the layout's
-/// (one channel, for plain layouts). Where it has one, the tensor is a matrix with a row per image; a strip
-/// is then some rows of kLanes columns.
+/// The division of a tensor into strips. A block is the channels that share a strip; a group is some
+/// consecutive images. If a channel has many values per image, a strip is a run of memory, and a block is
+/// that of the layout (one channel, in plain layouts). If a channel has one value per image, the tensor is a
+/// matrix with a row for each image; a strip is then some rows of kLanes columns.
 class Cutting {
  public:
   Cutting(const ActivationView& view, std::int64_t images_per_group)
@@ -240,7 +240,8 @@ struct Normalisation {
   /// The gradient of the normalised values, from that of a relu of them.
   [[gnu::always_inline]] Floats below_relu(const Floats& x, Floats gradient) const {
 #if defined(__AVX512F__)
-    // Compilers would load the gradient under the comparison's mask, and so wait for x first: a third slower.
+    // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is a
+    // third slower.
     asm("" : "+v"(gradient));
 #endif
     return (*this)(x) > 0 ? gradient : Floats{};

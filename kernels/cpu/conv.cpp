@@ -69,7 +69,7 @@ Prepared prepare_conv(const OpDesc& op, const ConvGeometry& g, DataType type, bo
   });
 }
 
-/// Fusions of plans are not made with what this library computes: cpu::fuses().
+/// Plans fuse nothing into the convolutions of this library; see cpu::fuses().
 void refuse_fusion(const OpDesc& op) {
   if (is_fused(op)) throw std::logic_error(op_name(op) + ": oneDNN computes it, without what is fused");
 }

@@ -1,5 +1,4 @@
-// Multinomial logistic cost. Its work is a pass over N x C numbers, done in order so that sums are
-// reproducible.
+// Multinomial logistic cost: one pass over N x C numbers, in order, so that sums are reproducible.
 #include <cmath>
 #include <stdexcept>
 #include <vector>

@@ -21,7 +21,7 @@ struct Flat {
   }
 };
 
-// Functions of their own: on captured pointers the compiler gathers and scatters.
+// These are functions, not lambdas, because compilers do not vectorise loops over captured pointers well.
 
 template <class Source, class T>
 void scale(const Source* __restrict src, float coeff, std::int64_t count, T* __restrict dst) {

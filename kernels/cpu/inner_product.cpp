@@ -1,6 +1,6 @@
-// Always two-dimensional: activations plain (N,C), weights (O,I) in the layout oneDNN prefers. With blocked
-// 4-d activations the passes want different weight layouts, a reorder of the largest tensors of the net each
-// step.
+// Inner products. They are always two-dimensional: activations are plain (N,C), weights (O,I) in the layout
+// that oneDNN prefers. With blocked 4-d activations the passes would want different layouts of weights, and
+// each step would reorder the largest tensors of the net.
 #include <algorithm>
 #include <optional>
 

@@ -71,7 +71,7 @@ void gather(const float* tensor, const Blocked& view, Range images, const std::v
 struct Finish {
   bool accumulate = false, relu = false;
 };
-/// The opposite for one pixel and all its channels: rows and `bias` hold 16 * blocks floats.
+/// Does the opposite, for one pixel and all its channels. Rows and `bias` hold 16 * blocks floats.
 template <bool Accumulate, bool Relu>
 void scatter(const float* rows, const float* bias, const Blocked& view, Range images, std::int64_t pixel,
              float* tensor) {

@@ -293,7 +293,8 @@ template <class T>
   if constexpr (sizeof(T) == 2) return guess;
   return guess * (1.5F - 0.5F * x * guess * guess);  // Newton's step
 }
-/// Takes half the time of the general one: the processor's inverse roots need few steps, or none.
+/// Takes half the time of the general function: the processor's inverse roots need few of Newton's steps, or
+/// none.
 template <class T>
 [[gnu::always_inline]] inline void take_powers(const NegativeThreeQuarters<T>& /*powers_of*/,
                                                const Floats& denominators, Floats& powers,
@@ -323,8 +324,8 @@ class Pixel {
   }
 
  private:
-  /// Numbers from a pixel to the one that is fetched with it: there are too many blocks for processors to see
-  /// what comes next.
+  /// Distance in elements from a pixel to the one that is prefetched: there are too many blocks for the
+  /// processor's own prefetching.
   static constexpr std::int64_t kAhead = std::int64_t{16} * 16;
   T* next_;
   std::int64_t step_;
@@ -371,7 +372,8 @@ void forward_in_registers(const CrossMapNorm& p, const ActivationView& view, con
       });
 }
 
-/// As backward(); a block's result follows when the ratios of the next block are known.
+/// Does the same as backward(). The result of a block is computed once the ratios of the next block are
+/// known.
 template <int Below, int Above, class Powers, class T>
 void backward_in_registers(const CrossMapNorm& p, const ActivationView& view, const Powers& powers_of,
                            const T* src, const T* diff_dst, T* diff_src) {

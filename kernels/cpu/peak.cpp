@@ -1,4 +1,4 @@
-// How many floating-point operations a second this machine can do: the yardstick of benchmarks.
+// Measures how many floating-point operations a second this machine can do, as the reference of benchmarks.
 #include "kernels/cpu/own_kernels.h"
 
 #include <omp.h>

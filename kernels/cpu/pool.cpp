@@ -194,7 +194,8 @@ class Scratch {
  private:
   std::vector<Pixel<T>> pixels_;
 };
-/// Where the sums of a gradient are made that is stored as bf16: each is rounded once. Others need none.
+/// Memory in f32 for the sums of a gradient that is stored as bf16, so that each sum is rounded only once.
+/// Gradients in f32 need none.
 template <class T>
 Scratch<float> sums_for(const PoolGeometry& g) {
   return Scratch<float>(std::is_same_v<T, float> ? 0 : g.h * g.w);

@@ -17,8 +17,8 @@ struct Kept {
   float *weights, *increment, *squares;  ///< squares: AdamW's; null for other rules
 };
 
-/// Updates `count` weights and returns whether all are finite after it. A function of its own: on captured
-/// pointers the compiler gathers and scatters.
+/// Updates `count` weights and returns whether all are finite afterwards. This is a function, not a lambda,
+/// because compilers do not vectorise loops over captured pointers well.
 template <UpdateRule rule>
 bool update_piece(const UpdateFactors& factors, float* __restrict weights, float* __restrict increment,
                   float* __restrict squares, const float* __restrict gradient, std::int64_t count) {
@@ -125,7 +125,7 @@ double squares_of(const float* values, const float* more, std::int64_t count) {
   return std::accumulate(pieces.begin(), pieces.end(), 0.0);
 }
 
-/// Averages a piece. A function of its own for the reason above.
+/// Averages a piece. It is a function for the same reason as above.
 void average_piece(const float* __restrict weights, float share, std::int64_t count,
                    float* __restrict average) {
 #pragma omp simd

@@ -1,7 +1,7 @@
-// Convolutions by Winograd's method (winograd_transforms.h): 3x3 with stride 1 and 2, and 5x5. Tiles of
-// inputs and the filters are transformed, and over all channels and tiles each point of a transformed tile is
-// a product of matrices. Transforms are made in f32; for products of bf16 numbers they are rounded once. Sums
-// are f32.
+// Convolutions by Winograd's method (winograd_transforms.h): 3x3 with stride 1 and 2, and 5x5. Tiles of the
+// input and the filters are transformed. For each point of a transformed tile, a matrix product sums over
+// channels for all tiles. Transforms are made in f32; for products of bf16 numbers they are rounded once.
+// Sums are f32.
 #include "kernels/cpu/own_kernels.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__)
@@ -19,8 +19,8 @@ namespace {
 
 using namespace winograd;
 
-/// Gradients of filters. Blocks of tiles are transformed by several threads at a time; then their products
-/// are added, for each point in the order of the blocks: so sums do not depend on the number of threads.
+/// Gradients of filters. Several threads transform blocks of tiles at a time; then their products are added,
+/// for each point in the order of the blocks, so that sums do not depend on the number of threads.
 template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
@@ -70,7 +70,8 @@ class FilterGradients : public PreparedOp {
   static constexpr int kSide = Method::points, kPoints = kSide * kSide, kOutputs = Method::outputs;
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr std::int64_t kCacheBytes = std::int64_t{3} << 18;
-  static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;  ///< bytes; see the constructor
+  /// Bytes of sums from which on blocks are larger, so that the sums are read and written less often.
+  static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;
 
   /// The part of the workspace for one block of tiles. A unit holds the values of kDepth tiles.
   struct Memory {
@@ -213,7 +214,7 @@ class FilterGradients : public PreparedOp {
   std::int64_t together_ = 0;  ///< blocks that are transformed before their products are added
 };
 
-/// When a method was measured to be faster than the library.
+/// The conditions under which a method was measured to be faster than the library.
 struct Range {
   double least_used;  ///< of the outputs that are computed: tiles may hang over the border
   /// Input channels times output channels, with those of padding.
@@ -232,8 +233,8 @@ bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
 
 enum class Pass { forward, backward_data, backward_weights };
 
-/// Calls f(Method{}, number, tiling) with what computes a pass of a convolution faster than the library, if
-/// anything does; else returns null.
+/// Returns f(Method{}, number, tiling) for the method that computes a pass of a convolution faster than the
+/// library; null if none does.
 template <Pass pass, class F>
 Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   const auto tried = [&]<class Method, class T>(Method method, T number, const Range& range) -> Prepared {

@@ -68,8 +68,8 @@ struct Sums {
   float a[Width] = {}, b[Width] = {};
 };
 
-/// Sums over the vectors of a part: add(index, sums) adds one. Four independent sums keep as many reads under
-/// way.
+/// Sums over the vectors of a part: add(index, sums) adds one. Four independent sums keep four reads in
+/// flight.
 template <int Width, class Add>
 CONVNET_DEVICE Sums<Width> reduce(const Part& part, const Add& add) {
   Sums<Width> s0, s1, s2, s3;
@@ -126,7 +126,7 @@ struct PartMoments {
   }
 };
 
-// The loops over a channel's parts are unrolled, so that the reads of several are under way at once.
+// The loops over a channel's parts are unrolled, so that several reads are in flight at once.
 
 /// A channel's moments from those of its parts. All counts are known, so that the mean comes first and the
 /// squares are taken about it: the same as merging parts one after the other, which would be a long chain.

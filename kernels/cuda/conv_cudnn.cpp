@@ -1,6 +1,6 @@
-// Convolutions through cuDNN's graph interface. For every operation the engines that the library proposes are
-// timed once; the choice is kept (tuning.h). Only deterministic engines are asked, and none that is compiled
-// at run time. Plans are made on the first device and run on all, which are taken to be of one kind.
+// Convolutions through cuDNN's graph interface. For every operation, the engines that the library proposes
+// are timed once, and the choice is kept (tuning.h). Only deterministic engines that are not compiled at run
+// time are used. Plans are made on the first device and run on all, which are assumed to be of one kind.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -205,9 +205,9 @@ class ConvOp : public PreparedOp {
     }
   }
 
-  /// Takes the first proposal that a plan can be made of, and keeps no choice: a plan that is bound while
-  /// others have nearly all memory is not timed. Without relus in the graph: an untried engine may lose NaN.
-  /// False where there is none.
+  /// Takes the first proposal that gives a plan, and does not keep the choice, because there is not enough
+  /// memory to time proposals while others use nearly all of it. Does not use graphs with relus, because an
+  /// untried engine may lose NaN. Returns false if there is no such proposal.
   bool take_untried(cudnnHandle_t handle) {
     for (const ConvVariant& variant : variants()) {
       if (variant.fused && problem_.relu) continue;
@@ -330,8 +330,8 @@ class ConvOp : public PreparedOp {
     return allocate_memory(trial.device, areas(variant, plan.workspace).bytes);
   }
 
-  /// Whether NaN in images comes out of a relu that is part of the graph: a broken layer must show, and not
-  /// every engine heeds what pointwise operations are told of it.
+  /// Returns whether NaN in images passes a relu that is part of the graph. Errors must show, and not every
+  /// engine obeys the setting of pointwise operations for NaN.
   bool keeps_nan(const ConvPlan& plan, const ConvVariant& variant, const Trial& trial) const {
     const auto workspace = workspace_of(plan, variant, trial);
     trial.fill(0, Trial::kNan);
@@ -350,8 +350,9 @@ class ConvOp : public PreparedOp {
     return kept;
   }
 
-  /// Seconds of a run; of the first one where nothing is timed. Runs that are much slower than `best` (0:
-  /// none) are not repeated. Throws DeviceError where it does not run or does not fit into memory.
+  /// Returns the seconds of a run; those of the first run if nothing is timed. Runs that are much slower than
+  /// `best` (0: none) are not repeated. Throws DeviceError if the plan does not run or does not fit into
+  /// memory.
   double time(const ConvPlan& plan, const ConvVariant& variant, const Trial& trial, double best) const {
     const int runs = trial.delay ? 5 : 0;  // beside the first, which loads the kernels
     constexpr double kHopeless = 1.5;
@@ -378,8 +379,8 @@ class ConvOp : public PreparedOp {
   std::optional<ConvPlan> plan_;  ///< none for no images
 };
 
-/// Whether images lie otherwise than channels last. Those of one channel or one pixel lie both ways, and the
-/// library's fast engines want channels last.
+/// Returns whether images are not channels last. Images of one channel or one pixel count as channels last,
+/// which the library's fast engines want.
 bool lies_plain(const TensorDesc& images) { return !image_view(images).last; }
 
 }  // namespace

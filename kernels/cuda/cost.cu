@@ -1,4 +1,5 @@
-// Costs. A team finds what one image costs, then one team adds a column of them, always in the same order.
+// Costs. A team computes the costs of one image; then a team for each column adds them, always in the same
+// order.
 #include <cmath>
 
 #include "kernels/cost_math.h"

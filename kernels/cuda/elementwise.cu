@@ -10,7 +10,7 @@
 namespace convnet::cuda {
 namespace {
 
-// Classes and not lambdas: nvcc takes no device lambdas in generic ones.
+// These are classes because nvcc allows no device lambdas in generic lambdas.
 template <class Functor>
 struct Forward {
   Functor f;

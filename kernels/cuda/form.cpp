@@ -22,7 +22,7 @@ OpForm own(std::vector<TensorDesc> args, std::int64_t workspace_bytes = 0) {
 }
 std::int64_t bytes_of_floats(std::int64_t count) { return count * size_of(DataType::f32); }
 
-/// Returns the layout of another activation of an operation: it lies as `main` does.
+/// Returns the layout of another activation of an operation: the same as that of `main`.
 TensorDesc matching(const TensorDesc& main, const Dims& dims, DataType type = DataType::f32) {
   const View view = view_of(main);
   // One channel, or one pixel, lies both ways: then the other is as this backend likes it.

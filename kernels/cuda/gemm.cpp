@@ -41,7 +41,7 @@ MatrixLayout matrix(DataType type, std::int64_t rows, std::int64_t columns, std:
   return layout;
 }
 
-/// C^T = op(B)^T op(A)^T: cuBLAS counts columns first, so the factors change places.
+/// Computes C^T = op(B)^T op(A)^T: cuBLAS matrices are column-major, so the factors are exchanged.
 class LtGemm : public PreparedGemm {
  public:
   LtGemm(const Gemm& g, const Context& context)
@@ -112,7 +112,7 @@ class LtGemm : public PreparedGemm {
   cublasLtMatmulHeuristicResult_t chosen_{};
 };
 
-/// Nothing to multiply: cuBLAS refuses empty matrices.
+/// A product without elements to multiply, because cuBLAS refuses empty matrices.
 class EmptyGemm : public PreparedGemm {
  public:
   explicit EmptyGemm(const Gemm& g) : g_(g) {}

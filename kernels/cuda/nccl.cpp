@@ -27,7 +27,7 @@ class NcclCommunicator : public Communicator {
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator() override {
-    // Messages that will not end would be waited for.
+    // Destroying the communicator would wait for messages that never end.
     static_cast<void>(failure().empty() ? ncclCommDestroy(comm_) : ncclCommAbort(comm_));
   }
 
@@ -77,7 +77,7 @@ std::unique_ptr<Communicator> join_communicator(int device, const std::string& n
   if (name.size() != sizeof id.internal)
     throw std::logic_error("the name of a communicator has another length");
   std::memcpy(id.internal, name.data(), name.size());
-  // NCCL waits for the others without a limit, so a thread does it that can be left behind.
+  // NCCL waits for the other processes without a time limit, so a thread that can be abandoned calls it.
   std::promise<ncclComm_t> promise;
   std::future<ncclComm_t> joined = promise.get_future();
   std::thread([promise = std::move(promise), id, device, rank, size]() mutable {

@@ -27,8 +27,8 @@ double seconds_of(Queue& queue, const Work& work) {
   return seconds[kRuns / 2];
 }
 
-/// Numbers of 0.5 to 1 of both signs. Equal ones, or zeros, switch fewer transistors: the clock would stay
-/// higher than it is in training.
+/// Fills memory with numbers from 0.5 to 1 of both signs. Equal numbers, or zeros, switch fewer transistors,
+/// so that the clock would be higher than in training.
 void fill_with_numbers(Queue& queue, DataType type, std::byte* memory, std::int64_t bytes) {
   // The sign and the mantissa are random, of one f32 number or of two of bf16.
   const std::uint32_t random = type == DataType::bf16 ? 0x807F807FU : 0x807FFFFFU;

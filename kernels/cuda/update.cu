@@ -152,7 +152,8 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
           }
           for_each(stream, steps.ranges.total(), [=] CONVNET_DEVICE(std::int64_t i) {
             // All threads that write it write the same value. On one device `broken` and `costs` are the same
-            // memory: then a weight that breaks stops some of the others, in a run that ends here anyhow.
+            // memory, so a weight that is not finite stops the update of some others; the run ends after this
+            // step anyway.
             if (broken[0] == 0 && !steps.step(step_block, i)) costs[0] = 1;
           });
         }
