@@ -44,7 +44,8 @@ const Plan& Net::prepare(Phase phase, std::int64_t images) {
   return plan;
 }
 
-/// A device that hangs keeps its libraries: closing these would wait for it, and nobody would read why.
+/// Leaks the backend if a device hangs: closing its libraries would wait for the device, and the error would
+/// never be printed.
 Net::~Net() {
   if (executor_.stalled()) static_cast<void>(backend_.release());
 }
@@ -67,7 +68,7 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
   UpdateWindows after = before;
   if (plan.phase == Phase::train) {
     inputs.clip_norm = clip_norm_;
-    // The first weights that training makes are the first average; the random ones before count for nothing.
+    // The weights after the first minibatch are the first average; initial weights are not averaged.
     inputs.average_share = inputs.iteration == 0 ? 1 : average_share_;
     for (const WeightBuffers& w : plans_.weights())
       count_updates(w, plan.images, before, inputs.rates, after);
@@ -76,8 +77,9 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
   windows_after_.push_back(std::move(after));
 }
 
-/// Counts the updates of matrix `w` in a minibatch of `images` images, and fills in what its rates say of
-/// them. Parts of a matrix share its name and its window: all begin at the one in `before`.
+/// Counts the updates of matrix `w` in a minibatch of `images` images, and fills in the fields of its rates
+/// that depend on them. Parts of a matrix share its name and its window, so all of them begin at the one in
+/// `before`.
 void Net::count_updates(const WeightBuffers& w, std::int64_t images, const UpdateWindows& before,
                         std::vector<Rates>& rates, UpdateWindows& after) const {
   const bool squares = w.keeps_squares();
@@ -169,7 +171,7 @@ std::string Net::first_non_finite(Phase phase, std::int64_t images, const StepIn
   if (first_task.exists() && plan.tasks[first_task].kind == TaskKind::load)
     return "the data set itself has such numbers, where layer '" + first + "' reads it";
   for (const WeightBuffers& w : plans_.weights()) {
-    // Running statistics follow what comes, and are read in tests only.
+    // Running statistics may differ: they follow the data, and only tests read them.
     if (spec(w).state && phase != Phase::test) continue;
     if (!all_finite(executor_.read_weights(w))) {
       return "'" + w.name + "' is not finite after an update that was too large";

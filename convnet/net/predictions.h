@@ -30,8 +30,8 @@ std::vector<std::string> logreg_costs(const Graph& graph);
 Classifier find_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                            const std::string& name);
 
-/// The same of the cost above the softmax layer `softmax`, or for "" of the first cost. Throws InputError
-/// naming the softmax layers that there are.
+/// Finds the classifier of the cost.logreg above the softmax layer `softmax`, or of the first cost.logreg if
+/// `softmax` is empty. Throws InputError naming the softmax layers that there are.
 Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>& matrices,
                               const std::string& softmax);
 
@@ -54,8 +54,8 @@ std::int64_t best_output(std::span<const float> probabilities);
 /// Returns the most probable outputs, at most `count`, best first; ties go to the first.
 std::vector<std::size_t> best_outputs(std::span<const float> probabilities, std::size_t count);
 
-/// A field of a CSV file: in quotes where it must be (RFC 4180), and with an apostrophe before text that
-/// spreadsheets would compute (that begins with = + - @).
+/// Returns the text as a field of a CSV file: in quotes if it must be (RFC 4180), and with an apostrophe
+/// before text that spreadsheets would compute (that begins with = + - @).
 std::string csv_field(std::string text);
 
 /// The errors of a class that has images.
@@ -82,10 +82,11 @@ class Confusion {
 
   /// Returns the errors of each class that has images, by class.
   std::vector<ClassErrors> by_class() const;
-  /// A line for each class that has images, the one with most errors first, `most` lines at most: error,
-  /// images, and what it is most often mistaken for.
+  /// Returns a line for each class that has images: its error, its images, and the class that it is most
+  /// often mistaken for. The class with most errors comes first; there are at most `most` lines.
   std::string table(std::size_t most) const;
-  /// Rows are true classes, columns predictions; a header of names (RFC 4180).
+  /// Returns the counts as CSV (RFC 4180): a header of names, then a row for each true class with a column
+  /// for each predicted one.
   std::string csv() const;
 
  private:

@@ -21,7 +21,7 @@
 
 namespace convnet {
 
-/// The facts of one step: what the devices get from the host.
+/// What the devices get from the host for one step.
 struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;
@@ -30,27 +30,29 @@ struct StepInputs {
   float average_share = 1, clip_norm = 0;  ///< as in StepHeader
 };
 
+/// What a step has computed for the host.
 struct StepResult {
-  std::vector<double> costs;  ///< summed over images, by slot; [0] is not 0 if a cost was not finite (then
-                              ///< nothing was updated), or a weight is not
+  /// Sums over the images, by CostSlot::slot. The first number is not 0 if a cost was not finite, in which
+  /// case nothing was updated, or if a weight is not.
+  std::vector<double> costs;
   bool finite() const { return costs.empty() || costs[0] == 0; }
 };
 
 /// Owns the memory of this process's devices, runs steps in it, and reads and writes what is there.
 class Executor {
  public:
-  /// `physical`: the device behind each index of the plan, as --gpu lists them. A step in which no task ends
-  /// for `stall_seconds` is given up. Keeps references to `plans` and `backend`, which the
-  /// target of the plans must belong to, and to `processes`, which is null where there is one process.
+  /// `physical` has the device behind each index of the plans, as --gpu lists them. A step ends with an error
+  /// if none of its tasks ends for `stall_seconds`. `backend` must be the one that the target of the plans
+  /// belongs to. `processes` is null where there is one process. All references must outlive this.
   Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
            double stall_seconds = 300, Processes* processes = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();
 
-  /// Binds `plan` and allocates memory if it needs more than is there. Throws what Backend::bind() throws,
-  /// DeviceError with what each device needs and what there is, and std::logic_error if steps in flight use
-  /// the memory that would be replaced.
+  /// Binds `plan`, and allocates memory if it needs more than is there. Throws what Backend::bind() throws;
+  /// DeviceError, with what each device needs and has, if the memory is too small; and std::logic_error if
+  /// steps in flight use the memory that would be replaced.
   void reserve(const Plan& plan);
 
   /// The most steps that may be in flight: submitted and not waited for.
@@ -61,41 +63,40 @@ class Executor {
   /// plan must live as long as the executor, and the matrices must keep their contents until the step was
   /// waited for. Weights that are read while steps are in flight may be those before or after any of them.
   /// `times` (optional) receives in wait() when each task ran. `after_task` (optional) is called after each
-  /// task before wait() returns, where there are workers by that of its device, so by several threads at
-  /// once. Throws std::logic_error if kMostInFlight steps are in flight, and what reserve() throws; the step
-  /// was not submitted then.
+  /// task and before wait() returns; workers call it, so several threads may at once. Throws std::logic_error
+  /// if kMostInFlight steps are in flight, and what reserve() throws; then the step is not submitted.
   void submit(const Plan& plan, const StepInputs& inputs, TaskTimes* times = nullptr,
               const std::function<void(TaskId task)>& after_task = nullptr);
-  /// Waits for the oldest step in flight and returns its results. Throws what a task or `after_task` threw:
-  /// that step ends and is no longer in flight, while one behind it stays so and runs. Throws RunError with a
-  /// report of what each device waits for if the step stalls; the executor cannot be used any more then.
-  /// Throws std::logic_error if no step is in flight.
+  /// Waits for the oldest step in flight and returns its results. Throws what a task or `after_task` threw;
+  /// then that step has ended, and the one behind it stays in flight and runs. Throws RunError, with a report
+  /// of what each device waits for, if the step stalls; then the executor cannot be used any more. Throws
+  /// std::logic_error if no step is in flight.
   StepResult wait();
   /// Submits a step and waits for it. Throws std::logic_error if other steps are in flight.
   StepResult run(const Plan& plan, const StepInputs& inputs, TaskTimes* times = nullptr,
                  const std::function<void(TaskId task)>& after_task = nullptr);
-  /// Announces the matrices that the plan's next step will probably read. Their contents must stay the same
-  /// until that step, from now on or, if the plan's newest step reads them, too, from its submission on. GPUs
-  /// get them while that step computes, or keep what they have; nothing is computed. The step may still read
-  /// others. At most one step may be in flight, else this throws std::logic_error.
+  /// Announces the matrices that the plan's next step will probably read, so that GPUs can copy them while
+  /// the present step computes. Their contents must stay the same until the next step has ended; if the
+  /// plan's newest step reads them, too, already since its submission. The next step may still read others.
+  /// Throws std::logic_error if more than one step is in flight.
   void expect(const Plan& plan, const std::vector<const std::byte*>& matrices);
   /// Returns the number of steps that were submitted and not waited for.
   std::size_t in_flight() const { return queues_ ? queues_->in_flight() : waiting_.size(); }
 
-  /// Algorithms that the libraries chose for the plans so far, "conv1 conv.forward 128" -> "jit:avx512_core",
-  /// for checkpoints.
+  /// Returns the algorithms that the libraries chose for the plans so far, as checkpoints have them:
+  /// "conv1 conv.forward 128" -> "jit:avx512_core".
   std::map<std::string, std::string> algorithms() const;
 
-  /// Whether a step on a GPU was given up: whatever waits for the device may wait for ever.
+  /// Whether a step on a GPU has stalled: whatever waits for the device may wait for ever.
   bool stalled() const { return queues_ && queues_->stalled(); }
   double stall_seconds() const { return stall_seconds_; }
 
   /// Whether messages to other processes do not pass through the hosts.
   bool has_communicator() const { return queues_ && queues_->has_communicator(); }
 
-  /// Whether steps are faster without `times`, which need every task to be marked.
+  /// Whether submit() with `times` slows a step down: on devices with queues, every task must be marked.
   bool times_cost() const { return queues_ != nullptr; }
-  /// Whether the steps of the plan are recorded as a whole by now, and each costs one call; empty on devices
+  /// Whether the steps of the plan are recorded by now, so that each takes one call; nullopt on devices
   /// without queues, which record nothing.
   std::optional<bool> is_recorded(const Plan& plan) const {
     return queues_ ? std::optional(queues_->is_recorded(plan)) : std::nullopt;
@@ -108,28 +109,28 @@ class Executor {
   /// The processes of the run; null where there is one.
   Processes* processes() const { return processes_; }
 
-  /// Copies a buffer of f32 (or, from, of bf16) numbers to or from its canonical (dense) form. Transient
-  /// buffers: only between a task that writes them and the next one that uses their memory, that is from
-  /// `after_task`. Throw std::logic_error for a buffer of another process.
+  /// Read and write a buffer as dense f32 numbers; read() takes buffers of bf16, too. A transient buffer can
+  /// only be read from `after_task`, between the task that writes it and the next one that uses its memory.
+  /// Both throw std::logic_error for a buffer of another process.
   std::vector<float> read(const Plan* plan, BufferId buffer) const;
   void write(BufferId persistent_buffer, std::span<const float> values);
 
   /// Writes the same values to those of these buffers that are on devices of this process.
   void write_everywhere(const std::vector<BufferId>& persistent_buffers, std::span<const float> values);
 
-  /// A learned matrix in canonical form: all processes read it together and get it whole; each writes it to
-  /// its own replicas.
+  /// Read and write a weight matrix as dense numbers. All processes read it together, and each gets all of
+  /// it; each writes it to its own replicas.
   std::vector<float> read_weights(const WeightBuffers& w) const;
   void write_weights(const WeightBuffers& w, std::span<const float> values);
-  /// Its increments, or the sums of gradients of an update that is not yet due: all zeros where there are
-  /// none.
+  /// Read and write the increments of a matrix, or the sums of gradients of an update that is not yet due;
+  /// they are zeros where there are none.
   std::vector<float> read_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer) const {
     return read_ranges(w, ranges_of(w.shards, buffer));
   }
   void write_shards(const WeightBuffers& w, BufferId UpdateShard::*buffer, std::span<const float> values) {
     write_ranges(w, ranges_of(w.shards, buffer), values);
   }
-  /// Its running average; there must be one to read.
+  /// Read and write the running average of a matrix. There must be one to be read.
   std::vector<float> read_averages(const WeightBuffers& w) const {
     return read_ranges(w, ranges_of(w.averages, &AverageShard::average));
   }
@@ -147,7 +148,7 @@ class Executor {
 
   std::byte* address(const Buffer& b) const;
   std::vector<double> costs_of_all(const std::vector<double>& costs) const;
-  /// A range of a matrix's flat memory that a buffer has something of.
+  /// The range of a matrix's flat memory that a buffer holds.
   struct MatrixRange {
     std::int64_t begin = 0, count = 0;  ///< floats
     BufferId buffer;

@@ -23,6 +23,8 @@
 
 namespace convnet {
 
+/// Runs the steps of plans on this process's devices with queues, and owns what they need beside the plans'
+/// memory: queues, recordings, and inputs and messages on their way.
 class QueueRunner {
  public:
   using Matrices = std::vector<const std::byte*>;  ///< as StepInputs::matrices
@@ -46,8 +48,8 @@ class QueueRunner {
   /// the devices of this process, one after the other. Throws what the step threw, and RunError if no task
   /// ends for the seconds of a stall.
   std::vector<double> wait();
-  /// Brings the matrices of the plan's next step as Executor::expect() says. At most one step may be in
-  /// flight.
+  /// Copies the matrices of the plan's next step to the devices, as Executor::expect() says. At most one step
+  /// may be in flight.
   void expect(const BoundPlan& bound, const Matrices& matrices);
   /// Returns the number of steps that were submitted and not waited for.
   std::size_t in_flight() const { return line_.size(); }
@@ -71,7 +73,7 @@ class QueueRunner {
   /// on.
   static std::int64_t bytes_beside(const Plan& plan);
 
-  /// Drops what was recorded, because addresses will change. No step may be in flight.
+  /// Drops the recordings. Must be called before addresses change; no step may be in flight.
   void forget();
 
  private:

@@ -15,6 +15,7 @@
 
 namespace convnet {
 
+/// Runs the steps of plans on this process's devices, one step at a time, and owns their threads.
 class WorkerRunner {
  public:
   /// `physical` is the device behind each index of the plans, of which this process has those in `here`; each

@@ -22,6 +22,7 @@
 
 namespace convnet {
 
+/// A run: trains a net, tests it, saves its checkpoints, and goes on from them.
 class Trainer {
  public:
   /// `given` are the options of this invocation; with --load-file, or a --save-file that exists, they
@@ -85,7 +86,7 @@ class Trainer {
   bool test();
   bool test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs = nullptr);
 
-  /// Moves aside what the folder has of a branch of the run that is given up, and says so.
+  /// Moves aside the folder's checkpoints that are later than the one that the run goes on from, and says so.
   void leave_later_checkpoints();
   void save();
   /// Saves after a test, unless the test's error is above --max-test-err and --save-freq asks for no
@@ -117,7 +118,7 @@ class Trainer {
 
   TrainOptions options_;
   OptionTexts saved_options_;
-  std::string placement_;  ///< that --parallel auto has found, for checkpoints
+  std::string placement_;  ///< the placement that --parallel auto has found, as checkpoints have it
   NetFiles files_;
   std::shared_ptr<const Provider> provider_;
   BatchRange train_range_, test_range_;
@@ -131,10 +132,10 @@ class Trainer {
   int traced_ = 0;          ///< steps in it
   double test_error_ = 0;   ///< of the last test, as --max-test-err means it
   bool best_test_ = false;  ///< the last test was the best one
-  std::unique_ptr<RunFolder>
-      run_folder_;               ///< null for tests and gradient checks, and in all processes but the first
-  std::string folder_;           ///< its path
-  std::string last_checkpoint_;  ///< file; "" if none was read or written
+  /// Null for tests and gradient checks, and in all processes but the first.
+  std::unique_ptr<RunFolder> run_folder_;
+  std::string folder_;                 ///< its path
+  std::string last_checkpoint_;        ///< file; "" if none was read or written
   std::uint64_t saved_iteration_ = 0;  ///< of the last checkpoint
   /// --tensorboard; null for none. Destroyed before run_folder_, which may hold it.
   std::unique_ptr<BoardFolder> board_folder_;

@@ -15,9 +15,8 @@ namespace convnet::test {
 
 struct OpCase {
   OpDesc op;
-  /// Values by argument; may be shorter, and entries empty. An argument without values holds random numbers
-  /// of
-  /// [-1,1) by its index.
+  /// Values by argument. The list may be shorter, and entries may be empty: an argument without values holds
+  /// random numbers in [-1,1), chosen by its index.
   std::vector<Values> inputs = {};
   /// By argument: the bytes of those that the operation does not size.
   std::vector<std::vector<std::byte>> raw = {};
