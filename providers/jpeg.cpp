@@ -3,6 +3,7 @@
 #include <csetjmp>
 #include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -149,7 +150,7 @@ class Compressor {
   Compressor& operator=(const Compressor&) = delete;
   ~Compressor() {
     jpeg_destroy_compress(&info_);
-    std::free(bytes_);
+    const std::unique_ptr<unsigned char, decltype(&std::free)> freed(bytes_, &std::free);
   }
 
   bool write(const DecodedImage& image, int quality) {

@@ -107,6 +107,7 @@ class NpyProvider final : public StoredProvider {
     }
     number_parts(parts_, batches);
     for (std::size_t m = 0; m < names.size(); ++m) matrices_.push_back(matrix(m, names[m]));
+    if (names.size() > 1 && names[1] != "labels") name_targets();
     matrices_[0].name = "data";
   }
 
@@ -150,6 +151,15 @@ class NpyProvider final : public StoredProvider {
   bool has_mean() const override { return true; }
 
  private:
+  /// Gives the names of the classes to arrays with a number for each class, where there are no labels.
+  void name_targets() {
+    const std::vector<std::string> found = read_class_names(path_);
+    for (std::size_t m = 1; m < matrices_.size(); ++m) {
+      if (matrices_[m].classes == 0 && element_count(matrices_[m].dims) == std::ssize(found))
+        matrices_[m].class_names = found;
+    }
+  }
+
   /// Describes matrix `m`, which all parts must have alike.
   MatrixInfo matrix(std::size_t m, const std::string& name) const {
     const NpyArray& array = *arrays_[0][m];

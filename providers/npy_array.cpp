@@ -230,15 +230,20 @@ std::string NpyArray::raw(std::int64_t first, std::int64_t count) const {
 
 std::vector<std::byte> NpyArray::numbers(std::int64_t first, std::int64_t count) const {
   const std::string stored = raw(first, count);
+  const auto record = static_cast<std::size_t>(element_count(header_.dims) / header_.dims[0]);
   const auto as_stored = std::as_bytes(std::span(stored));
-  if (header_.type == NpyType::u8 || header_.type == NpyType::f32)
-    return {as_stored.begin(), as_stored.end()};
+  if (header_.type == NpyType::u8) return {as_stored.begin(), as_stored.end()};
   return with_type_of(header_.type, [&]<class T>(T) {
     std::vector<float> converted(stored.size() / sizeof(T));
     for (std::size_t i = 0; i < converted.size(); ++i) {
       T item;
       std::memcpy(&item, stored.data() + i * sizeof item, sizeof item);
       converted[i] = static_cast<float>(item);
+      if (!std::isfinite(converted[i]))
+        throw InputError(
+            fmt::format("{}: record {} (counted from 0) has the number {}, which is not finite as a "
+                        "float32",
+                        path(), first + static_cast<std::int64_t>(i / record), item));
     }
     const auto bytes = std::as_bytes(std::span(converted));
     return std::vector<std::byte>(bytes.begin(), bytes.end());

@@ -40,7 +40,8 @@ class NpyArray {
   /// Returns the type of its numbers in memory: u8 for u8, f32 for everything else.
   DataType type() const { return header_.type == NpyType::u8 ? DataType::u8 : DataType::f32; }
 
-  /// Returns the numbers, of type(), of records [first, first + count).
+  /// Returns the numbers, of type(), of records [first, first + count). Throws InputError naming a record
+  /// with NaN or infinity.
   std::vector<std::byte> numbers(std::int64_t first, std::int64_t count) const;
   /// Returns the labels of these records. Throws InputError naming a record that is not a class from 0 to
   /// 999,999.

@@ -23,7 +23,8 @@ struct MatrixInfo {
   Dims dims;
   DataType type = DataType::u8;  ///< u8 or f32 for images, s32 for labels
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
-  /// For labels: the names of all classes, or none. They come from the data set and may hold any bytes.
+  /// For labels, and for targets with a number for each class: the names of all classes, or none. They come
+  /// from the data set and may hold any bytes.
   std::vector<std::string> class_names = {};
   /// (C,H,W) of images that read() returns whole, each followed by a Crop (convnet/base/crop.h); the part of
   /// size `dims` is cut out where they are used. Empty: read() returns exactly what the net sees.

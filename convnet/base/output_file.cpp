@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -56,6 +57,15 @@ std::string follow_links(const std::string& path) {
   }
   errno = ELOOP;
   fail_to_write(path);
+}
+
+/// Returns whether there is a file that holds something and does not begin with these bytes.
+bool is_of_other_kind(const std::string& path, const std::string& begins) {
+  std::ifstream file(path, std::ios::binary);
+  if (begins.empty() || !file) return false;
+  std::string first(begins.size(), '\0');
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  return file.gcount() > 0 && first != begins;
 }
 
 /// Returns whether two names lead to the same file, which may not be there yet.
@@ -219,7 +229,7 @@ void check_file_writable(const std::string& path, const std::string& what) {
 
 void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [option, path, what] = outputs[i];
+    const auto& [option, path, what, begins] = outputs[i];
     if (path.empty()) continue;
     std::error_code none;
     // Pipes and devices are not replaced.
@@ -232,6 +242,9 @@ void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<s
       if (!outputs[k].path.empty() && same_place(path, outputs[k].path))
         throw InputError(outputs[k].option + " and " + option + " name the same file, " + path);
     }
+    if (replaced && is_of_other_kind(path, begins))
+      throw InputError(option + " " + path +
+                       ": there is another kind of file of that name; remove it or name another file");
     check_file_writable(path, what);
   }
 }

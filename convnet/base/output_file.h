@@ -58,11 +58,14 @@ struct OutputOption {
   std::string option;  ///< "--html"
   std::string path;    ///< empty: the option is not given
   std::string what;    ///< as in check_folder_writable()
+  /// The bytes that every file of this kind begins with, so that no file of another kind is replaced, like
+  /// one of a data set. Empty: any file is replaced.
+  std::string begins = {};
 };
 
-/// Throws InputError if an output cannot be written, if two options name the same one, or if it is one of the
-/// command's `inputs`, even by another path. `inputs` may hold empty names and names of files that do not
-/// exist. Makes nothing.
+/// Throws InputError if an output cannot be written, if two options name the same one, if it would replace a
+/// file of another kind, or if it is one of the command's `inputs`, even by another path. `inputs` may hold
+/// empty names and names of files that do not exist. Makes nothing.
 void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs);
 
 /// Makes a folder of this name, or if the name is taken, of the name with "_2", "_3", … appended. Nobody

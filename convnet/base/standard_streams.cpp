@@ -59,13 +59,15 @@ StandardStreams::~StandardStreams() {
 
 void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, int buffering) {
   by.descriptor = descriptor;
+  by.terminal = isatty(descriptor) != 0;
   const auto write = [](void* cookie, const char* bytes, std::size_t count) {
     auto& to = *static_cast<Stream*>(cookie);
     if (to.silent) return static_cast<ssize_t>(count);
     std::string text(bytes, count);
     std::replace_if(text.begin(), text.end(), is_control, '?');
     // A full disk may have room again later; the first error is the one to tell.
-    const int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, text);
+    int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, text);
+    if (error == EIO && to.terminal) error = EPIPE;  // the terminal was closed
     if (to.error == 0) to.error = error;
     return static_cast<ssize_t>(count);
   };

@@ -31,6 +31,7 @@ class StandardStreams {
  private:
   struct Stream {
     int descriptor = -1;
+    bool terminal = false;
     std::atomic<int> error = 0;
     std::atomic<bool> silent = false;
     std::FILE* file = nullptr;

@@ -171,7 +171,8 @@ std::vector<MatrixInfo> matrices_from(const json& list) {
     if (j.contains("stored_type")) m.stored_type = matrix_type_from(j.at("stored_type"));
     m.classes = whole(j.at("classes"), kMostImages);
     m.class_names = j.at("class_names").get<std::vector<std::string>>();
-    if (!m.class_names.empty() && static_cast<std::int64_t>(m.class_names.size()) != m.classes)
+    const std::int64_t named = m.classes > 0 ? m.classes : element_count(m.dims);
+    if (!m.class_names.empty() && std::ssize(m.class_names) != named)
       throw std::out_of_range("there are not as many names as classes");
     matrices.push_back(std::move(m));
   }
@@ -360,7 +361,7 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
     const std::string before = sound_checkpoint_before(file);
     if (before.empty()) throw;
     throw InputError(
-        fmt::format("{}\nthe checkpoint before it can be read: --load-file {}", damaged.what(), before));
+        fmt::format("{}\nthe checkpoint before it can be read; name that one: {}", damaged.what(), before));
   }
 }
 

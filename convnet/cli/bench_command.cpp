@@ -261,13 +261,14 @@ void bench_command(const std::vector<std::string>& args) {
   OptionTexts texts = given;
   const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
   BenchOptions options = options_of_bench().parse(texts);
-  if (given.contains("model") && !given.contains("parallel") &&
-      options.devices.parallel != Parallel::automatic)
+  if (given.contains("model") && options.devices.parallel != Parallel::automatic)
     throw InputError("--model is the machine that --parallel auto places layers for; add that option");
   // Reports files that cannot be written now, not after the measurement.
   std::vector<std::string> inputs = layer_files(options.files);
   if (checkpoint) inputs.push_back(checkpoint->file);
-  check_outputs({{"--profile", options.report.profile, "the timeline is to be written to"}}, inputs);
+  check_outputs(
+      {{"--profile", options.report.profile, "the timeline is to be written to", "{\"displayTimeUnit\""}},
+      inputs);
   options.devices = with_devices(options.devices);
   const int mini = options.step.mini;
   Diagnostics diagnostics;

@@ -47,11 +47,11 @@ const OptionTable<PredictOptions>& options_of_predict() {
                              {.fallback = "0", .doc = "print one JSON object and nothing else"}),
               unsaved_option("csv", &PredictOptions::csv,
                              {.fallback = "0", .doc = "print a header and a line for each file"}),
-              unsaved_option(
-                  "softmax", &PredictOptions::softmax,
-                  {.fallback = "",
-                   .unit = "layer",
-                   .doc = "softmax layer whose probabilities to print; needed if the net has several"}),
+              unsaved_option("softmax", &PredictOptions::softmax,
+                             {.fallback = "",
+                              .unit = "layer",
+                              .doc = "softmax layer whose probabilities to print, where the net has several; "
+                                     "without it, that of the first cost.logreg"}),
               unsaved_option("output", &PredictOptions::output,
                              {.fallback = "",
                               .unit = "layers",

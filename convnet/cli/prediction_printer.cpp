@@ -94,7 +94,7 @@ void PredictionPrinter::print_csv_header(const std::vector<std::int64_t>& sizes)
 }
 
 void PredictionPrinter::print_csv(const Prediction& p) const {
-  std::string line = csv_field(p.file);
+  std::string line = csv_field(on_one_line(p.file));
   if (prints_classes()) {
     for (const std::size_t c : best_outputs(p.outputs[0], top_))
       line += fmt::format(",{},{:.6g}", csv_field(answer_.class_names[c]), p.outputs[0][c]);

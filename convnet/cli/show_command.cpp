@@ -108,6 +108,7 @@ void check_used(const OptionTexts& given) {
     const char* option;
     std::vector<std::string> needs;  ///< one of these
   };
+  const std::vector<std::string> tested = {"show-preds", "save-preds", "html"};
   for (const Use& use : std::vector<Use>{{"cost-idx", {"show-cost"}},
                                          {"smooth-test-errors", {"show-cost", "html"}},
                                          {"input-idx", {"show-filters"}},
@@ -116,7 +117,12 @@ void check_used(const OptionTexts& given) {
                                          {"yuv-to-rgb", {"show-filters"}},
                                          {"channels", {"show-filters"}},
                                          {"local-plane", {"show-filters"}},
-                                         {"only-errors", {"show-preds", "html"}}}) {
+                                         {"only-errors", {"show-preds", "html"}},
+                                         {"test-range", tested},
+                                         {"mini", tested},
+                                         {"seed", tested},
+                                         {"data-provider", tested},
+                                         {"data-path", tested}}) {
     const auto asked = [&](const std::string& option) { return given.contains(option); };
     if (asked(use.option) && std::none_of(use.needs.begin(), use.needs.end(), asked))
       throw InputError(std::string("--") + use.option + " is for --" + join(use.needs, " and --"));
@@ -184,7 +190,7 @@ void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
   if (asked.html.empty()) throw InputError("several runs are compared with --html FILE");
   std::vector<std::string> inputs;
   for (const std::string& name : names) inputs.push_back(find_checkpoint(name));
-  check_outputs({{"--html", asked.html, "the page is to be written to"}}, inputs);
+  check_outputs({{"--html", asked.html, "the page is to be written to", "<!DOCTYPE html>"}}, inputs);
   std::vector<std::unique_ptr<Run>> runs;
   std::vector<NamedRun> named;
   for (const std::string& name : names) {
@@ -222,10 +228,10 @@ void show_command(const std::vector<std::string>& args) {
 
   check_used(given);
   // A file that cannot be written is an error now, not after the work.
-  check_outputs({{"--out", asked.out, "the picture is to be written to"},
-                 {"--save-costs", asked.save_costs, "costs are to be written to"},
-                 {"--save-preds", asked.save_preds, "predictions are to be written to"},
-                 {"--html", asked.html, "the page is to be written to"}},
+  check_outputs({{"--out", asked.out, "the picture is to be written to", "\x89PNG"},
+                 {"--save-costs", asked.save_costs, "costs are to be written to", "epoch,batch,"},
+                 {"--save-preds", asked.save_preds, "predictions are to be written to", "batch,image,"},
+                 {"--html", asked.html, "the page is to be written to", "<!DOCTYPE html>"}},
                 {find_checkpoint(given.at("load-file"))});
   const Run run = open_run(given);
   if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())

@@ -61,7 +61,10 @@ Placement auto_placement(const NetFiles& files, const Provider& provider, const 
                          std::string& found, Processes* processes) {
   Placement placement;
   const auto search = [&] {
-    const PlacementAnswer answer = find_placements(files, provider, file_options, devices, step, predictor);
+    // Messages cannot be timed alone: measured are the copies of one process with all devices.
+    DeviceOptions searched = devices;
+    if (predictor.measures()) searched.devices_of_processes.clear();
+    const PlacementAnswer answer = find_placements(files, provider, file_options, searched, step, predictor);
     const PlacedCandidate& best = answer.candidates[0];
     placement = best.placement;
     found = fmt::format("Placement: {} ({:.3f} ms a step predicted for {}, the best of {} candidates)",

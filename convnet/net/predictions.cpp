@@ -74,15 +74,22 @@ Answer answer_of_layers(const Graph& graph, const std::vector<std::string>& laye
   return {layers, {}};
 }
 
+/// Returns the first cost that compares a layer with labels or targets; null if there is none.
+const Node* first_comparing_cost(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (node.is_cost() && !node.is_child && compared_layer(graph, node) != nullptr) return &node;
+  }
+  return nullptr;
+}
+
 Answer usual_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
   if (!logreg_costs(graph).empty()) {
     const Classifier classifier = find_classifier_of(graph, matrices, "");
     return {{classifier.softmax}, classifier.class_names};
   }
-  for (const Node& node : graph.nodes) {
-    if (!node.is_cost() || node.is_child) continue;
-    if (const Node* compared = compared_layer(graph, node))
-      return {{compared->section}, names_of_outputs(matrices, node, compared->layer->output.size())};
+  if (const Node* cost = first_comparing_cost(graph)) {
+    const Node& compared = *compared_layer(graph, *cost);
+    return {{compared.section}, names_of_outputs(matrices, *cost, compared.layer->output.size())};
   }
   throw InputError(
       "no cost of the net compares a layer with labels or targets: --output must say which layers are the "
@@ -148,6 +155,10 @@ Classifier find_classifier_of(const Graph& graph, const std::vector<MatrixInfo>&
 Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, const std::string& layers) {
   const std::vector<std::string> asked = split_list(layers);
   return asked.empty() ? usual_answer(graph, matrices) : answer_of_layers(graph, asked);
+}
+
+bool has_answer(const Graph& graph) {
+  return !logreg_costs(graph).empty() || first_comparing_cost(graph) != nullptr;
 }
 
 std::int64_t best_output(std::span<const float> probabilities) {

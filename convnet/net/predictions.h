@@ -47,6 +47,8 @@ struct Answer {
 /// or targets. Throws InputError for a layer that is named twice, as nodes_with_features() does, and if the
 /// list is empty and no cost compares anything.
 Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, const std::string& layers);
+/// Returns whether find_answer() has an answer for an empty list.
+bool has_answer(const Graph& graph);
 
 /// Returns the most probable output; the first of equal ones.
 std::int64_t best_output(std::span<const float> probabilities);

@@ -42,7 +42,7 @@ class ModelTensors {
     Tensor& tensor = found->second;
     if (!is_new) return tensor;
     const MatrixInfo& info = checkpoint_.matrices.at(matrix);
-    tensor = {builder_.unique(matrix == 0 ? "images" : info.name), info.dims};
+    tensor = {input_name(matrix == 0 ? "images" : info.name), info.dims};
     model_.inputs.push_back({tensor.name, tensor.dims});
     if (matrix > 0) return tensor;
     builder_.begin_layer(tensor.name);
@@ -92,6 +92,12 @@ class ModelTensors {
   OnnxBuilder& builder() { return builder_; }
 
  private:
+  /// Returns a name for an input: `wanted`, unless a layer has it. A data layer of that name is the input.
+  std::string input_name(const std::string& wanted) {
+    const Node* layer = graph_.find(wanted);
+    return layer != nullptr && layer->role == LayerRole::data ? wanted : builder_.unique(wanted);
+  }
+
   static std::set<std::string> names_of_sections(const Graph& graph) {
     std::set<std::string> names;
     for (const Node& node : graph.nodes) names.insert(node.section);
@@ -199,7 +205,9 @@ void ModelTensors::add_layer(const Node& node) {
   const std::string made = (outputs_[node.id] = LayerWriter(node, *this).write()).name;
   const bool of_section = made.starts_with(node.section + "/") && !sections_.contains(made);
   const auto above = [&](NodeId user) { return graph_.nodes[user].section == node.section; };
-  if (!of_section || std::any_of(node.users.begin(), node.users.end(), above)) return;
+  const bool is_input = std::any_of(model_.inputs.begin(), model_.inputs.end(),
+                                    [&](const OnnxTensor& input) { return input.name == node.section; });
+  if (!of_section || is_input || std::any_of(node.users.begin(), node.users.end(), above)) return;
   builder_.rename(made, node.section);
   for (auto& [id, tensor] : outputs_) {
     if (tensor.name == made) tensor.name = node.section;

@@ -4,7 +4,9 @@ namespace convnet {
 
 Position batch_after(const Position& position, const BatchRange& range) {
   if (position.epoch == 0) return {1, range.first};
-  if (!range.holds(position.batch)) return {position.epoch, range.first};
+  // What comes next is later: checkpoints are told apart by their position.
+  if (position.batch < range.first) return {position.epoch, range.first};
+  if (position.batch > range.last) return {position.epoch + 1, range.first};
   if (position.minibatches > 0) return position;
   if (position.batch < range.last) return {position.epoch, position.batch + 1};
   return {position.epoch + 1, range.first};

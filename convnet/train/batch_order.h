@@ -9,7 +9,8 @@
 namespace convnet {
 
 /// Returns the batch to train after `position`, or `position` itself if its batch is unfinished. If the range
-/// does not hold that batch, training goes on with the first batch of the range.
+/// does not hold that batch, training goes on with the first batch of the range: in the same epoch if that is
+/// a later batch, else in the next epoch.
 Position batch_after(const Position& position, const BatchRange& range);
 
 /// Returns the progress of a run of `epochs` epochs during batch `work`, after `minibatches` minibatches of

@@ -98,13 +98,14 @@ void add_note(std::string& notes, const std::string& line) {
 /// Throws InputError for an option of this invocation that the run, of these options, has no use for; notes
 /// those that a command line of cuda-convnet2 may have beside others.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
-  if (given.contains("model") && !given.contains("parallel") &&
-      options.devices.parallel != Parallel::automatic)
+  if (given.contains("model") && options.devices.parallel != Parallel::automatic)
     throw InputError("--model is the machine that --parallel auto places layers for; add that option");
   if (given.contains("profile") && (options.tests.only_tests() || options.check_grads))
     throw InputError("--profile is a timeline of training, and " +
                      (options.check_grads ? "--check-grads" : options.tests.test_option()) +
                      " does not train");
+  if (options.check_grads && options.tests.only_tests())
+    throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
   if (given.contains("save-path") && given.contains("save-file"))
     add_note(notes, "--save-path is not used: --save-file names the run's folder itself");
   if (given.contains("data-path") && options.data.provider.starts_with("dummy-"))

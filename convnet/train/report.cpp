@@ -101,13 +101,6 @@ std::string shell_word(const std::string& path) {
   return word + "'";
 }
 
-/// Returns whether images can be classified with the net.
-bool has_classes(const Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
-    return node.is_cost() && node.layer->facts.cost->labels == CostLabels::classes;
-  });
-}
-
 }  // namespace
 
 bool out_of_patience(const TrainOptions& options, const BestTest& best) {
@@ -137,7 +130,7 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
   const std::filesystem::path best = std::filesystem::path(folder) / kBestFile;
   std::error_code none;
   const bool has_best = !options.checkpoints.keep_best.empty() && std::filesystem::exists(best, none);
-  if (has_classes(graph) && !images.stores_floats())
+  if (has_answer(graph) && !images.stores_floats())
     text += fmt::format("  use it:      convnet predict {} FILE...\n",
                         has_best ? shell_word(best.string()) : run);
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;

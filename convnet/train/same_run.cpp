@@ -76,6 +76,32 @@ RunFacts facts_of(const std::vector<std::pair<std::string, const Plan*>>& plans)
   return facts;
 }
 
+namespace {
+
+/// Returns the value of a fact; null if there is none of that name.
+const std::string* find_fact(const RunFacts& facts, const std::string& name) {
+  const auto found = std::find_if(facts.begin(), facts.end(), [&](const auto& f) { return f.first == name; });
+  return found == facts.end() ? nullptr : &found->second;
+}
+
+/// Says in which fact a process differs from the first one; "" if in none.
+std::string difference_of(const RunFacts& first, const RunFacts& other) {
+  const auto shown = [](const std::string* value) {
+    return value == nullptr ? "not given" : "'" + *value + "'";
+  };
+  for (const RunFacts* facts : {&first, &other}) {
+    for (const auto& [name, value] : *facts) {
+      const std::string *here = find_fact(first, name), *there = find_fact(other, name);
+      if (here != nullptr && there != nullptr && *here == *there) continue;
+      if (!name.starts_with(kOption)) return name + " differs";
+      return fmt::format("{} is {} instead of {}", name, shown(there), shown(here));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
 void check_same(Processes& processes, const RunFacts& facts) {
   using nlohmann::json;
   const json mine(facts);
@@ -85,12 +111,8 @@ void check_same(Processes& processes, const RunFacts& facts) {
     const auto first = json::parse(all[0]).get<RunFacts>();
     for (int r = 1; r < processes.count(); ++r) {
       const auto other = json::parse(all[static_cast<std::size_t>(r)]).get<RunFacts>();
-      const auto [here, there] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
-      if (here == first.end() && there == other.end()) continue;
-      const auto& [name, value] = here == first.end() ? *there : *here;
-      std::string difference = name + " differs";
-      if (name.starts_with(kOption) && here != first.end() && there != other.end() && there->first == name)
-        difference = fmt::format("{} is '{}' instead of '{}'", name, there->second, value);
+      const std::string difference = difference_of(first, other);
+      if (difference.empty()) continue;
       throw InputError(fmt::format("{} would not do the same as {}: {}", processes.name(r), processes.name(0),
                                    difference));
     }

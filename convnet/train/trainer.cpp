@@ -117,9 +117,11 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
   if (const std::string& from = options_.checkpoints.init_from; !from.empty() && !loaded.checkpoint)
     inputs.push_back(find_checkpoint(from));
   if (is_first())
-    check_outputs({{"--profile", options_.report.profile, "the timeline is to be written to"},
-                   {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to"}},
-                  inputs);
+    check_outputs(
+        {{"--profile", options_.report.profile, "the timeline is to be written to", "{\"displayTimeUnit\""},
+         {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to",
+          "true class,"}},
+        inputs);
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);

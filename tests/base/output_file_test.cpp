@@ -68,6 +68,15 @@ TEST_CASE("files that a command reads, or writes already, are refused as its out
   CHECK(refused({{"--html", output, ""}, {"--out", folder / "./page", ""}}) ==
         "--html and --out name the same file, " + (folder / "./page"));
   CHECK_NOTHROW(check_outputs({{"--html", output, ""}, {"--out", output + "2", ""}}, {input}));
+  // A file of the data set, say, is no page; a page is, and so is an empty file.
+  write_file(output, "labels");
+  const OutputOption page = {"--html", output, "", "<!DOCTYPE"};
+  CHECK(refused({page}) ==
+        "--html " + output + ": there is another kind of file of that name; remove it or name another file");
+  for (const char* const text : {"<!DOCTYPE html>", ""}) {
+    write_file(output, text);
+    CHECK_NOTHROW(check_outputs({page}, {}));
+  }
   // Devices are not replaced.
   CHECK_NOTHROW(check_outputs({{"--html", "/dev/null", ""}, {"--out", "/dev/null", ""}}, {"/dev/null"}));
 }

@@ -40,6 +40,16 @@ TEST_CASE("export writes a model without the data set and the files of the net")
   CHECK(read_file(shop / "again.onnx") == first);
 }
 
+TEST_CASE("the input of a model is images, also where the data layer has that name") {
+  const std::string named =
+      replaced(replaced(kDefinition, "[data]", "[images]"), "inputs=data", "inputs=images");
+  const TrainedShop shop(named);
+  const std::string model = shop / "net.onnx";
+  CHECK_THAT(run_well({"export", shop / "run", model}).out,
+             Catch::Contains("from images (N, 1, 8, 8) to probs"));
+  CHECK(count(read_file(model), "images.1") == 0);
+}
+
 TEST_CASE("export refuses what it cannot write") {
   const TrainedShop shop;
   const std::string run = shop / "run", model = shop / "net.onnx";

@@ -82,6 +82,10 @@ TEST_CASE("with --parallel auto the first process finds the placement for all") 
   CHECK(count(several.out, "Placement: ") == 1);
   CHECK(costs_in(several.out) == costs_in(one.out));
   check_equal_tensors(shop / "several/2.2.safetensors", shop / "one/2.2.safetensors");
+  // Without a model the first process measures.
+  const Outcome measured =
+      mpirun_well(launched(2, training(shop, shop / "measured", "0") + Args{"--parallel", "auto"}));
+  CHECK(count(measured.out, "predicted for this machine, measured") == 1);
   const Outcome wrong = mpirun(launched(
       2, training(shop, shop / "wrong", "0") + Args{"--parallel", "auto", "--model", shop / "none.json"}));
   CHECK(wrong.code == 2);
@@ -218,6 +222,10 @@ TEST_CASE("processes that would not do the same are told so") {
   CHECK(option.code == 2);
   CHECK(count(option.err, "rank 1 on host ") == 1);
   CHECK(option.err.find("the option --mini is '64' instead of '50'") != std::string::npos);
+  const Outcome more = mpirun(launched({args, args + Args{"--ema", "0.9"}}));
+  CHECK(more.err.find("the option --ema is '0.9' instead of not given") != std::string::npos);
+  const Outcome less = mpirun(launched({args + Args{"--ema", "0.9"}, args}));
+  CHECK(less.err.find("the option --ema is not given instead of '0.9'") != std::string::npos);
 
   write_file(shop / "other.cfg", replaced(kParameters, "epsW=0.01", "epsW=0.02"));
   const Outcome file = mpirun(launched({args, args + Args{"--layer-params", shop / "other.cfg"}}));

@@ -152,7 +152,7 @@ TEST_CASE("a run whose newest checkpoint is damaged goes on with the command tha
   check_run_refused(train + Args{"--epochs", "4"},
                     (shop / "run/3.1.safetensors") + ": is damaged: its tensors are not what was written");
   check_run_refused(train + Args{"--epochs", "4"},
-                    "\nthe checkpoint before it can be read: --load-file " + before + "\n");
+                    "\nthe checkpoint before it can be read; name that one: " + before + "\n");
   run_well({"--load-file", before, "--epochs", "4"});
   CHECK(fs::exists(shop / "run/abandoned-after-2.1/3.1.safetensors"));
   CHECK(fs::exists(shop / "run/4.1.safetensors"));

@@ -162,6 +162,21 @@ def check_rates(program, folder):
               f"not the learning rate {rate}", shown)
 
 
+def check_closed_terminal(command, folder, controls):
+    """A run whose terminal is closed saves and ends well, whether it gets SIGHUP (`controls`) or only errors of writing."""
+    main, side = pty.openpty()
+    run = folder / f"closed-{controls}"
+    become_controlled = (lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if controls else None
+    with subprocess.Popen([*command, "--save-file", run, "--epochs", "1000"], stdout=side, stderr=side, stdin=side,
+                          start_new_session=True, preexec_fn=become_controlled) as process:
+        os.close(side)
+        while b"1.1" not in os.read(main, 65536):
+            pass
+        os.close(main)
+        check(process.wait() == 0, f"exit code {process.returncode} after the terminal was closed", f"controls: {controls}")
+    check(list(run.glob("*.safetensors")), "no checkpoint after the terminal was closed", f"controls: {controls}")
+
+
 def write_png(path, side):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -200,6 +215,8 @@ def main():
         check_watched_costs(program, folder)
         check_rates(program, folder)
         check_predict(program, folder)
+        check_closed_terminal(command, folder, True)
+        check_closed_terminal(command, folder, False)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "convnet/base/error.h"
 #include "providers/npy_array.h"
@@ -199,6 +200,33 @@ TEST_CASE("Provider npy takes arrays of all shapes and types of numbers", "[prov
   CHECK(numbers_of<std::int32_t>(batch.matrices[1]) == std::vector<std::int32_t>{1, 0});
   CHECK(numbers_of<float>(batch.matrices[2]) == std::vector<float>{-1, 300, 5, 6});
   CHECK(numbers_of<float>(batch.matrices[5]) == std::vector<float>{1, 2, 3, 4});
+}
+
+TEST_CASE("Provider npy refuses numbers that are not finite, and names the record", "[providers]") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const NpyFolder folder;
+  folder.write("images.npy", npy_array("<f4", "(3, 2)", std::vector<float>{1, 2, 3, 4, 5, nan}));
+  const std::string images = (fs::path(folder.path) / "images.npy").string();
+  CHECK(message_of<InputError>([&] { make_npy_provider(folder.path)->load(1); }) ==
+        images + ": record 2 (counted from 0) has the number nan, which is not finite as a float32");
+  // Larger than any float32.
+  folder.write("images.npy", npy_array("<f8", "(3, 1)", std::vector<double>{1, 1e300, 2}));
+  CHECK(message_of<InputError>([&] { make_npy_provider(folder.path)->load(1); }) ==
+        images + ": record 1 (counted from 0) has the number 1e+300, which is not finite as a float32");
+}
+
+TEST_CASE("Provider npy gives the names of classes to targets where there are no labels", "[providers]") {
+  const NpyFolder folder;
+  folder.write("images.npy", npy_array("|u1", "(1, 2)", std::vector<std::uint8_t>{1, 2}));
+  folder.write("other.npy", npy_array("<f4", "(1, 2)", std::vector<float>{1, 0}));
+  folder.write("target.npy", npy_array("<f4", "(1, 3)", std::vector<float>{1, 0, 1}));
+  folder.write("classes.txt", "cat\ndog\nhat\n");
+  const auto provider = make_npy_provider(folder.path);
+  const std::vector<MatrixInfo>& infos = provider->matrices();
+  REQUIRE(infos.size() == 3);
+  CHECK(infos[1].class_names.empty());
+  CHECK(infos[2].class_names == std::vector<std::string>{"cat", "dog", "hat"});
+  CHECK(infos[2].classes == 0);
 }
 
 TEST_CASE("Provider npy names what does not fit", "[providers]") {

@@ -13,9 +13,10 @@ TEST_CASE("after a finished batch comes the next one, after a part of one the re
   const Position part{2, 4, 7, 70};
   CHECK(batch_after(part, range) == part);
   CHECK(batch_after(part, range).images == 70);
-  // A range that does not hold the batch begins again.
-  CHECK(batch_after({2, 6}, range) == Position{2, 3});
-  CHECK(batch_after({2, 6, 7, 70}, range) == Position{2, 3});
+  // A range that does not hold the batch begins anew, and never goes back.
+  CHECK(batch_after({2, 1}, range) == Position{2, 3});
+  CHECK(batch_after({2, 6}, range) == Position{3, 3});
+  CHECK(batch_after({2, 6, 7, 70}, range) == Position{3, 3});
 }
 
 TEST_CASE("the progress in a batch counts the batches before it") {

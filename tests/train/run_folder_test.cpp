@@ -136,7 +136,7 @@ TEST_CASE("a damaged checkpoint names the newest sound one before it") {
     write_file(file, bytes.substr(0, bytes.size() - 20));
   }
   const std::string sound =
-      "\nthe checkpoint before it can be read: --load-file " + (folder / "2.1.safetensors");
+      "\nthe checkpoint before it can be read; name that one: " + (folder / "2.1.safetensors");
   for (const std::string& name : {folder.path(), folder / "4.1.safetensors"}) {
     const std::string message = message_of<InputError>([&] { read_checkpoint(name); });
     INFO(message);
