@@ -50,10 +50,10 @@ StandardStreams::StandardStreams() {
 }
 
 StandardStreams::~StandardStreams() {
-  std::FILE** const standard[] = {&stdout, &stderr};
+  const std::array<std::FILE**, 2> standard = {&stdout, &stderr};
   for (std::size_t i = 0; i < streams_.size(); ++i) {
-    std::fclose(streams_.at(i).file);
-    *standard[i] = streams_.at(i).before;
+    std::fclose(streams_.at(i).file);  // NOLINT(cppcoreguidelines-owning-memory): Stream owns it
+    *standard.at(i) = streams_.at(i).before;
   }
 }
 
