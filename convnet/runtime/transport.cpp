@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdlib>
 
+#include "convnet/config/text.h"
+
 namespace convnet {
 
 bool started_by_launcher() {
@@ -11,6 +13,14 @@ bool started_by_launcher() {
   constexpr std::array kMarks = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
   return std::any_of(kMarks.begin(), kMarks.end(),
                      [](const char* mark) { return std::getenv(mark) != nullptr; });
+}
+
+int launched_processes() {
+  if (!started_by_launcher()) return 1;
+  for (const char* const size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
+    if (const char* const text = std::getenv(size)) return to_number<int>(text).value_or(1);
+  }
+  return 1;
 }
 
 }  // namespace convnet

@@ -214,6 +214,14 @@ TEST_CASE("an error that all processes find is printed once, with the exit code 
   CHECK(count(devices.err, "--gpu lists 3 devices, but the layers use 2") == 1);
 }
 
+TEST_CASE("commands that run in one process say so") {
+  const Outcome layers = mpirun(launched({{"predict", "run", "a.png"}, {"predict", "run", "a.png"}}));
+  CHECK(layers.code == 2);
+  CHECK(layers.err.find("convnet predict runs in one process; start it without mpirun or srun") !=
+        std::string::npos);
+  CHECK(mpirun(launched({{"help"}, {"help"}})).code == 0);
+}
+
 TEST_CASE("processes that would not do the same are told so") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
