@@ -4,27 +4,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "convnet/base/utf8.h"
+
 namespace convnet {
 namespace {
-
-void append_utf8(std::string& out, std::uint32_t code) {
-  const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (code >> shift & 0x3f)); };
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xc0 | code >> 6);
-    tail(0);
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xe0 | code >> 12);
-    tail(6);
-    tail(0);
-  } else {
-    out += static_cast<char>(0xf0 | code >> 18);
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-}
 
 /// The number that `count` hexadecimal digits at `at` make.
 std::optional<std::uint32_t> hex_digits(std::string_view text, std::size_t at, std::size_t count) {
