@@ -12,6 +12,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/named_net.h"
+#include "convnet/net/auto_placement.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
 #include "convnet/plan/simulate.h"
@@ -261,13 +262,12 @@ void bench_command(const std::vector<std::string>& args) {
   OptionTexts texts = given;
   const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
   BenchOptions options = options_of_bench().parse(texts);
-  if (given.contains("model") && options.devices.parallel != Parallel::automatic)
-    throw InputError("--model is the machine that --parallel auto places layers for; add that option");
+  check_model_used(given, options.devices);
   // Reports files that cannot be written now, not after the measurement.
   std::vector<std::string> inputs = layer_files(options.files);
   if (checkpoint) inputs.push_back(checkpoint->file);
   check_outputs(
-      {{"--profile", options.report.profile, "the timeline is to be written to", "{\"displayTimeUnit\""}},
+      {{"--profile", options.report.profile, "the timeline is to be written to", ChromeTrace::begins}},
       inputs);
   options.devices = with_devices(options.devices);
   const int mini = options.step.mini;

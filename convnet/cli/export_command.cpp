@@ -49,7 +49,7 @@ void export_command(const std::vector<std::string>& args) {
       options_of_export().parse(parse_command_line(export_command_options(), options));
   if (named.size() != 2) throw InputError("usage: convnet export CHECKPOINT FILE.onnx [--output LAYER,...]");
   const TrainedNet trained = open_trained_net(named[0], {});
-  check_outputs({{"FILE.onnx", named[1], "the model is to be written to", "\x08"}},
+  check_outputs({{"FILE.onnx", named[1], "the model is to be written to", OnnxModel::begins}},
                 {trained.checkpoint.file});
   const std::vector<MatrixInfo>& matrices = trained.checkpoint.matrices;
   const Graph graph = graph_of(trained, matrices);

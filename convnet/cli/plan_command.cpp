@@ -95,7 +95,7 @@ void plan_command(const std::vector<std::string>& args) {
   std::vector<std::string> inputs = layer_files(options.files);
   inputs.push_back(options.model);
   if (checkpoint) inputs.push_back(checkpoint->file);
-  check_outputs({{"--trace", options.trace, "the timeline is to be written to", "{\"displayTimeUnit\""}},
+  check_outputs({{"--trace", options.trace, "the timeline is to be written to", ChromeTrace::begins}},
                 inputs);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);

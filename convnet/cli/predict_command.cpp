@@ -124,20 +124,13 @@ NamedFiles files_of(const std::vector<std::string>& named) {
 
 /// Throws InputError if a layer is computed from more than the images.
 void check_reads_images_only(const Graph& graph, NodeId layer) {
-  std::vector<const Node*> from = {&graph.nodes[layer]};
-  std::vector<bool> seen(static_cast<std::size_t>(graph.nodes.size()));
-  while (!from.empty()) {
-    const Node& node = *from.back();
-    from.pop_back();
-    if (node.layer->facts.data && node.layer->facts.data->matrix != 0)
-      throw InputError(fmt::format(
-          "{}: layer '{}' reads matrix {} of the data set (dataIdx={}), and files of "
-          "images have none",
-          node.where.str(), node.section, node.layer->facts.data->matrix, node.layer->facts.data->matrix));
-    for (const NodeId input : node.inputs) {
-      if (!seen[input.index()]) from.push_back(&graph.nodes[input]);
-      seen[input.index()] = true;
-    }
+  for (const NodeId id : graph.needed_for({layer})) {
+    const Node& node = graph.nodes[id];
+    if (!node.layer->facts.data || node.layer->facts.data->matrix == 0) continue;
+    throw InputError(
+        fmt::format("{0}: layer '{1}' reads matrix {2} of the data set (dataIdx={2}), and files of "
+                    "images have none",
+                    node.where.str(), node.section, node.layer->facts.data->matrix));
   }
 }
 

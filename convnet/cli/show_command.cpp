@@ -12,6 +12,7 @@
 #include "convnet/net/devices.h"
 #include "convnet/show/curves.h"
 #include "convnet/show/filters.h"
+#include "convnet/show/image_predictions.h"
 #include "convnet/show/page.h"
 #include "convnet/show/picture_canvas.h"
 #include "convnet/train/options.h"
@@ -190,7 +191,7 @@ void compare_runs(const std::vector<std::string>& names, OptionTexts given) {
   if (asked.html.empty()) throw InputError("several runs are compared with --html FILE");
   std::vector<std::string> inputs;
   for (const std::string& name : names) inputs.push_back(find_checkpoint(name));
-  check_outputs({{"--html", asked.html, "the page is to be written to", "<!DOCTYPE html>"}}, inputs);
+  check_outputs({{"--html", asked.html, "the page is to be written to", kPageBegins}}, inputs);
   std::vector<std::unique_ptr<Run>> runs;
   std::vector<NamedRun> named;
   for (const std::string& name : names) {
@@ -228,10 +229,10 @@ void show_command(const std::vector<std::string>& args) {
 
   check_used(given);
   // A file that cannot be written is an error now, not after the work.
-  check_outputs({{"--out", asked.out, "the picture is to be written to", "\x89PNG"},
-                 {"--save-costs", asked.save_costs, "costs are to be written to", "epoch,batch,"},
-                 {"--save-preds", asked.save_preds, "predictions are to be written to", "batch,image,"},
-                 {"--html", asked.html, "the page is to be written to", "<!DOCTYPE html>"}},
+  check_outputs({{"--out", asked.out, "the picture is to be written to", Picture::png_begins},
+                 {"--save-costs", asked.save_costs, "costs are to be written to", kCostsBegin},
+                 {"--save-preds", asked.save_preds, "predictions are to be written to", kPredictionsBegin},
+                 {"--html", asked.html, "the page is to be written to", kPageBegins}},
                 {find_checkpoint(given.at("load-file"))});
   const Run run = open_run(given);
   if (const std::string warning = too_many_threads(run.options.devices.threads); !warning.empty())

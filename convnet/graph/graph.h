@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,8 @@ struct Graph {
   /// Returns the nodes that contribute to the gradient of a matrix, in order; a node that uses it twice is
   /// listed twice. Returns none if the matrix gets no gradient. Needs Node::gets_gradient.
   std::vector<NodeId> gradient_sources(const WeightOwner& matrix) const;
+  /// Returns these nodes and all that they are computed from.
+  std::set<NodeId> needed_for(const std::vector<NodeId>& wanted) const;
 };
 
 /// The place of a layer, as gpu= and parallel= lines describe it.

@@ -35,6 +35,14 @@ std::vector<NodeId> Graph::gradient_sources(const WeightOwner& matrix) const {
   return sources;
 }
 
+std::set<NodeId> Graph::needed_for(const std::vector<NodeId>& wanted) const {
+  std::set<NodeId> needed(wanted.begin(), wanted.end());
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (needed.contains(node->id)) needed.insert(node->inputs.begin(), node->inputs.end());
+  }
+  return needed;
+}
+
 int Graph::gpu_count() const {
   int count = 1;
   for (const Node& node : nodes) {

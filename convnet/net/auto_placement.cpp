@@ -56,6 +56,11 @@ std::string placement_head(const DeviceOptions& devices, const StepOptions& step
                      step.mini);
 }
 
+void check_model_used(const OptionTexts& given, const DeviceOptions& devices) {
+  if (given.contains("model") && devices.parallel != Parallel::automatic)
+    throw InputError("--model is the machine that --parallel auto places layers for; add that option");
+}
+
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,
                          const DeviceOptions& devices, const StepOptions& step, Predictor& predictor,
                          std::string& found, Processes* processes) {

@@ -27,6 +27,9 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
 /// was found for.
 std::string placement_head(const DeviceOptions& devices, const StepOptions& step);
 
+/// Throws InputError if --model is given, but not --parallel auto, which alone reads it.
+void check_model_used(const OptionTexts& given, const DeviceOptions& devices);
+
 /// Returns the placement for --parallel auto. Of several processes (else `processes` is null), the first one
 /// searches and the others get its placement. There `found` becomes a line about the placement.
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,

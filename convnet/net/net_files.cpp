@@ -39,7 +39,7 @@ std::vector<std::string> layer_files(const NetFileOptions& options) {
 
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics) {
   NetFiles files = {read_definition(options, diagnostics), read_parameters(options, diagnostics)};
-  // What follows from a file that cannot be read is not worth reading.
+  // Without one of the files, every further error would only follow from that.
   if (files.definition.text.empty() || files.parameters.text.empty()) diagnostics.throw_if_errors();
   return files;
 }

@@ -74,12 +74,19 @@ Answer answer_of_layers(const Graph& graph, const std::vector<std::string>& laye
   return {layers, {}};
 }
 
-/// Returns the first cost that compares a layer with labels or targets; null if there is none.
-const Node* first_comparing_cost(const Graph& graph) {
+/// A cost, and the layer that it compares with labels or targets.
+struct Comparison {
+  const Node* cost = nullptr;
+  const Node* layer = nullptr;
+};
+
+/// Returns the comparison of the first cost that makes one; null pointers if there is none.
+Comparison first_comparison(const Graph& graph) {
   for (const Node& node : graph.nodes) {
-    if (node.is_cost() && !node.is_child && compared_layer(graph, node) != nullptr) return &node;
+    if (!node.is_cost() || node.is_child) continue;
+    if (const Node* layer = compared_layer(graph, node)) return {&node, layer};
   }
-  return nullptr;
+  return {};
 }
 
 Answer usual_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices) {
@@ -87,10 +94,8 @@ Answer usual_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices)
     const Classifier classifier = find_classifier_of(graph, matrices, "");
     return {{classifier.softmax}, classifier.class_names};
   }
-  if (const Node* cost = first_comparing_cost(graph)) {
-    const Node& compared = *compared_layer(graph, *cost);
-    return {{compared.section}, names_of_outputs(matrices, *cost, compared.layer->output.size())};
-  }
+  if (const auto [cost, layer] = first_comparison(graph); cost != nullptr)
+    return {{layer->section}, names_of_outputs(matrices, *cost, layer->layer->output.size())};
   throw InputError(
       "no cost of the net compares a layer with labels or targets: --output must say which layers are the "
       "outputs");
@@ -158,7 +163,7 @@ Answer find_answer(const Graph& graph, const std::vector<MatrixInfo>& matrices, 
 }
 
 bool has_answer(const Graph& graph) {
-  return !logreg_costs(graph).empty() || first_comparing_cost(graph) != nullptr;
+  return !logreg_costs(graph).empty() || first_comparison(graph).cost != nullptr;
 }
 
 std::int64_t best_output(std::span<const float> probabilities) {
@@ -229,7 +234,7 @@ std::string Confusion::table(std::size_t most) const {
 }
 
 std::string Confusion::csv() const {
-  std::string text = "true class";
+  std::string text = begins;
   for (const std::string& name : names_) text += "," + csv_field(name);
   text += "\r\n";
   for (std::size_t label = 0; label < names_.size(); ++label) {

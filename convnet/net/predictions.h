@@ -72,6 +72,9 @@ struct ClassErrors {
 /// Counts how often images of each class are taken for each class.
 class Confusion {
  public:
+  /// All files of csv() begin so (OutputOption::begins).
+  static constexpr const char* begins = "true class";
+
   /// Names of the classes, by number.
   explicit Confusion(std::vector<std::string> names);
 

@@ -214,15 +214,6 @@ void ModelTensors::add_layer(const Node& node) {
   }
 }
 
-/// The nodes `wanted` and those that they depend on.
-std::set<NodeId> needed_for(const Graph& graph, const std::vector<NodeId>& wanted) {
-  std::set<NodeId> needed(wanted.begin(), wanted.end());
-  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    if (needed.contains(node->id)) needed.insert(node->inputs.begin(), node->inputs.end());
-  }
-  return needed;
-}
-
 /// Says that a layer cannot be exported, and which ones below it can.
 std::string no_operator(const Graph& graph, const Node& node, const std::string& what) {
   std::string text =
@@ -241,7 +232,7 @@ OnnxModel onnx_model(const Graph& graph, const Checkpoint& checkpoint, const Pix
   result.name = std::filesystem::path(checkpoint.definition_path).stem().string();
   std::vector<NodeId> wanted;
   for (const std::string& name : outputs) wanted.push_back(nodes_with_features(graph, name).at(0));
-  const std::set<NodeId> needed = needed_for(graph, wanted);
+  const std::set<NodeId> needed = graph.needed_for(wanted);
   ModelTensors model(graph, checkpoint, statistics, result);
   Diagnostics diagnostics;
   for (const Node& node : graph.nodes) {

@@ -39,6 +39,8 @@ struct OnnxTensor {
 
 struct OnnxModel {
   static constexpr std::int64_t opset = 13, ir_version = 8;
+  /// All files begin so (OutputOption::begins): with the key of ir_version.
+  static constexpr const char* begins = "\x08";
 
   std::string name;
   std::vector<OnnxNode> nodes;  ///< in an order in which they can run

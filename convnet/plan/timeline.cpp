@@ -123,7 +123,7 @@ std::string ChromeTrace::name_events() const {
 std::string ChromeTrace::str() const {
   std::string names = name_events();
   if (events_.empty()) names.clear();
-  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + names + events_ + "\n]}\n";
+  return std::string(begins) + ":\"ms\",\"traceEvents\":[\n" + names + events_ + "\n]}\n";
 }
 
 void ChromeTrace::write(const std::string& file) const { write_whole_file(file, str()); }

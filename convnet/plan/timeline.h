@@ -21,6 +21,9 @@ using TaskTimes = Table<TaskId, TaskTime>;
 /// for them.
 class ChromeTrace {
  public:
+  /// All traces begin so (OutputOption::begins).
+  static constexpr const char* begins = "{\"displayTimeUnit\"";
+
   /// `devices` names the devices of the plans; a device without a name is called "device N".
   explicit ChromeTrace(Table<DeviceId, std::string> devices = {}) : devices_(std::move(devices)) {}
 

@@ -21,7 +21,7 @@
 
 namespace convnet {
 
-/// What the devices get from the host for one step.
+/// Holds what the devices get from the host for one step.
 struct StepInputs {
   /// Per provider matrix: the first image of the minibatch, contiguous; null where no layer reads the matrix.
   std::vector<const std::byte*> matrices;
@@ -30,7 +30,7 @@ struct StepInputs {
   float average_share = 1, clip_norm = 0;  ///< as in StepHeader
 };
 
-/// What a step has computed for the host.
+/// Holds what a step has computed for the host.
 struct StepResult {
   /// Sums over the images, by CostSlot::slot. The first number is not 0 if a cost was not finite, in which
   /// case nothing was updated, or if a weight is not.

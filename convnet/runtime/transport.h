@@ -45,8 +45,8 @@ class Transport {
 
 /// Returns whether a launcher (mpirun, srun) has started this process, according to the environment.
 bool started_by_launcher();
-/// Returns the number of processes that the launcher has started, as the environment says; 1 if none has or it
-/// does not say.
+/// Returns the number of processes that the launcher has started, as the environment says; 1 if none has or
+/// it does not say.
 int launched_processes();
 
 /// Returns the transport between the processes that a launcher has started, or null if this process is alone.

@@ -1,4 +1,4 @@
-// What a caller wants to know of a step while it runs.
+// Watch says what a caller wants to know of a step while it runs.
 #pragma once
 
 #include <functional>

@@ -131,7 +131,7 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
 
 std::string costs_csv(const TrainingState& state, const Graph& graph) {
   check_history(state);
-  std::string text = "epoch,batch,phase,images,layer,value name,value\n";
+  std::string text = std::string(kCostsBegin) + "phase,images,layer,value name,value\n";
   for (const HistoryEntry& entry : state.history) {
     check_entry(entry, graph);
     const std::string place = fmt::format("{},{},{},{},", entry.epoch, entry.batch,

@@ -22,6 +22,8 @@ struct CurveRequest {
 /// that exist), or if the history is empty or damaged.
 Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequest& request);
 
+/// All files of costs_csv() begin so (OutputOption::begins).
+inline constexpr const char* kCostsBegin = "epoch,batch,";
 /// Writes the history as CSV: a header, then a line for each value of each cost of every batch trained and of
 /// every test, or of several that the history has added up, whose mean it is. Throws InputError as
 /// cost_chart() does.

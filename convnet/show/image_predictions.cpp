@@ -200,7 +200,7 @@ std::string predictions_csv(const ImagePredictions& predictions) {
   const std::size_t best = std::min(kBest, predictions.classes.size());
   const bool named = std::any_of(predictions.images.begin(), predictions.images.end(),
                                  [](const ImagePredictions::Image& image) { return !image.name.empty(); });
-  std::string text = named ? "batch,image,name,label" : "batch,image,label";
+  std::string text = std::string(kPredictionsBegin) + (named ? "name,label" : "label");
   for (std::size_t k = 1; k <= best; ++k) text += fmt::format(",class {0},probability {0}", k);
   text += "\n";
   for (std::size_t i = 0; i < predictions.images.size(); ++i) {

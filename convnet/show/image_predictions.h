@@ -56,6 +56,8 @@ Size predictions_size(std::size_t images);
 void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
                       const std::vector<std::size_t>& chosen, const std::vector<Picture>& pictures);
 
+/// All files of predictions_csv() begin so (OutputOption::begins).
+inline constexpr const char* kPredictionsBegin = "batch,image,";
 /// Writes a header, then a line for each image: batch, index in it, name if the data set has names, true
 /// label, and the five best classes with their probabilities (RFC 4180).
 std::string predictions_csv(const ImagePredictions& predictions);

@@ -23,7 +23,8 @@ namespace {
 constexpr double kChartWidth = 860, kChartHeight = 360;
 constexpr std::size_t kImages = 8;
 
-constexpr const char* kHead = R"(<!DOCTYPE html>
+/// Follows kPageBegins.
+constexpr const char* kHead = R"(
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -475,7 +476,7 @@ std::string differences(const std::vector<NamedRun>& runs) {
 }  // namespace
 
 std::string html_page(const Run& run, const PagePredictions& tested, int smooth) {
-  std::string html = kHead;
+  std::string html = std::string(kPageBegins) + kHead;
   html += "<title>" + html_escape(run.checkpoint.file) + "</title>\n</head>\n<body>\n<h1>" +
           html_escape(run.checkpoint.definition_path) + "</h1>\n";
   html += summary(run);
@@ -492,7 +493,7 @@ std::string html_page(const Run& run, const PagePredictions& tested, int smooth)
 }
 
 std::string html_page_of_runs(const std::vector<NamedRun>& runs) {
-  std::string html = kHead;
+  std::string html = std::string(kPageBegins) + kHead;
   html += "<title>" + std::to_string(runs.size()) + " runs</title>\n</head>\n<body>\n<h1>" +
           std::to_string(runs.size()) + " runs</h1>\n";
   html += table_of(runs);

@@ -17,6 +17,8 @@ struct PagePredictions {
   std::string missing;       ///< the reason why there are none
 };
 
+/// All pages begin so (OutputOption::begins).
+inline constexpr const char* kPageBegins = "<!DOCTYPE html>";
 /// Makes a self-contained page, with embedded pictures, that needs no network. All text in it is escaped.
 /// `smooth` is CurveRequest::smooth. Throws InputError if the history is damaged or the weights do not fit
 /// the net.

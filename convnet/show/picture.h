@@ -31,6 +31,8 @@ class Picture {
   Picture enlarged(int factor) const;
 
   const std::vector<std::uint8_t>& rgb() const { return rgb_; }  ///< (height, width, 3)
+  /// All PNG files begin so (OutputOption::begins).
+  static constexpr const char* png_begins = "\x89PNG";
   /// Returns the bytes of a PNG file.
   std::string png() const;
 

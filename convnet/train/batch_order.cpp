@@ -4,7 +4,7 @@ namespace convnet {
 
 Position batch_after(const Position& position, const BatchRange& range) {
   if (position.epoch == 0) return {1, range.first};
-  // What comes next is later: checkpoints are told apart by their position.
+  // The next position must be later than this one, because checkpoints are found and ordered by it.
   if (position.batch < range.first) return {position.epoch, range.first};
   if (position.batch > range.last) return {position.epoch + 1, range.first};
   if (position.minibatches > 0) return position;

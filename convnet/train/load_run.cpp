@@ -98,8 +98,7 @@ void add_note(std::string& notes, const std::string& line) {
 /// Throws InputError for an option of this invocation that the run, of these options, has no use for; notes
 /// those that a command line of cuda-convnet2 may have beside others.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
-  if (given.contains("model") && options.devices.parallel != Parallel::automatic)
-    throw InputError("--model is the machine that --parallel auto places layers for; add that option");
+  check_model_used(given, options.devices);
   if (given.contains("profile") && (options.tests.only_tests() || options.check_grads))
     throw InputError("--profile is a timeline of training, and " +
                      (options.check_grads ? "--check-grads" : options.tests.test_option()) +

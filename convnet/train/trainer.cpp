@@ -118,9 +118,9 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     inputs.push_back(find_checkpoint(from));
   if (is_first())
     check_outputs(
-        {{"--profile", options_.report.profile, "the timeline is to be written to", "{\"displayTimeUnit\""},
+        {{"--profile", options_.report.profile, "the timeline is to be written to", ChromeTrace::begins},
          {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to",
-          "true class,"}},
+          Confusion::begins}},
         inputs);
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())

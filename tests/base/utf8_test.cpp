@@ -10,8 +10,8 @@ TEST_CASE("UTF-8: characters of one to four bytes, and bytes that belong to none
   CHECK(is_utf8("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"));
   CHECK(character_count("a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80") == 4);
   // Alone, cut off, overlong, a surrogate, beyond the last code point.
-  for (const char* const wrong : {"\x80", "a\xC3", "\xC3(", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
-                                  "\xF4\x90\x80\x80", "\xFF"}) {
+  for (const char* const wrong :
+       {"\x80", "a\xC3", "\xC3(", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF"}) {
     INFO(wrong);
     CHECK_FALSE(is_utf8(wrong));
   }

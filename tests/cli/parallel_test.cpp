@@ -234,6 +234,9 @@ TEST_CASE("option --profile writes the measured timeline") {
            Args{"--data-provider", "dummy-1x8x8-10", "--mini", "16", "--steps", "3", "--gpu", "0,1",
                 "--profile", shop / "bench.json"});
   CHECK(rows_of(json_file(shop / "bench.json")).size() >= 4);
+  run_well(Args{"bench"} + shop.net() +
+           Args{"--data-provider", "dummy-1x8x8-10", "--mini", "16", "--steps", "3", "--gpu", "0,1",
+                "--profile", shop / "bench.json"});
 }
 
 TEST_CASE("gradient checks take all passes of a minibatch, whatever the update period") {

@@ -350,7 +350,19 @@ TEST_CASE("wrong wishes get an answer that helps") {
   CHECK(holds(error({run, "--html", shop / "page", "--no-rgb"}), "--no-rgb is for --show-filters"));
   CHECK(holds(error({run, "--show-cost", "logprob", "--only-errors"}),
               "--only-errors is for --show-preds and --html"));
-  run_well({"show", run, "--html", shop / "new/folder/page.html"});
+  // Files of the same kind are written again.
+  const Args again = {"show",         run,
+                      "--html",       shop / "new/folder/page.html",
+                      "--save-preds", shop / "new/p.csv",
+                      "--save-costs", shop / "new/c.csv",
+                      "--show-cost",  "logprob",
+                      "--out",        shop / "new/cost.png"};
+  run_well(again);
+  run_well(again);
+  run_well({"export", run, shop / "new/net.onnx"});
+  run_well({"export", run, shop / "new/net.onnx"});
+  for (int i = 0; i < 2; ++i)
+    run_well({"--load-file", run, "--test-only", "1", "--confusion", shop / "new/m.csv"});
   CHECK(std::filesystem::exists(shop / "new/folder/page.html"));
   std::filesystem::remove_all(shop / "new");
 
