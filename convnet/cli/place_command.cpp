@@ -63,7 +63,8 @@ const OptionTable<PlaceCommandOptions>& options_of_place() {
                               .min = 0,
                               .max = 1e9,
                               .unit = "MiB",
-                              .doc = "memory of a device; 0: what the model says, or no limit"}),
+                              .doc = "memory of a device; 0: what the model says, or what is free on this "
+                                     "machine"}),
               unsaved_option(
                   "exhaustive", &PlaceCommandOptions::exhaustive,
                   {.fallback = "0",
@@ -167,6 +168,13 @@ std::string table_of(const std::vector<const PlacedCandidate*>& rows, double alo
   return text;
 }
 
+std::string memory_text(const MachineMemory& memory) {
+  if (memory.bytes == 0)
+    return "the model has no 'memory', so no candidate is left out for want of it; --memory-limit sets it\n";
+  return fmt::format("candidates fit into {:.0f} MiB {}\n", static_cast<double>(memory.bytes) / kMebibyte,
+                     memory.shared ? "that the devices share" : "of each device");
+}
+
 /// The best ones, and those that have a name.
 std::vector<const PlacedCandidate*> rows_of(const PlacementAnswer& answer, int top) {
   std::vector<const PlacedCandidate*> rows;
@@ -213,14 +221,15 @@ void place_command(const std::vector<std::string>& args) {
                              {"simulated", answer.simulated},
                              {"possible", answer.possible},
                              {"exhaustive", answer.exhaustive},
+                             {"memory", {{"bytes", answer.memory.bytes}, {"shared", answer.memory.shared}}},
                              {"layers_kept_together", answer.joined},
                              {"candidates", nlohmann::json::array()}};
     for (const PlacedCandidate* c : rows) report["candidates"].push_back(candidate_json(*c, alone));
     return fmt::print("{}\n", report.dump(2));
   }
-  fmt::print("{} candidates simulated{} for {}, {} images a minibatch\n\n{}", answer.simulated,
+  fmt::print("{} candidates simulated{} for {}, {} images a minibatch\n{}\n{}", answer.simulated,
              answer.exhaustive ? ", all that there are" : "", predictor.name(), options.step.mini,
-             table_of(rows, alone));
+             memory_text(answer.memory), table_of(rows, alone));
   if (!options.out.empty())
     fmt::print("\nThe first one is in {} and {}; train it with --layer-def {} --layer-params {}\n",
                options.out, options.out_params, options.out, options.out_params);

@@ -1,7 +1,9 @@
 // `convnet plan` shows what a net needs, without running it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "convnet/base/error.h"
@@ -56,12 +58,45 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
   return table;
 }
 
+/// Returns what each device has and whether the plans fit, as `convnet plan` prints it.
+nlohmann::json fit_json(const PlanSet& plans, const MachineMemory& memory) {
+  Table<DeviceId, std::int64_t> needs;
+  for (const DeviceId device : plans.device_ids()) needs.push_back(plans.memory_needed(device));
+  const auto fullest = std::max_element(needs.begin(), needs.end());
+  nlohmann::json fit = {
+      {"bytes", nullptr},
+      {"shared", memory.shared},
+      {"needed", memory.shared ? std::accumulate(needs.begin(), needs.end(), std::int64_t{0}) : *fullest},
+      {"fullest_device", fullest - needs.begin()},
+      {"fits", nullptr}};
+  if (memory.bytes > 0) {
+    fit["bytes"] = memory.bytes;
+    fit["fits"] = memory.holds(needs);
+  }
+  return fit;
+}
+
+/// Returns the line of the JSON of fit_json().
+std::string fit_text(const nlohmann::json& fit) {
+  const auto mebibytes = [&](const char* key) { return fit[key].get<double>() / (1 << 20); };
+  const std::string who = fit["shared"].get<bool>() ? "all devices together need"
+                                                    : fmt::format("the fullest device, {}, needs",
+                                                                  fit["fullest_device"].get<int>());
+  const std::string needs = fmt::format("{} {:.1f} MiB", who, mebibytes("needed"));
+  if (fit["bytes"].is_null())
+    return "memory: " + needs + "; the model has no 'memory' that says whether this fits\n";
+  const std::string has = fmt::format("{:.1f} MiB", mebibytes("bytes"));
+  if (fit["fits"].get<bool>()) return "memory: " + needs + " of " + has + "\n";
+  return "memory: DOES NOT FIT: " + needs + " of " + has +
+         "; use a smaller --mini, --conserve-mem 1 or more devices\n";
+}
+
 std::string prediction_text(const nlohmann::json& prediction) {
   std::string text = simulation_text(prediction);
   if (const auto alone = prediction.find("step_seconds_on_one_device"); alone != prediction.end())
     text += fmt::format("one device alone: {:.3f} ms a step; speed-up {:.2f}\n", alone->get<double>() * 1e3,
                         alone->get<double>() / prediction["step_seconds"].get<double>());
-  return text;
+  return text + fit_text(prediction["memory"]);
 }
 
 /// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
@@ -131,6 +166,7 @@ void plan_command(const std::vector<std::string>& args) {
   if (predictor) {
     const Simulation simulation = predictor->predict(options.devices, train, plans.devices());
     plan["prediction"] = simulation_json(simulation, train, graph, predictor->name());
+    plan["prediction"]["memory"] = fit_json(plans, predictor->memory(options.devices));
     if (!options.trace.empty()) {
       ChromeTrace trace;
       trace.add_step(train, graph, simulation.times);

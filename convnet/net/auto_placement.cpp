@@ -13,16 +13,17 @@ namespace {
 constexpr double kMebibyte = 1 << 20;
 
 /// Throws the InputError that says how candidates would fit.
-[[noreturn]] void refuse_memory(const PlacementAnswer& answer, std::int64_t limit, const StepOptions& step) {
+[[noreturn]] void refuse_memory(const PlacementAnswer& answer, const StepOptions& step) {
   const PlacedCandidate& least = *std::min_element(
       answer.candidates.begin(), answer.candidates.end(),
       [](const PlacedCandidate& a, const PlacedCandidate& b) { return a.memory < b.memory; });
   std::string help = "use a smaller --mini";
   if (!step.conserve_mem) help += " or --conserve-mem 1";
   throw InputError(
-      fmt::format("no placement fits into {:.0f} MiB of each device: the least of {} candidates needs {:.0f} "
-                  "MiB ({}); {}",
-                  static_cast<double>(limit) / kMebibyte, answer.simulated,
+      fmt::format("no placement fits into the {:.0f} MiB {}: the fullest device of the smallest of {} "
+                  "candidates needs {:.0f} MiB ({}); {}",
+                  static_cast<double>(answer.memory.bytes) / kMebibyte,
+                  answer.memory.shared ? "that the devices share" : "of each device", answer.simulated,
                   static_cast<double>(least.memory) / kMebibyte, least.description, help));
 }
 
@@ -39,13 +40,13 @@ PlacementAnswer find_placements(const NetFiles& files, const Provider& provider,
   question.target = [&](int used) { return std::shared_ptr<const Target>(make_target(devices, used)); };
   question.predict = [&](const Plan& plan, int used) { return predictor.predict(devices, plan, used); };
   question.links = predictor.links();
-  question.memory_limit =
-      limits.memory_limit > 0 ? limits.memory_limit : static_cast<std::int64_t>(question.links.memory);
+  question.memory =
+      limits.memory_limit > 0 ? MachineMemory{limits.memory_limit, false} : predictor.memory(devices);
   question.exhaustive = limits.exhaustive;
   // Measured operations must not disturb each other.
   question.threads = predictor.measures() ? 1 : thread_count(0);
   PlacementAnswer answer = search_placement(question);
-  if (!answer.candidates[0].fits) refuse_memory(answer, question.memory_limit, step);
+  if (!answer.candidates[0].fits) refuse_memory(answer, step);
   return answer;
 }
 

@@ -12,7 +12,7 @@ namespace convnet {
 
 /// The limits of a search.
 struct SearchLimits {
-  std::int64_t memory_limit = 0;  ///< bytes of each device; 0: the memory of the machine model, or no limit
+  std::int64_t memory_limit = 0;  ///< bytes of each device; 0: the machine's memory
   bool exhaustive = false;        ///< simulate every candidate
 };
 

@@ -202,6 +202,13 @@ Precision cpu_precision(const DeviceOptions& options) {
   return precision;
 }
 
+Precision gpu_precision(const DeviceOptions& options) { return options.precision_or(Precision::tf32); }
+
+bool plans_for_gpus(const DeviceOptions& options) {
+  std::string reason;
+  return options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
+}
+
 /// Cores of each of `devices` CPU devices.
 int threads_of_each(const DeviceOptions& options, int devices) {
   return std::min(std::max(1, thread_count(options.threads) / devices), omp_get_thread_limit());
@@ -215,10 +222,12 @@ int used_here(const Topology& topology, int used, int rank) {
   return std::max(1, here);
 }
 
+Precision precision_of(const DeviceOptions& options) {
+  return plans_for_gpus(options) ? gpu_precision(options) : cpu_precision(options);
+}
+
 std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices) {
-  std::string reason;
-  const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
-  if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
+  if (plans_for_gpus(options)) return make_cuda_target(gpu_precision(options));
   return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
 }
 
@@ -242,7 +251,7 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
                         std::to_string(gpus) +
                         (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
   }
-  return make_cuda_backend(options.precision_or(Precision::tf32));
+  return make_cuda_backend(gpu_precision(options));
 }
 
 std::string slow_precision(const Backend& backend) {

@@ -37,6 +37,9 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used,
 /// if make_backend() would use them. `devices` CPU devices share out the cores. Throws InputError if the
 /// devices cannot compute with --precision.
 std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices);
+/// Returns the precision in which the devices of make_target() compute. Throws InputError if they cannot
+/// compute with --precision.
+Precision precision_of(const DeviceOptions& options);
 /// Returns a warning if the devices of `backend` only emulate its precision, which is slow; else "".
 std::string slow_precision(const Backend& backend);
 

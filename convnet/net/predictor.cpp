@@ -1,15 +1,22 @@
 #include "convnet/net/predictor.h"
 
+#include "convnet/base/error.h"
 #include "convnet/net/devices.h"
 
 namespace convnet {
 
-Predictor::Predictor(const std::string& model) {
+Predictor::Predictor(const std::string& model) : file_(model) {
   if (model != "measured") model_ = read_device_model(model);
 }
 
 Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, int devices) {
-  if (model_) return simulate(plan, model_seconds(plan, *model_), model_->concurrent_streams);
+  if (model_) {
+    const Precision precision = precision_of(options);
+    if (model_->flops.of(precision) == 0)
+      throw InputError(file_ + ": has no 'flops' for " + to_string(precision) +
+                       "; add it, or choose another --precision");
+    return simulate(plan, model_seconds(plan, *model_, precision), model_->concurrent_streams);
+  }
   Measured& measured = measured_[{devices, thread_count(options.threads)}];
   if (!measured.backend) measured.backend = make_backend(options, devices);
   const bool alone = !measured.backend->shares_memory();
@@ -17,6 +24,12 @@ Simulation Predictor::predict(const DeviceOptions& options, const Plan& plan, in
                   measure_seconds(plan, *measured.backend, alone ? 1 : devices, &measured.operations,
                                   alone ? options.gpus().front() : 0),
                   alone);
+}
+
+MachineMemory Predictor::memory(const DeviceOptions& options) const {
+  if (model_) return {static_cast<std::int64_t>(model_->memory), false};
+  const auto backend = make_backend(options, 1);
+  return {backend->memory_available(options.gpus().front()), backend->shares_memory()};
 }
 
 DeviceModel Predictor::links() const {

@@ -109,6 +109,7 @@ class Search {
       propose();
       improve();
     }
+    answer.memory = question_.memory;
     answer.simulated = known_.size();
     for (auto& [choice, candidate] : known_) answer.candidates.push_back(std::move(candidate));
     if (file_) answer.candidates.push_back(std::move(*file_));
@@ -375,8 +376,9 @@ class Search {
     candidate.description = std::move(description);
     Planned planned(question_, &placement, 0, used);
     const Plan plan = planned.plans.draft(Phase::train, question_.images);
-    candidate.memory = least_memory(plan, planned.plans.devices());
-    candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
+    const Table<DeviceId, std::int64_t> needs = least_memory(plan, planned.plans.devices());
+    candidate.memory = *std::max_element(needs.begin(), needs.end());
+    candidate.fits = question_.memory.holds(needs);
     for (const Task& task : plan.tasks) {
       if (!communicates(task.kind)) continue;
       for (const auto& [from, bytes] : bytes_fetched(plan, task))
@@ -394,9 +396,11 @@ class Search {
   bool really_fits(PlacedCandidate& candidate) const {
     Planned planned(question_, &candidate.placement, 0, candidate.devices);
     planned.plans.plan(Phase::train, question_.images);
+    Table<DeviceId, std::int64_t> needs;
     for (const DeviceId device : planned.plans.device_ids())
-      candidate.memory = std::max(candidate.memory, planned.plans.memory_needed(device));
-    candidate.fits = question_.memory_limit == 0 || candidate.memory <= question_.memory_limit;
+      needs.push_back(planned.plans.memory_needed(device));
+    candidate.memory = *std::max_element(needs.begin(), needs.end());
+    candidate.fits = question_.memory.holds(needs);
     return candidate.fits;
   }
 

@@ -30,9 +30,9 @@ struct PlacementQuestion {
   std::function<Simulation(const Plan& plan, int devices)> predict = {};
   /// Speeds between devices for PlacementEstimate, which makes proposals; predictions do not use them.
   DeviceModel links = {};
-  std::int64_t memory_limit = 0;  ///< bytes of each device; 0: no limit
-  bool exhaustive = false;        ///< simulate every candidate
-  int threads = 1;                ///< number of threads that simulate candidates at the same time
+  MachineMemory memory = {};  ///< what candidates must fit
+  bool exhaustive = false;    ///< simulate every candidate
+  int threads = 1;            ///< number of threads that simulate candidates at the same time
 };
 
 /// A placement that was simulated.
@@ -46,7 +46,7 @@ struct PlacedCandidate {
   std::int64_t moved = 0;   ///< bytes between devices in a step
   /// The largest parts of the critical path: "conv2 backward 31%; communication 12%, waiting 3%".
   std::string limited_by;
-  bool fits = true;  ///< the memory is within PlacementQuestion::memory_limit
+  bool fits = true;  ///< PlacementQuestion::memory holds what it needs
 };
 
 /// The result of a search.
@@ -58,6 +58,7 @@ struct PlacementAnswer {
   bool exhaustive = false;    ///< all possible candidates were simulated
   /// True if an exhaustive search had too many candidates and kept layers together that cannot be divided.
   bool joined = false;
+  MachineMemory memory = {};  ///< that of the question
 };
 
 /// Searches for the fastest placement. For every divisor of the number of devices, the candidates include

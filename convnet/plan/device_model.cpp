@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <vector>
@@ -36,9 +38,7 @@ constexpr const char* kSeconds = "a number of seconds between 0 and 10";
 constexpr const char* kBytes = "a number of bytes, at least 1048576";
 constexpr double kLeastShare = 1e-6, kLeastBytes = 1 << 20, kMostBytes = 1e15;
 
-constexpr std::array<NumberKey, 12> kNumbers = {{
-    {"flops", &DeviceModel::flops, true, kRate, kLeastRate, kMostRate},
-    {"efficiency", &DeviceModel::efficiency, false, kShare, kLeastShare, 1},
+constexpr std::array<NumberKey, 10> kNumbers = {{
     {"memory_bandwidth", &DeviceModel::memory_bandwidth, true, kRate, kLeastRate, kMostRate},
     {"memory_efficiency", &DeviceModel::memory_efficiency, false, kShare, kLeastShare, 1},
     {"link_bandwidth", &DeviceModel::link_bandwidth, true, kRate, kLeastRate, kMostRate},
@@ -51,6 +51,26 @@ constexpr std::array<NumberKey, 12> kNumbers = {{
     {"uplink_latency", &DeviceModel::uplink_latency, false, kSeconds, 0, kMostSeconds},
 }};
 
+/// A key with a number, or with an object of numbers by precision.
+struct PrecisionKey {
+  const char* name;
+  ByPrecision DeviceModel::*field;
+  bool required;
+  const char* expected;
+  double least, most;
+};
+constexpr std::array<PrecisionKey, 2> kByPrecision = {{
+    {"flops", &DeviceModel::flops, true, kRate, kLeastRate, kMostRate},
+    {"efficiency", &DeviceModel::efficiency, false, kShare, kLeastShare, 1},
+}};
+
+struct PrecisionName {
+  const char* name;
+  double ByPrecision::*field;
+};
+constexpr std::array<PrecisionName, 3> kPrecisions = {
+    {{"fp32", &ByPrecision::fp32}, {"tf32", &ByPrecision::tf32}, {"bf16", &ByPrecision::bf16}}};
+
 struct FlagKey {
   const char* name;
   bool DeviceModel::*field;
@@ -62,6 +82,7 @@ constexpr std::array<FlagKey, 2> kFlags = {{
 
 std::vector<std::string> all_keys() {
   std::vector<std::string> keys = {"name", "source", "switch_devices"};
+  for (const PrecisionKey& key : kByPrecision) keys.emplace_back(key.name);
   for (const NumberKey& key : kNumbers) keys.emplace_back(key.name);
   for (const FlagKey& key : kFlags) keys.emplace_back(key.name);
   return keys;
@@ -84,6 +105,7 @@ class ModelReader {
     refuse_unknown();
     model_.name = text("name");
     model_.source = source();
+    for (const PrecisionKey& key : kByPrecision) by_precision(key);
     for (const NumberKey& key : kNumbers) number(key);
     for (const FlagKey& key : kFlags) flag(key);
     switch_size();
@@ -150,6 +172,32 @@ class ModelReader {
       model_.*key.field = given;
     else
       wrong_value(key.name, key.expected, *value);
+  }
+
+  /// One number for all precisions, or an object with those of some.
+  void by_precision(const PrecisionKey& key) {
+    const std::string expected = std::string(key.expected) +
+                                 " or an object of such numbers by precision, {\"fp32\": ..., \"bf16\": ...}";
+    const json* value = find(key.name, key.required, expected);
+    if (value == nullptr) return;
+    std::map<std::string, json> given;
+    if (value->is_object())
+      given = value->get<std::map<std::string, json>>();
+    else
+      for (const PrecisionName& precision : kPrecisions) given[precision.name] = *value;
+    ByPrecision numbers = model_.*key.field;
+    bool good = !given.empty();
+    for (const auto& [name, number] : given) {
+      const auto* precision = std::find_if(kPrecisions.begin(), kPrecisions.end(),
+                                           [&](const PrecisionName& p) { return p.name == name; });
+      const double n = number.is_number() ? number.get<double>() : -1;
+      good = good && precision != kPrecisions.end() && n >= key.least && n <= key.most;
+      if (good) numbers.*precision->field = n;
+    }
+    if (good)
+      model_.*key.field = numbers;
+    else
+      wrong_value(key.name, expected, *value);
   }
 
   void flag(const FlagKey& key) {
@@ -223,16 +271,26 @@ std::string reason(const json::exception& wrong) {
 
 }  // namespace
 
+bool MachineMemory::holds(const Table<DeviceId, std::int64_t>& needs) const {
+  if (bytes == 0 || needs.empty()) return true;
+  const std::int64_t needed = shared ? std::accumulate(needs.begin(), needs.end(), std::int64_t{0})
+                                     : *std::max_element(needs.begin(), needs.end());
+  return needed <= bytes;
+}
+
 DeviceModel read_device_model(const std::string& file) {
   const std::string text = file_text(file);
   std::set<std::string> keys;
   std::vector<std::string> repeated;
+  std::string outer;  // the key whose value is an object
   const auto watch = [&](int depth, json::parse_event_t event, const json& parsed) {
     // Code that walks a value, like printing it, needs stack for each level.
     if (depth > kDeepest) throw InputError(file + ": is nested too deeply for a device model");
+    if (event != json::parse_event_t::key) return true;
     // The parser keeps the last of equal keys; a model with two must not be half believed.
-    if (event == json::parse_event_t::key && depth == 1 && !keys.insert(parsed.get<std::string>()).second)
-      repeated.push_back(parsed.get<std::string>());
+    if (depth == 1) outer = parsed.get<std::string>();
+    const std::string key = depth == 1 ? outer : outer + "." + parsed.get<std::string>();
+    if (!keys.insert(key).second) repeated.push_back(key);
     return true;
   };
   json object;

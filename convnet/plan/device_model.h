@@ -1,21 +1,40 @@
 // A model of a machine, from which the time of a step there is predicted.
 #pragma once
 
+#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "convnet/base/ids.h"
+#include "kernels/target.h"
 
 namespace convnet {
+
+/// A number for each precision of a run; 0 where it is not known.
+struct ByPrecision {
+  double fp32 = 0, tf32 = 0, bf16 = 0;
+
+  double of(Precision precision) const {
+    return precision == Precision::fp32 ? fp32 : precision == Precision::tf32 ? tf32 : bf16;
+  }
+};
+
+/// The memory that plans must fit.
+struct MachineMemory {
+  std::int64_t bytes = 0;  ///< of each device; 0: not known, and every plan fits
+  bool shared = false;     ///< `bytes` are those of all devices together
+
+  /// Returns whether there is room for what each device needs, in bytes.
+  bool holds(const Table<DeviceId, std::int64_t>& needs) const;
+};
 
 /// A machine of equal devices. Rates are those of data sheets; an efficiency is the share of a rate that
 /// programs reach.
 struct DeviceModel {
   std::string name;
-  std::string source;           ///< where the numbers come from
-  double flops = 0;             ///< FLOP/s of a device in the precision of the run
-  double efficiency = 1;        ///< share of `flops` that convolutions and matrix products reach
-  double memory_bandwidth = 0;  ///< bytes/s of a device's own memory, reads and writes together
+  std::string source;                  ///< where the numbers come from
+  ByPrecision flops;                   ///< FLOP/s of a device
+  ByPrecision efficiency = {1, 1, 1};  ///< share of `flops` that convolutions and matrix products reach
+  double memory_bandwidth = 0;         ///< bytes/s of a device's own memory, reads and writes together
   double memory_efficiency = 1;
   double link_bandwidth = 0;  ///< bytes/s that a device reads from others, while others read as much from it
   double link_efficiency = 1;

@@ -135,23 +135,20 @@ void place_buffers(Plan& plan, int devices) {
   }
 }
 
-std::int64_t least_memory(const Plan& plan, int devices) {
+Table<DeviceId, std::int64_t> least_memory(const Plan& plan, int devices) {
   const Table<BufferId, Lifetime> lives = lifetimes(tasks_by_buffer(plan));
   Table<DeviceId, std::vector<BufferId>> buffers(static_cast<std::size_t>(devices));
-  Table<DeviceId, std::int64_t> persistent(buffers.size(), 0);
+  Table<DeviceId, std::int64_t> least(buffers.size(), 0);
   for (const BufferId b : plan.buffers.ids()) {
     const Buffer& buffer = plan.buffers[b];
     if (transient(buffer)) buffers[buffer.device].push_back(b);
     if (buffer.persistent())
-      persistent[buffer.device] = std::max(persistent[buffer.device], buffer.offset + aligned(buffer.bytes));
+      least[buffer.device] = std::max(least[buffer.device], buffer.offset + aligned(buffer.bytes));
   }
-  std::int64_t most = 0;
   for (const DeviceId device : buffers.ids()) {
-    std::int64_t sum = persistent[device];
-    for (const auto& [kind, bytes] : fullest_moment(plan, lives, buffers[device])) sum += bytes;
-    most = std::max(most, sum);
+    for (const auto& [kind, bytes] : fullest_moment(plan, lives, buffers[device])) least[device] += bytes;
   }
-  return most;
+  return least;
 }
 
 }  // namespace convnet

@@ -218,10 +218,10 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 /// Buffers that are never in use at the same time may share memory. Needs find_dependencies().
 void place_buffers(Plan& plan, int devices);
 
-/// Returns a lower bound of the bytes that the device with the fullest memory needs: its persistent buffers,
+/// Returns a lower bound of the bytes that each of the first `devices` devices needs: its persistent buffers,
 /// and the transient ones in use at the fullest moment. Transient buffers need not have places; with them, a
 /// device needs somewhat more.
-std::int64_t least_memory(const Plan& plan, int devices);
+Table<DeviceId, std::int64_t> least_memory(const Plan& plan, int devices);
 
 /// Returns the name of the task's operation, or "send" or "receive", for output.
 std::string work_name(const Task& task);

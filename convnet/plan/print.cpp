@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -206,46 +207,151 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
 
 namespace {
 
-/// Returns "2 hosts, of devices 0 to 3, 4 to 7", from the host of each device.
-std::string hosts_text(const json& hosts) {
-  std::vector<std::string> ranges;
-  for (std::size_t begin = 0; begin < hosts.size();) {
-    std::size_t end = begin;
-    while (end < hosts.size() && hosts[end] == hosts[begin]) ++end;
-    ranges.push_back(end == begin + 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1));
-    begin = end;
+/// Returns "0,1,4-7", as --gpu and gpu= take it.
+std::string ranges_text(const std::vector<int>& numbers) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+    end = begin + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    if (end - begin < 3) end = begin + 1;
+    parts.push_back(end == begin + 1 ? std::to_string(numbers[begin])
+                                     : fmt::format("{}-{}", numbers[begin], numbers[end - 1]));
   }
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+/// Devices about which a table says the same.
+struct EqualDevices {
+  std::vector<int> devices;
+  json facts;
+
+  std::string name() const { return (devices.size() == 1 ? "device " : "devices ") + ranges_text(devices); }
+};
+
+/// Groups the devices of a plan by what `facts` returns for them, in the order of their first devices.
+template <class Facts>
+std::vector<EqualDevices> equal_devices(const json& devices, const Facts& facts) {
+  std::vector<EqualDevices> groups;
+  for (const json& d : devices) {
+    json of = facts(d);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const EqualDevices& known) { return known.facts == of; });
+    if (group == groups.end()) group = groups.insert(group, {{}, std::move(of)});
+    group->devices.push_back(d["device"].get<int>());
+  }
+  return groups;
+}
+
+/// Returns "2 hosts, of devices 0-3; 4-7", from the host of each device.
+std::string hosts_text(const json& hosts) {
+  std::map<int, std::vector<int>> devices;
+  for (std::size_t d = 0; d < hosts.size(); ++d) devices[hosts[d].get<int>()].push_back(static_cast<int>(d));
+  std::vector<std::string> ranges;
+  for (const auto& [host, of] : devices) ranges.push_back(ranges_text(of));
   return fmt::format("{} hosts, of devices {}\n", ranges.size(), fmt::join(ranges, "; "));
 }
 
-/// Returns lines that say which images of a minibatch each device gets and what moves between devices; "" on
-/// one device.
-std::string parallel_text(const json& plan) {
-  if (plan["devices"].size() == 1) return "";
-  const auto sizes = plan["microbatches"].get<std::vector<std::int64_t>>();
-  const int passes = plan["passes"].get<int>();
-  std::string text =
-      fmt::format("\n{} microbatch{} of {} images; {} pass{} a minibatch\n", sizes.size(),
-                  sizes.size() == 1 ? "" : "es", fmt::join(sizes, ", "), passes, passes == 1 ? "" : "es");
-  if (plan.contains("hosts")) text += hosts_text(plan["hosts"]);
-  for (const json& d : plan["devices"])
-    text +=
-        fmt::format("device {}: {} FLOP a step\n", d["device"].get<int>(), scaled(d["flops"].get<double>()));
-  text += "\nbytes a step, from (down) to (across)\n      ";
+/// Returns "4 microbatches of 32 images" or "4 microbatches of images: 3 of 11, 1 of 5".
+std::string microbatches_text(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::string> parts;
+  for (auto begin = sizes.begin(), end = begin; begin != sizes.end(); begin = end) {
+    end = std::find_if(begin, sizes.end(), [&](std::int64_t size) { return size != *begin; });
+    parts.push_back(fmt::format("{} of {}", end - begin, *begin));
+  }
+  if (parts.size() > 1)
+    return fmt::format("{} microbatches of images: {}", sizes.size(), fmt::join(parts, ", "));
+  return fmt::format("{} microbatch{} of {} images", sizes.size(), sizes.size() == 1 ? "" : "es", sizes[0]);
+}
+
+/// Returns the bytes that move between each two devices, a row for each source.
+std::string link_table(const json& plan) {
+  std::string text = "\nbytes a step, from (down) to (across)\n      ";
   for (const json& d : plan["devices"]) text += fmt::format(" {:>8}", d["device"].get<int>());
-  std::map<std::string, std::map<int, double>> rows;
+  constexpr int host = std::numeric_limits<int>::max();  // its row comes last
+  std::map<int, std::map<int, double>> rows;
   for (const json& link : plan["links"]) {
-    const std::string from = link["from"].is_string() ? "host" : std::to_string(link["from"].get<int>());
+    const int from = link["from"].is_string() ? host : link["from"].get<int>();
     rows[from][link["to"].get<int>()] = link["bytes"].get<double>();
   }
   for (const auto& [from, row] : rows) {
-    text += fmt::format("\n{:>6}", from);
+    text += fmt::format("\n{:>6}", from == host ? "host" : std::to_string(from));
     for (const json& d : plan["devices"]) {
       const auto found = row.find(d["device"].get<int>());
       text += fmt::format(" {:>8}", found == row.end() ? "-" : scaled(found->second));
     }
   }
   return text + "\n";
+}
+
+/// Returns the bytes that each device reads, where a table of all pairs would be too large.
+std::string link_sums(const json& plan) {
+  const auto host_of = [&](int device) {
+    return plan.contains("hosts") ? plan["hosts"][static_cast<std::size_t>(device)].get<int>() : 0;
+  };
+  std::map<int, std::array<double, 3>> sums;  // of memory of the host, of devices there, of other hosts
+  for (const json& link : plan["links"]) {
+    const int to = link["to"].get<int>();
+    const std::size_t column = link["from"].is_string()                          ? 0
+                               : host_of(link["from"].get<int>()) == host_of(to) ? 1
+                                                                                 : 2;
+    sums[to][column] += link["bytes"].get<double>();
+  }
+  std::string text = fmt::format("\n{:<24} {:>12} {:>14} {:>14}\n", "bytes a step that come", "from memory",
+                                 "from its host", "from others");
+  const auto row_of = [&](const json& d) {
+    const auto& columns = sums[d["device"].get<int>()];
+    return json{scaled(columns[0]), scaled(columns[1]), scaled(columns[2])};
+  };
+  for (const EqualDevices& group : equal_devices(plan["devices"], row_of)) {
+    text +=
+        fmt::format("{:<24} {:>12} {:>14} {:>14}\n", "to " + group.name(), group.facts[0].get<std::string>(),
+                    group.facts[1].get<std::string>(), group.facts[2].get<std::string>());
+  }
+  return text;
+}
+
+/// Returns lines that say which images of a minibatch each device gets and what moves between devices; "" on
+/// one device.
+std::string parallel_text(const json& plan) {
+  if (plan["devices"].size() == 1) return "";
+  const int passes = plan["passes"].get<int>();
+  std::string text = fmt::format("\n{}; {} pass{} a minibatch\n",
+                                 microbatches_text(plan["microbatches"].get<std::vector<std::int64_t>>()),
+                                 passes, passes == 1 ? "" : "es");
+  if (plan.contains("hosts")) text += hosts_text(plan["hosts"]);
+  const auto flops = [](const json& d) { return json(scaled(d["flops"].get<double>())); };
+  for (const EqualDevices& group : equal_devices(plan["devices"], flops))
+    text += fmt::format("{}: {} FLOP a step{}\n", group.name(), group.facts.get<std::string>(),
+                        group.devices.size() == 1 ? "" : " each");
+  constexpr std::size_t most_columns = 16;
+  return text + (plan["devices"].size() <= most_columns ? link_table(plan) : link_sums(plan));
+}
+
+/// Returns the bytes of a device by what they are for, in training and in tests.
+std::string memory_text(const json& plan) {
+  constexpr std::array<const char*, 7> kinds = {"weights",   "increments", "activations", "gradients",
+                                                "workspace", "other",      "total"};
+  const auto row = [&](const json& d, const char* phase) {
+    std::string text;
+    for (const char* kind : kinds)
+      text += fmt::format(" {:>{}.1f}", d[phase][kind].get<double>() / (1 << 20),
+                          std::string_view(kind) == "activations" ? 11 : 10);
+    return text;
+  };
+  const std::vector<EqualDevices> groups = equal_devices(plan["devices"], [&](const json& d) {
+    return json{{"train", row(d, "train")}, {"test", row(d, "test")}};
+  });
+  std::size_t width = 14;
+  for (const EqualDevices& group : groups) width = std::max(width, group.name().size() + 6);
+  std::string text = fmt::format("\n{:<{}}", "memory, MiB", width);
+  for (const char* kind : kinds) text += fmt::format(" {:>10}", kind);
+  text += "\n";
+  for (const EqualDevices& group : groups) {
+    for (const char* phase : {"train", "test"})
+      text +=
+          fmt::format("{:<{}}{}\n", group.name() + " " + phase, width, group.facts[phase].get<std::string>());
+  }
+  return text;
 }
 
 }  // namespace
@@ -263,7 +369,7 @@ std::string plan_text(const json& plan) {
   std::string text =
       row("layer", "type", "output", "parameters", "fwd FLOP", "bwd FLOP", "bytes", "link bytes", "gpu");
   for (const json& l : plan["layers"]) {
-    std::string gpus = fmt::format("{}", fmt::join(l["gpu"].get<std::vector<int>>(), ","));
+    std::string gpus = ranges_text(l["gpu"].get<std::vector<int>>());
     const int period = l["update_period"].get<int>();
     if (period > 1) gpus += fmt::format(" (updates every {} passes)", period);
     if (period == 1 && plan["passes"].get<int>() > 1) gpus += " (updates every pass)";
@@ -283,17 +389,7 @@ std::string plan_text(const json& plan) {
                       plan["images"].get<std::int64_t>(), plan["tasks"].get<std::size_t>(),
                       plan["backend"].get<std::string>());
   text += parallel_text(plan);
-  text += "\nmemory, MiB       weights increments activations  gradients  workspace      other      total\n";
-  for (const json& d : plan["devices"]) {
-    for (const char* phase : {"train", "test"}) {
-      text += fmt::format("device {} {:<6}", d["device"].get<int>(), phase);
-      for (const char* kind :
-           {"weights", "increments", "activations", "gradients", "workspace", "other", "total"})
-        text += fmt::format(" {:>{}.1f}", d[phase][kind].get<double>() / (1 << 20),
-                            std::string_view(kind) == "activations" ? 11 : 10);
-      text += "\n";
-    }
-  }
+  text += memory_text(plan);
   if (plan.contains("train_tasks")) {
     text += "\nrewrites:\n";
     for (const json& r : plan["rewrites"]) text += "  " + r.get<std::string>() + "\n";

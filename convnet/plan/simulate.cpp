@@ -21,7 +21,8 @@ namespace {
 using nlohmann::json;
 
 /// `link` are the seconds in which the task reads other devices' memory, without latency.
-double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, double link) {
+double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model, Precision precision,
+                    double link) {
   double host = 0;
   double remote = 0;
   double latency = 0;
@@ -36,7 +37,7 @@ double task_seconds(const Plan& plan, const Task& task, const DeviceModel& model
   }
   const double own_bytes = std::max(0.0, static_cast<double>(task.bytes) - host - remote);
   const double memory = own_bytes / (model.memory_bandwidth * model.memory_efficiency);
-  const double compute = task.flops / (model.flops * model.efficiency);
+  const double compute = task.flops / (model.flops.of(precision) * model.efficiency.of(precision));
   return std::max({compute, memory, host / model.host_bandwidth, link + latency}) + model.task_overhead;
 }
 
@@ -274,11 +275,11 @@ std::string device_line(const std::string& who, const json& devices) {
 
 }  // namespace
 
-Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model) {
+Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model, Precision precision) {
   const Table<TaskId, double> links = link_seconds(plan, model);
   Table<TaskId, double> seconds;
   for (const TaskId t : plan.tasks.ids())
-    seconds.push_back(task_seconds(plan, plan.tasks[t], model, links[t]));
+    seconds.push_back(task_seconds(plan, plan.tasks[t], model, precision, links[t]));
   return seconds;
 }
 

@@ -14,8 +14,8 @@ namespace convnet {
 
 /// Returns the seconds of each task of the plan on the machine of `model`: the longer one of the time to
 /// compute and the time to move memory, plus the overhead. Loads read the host's memory; communication reads
-/// the memory of other devices over the links.
-Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model);
+/// the memory of other devices over the links. The model must have `flops` for `precision`, that of the plan.
+Table<TaskId, double> model_seconds(const Plan& plan, const DeviceModel& model, Precision precision);
 
 /// The seconds of a step in which a device works. With concurrent streams it may compute and communicate at
 /// the same time.

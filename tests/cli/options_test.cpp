@@ -221,7 +221,7 @@ TEST_CASE("a plan says which devices are on which host") {
   const Outcome hosts = run_program(args + Args{"--hosts", "2x3"});
   INFO(hosts.out << hosts.err);
   CHECK(hosts.code == 0);
-  CHECK(hosts.out.find("\n2 hosts, of devices 0 to 2; 3 to 5\n") != std::string::npos);
+  CHECK(hosts.out.find("\n2 hosts, of devices 0-2; 3-5\n") != std::string::npos);
   CHECK(run_program(args + Args{"--gpu", "0,1,2"}).out.find("hosts") == std::string::npos);
 }
 

@@ -200,7 +200,7 @@ TEST_CASE("plan predicts a step from a machine's file, and by timing operations 
     CHECK(rows_of(json_file(shop / "t.json")).size() >= 4);
   }
   const Outcome text = run_well(plan + Args{"--model", model});
-  CHECK(text.out.find("2 microbatches of 32, 32 images; 2 passes a minibatch") != std::string::npos);
+  CHECK(text.out.find("2 microbatches of 32 images; 2 passes a minibatch") != std::string::npos);
   CHECK(text.out.find("critical path") != std::string::npos);
   // Eight tiny images do not pay for two GPUs.
   CHECK(text.err.find("slower") != std::string::npos);
@@ -211,6 +211,64 @@ TEST_CASE("plan predicts a step from a machine's file, and by timing operations 
   const Outcome no_file = run_program(plan + Args{"--model", shop / "none.json"});
   CHECK(no_file.code == 2);
   CHECK(no_file.err.find("none.json") != std::string::npos);
+}
+
+TEST_CASE("plan says whether the net fits the memory of a machine, and predicts by precision") {
+  const Workshop shop;
+  shop.write(placed("gpu=0,1"), kParameters);
+  const auto planned = [&](const std::string& more) {
+    const std::string file = shop / "machine.json";
+    write_file(file, R"({"name": "m", "source": "made up", "memory_bandwidth": 1e15, "link_bandwidth": 1e15,
+                         "host_bandwidth": 1e15, )" +
+                         more + "}");
+    return Args{"plan"} + shop.net() +
+           Args{"--data-provider", "dummy-1x8x8-10", "--mini", "4096", "--gpu", "0,1", "--model", file};
+  };
+  const auto memory_of = [](const Args& args) {
+    return nlohmann::json::parse(run_well(args + Args{"--json", "1"}).out).at("prediction").at("memory");
+  };
+  const Args unknown = planned(R"("flops": 1e9)");
+  const double needed = memory_of(unknown).at("needed").get<double>();
+  CHECK(needed > 2 << 20);
+  CHECK(memory_of(unknown).at("fits").is_null());
+  CHECK(run_well(unknown).out.find("the model has no 'memory' that says whether this fits") !=
+        std::string::npos);
+  const Args large =
+      planned(R"("flops": 1e9, "memory": )" + std::to_string(static_cast<std::int64_t>(needed)));
+  CHECK(memory_of(large).at("fits").get<bool>());
+  const Args small =
+      planned(R"("flops": 1e9, "memory": )" + std::to_string(static_cast<std::int64_t>(needed) - 1));
+  CHECK_FALSE(memory_of(small).at("fits").get<bool>());
+  CHECK(run_well(small).out.find("memory: DOES NOT FIT: the fullest device") != std::string::npos);
+
+  const Args rates = planned(R"("flops": {"fp32": 1e6, "bf16": 1e7})");
+  const auto predicted = [&](const std::string& precision) {
+    const Args args = rates + Args{"--device", "cpu", "--precision", precision, "--json", "1"};
+    return nlohmann::json::parse(run_well(args).out)["prediction"]["step_seconds"].get<double>();
+  };
+  CHECK(predicted("fp32") == Approx(10 * predicted("bf16")).epsilon(0.01));
+  check_refused(rates + Args{"--device", "cuda", "--precision", "tf32"},
+                "machine.json: has no 'flops' for tf32");
+}
+
+TEST_CASE("plan sums up what many devices do") {
+  const Workshop shop;
+  shop.write(kDefinition, kParameters);
+  const Outcome run = run_well(
+      Args{"plan"} + shop.net() +
+      Args{"--data-provider", "dummy-1x8x8-10", "--mini", "200", "--gpu", "0-19", "--parallel", "data"});
+  INFO(run.out);
+  for (const char* part : {"20 microbatches of 10 images; 1 pass a minibatch\n",
+                           "devices 0-19: ", "bytes a step that come", "  0-19\n"})
+    CHECK(run.out.find(part) != std::string::npos);
+  CHECK(run.out.find("from (down) to (across)") == std::string::npos);
+  const Outcome eleven = run_well(
+      Args{"plan"} + shop.net() +
+      Args{"--data-provider", "dummy-1x8x8-10", "--mini", "113", "--gpu", "0-10", "--parallel", "data"});
+  INFO(eleven.out);
+  CHECK(eleven.out.find("11 microbatches of images: 10 of 11, 1 of 3; 1 pass") != std::string::npos);
+  CHECK(eleven.out.find("\n     2 ") < eleven.out.find("\n    10 "));  // rows in the order of numbers
+  CHECK(eleven.out.find("\n    10 ") < eleven.out.find("\n  host "));
 }
 
 TEST_CASE("option --profile writes the measured timeline") {

@@ -49,7 +49,8 @@ TEST_CASE("place prints candidates and writes the best as files that plan and tr
   const Outcome run = run_well(placing(shop, out));
   INFO(run.out);
   for (const char* part :
-       {"candidates simulated", "step ms", "one device: all on 1", "data on 4: all on 4",
+       {"candidates simulated", "candidates fit into 30518 MiB of each device", "step ms",
+        "one device: all on 1", "data on 4: all on 4",
         "hybrid on 4: conv1 to pool1 on 4; fc10 to logprob divided over 4", "communication"})
     CHECK(run.out.find(part) != std::string::npos);
   CHECK(run.out.find("train it with --layer-def " + shop / "placed.cfg") != std::string::npos);
@@ -93,7 +94,7 @@ TEST_CASE("place refuses what cannot be placed or written, and writes nothing th
                 "is a file that the command reads");
   check_refused(placing(shop, {"--out", shop / "a.cfg", "--out-params", shop / "a.cfg"}), "the same file");
   check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both),
-                "no placement fits into 0 MiB of each device");
+                "no placement fits into the 0 MiB of each device");
   check_refused(placing(shop, Args{"--memory-limit", "0.01"} + both), "smaller --mini or --conserve-mem 1");
   check_refused(placing(shop, Args{"--gpu", "0,1,2", "--hosts", "2x2"} + both), "needs 4 devices");
   check_refused(placing(shop, Args{"--model", shop / "none.json"} + both), "none.json");

@@ -79,7 +79,7 @@ TEST_CASE("after 20 minibatches the weights of the fastest placement are those o
   const auto target = std::shared_ptr<const Target>(make_cpu_target(1));
   // Devices that are slow beside their links, and links of several speeds.
   DeviceModel machine;
-  machine.flops = machine.memory_bandwidth = machine.host_bandwidth = 1e9;
+  machine.flops.fp32 = machine.memory_bandwidth = machine.host_bandwidth = 1e9;
   machine.link_latency = 1e-5;
   for (const double link : {1e7, 1e8, 1e10}) {
     for (const Normalised normalised : {Normalised::nowhere, Normalised::trunk}) {
@@ -95,7 +95,7 @@ TEST_CASE("after 20 minibatches the weights of the fastest placement are those o
       question.links = machine;
       question.target = [&](int) { return target; };
       question.predict = [&](const Plan& plan, int) {
-        return simulate(plan, model_seconds(plan, machine), true);
+        return simulate(plan, model_seconds(plan, machine, Precision::fp32), true);
       };
       const PlacedCandidate best = search_placement(question).candidates[0];
       INFO(best.description);

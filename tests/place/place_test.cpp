@@ -31,7 +31,7 @@ struct Asked {
       return std::shared_ptr<const Target>(target.get(), [](const Target*) {});
     };
     question.predict = [this](const Plan& plan, int) {
-      return simulate(plan, model_seconds(plan, model), model.concurrent_streams);
+      return simulate(plan, model_seconds(plan, model, Precision::fp32), model.concurrent_streams);
     };
     question.links = model;
     question.threads = 2;
@@ -223,12 +223,12 @@ TEST_CASE("candidates that do not fit the memory come last") {
   const PlacementAnswer free = search_placement(net->question);
   CHECK(free.candidates[0].fits);
   const std::int64_t most = free.candidates[0].memory;
-  net->question.memory_limit = most - 1;
+  net->question.memory = {most - 1, false};
   const PlacementAnswer tight = search_placement(net->question);
   CHECK(tight.candidates[0].fits);
   CHECK(tight.candidates[0].memory < most);
   CHECK(tight.candidates[0].seconds >= free.candidates[0].seconds);
-  net->question.memory_limit = 1;
+  net->question.memory = {1, false};
   CHECK_FALSE(search_placement(net->question).candidates[0].fits);
 }
 

@@ -68,8 +68,9 @@ TEST_CASE("model file: every key arrives") {
   const DeviceModel m = read_device_model(folder / "m.json");
   CHECK(m.name == "test");
   CHECK(m.source == "a data sheet; a measurement");
-  CHECK(m.flops == 1e12);
-  CHECK(m.efficiency == 0.5);
+  CHECK(m.flops.fp32 == 1e12);
+  CHECK(m.flops.bf16 == 1e12);
+  CHECK(m.efficiency.tf32 == 0.5);
   CHECK(m.memory_bandwidth == 1e11);
   CHECK(m.memory_efficiency == 0.25);
   CHECK(m.link_bandwidth == 1e10);
@@ -100,7 +101,7 @@ TEST_CASE("model file: the models of bench/ can be read and say where their numb
     const json j = json::parse(read_file(entry.path().string()));
     for (const auto& [key, value] : j.items()) {
       INFO(key);
-      if (value.is_number()) CHECK(m.source.find(key) != std::string::npos);
+      if (value.is_number() || value.is_object()) CHECK(m.source.find(key) != std::string::npos);
     }
   }
   CHECK(seen.count("nvlink-8gpu") == 1);
@@ -110,19 +111,50 @@ TEST_CASE("model file: the models of bench/ can be read and say where their numb
 }
 
 TEST_CASE("model file: wrong numbers") {
-  contains(error_with("flops", 0), "key 'flops' expects a number of at least 1, not '0'");
+  contains(error_with("flops", 0), "key 'flops' expects a number of at least 1 or an object");
   contains(error_with("flops", -5e12), "key 'flops' expects");
   contains(error_with("flops", 1e30), "key 'flops' expects");
-  contains(error_with("flops", "fast"), "key 'flops' expects a number of at least 1, not '\"fast\"'");
+  contains(error_with("flops", "fast"), "key 'flops' expects");
   contains(error_with("memory_bandwidth", nullptr), "key 'memory_bandwidth' expects");
   contains(error_with("link_bandwidth", json::array({1, 2})), "key 'link_bandwidth' expects");
   contains(error_with("host_bandwidth", 0.5), "key 'host_bandwidth' expects");
-  contains(error_with("efficiency", 1.01), "key 'efficiency' expects a number above 0, up to 1, not '1.01'");
+  contains(error_with("efficiency", 1.01), "key 'efficiency' expects a number above 0, up to 1");
   contains(error_with("memory_efficiency", 0), "key 'memory_efficiency' expects");
   contains(error_with("link_efficiency", true), "key 'link_efficiency' expects");
   contains(error_with("link_latency", -1e-6),
            "key 'link_latency' expects a number of seconds between 0 and 10");
   contains(error_with("task_overhead", 11), "key 'task_overhead' expects a number of seconds");
+}
+
+TEST_CASE("model file: numbers by precision") {
+  json j = good_model();
+  j["flops"] = {{"fp32", 1e12}, {"bf16", 4e12}};
+  j["efficiency"] = {{"bf16", 0.25}};
+  const TempFolder folder;
+  write_file(folder / "m.json", j.dump());
+  const DeviceModel m = read_device_model(folder / "m.json");
+  CHECK(m.flops.of(Precision::fp32) == 1e12);
+  CHECK(m.flops.of(Precision::tf32) == 0);  // not known
+  CHECK(m.flops.of(Precision::bf16) == 4e12);
+  CHECK(m.efficiency.of(Precision::fp32) == 1);
+  CHECK(m.efficiency.of(Precision::bf16) == 0.25);
+  const std::string expected = "key 'flops' expects a number of at least 1 or an object of such numbers";
+  contains(error_with("flops", json::object()), expected);
+  contains(error_with("flops", {{"fp16", 1e12}}), expected);
+  contains(error_with("flops", {{"fp32", 1e12}, {"bf16", 0}}), expected);
+  contains(error_with("flops", {{"fp32", "fast"}}), expected);
+  contains(error_with("efficiency", {{"fp32", 2}}), "key 'efficiency' expects");
+  contains(error_of(R"({"name": "x", "flops": {"fp32": 1e12, "fp32": 2e12}})"),
+           "key 'flops.fp32' is given twice");
+}
+
+TEST_CASE("model file: memory holds what each device needs, or all together") {
+  const Table<DeviceId, std::int64_t> needs({30, 50});
+  CHECK(MachineMemory{}.holds(needs));
+  CHECK(MachineMemory{50, false}.holds(needs));
+  CHECK_FALSE(MachineMemory{49, false}.holds(needs));
+  CHECK(MachineMemory{80, true}.holds(needs));
+  CHECK_FALSE(MachineMemory{79, true}.holds(needs));
 }
 
 TEST_CASE("model file: numbers that are not finite") {

@@ -273,7 +273,7 @@ namespace {
 
 DeviceModel simple_model() {
   DeviceModel model;
-  model.flops = 1000;
+  model.flops.fp32 = 1000;
   model.memory_bandwidth = 100;
   model.link_bandwidth = 10;
   model.host_bandwidth = 5;
@@ -301,20 +301,20 @@ TEST_CASE("model: a task takes as long as the slower of arithmetic and memory") 
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}}, 8000);
   add_task(plan, TaskKind::forward, 0, {{a, Access::read}, {b, Access::write}}, 2000);
   DeviceModel model = simple_model();
-  CHECK(model_seconds(plan, model) == Seconds{5, 8, 5});
-  model.efficiency = 0.5;
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{5, 8, 5});
+  model.efficiency.fp32 = 0.5;
   model.memory_efficiency = 0.25;
   model.task_overhead = 0.5;
-  CHECK(model_seconds(plan, model) == Seconds{20.5, 20.5, 20.5});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{20.5, 20.5, 20.5});
   model.memory_efficiency = 1;
-  CHECK(model_seconds(plan, model) == Seconds{5.5, 16.5, 5.5});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{5.5, 16.5, 5.5});
 }
 
 TEST_CASE("model: loads read the host's memory") {
   Plan plan;
   const BufferId input = add_buffer(plan, 0, 50, BufferKind::input), image = add_buffer(plan, 0, 200);
   add_task(plan, TaskKind::load, 0, {{input, Access::read}, {image, Access::write}});
-  CHECK(model_seconds(plan, simple_model()) == Seconds{10});
+  CHECK(model_seconds(plan, simple_model(), Precision::fp32) == Seconds{10});
 }
 
 TEST_CASE("model: communication takes the bytes of other devices over the link, and the latency") {
@@ -328,9 +328,9 @@ TEST_CASE("model: communication takes the bytes of other devices over the link, 
   add_task(plan, TaskKind::copy, 0, {{near, Access::read}, {to, Access::write}});
   DeviceModel model = simple_model();
   model.link_latency = 0.25;
-  CHECK(model_seconds(plan, model) == Seconds{40.25, 10.25, 8});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{40.25, 10.25, 8});
   model.link_efficiency = 0.5;
-  CHECK(model_seconds(plan, model) == Seconds{80.25, 20.25, 8});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{80.25, 20.25, 8});
 }
 
 TEST_CASE("model: what comes from another switch comes later") {
@@ -347,7 +347,7 @@ TEST_CASE("model: what comes from another switch comes later") {
   model.switch_devices = 2;
   model.uplink_bandwidth = 20;
   model.uplink_latency = 0.5;
-  const Seconds seconds = model_seconds(plan, model);
+  const Seconds seconds = model_seconds(plan, model, Precision::fp32);
   CHECK(seconds[TaskId(0)] - seconds[TaskId(1)] == 0.25);
   CHECK(seconds[TaskId(2)] == 20.5);
 }
@@ -358,7 +358,7 @@ TEST_CASE("model: a link that is faster than memory does not hide the memory's t
   add_task(plan, TaskKind::copy, 0, {{far, Access::read}, {to, Access::write}});
   DeviceModel model = simple_model();
   model.link_bandwidth = 1000;
-  CHECK(model_seconds(plan, model) == Seconds{9});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{9});
 }
 
 TEST_CASE("model: a link carries all that is read at the same time") {
@@ -399,25 +399,25 @@ TEST_CASE("model: tasks of a layer share links, and tasks of a device take turns
   copy(2, 0, 1);                                                  // alone
   for (int source = 1; source < 4; ++source) copy(3, source, 0);  // one after the other
   DeviceModel model = simple_model();
-  CHECK(model_seconds(plan, model) == Seconds{30, 30, 30, 10, 10, 10, 10});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{30, 30, 30, 10, 10, 10, 10});
   model.shared_bus = true;
-  CHECK(model_seconds(plan, model) == Seconds{30, 30, 30, 10, 10, 10, 10});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{30, 30, 30, 10, 10, 10, 10});
   model.shared_bus = false;
   model.switch_devices = 1;
   model.uplink_bandwidth = 5;
-  CHECK(model_seconds(plan, model) == Seconds{60, 60, 60, 20, 20, 20, 20});
+  CHECK(model_seconds(plan, model, Precision::fp32) == Seconds{60, 60, 60, 20, 20, 20, 20});
   // What is small takes a small share.
   copy(4, 0, 1);
   copy(4, 0, 1);
   copy(4, 0, 2);
   plan.tasks[TaskId(7)].uses[0].bytes = 25;
-  CHECK(model_seconds(plan, model)[TaskId(7)] == Approx(45 * 25 / 125.0));
-  CHECK(model_seconds(plan, model)[TaskId(8)] == Approx(45 * 100 / 125.0));
-  CHECK(model_seconds(plan, model)[TaskId(9)] == 45);
+  CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(7)] == Approx(45 * 25 / 125.0));
+  CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(8)] == Approx(45 * 100 / 125.0));
+  CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(9)] == 45);
   // Other passes and other kinds of tasks are at other times.
   plan.tasks[TaskId(0)].pass = 1;
   plan.tasks[TaskId(1)].kind = TaskKind::reduce;
-  for (int task = 0; task < 7; ++task) CHECK(model_seconds(plan, model)[TaskId(task)] == 20);
+  for (int task = 0; task < 7; ++task) CHECK(model_seconds(plan, model, Precision::fp32)[TaskId(task)] == 20);
 }
 
 }  // namespace convnet::test
