@@ -187,10 +187,10 @@ class ModelReader {
       for (const PrecisionName& precision : kPrecisions) given[precision.name] = *value;
     ByPrecision numbers = model_.*key.field;
     bool good = !given.empty();
-    for (const auto& [name, number] : given) {
+    for (const auto& entry : given) {
       const auto* precision = std::find_if(kPrecisions.begin(), kPrecisions.end(),
-                                           [&](const PrecisionName& p) { return p.name == name; });
-      const double n = number.is_number() ? number.get<double>() : -1;
+                                           [&](const PrecisionName& p) { return p.name == entry.first; });
+      const double n = entry.second.is_number() ? entry.second.get<double>() : -1;
       good = good && precision != kPrecisions.end() && n >= key.least && n <= key.most;
       if (good) numbers.*precision->field = n;
     }
