@@ -364,6 +364,16 @@ Checkpoint read_checkpoint(const std::string& file_or_folder) {
   }
 }
 
+InitialWeights read_initial_weights(const std::string& file_or_folder) {
+  const std::string file = find_checkpoint(file_or_folder);
+  if (!Position::of_file_name(fs::path(file).filename().string())) {
+    TensorFile contents = read_any_safetensors(file);
+    if (!contents.metadata.contains("layer_def")) return {file, std::move(contents), false};
+  }
+  Checkpoint checkpoint = read_checkpoint(file);
+  return {checkpoint.file, std::move(checkpoint.tensors), true};
+}
+
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
   Checkpoint c;
   c.file = file;
@@ -371,9 +381,13 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
   const auto meta = [&](const char* key) -> const std::string& {
     const auto found = c.tensors.metadata.find(key);
     if (found == c.tensors.metadata.end())
-      throw InputError(c.file + ": is not a checkpoint of convnet: its metadata has no '" + key + "'");
+      throw InputError(c.file + ": is not a checkpoint of convnet: its metadata has no '" + key +
+                       "'; a new run can take the weights of another program's file with --init-from");
     return found->second;
   };
+  if (!c.tensors.metadata.contains("layer_def"))  // other programs have a 'format', too
+    throw InputError(c.file + ": is not a checkpoint of convnet; a new run can take the weights of another " +
+                     "program's file with --init-from");
   if (meta("format") != kFormat)
     throw InputError(c.file + ": is a checkpoint of format '" + meta("format") + "'; this program reads '" +
                      kFormat + "'");

@@ -106,6 +106,17 @@ std::string find_checkpoint(const std::string& file_or_folder);
 /// newest sound checkpoint before it, if there is one. Throws RunError as find_checkpoint() does.
 Checkpoint read_checkpoint(const std::string& file_or_folder);
 
+/// Weights with which a new run may begin.
+struct InitialWeights {
+  std::string file;  ///< path they were read from
+  TensorFile tensors;
+  bool of_convnet = true;  ///< false: the file is another program's, and so are the names of its tensors
+};
+
+/// Reads a checkpoint as read_checkpoint() does, or a safetensors file of another program. Throws as
+/// read_checkpoint() does.
+InitialWeights read_initial_weights(const std::string& file_or_folder);
+
 /// Returns the newest checkpoint in a folder; nullopt if there is none or no folder. Throws RunError if the
 /// folder cannot be listed.
 std::optional<std::string> newest_checkpoint(const std::string& folder);

@@ -4,11 +4,14 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -109,9 +112,65 @@ std::string shown(const std::string& name) {
   return "'" + text + (name.size() > longest ? "…'" : "'");
 }
 
+float f64_number(const std::byte* bytes) {
+  double value = 0;
+  std::memcpy(&value, bytes, sizeof value);
+  return static_cast<float>(value);
+}
+
+float f32_number(const std::byte* bytes) {
+  float value = 0;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+/// IEEE 754 half precision: 1 bit of sign, 5 of exponent (bias 15), 10 of mantissa.
+float f16_number(const std::byte* bytes) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, bytes, sizeof bits);
+  const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  const float magnitude = exponent == 31  ? mantissa == 0 ? std::numeric_limits<float>::infinity()
+                                                          : std::numeric_limits<float>::quiet_NaN()
+                           : exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                          : std::ldexp(static_cast<float>(1024 + mantissa), exponent - 25);
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+/// The upper half of an f32.
+float bf16_number(const std::byte* bytes) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return std::bit_cast<float>(std::uint32_t{bits} << 16);
+}
+
+/// A type of tensors of the format.
+struct StoredType {
+  const char* name;
+  std::int64_t bytes;
+  float (*number)(const std::byte* bytes);  ///< converts an element; null for types that are left out
+};
+constexpr std::array<StoredType, 15> stored_types = {{
+    {"F64", 8, f64_number},
+    {"F32", 4, f32_number},
+    {"F16", 2, f16_number},
+    {"BF16", 2, bf16_number},
+    {"F8_E4M3", 1, nullptr},
+    {"F8_E5M2", 1, nullptr},
+    {"I64", 8, nullptr},
+    {"U64", 8, nullptr},
+    {"I32", 4, nullptr},
+    {"U32", 4, nullptr},
+    {"I16", 2, nullptr},
+    {"U16", 2, nullptr},
+    {"I8", 1, nullptr},
+    {"U8", 1, nullptr},
+    {"BOOL", 1, nullptr},
+}};
+
 /// The position of a tensor: bytes [begin, end) of the data section.
 struct TensorEntry {
   std::string name;
+  const StoredType* type = nullptr;
   Dims dims;
   std::uint64_t begin = 0, end = 0;
 };
@@ -125,7 +184,8 @@ struct Header {
 /// it, and stops at the first error, so that a hostile header never becomes a large tree in memory.
 class HeaderParser {
  public:
-  HeaderParser(const std::string& file, std::uint64_t data_bytes) : file_(file), data_bytes_(data_bytes) {}
+  HeaderParser(const std::string& file, std::uint64_t data_bytes, TensorTypes types)
+      : file_(file), data_bytes_(data_bytes), types_(types) {}
 
   Header parse(std::string_view text) {
     if (text.empty() || text[0] != '{') fail("the header is not a JSON object");
@@ -194,14 +254,10 @@ class HeaderParser {
       if (key != "dtype" && key != "shape" && key != "data_offsets")
         fail_tensor(member_, "has an unknown member " + shown(key));
     if (object.size() != 3) fail_tensor(member_, "lacks one of dtype, shape, data_offsets");
-    const json& type = object.at("dtype");
-    if (!type.is_string() || type.get_ref<const std::string&>() != "F32")
-      fail_tensor(member_,
-                  fmt::format("has dtype {}; only F32 is read",
-                              type.is_string() ? shown(type.get<std::string>()) : "of the wrong kind"));
     TensorEntry entry;
     entry.name = member_;
-    std::int64_t bytes = sizeof(float);
+    entry.type = &type_of(object.at("dtype"));
+    std::int64_t bytes = entry.type->bytes;
     for (std::uint64_t d : numbers(object.at("shape"), "shape")) {
       // Zeros are left out, so that the product of any part of the dimensions is in range too.
       const auto factor = std::max<std::uint64_t>(d, 1);
@@ -223,6 +279,18 @@ class HeaderParser {
                   fmt::format("has shape {}, {} bytes, but its data_offsets [{}, {}] span {}",
                               to_string(entry.dims), bytes, entry.begin, entry.end, entry.end - entry.begin));
     header_.tensors.push_back(std::move(entry));
+  }
+
+  const StoredType& type_of(const json& dtype) const {
+    const std::string name = dtype.is_string() ? dtype.get<std::string>() : "";
+    const auto* found = std::find_if(stored_types.begin(), stored_types.end(),
+                                     [&](const StoredType& type) { return name == type.name; });
+    if (types_ == TensorTypes::f32 ? name != "F32" : found == stored_types.end())
+      fail_tensor(
+          member_,
+          fmt::format("has dtype {}; {}", dtype.is_string() ? shown(name) : "of the wrong kind",
+                      types_ == TensorTypes::f32 ? "only F32 is read" : "the format has no such type"));
+    return *found;
   }
 
   std::vector<std::uint64_t> numbers(const json& list, const char* what) const {
@@ -262,6 +330,7 @@ class HeaderParser {
 
   const std::string& file_;
   std::uint64_t data_bytes_;
+  TensorTypes types_;
   Header header_;
   std::string member_;                      // being parsed
   std::set<std::string> members_, fields_;  // seen: of the header, of member_ (duplicates)
@@ -271,8 +340,26 @@ class HeaderParser {
 /// Copies the next `count` bytes of the file, which must exist, to `to`.
 using ReadBytes = std::function<void(void* to, std::size_t count)>;
 
+/// Reads a tensor, and converts its elements to float32.
+NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
+  NamedTensor tensor;
+  tensor.dims = std::move(entry.dims);
+  const auto bytes = static_cast<std::size_t>(entry.end - entry.begin);
+  const auto size = static_cast<std::size_t>(entry.type->bytes);
+  tensor.values.resize(bytes / size);
+  if (size == sizeof(float)) {
+    read(tensor.values.data(), bytes);
+    return tensor;
+  }
+  std::vector<std::byte> raw(bytes);
+  read(raw.data(), bytes);
+  for (std::size_t i = 0; i < tensor.values.size(); ++i)
+    tensor.values[i] = entry.type->number(raw.data() + i * size);
+  return tensor;
+}
+
 TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBytes& read,
-                 Checksums checksums) {
+                 Checksums checksums, TensorTypes types) {
   std::uint64_t header_bytes = 0;
   if (file_bytes < sizeof header_bytes)
     throw InputError(fmt::format("{}: it has {} bytes; a safetensors file has at least 8", name, file_bytes));
@@ -286,15 +373,17 @@ TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBy
         fmt::format("{}: truncated: a header of {} bytes is announced, {} follow", name, header_bytes, rest));
   std::string text(static_cast<std::size_t>(header_bytes), '\0');
   read(text.data(), text.size());
-  Header header = HeaderParser(name, rest - header_bytes).parse(text);
+  Header header = HeaderParser(name, rest - header_bytes, types).parse(text);
 
   TensorFile contents;
   contents.metadata = std::move(header.metadata);
   for (TensorEntry& entry : header.tensors) {
-    NamedTensor& tensor = contents.tensors[entry.name];
-    tensor.dims = std::move(entry.dims);
-    tensor.values.resize(static_cast<std::size_t>(entry.end - entry.begin) / sizeof(float));
-    read(tensor.values.data(), tensor.values.size() * sizeof(float));
+    if (entry.type->number != nullptr) {
+      contents.tensors[entry.name] = read_tensor(entry, read);
+    } else {
+      std::vector<std::byte> ignored(static_cast<std::size_t>(entry.end - entry.begin));
+      read(ignored.data(), ignored.size());
+    }
   }
   take_checksums(name, contents, checksums);
   return contents;
@@ -346,7 +435,9 @@ void write_safetensors(const std::string& path, const TensorFile& contents) {
   file.publish();
 }
 
-TensorFile read_safetensors(const std::string& path) {
+namespace {
+
+TensorFile read_file(const std::string& path, TensorTypes types) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     throw InputError(fmt::format("{}: {}", path, fs::exists(path, error) ? "not a file" : "no such file"));
@@ -357,16 +448,23 @@ TensorFile read_safetensors(const std::string& path) {
     if (!file.read(static_cast<char*>(to), static_cast<std::streamsize>(count)))
       throw InputError(fmt::format("{}: cannot be read to its end", path));
   };
-  return parse(path, size, read, Checksums::compare);
+  return parse(path, size, read, Checksums::compare, types);
 }
 
-TensorFile parse_safetensors(const std::string& name, const std::string& bytes, Checksums checksums) {
+}  // namespace
+
+TensorFile read_safetensors(const std::string& path) { return read_file(path, TensorTypes::f32); }
+
+TensorFile read_any_safetensors(const std::string& path) { return read_file(path, TensorTypes::any); }
+
+TensorFile parse_safetensors(const std::string& name, const std::string& bytes, Checksums checksums,
+                             TensorTypes types) {
   std::size_t at = 0;
   const ReadBytes read = [&](void* to, std::size_t count) {
     if (count > 0) std::memcpy(to, bytes.data() + at, count);
     at += count;
   };
-  return parse(name, bytes.size(), read, checksums);
+  return parse(name, bytes.size(), read, checksums, types);
 }
 
 }  // namespace convnet

@@ -36,8 +36,16 @@ enum class Checksums { compare, ignore };
 /// and memory is bounded by the file's size.
 TensorFile read_safetensors(const std::string& path);
 
-/// Reads a file that is in memory as read_safetensors() does; error messages call it `name`.
+/// Reads a file of another program, as read_safetensors() does: tensors of type F64, F16 and BF16 become
+/// float32, and those of types that are no floating-point numbers are left out.
+TensorFile read_any_safetensors(const std::string& path);
+
+/// Which types of tensors are allowed: F32 only, or all as in read_any_safetensors().
+enum class TensorTypes { f32, any };
+
+/// Reads a file that is in memory as read_safetensors() or read_any_safetensors() does; error messages call
+/// it `name`.
 TensorFile parse_safetensors(const std::string& name, const std::string& bytes,
-                             Checksums checksums = Checksums::compare);
+                             Checksums checksums = Checksums::compare, TensorTypes types = TensorTypes::f32);
 
 }  // namespace convnet

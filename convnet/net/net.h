@@ -48,9 +48,10 @@ class Net {
   /// Sets initial weights, which are the same for every layout and device, and zero increments. Needs
   /// prepare().
   void init_weights(std::uint64_t seed);
-  /// Copies the weights of the same name and shape from a checkpoint, and prints a table of the matrices that
-  /// were copied, skipped and newly made. Throws InputError if it cannot be read or nothing fits.
-  void init_from(const std::string& checkpoint);
+  /// Copies the weights of the same name and shape from a checkpoint or another program's safetensors file,
+  /// where a layer's weights may have PyTorch's names ("conv1.weight"). Prints a table of the matrices that
+  /// were copied, skipped and newly made. Throws InputError if the file cannot be read or nothing fits.
+  void init_from(const std::string& file_or_folder);
   /// Compares the gradient of each learned matrix with central differences of the costs, along the gradient
   /// and along random directions. Leaves the weights as they were. Throws RunError if a cost is not finite,
   /// or once `stopped` returns true.

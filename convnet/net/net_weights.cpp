@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
+#include <set>
 
 #include "convnet/base/error.h"
 #include "convnet/base/openmp_scope.h"
@@ -208,43 +210,68 @@ void Net::init_weights(std::uint64_t seed) {
   windows_.clear();
 }
 
-void Net::init_from(const std::string& checkpoint) {
-  const Checkpoint from = read_checkpoint(checkpoint);
-  std::map<std::string, bool> used;
-  for (const auto& [name, tensor] : from.tensors.tensors) used[name] = false;
+namespace {
+
+/// Returns the names by which a matrix may be found in a file of initial weights, the best first.
+std::vector<std::string> source_names(const std::string& layer, const std::string& matrix, bool first_input,
+                                      bool of_convnet) {
+  // Averages, where there are any, are what the other run's tests saw.
+  std::vector<std::string> names = {increment_name(layer, matrix, kAverageSuffix), layer + "." + matrix};
+  if (of_convnet) return names;
+  // PyTorch's names, with the layer as the module.
+  static const std::map<std::string, std::string> parameters = {
+      {"weights", "weight"},           {"biases", "bias"},           {"scale", "weight"}, {"shift", "bias"},
+      {"runningMean", "running_mean"}, {"runningVar", "running_var"}};
+  const auto parameter = parameters.find(matrix.substr(0, matrix.find('.')));
+  if (first_input && parameter != parameters.end()) names.push_back(layer + "." + parameter->second);
+  return names;
+}
+
+}  // namespace
+
+void Net::init_from(const std::string& file_or_folder) {
+  const InitialWeights from = read_initial_weights(file_or_folder);
+  const auto& tensors = from.tensors.tensors;
+  const char* source = from.of_convnet ? "checkpoint" : "file";
+  std::set<std::string> used;
   int copied = 0;
   fmt::print("Weights from {}:\n", from.file);
   for (const WeightBuffers& w : plans_.weights()) {
     const Dims& dims = spec(w).whole_dims();
-    const bool first_part = spec(w).first_output == 0;
-    // Averages, where there are any, are what the other run's tests saw.
-    auto found = from.tensors.tensors.find(name_of(w, kAverageSuffix));
-    if (found == from.tensors.tensors.end()) found = from.tensors.tensors.find(w.name);
-    if (found == from.tensors.tensors.end()) {
-      if (first_part)
-        fmt::print("  {:<32} {:<20} newly made: it is not in the checkpoint\n", w.name, to_string(dims));
+    const auto say = [&](const std::string& what) {
+      if (spec(w).first_output == 0) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(dims), what);
+    };
+    auto found = tensors.end();
+    const bool first_input = w.index == 0 || !spec(w).name.starts_with("weights.");
+    for (const std::string& name :
+         source_names(graph_.nodes[w.node].whole, spec(w).name, first_input, from.of_convnet)) {
+      if (found == tensors.end()) found = tensors.find(name);
+      used.insert(name);
+    }
+    if (found == tensors.end()) {
+      say(fmt::format("newly made: it is not in the {}", source));
       continue;
     }
-    used[w.name] = true;
     if (found->second.dims != dims) {
-      if (first_part)
-        fmt::print("  {:<32} {:<20} newly made: it is {} in the checkpoint\n", w.name, to_string(dims),
-                   to_string(found->second.dims));
+      say(fmt::format("newly made: it is {} in the {}", to_string(found->second.dims), source));
       continue;
     }
     const std::vector<float> values =
         part_of(spec(w), matrix_of(from.tensors, from.file, found->first, dims));
     executor_.write_weights(w, values);
     executor_.write_averages(w, values);
-    if (first_part) fmt::print("  {:<32} {:<20} copied\n", w.name, to_string(dims));
+    say(found->first == w.name || from.of_convnet ? "copied" : "copied from " + found->first);
     ++copied;
   }
-  for (const auto& [name, was_used] : used) {
-    if (!was_used && !is_training_state(name) && !name.ends_with(".mean"))
-      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name,
-                 to_string(from.tensors.tensors.at(name).dims));
+  for (const auto& [name, tensor] : tensors) {
+    if (!used.contains(name) && !is_training_state(name) && !name.ends_with(".mean"))
+      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name, to_string(tensor.dims));
   }
-  if (copied == 0) throw InputError(from.file + ": no matrix has the name and shape of one of this net");
+  if (copied > 0) return;
+  throw InputError(from.file + ": no matrix has the name and shape of one of this net" +
+                   (from.of_convnet ? ""
+                                    : "; in a file of another program, layer 'conv1' takes 'conv1.weight', "
+                                      "'conv1.bias', 'conv1.running_mean' and 'conv1.running_var'"));
 }
 
 std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix) {

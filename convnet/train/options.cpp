@@ -24,7 +24,8 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
           "init-from", &CheckpointOptions::init_from,
           {.fallback = "",
            .unit = "file",
-           .doc = "checkpoint whose weights of equal name and shape a new run starts from (fine-tuning)"}),
+           .doc = "checkpoint, or safetensors file with PyTorch's names, whose weights of equal name and "
+                  "shape a new run starts from (fine-tuning)"}),
       option("keep", &CheckpointOptions::keep,
              {.fallback = "2", .min = 1, .max = 1e9, .doc = "newest checkpoints to keep"}),
       option("save-freq", &CheckpointOptions::save_freq,

@@ -209,6 +209,63 @@ TEST_CASE("option --init-from copies what fits and lists what does not") {
   CHECK(other.err.find("--init-from") != std::string::npos);
 }
 
+TEST_CASE("option --init-from takes weights of PyTorch's names from a safetensors file of another program") {
+  const Workshop shop;
+  shop.write(replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1\n",
+                      "[stage.0.bn]\ntype=bnorm\ninputs=conv1\nchannels=2\n"
+                      "[pool1]\ntype=pool\ninputs=stage.0.bn\n"),
+             kParameters + "[stage.0.bn]\nepsW=0.1\nepsB=0.1\nmomW=0\nmomB=0\nwc=0\n");
+  TensorFile other;
+  const auto values = [](std::size_t count, float first) {
+    std::vector<float> made(count);
+    for (std::size_t i = 0; i < count; ++i) made[i] = first + 0.125F * static_cast<float>(i);
+    return made;
+  };
+  other.metadata["format"] = "pt";
+  other.tensors["conv1.weight"] = {{2, 1, 3, 3}, values(18, -1)};
+  other.tensors["conv1.bias"] = {{2}, values(2, 5)};
+  other.tensors["stage.0.bn.weight"] = {{2}, values(2, 2)};
+  other.tensors["stage.0.bn.bias"] = {{2}, values(2, 3)};
+  other.tensors["stage.0.bn.running_mean"] = {{2}, values(2, 4)};
+  other.tensors["stage.0.bn.running_var"] = {{2}, values(2, 6)};
+  other.tensors["fc10.weight"] = {{7, 18}, values(7 * 18, 0)};
+  other.tensors["head.weight"] = {{3}, values(3, 0)};
+  const std::string file = shop / "other.safetensors";
+  write_safetensors(file, other);
+  const Args args =
+      shop.dummy() +
+      Args{"--save-file", shop / "tuned", "--init-from", file, "--epochs", "0", "--force-save", "1"};
+  const Outcome run = run_well(args);
+  INFO(run.out);
+  for (const char* line : {"conv1.weights.data +2x1x3x3 +copied from conv1.weight\n",
+                           "conv1.biases +2 +copied from conv1.bias\n",
+                           "fc10.weights.pool1 +10x18 +newly made: it is 7x18 in the file\n",
+                           "fc10.biases +10 +newly made: it is not in the file\n",
+                           "head.weight +3 +skipped: this net has no such matrix\n"})
+    CHECK(std::regex_search(run.out, std::regex(line)));
+  const Tensors tuned = tensors_of(shop / "tuned/0.0.safetensors");
+  for (const auto& [here, there] :
+       std::map<std::string, std::string>{{"conv1.weights.data", "conv1.weight"},
+                                          {"conv1.biases", "conv1.bias"},
+                                          {"stage.0.bn.scale", "stage.0.bn.weight"},
+                                          {"stage.0.bn.shift", "stage.0.bn.bias"},
+                                          {"stage.0.bn.runningMean", "stage.0.bn.running_mean"},
+                                          {"stage.0.bn.runningVar", "stage.0.bn.running_var"}})
+    CHECK(tuned.at(here).values == other.tensors.at(there).values);
+  // Nothing else takes such a file.
+  check_refused({"--load-file", file},
+                "a new run can take the weights of another program's file with --init-from");
+  std::filesystem::remove_all(shop / "tuned");
+  std::erase_if(other.tensors, [](const auto& tensor) { return !tensor.first.starts_with("head"); });
+  write_safetensors(file, other);
+  check_refused(args,
+                "no matrix has the name and shape of one of this net; in a file of another program, layer");
+  other.tensors["conv1.weight"] = {{2, 1, 3, 3},
+                                   std::vector<float>(18, std::numeric_limits<float>::infinity())};
+  write_safetensors(file, other);
+  check_refused(args, "tensor 'conv1.weight' holds numbers that are not finite");
+}
+
 TEST_CASE("the command line of a run with --init-from goes on with it") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1"});

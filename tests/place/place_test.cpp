@@ -111,7 +111,7 @@ TEST_CASE("units: a layer with weights and what follows it, residual trunks as a
   const std::vector<std::string> resnet = layers_of(*asked("resnet18-imagenet", 1, "nvlink-8gpu"));
   for (const std::string& unit : resnet) UNSCOPED_INFO(unit);
   REQUIRE(resnet.size() == 2);
-  CHECK(resnet[1] == "fc1000 probs logprob");
+  CHECK(resnet[1] == "fc probs logprob");
   CHECK(layers_of(*towers(1, "nvlink-8gpu")) ==
         std::vector<std::string>{"left", "right", "left2", "right2", "both probs logprob"});
 

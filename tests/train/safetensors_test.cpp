@@ -77,6 +77,54 @@ std::size_t files_in(const TempFolder& folder) {
 
 }  // namespace
 
+TEST_CASE("safetensors: all types of other programs are read, and floating-point ones become float32") {
+  const auto file = [](const std::string& dtype, std::size_t size,
+                       const std::vector<std::uint64_t>& elements) {
+    const std::size_t bytes = size * elements.size();
+    std::string text = file_of("{\"a\":" +
+                                   tensor("[" + std::to_string(elements.size()) + "]",
+                                          "[0," + std::to_string(bytes) + "]", '"' + dtype + '"') +
+                                   "}",
+                               bytes);
+    for (std::size_t i = 0; i < elements.size(); ++i)
+      std::memcpy(text.data() + text.size() - bytes + i * size, &elements[i], size);
+    return text;
+  };
+  const auto values = [&](const std::string& dtype, std::size_t size, const std::vector<std::uint64_t>& of) {
+    return parse_safetensors("f", file(dtype, size, of), Checksums::compare, TensorTypes::any)
+        .tensors.at("a")
+        .values;
+  };
+  CHECK(values("F16", 2, {0x3c00, 0xc000, 0x3555, 0x0001, 0x83ff, 0x0400, 0x7bff, 0x8000}) ==
+        std::vector<float>{1, -2, 0.333251953125F, 0x1p-24F, -1023 * 0x1p-24F, 0x1p-14F, 65504, -0.0F});
+  CHECK(values("F16", 2, {0x7c00, 0xfc00}) ==
+        std::vector<float>{std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()});
+  CHECK(std::isnan(values("F16", 2, {0x7e00})[0]));
+  CHECK(values("BF16", 2, {0x3f80, 0xc040}) == std::vector<float>{1, -3});
+  CHECK(values("F64", 8, {std::bit_cast<std::uint64_t>(0.1), std::bit_cast<std::uint64_t>(-7.5)}) ==
+        std::vector<float>{0.1F, -7.5F});
+  CHECK(values("F32", 4, {0x40200000}) == std::vector<float>{2.5F});
+  for (const auto& [dtype, size] : std::vector<std::pair<std::string, std::size_t>>{{"I64", 8},
+                                                                                    {"U64", 8},
+                                                                                    {"I32", 4},
+                                                                                    {"U32", 4},
+                                                                                    {"I16", 2},
+                                                                                    {"U16", 2},
+                                                                                    {"I8", 1},
+                                                                                    {"U8", 1},
+                                                                                    {"BOOL", 1},
+                                                                                    {"F8_E4M3", 1},
+                                                                                    {"F8_E5M2", 1}}) {
+    INFO(dtype);
+    CHECK(parse_safetensors("f", file(dtype, size, {1, 2}), Checksums::compare, TensorTypes::any)
+              .tensors.empty());
+    CHECK_THROWS_AS(parse_safetensors("f", file(dtype, size, {1, 2})), InputError);
+  }
+  CHECK(message_of<InputError>([&] {
+          parse_safetensors("f", file("F12", 2, {1}), Checksums::compare, TensorTypes::any);
+        }) == "f: tensor 'a' has dtype 'F12'; the format has no such type");
+}
+
 TEST_CASE("safetensors keep every bit", "[train]") {
   const TempFolder folder;
   const std::string path = folder / "1.2.safetensors";
