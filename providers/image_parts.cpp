@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <sstream>
 #include <system_error>
 
@@ -18,6 +19,13 @@ namespace convnet {
 namespace fs = std::filesystem;
 
 namespace {
+
+std::string lower_case(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
 
 /// Whether files that end so are pictures that are not read.
 bool is_other_picture(std::string_view extension) {
@@ -47,21 +55,48 @@ std::int32_t read_label(const InputFile& file, const TarMember& member, std::int
 
 }  // namespace
 
+std::vector<ImagePart> find_parts(const std::string& path, const HoldsImages& holds_images) {
+  // By their names in small letters; of folders with equal ones the first counts.
+  std::map<std::string, std::string> folders;
+  std::vector<std::string> names = names_in(path, true);
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) folders.emplace(lower_case(name), name);
+  const auto first_of = [&](std::span<const char* const> wanted, bool empty_too) -> std::optional<ImagePart> {
+    for (const char* name : wanted) {
+      const auto found = folders.find(name);
+      if (found == folders.end()) continue;
+      const std::string folder = (fs::path(path) / found->second).string();
+      if (empty_too || holds_images(folder)) return ImagePart{found->second, folder, {}};
+    }
+    return std::nullopt;
+  };
+  constexpr std::array training = {"train", "training"};
+  constexpr std::array tests = {"val", "valid", "validation", "test", "testing"};
+  const std::optional<ImagePart> train = first_of(training, false);
+  if (!train) {
+    const auto is_for_tests = [&](const auto& folder) {
+      return std::find(tests.begin(), tests.end(), folder.first) != tests.end();
+    };
+    if (!folders.empty() && std::all_of(folders.begin(), folders.end(), is_for_tests))
+      throw InputError(fmt::format("{}: has only folders for tests ({}), none with training images (train)",
+                                   path, printable(fmt::format("{}", fmt::join(names, ", ")))));
+    return {{"", path, {}}};
+  }
+  std::vector<ImagePart> parts = {*train};
+  std::optional<ImagePart> test = first_of(tests, false);
+  if (!test) test = first_of(tests, true);
+  if (test) parts.push_back(*test);
+  return parts;
+}
+
 std::vector<ImagePart> find_parts(const std::string& path) {
   std::error_code ignored;
-  const fs::path root(path);
-  const auto is_part = [](const std::string& folder) {
+  if (!fs::is_directory(path, ignored)) return {{"", path, {}}};
+  return find_parts(path, [](const std::string& folder) {
     const std::vector<std::string> files = names_in(folder, false);
     return !names_in(folder, true).empty() ||
            std::any_of(files.begin(), files.end(), [](const std::string& f) { return f.ends_with(".tar"); });
-  };
-  if (!fs::is_directory(root / "train", ignored) || !is_part((root / "train").string()))
-    return {{"", path, {}}};
-  std::vector<ImagePart> parts = {{"train", (root / "train").string(), {}}};
-  for (const char* name : {"val", "test"})
-    if (parts.size() == 1 && fs::is_directory(root / name, ignored))
-      parts.push_back({name, (root / name).string(), {}});
-  return parts;
+  });
 }
 
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches) {
@@ -101,10 +136,7 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
 }
 
 std::string lower_extension(std::string_view name, std::size_t dot) {
-  std::string extension(dot < name.size() ? name.substr(dot + 1) : "");
-  for (char& c : extension)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return extension;
+  return lower_case(dot < name.size() ? name.substr(dot + 1) : "");
 }
 
 bool is_image_extension(std::string_view extension) {

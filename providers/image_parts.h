@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,13 +17,18 @@ namespace convnet {
 
 /// The training images or the test images of a data set, or all of its images.
 struct ImagePart {
-  std::string name;  ///< "train", "val", "test", or "" for all images
+  std::string name;  ///< that of the folder, like "train", or "" for all images
   std::string folder;
   BatchRange batches;
 };
-/// Returns the parts `path`/train and `path`/val (else `path`/test), or only `path` itself if it has no
-/// folder train. A folder train that holds neither folders nor tars counts as the images of a class of that
-/// name.
+/// Returns whether a folder holds images of a data set, not only those of one class.
+using HoldsImages = std::function<bool(const std::string& folder)>;
+/// Returns the parts of a data set: the folder of training images in `path` (train or training), and that of
+/// test images (the first of val, valid, validation, test and testing), in small letters or capitals. Returns
+/// only `path` itself if it has no folder of training images. Throws InputError if all of its folders are
+/// for tests.
+std::vector<ImagePart> find_parts(const std::string& path, const HoldsImages& holds_images);
+/// As above; a folder holds images if it holds folders or tars.
 std::vector<ImagePart> find_parts(const std::string& path);
 /// Numbers the batches of all parts from 1 on; `batches` is the number of batches of each part.
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches);

@@ -27,17 +27,16 @@ bool has_array(const std::string& folder, const std::string& name) {
   return fs::exists(array_path(folder, name), ignored);
 }
 
-/// The folder itself, or its folders train and val, or test.
+/// The folder itself, or its folders for training and tests.
 std::vector<ImagePart> parts_of(const std::string& path) {
   if (path.empty()) throw InputError("data provider 'npy' needs --data-path: the folder of the .npy files");
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) throw InputError(fmt::format("--data-path {}: no such folder", path));
-  const auto below = [&](const char* name) { return (fs::path(path) / name).string(); };
-  if (has_array(path, "images") || !has_array(below("train"), "images")) return {{"", path, {}}};
-  std::vector<ImagePart> parts = {{"train", below("train"), {}}};
-  for (const char* name : {"val", "test"})
-    if (parts.size() == 1 && has_array(below(name), "images")) parts.push_back({name, below(name), {}});
-  return parts;
+  if (!fs::is_directory(path, ignored))
+    throw InputError(fmt::format(
+        "--data-path {}: {}", path,
+        fs::exists(path, ignored) ? "is a file; name the folder that holds images.npy" : "no such folder"));
+  if (has_array(path, "images")) return {{"", path, {}}};
+  return find_parts(path, [](const std::string& folder) { return has_array(folder, "images"); });
 }
 
 /// The names of the arrays in a folder, in the order of the provider's matrices.

@@ -73,7 +73,7 @@ json to_json(const TrainingState& s) {
           {"partial", to_json(s.partial)},
           {"partial_seconds", s.partial_seconds},
           {"windows", windows},
-          {"best", {s.best.value, s.best.epoch, s.best.batch, s.best.tests_since}},
+          {"best", {s.best.value, s.best.epoch, s.best.batch, s.best.tests_since, s.best.watched}},
           {"history", history}};
 }
 
@@ -98,7 +98,8 @@ TrainingState state_from(const json& j) {
   if (j.contains("best")) {
     const json& best = j.at("best");
     s.best = {best.at(0).get<double>(), static_cast<int>(whole(best.at(1), kMostEpochs)),
-              static_cast<int>(whole(best.at(2), kMostEpochs)), whole(best.at(3), kMostImages)};
+              static_cast<int>(whole(best.at(2), kMostEpochs)), whole(best.at(3), kMostImages),
+              best.size() > 4 ? best.at(4).get<std::string>() : ""};
   }
   for (const json& entry : j.at("history")) {
     HistoryEntry h;

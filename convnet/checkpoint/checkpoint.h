@@ -61,6 +61,8 @@ struct BestTest {
   double value = 0;
   int epoch = 0, batch = 0;      ///< training batch it came after; epoch 0: there was no test yet
   std::int64_t tests_since = 0;  ///< tests after it
+  /// What the run watched, as WatchedCost::key() names it; "" in older checkpoints.
+  std::string watched = {};
 };
 
 /// The state of training in a checkpoint, without the tensors.

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "convnet/base/error.h"
+#include "convnet/config/text.h"
 
 namespace convnet {
 namespace {
@@ -98,6 +100,39 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions
                                 "three standard deviations and the axes of the colours, measured when a run "
                                 "with colour noise begins");
   return statistics;
+}
+
+std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
+  for (std::size_t m = 0; m < std::min(then.size(), now.size()); ++m) {
+    const std::vector<std::string>& before = then[m].class_names;
+    std::map<std::string, std::size_t> numbers;
+    for (std::size_t c = 0; c < before.size(); ++c) numbers.emplace(before[c], c);
+    for (std::size_t c = 0; c < now[m].class_names.size(); ++c) {
+      const auto found = numbers.find(now[m].class_names[c]);
+      if (found == numbers.end() || found->second == c) continue;
+      constexpr std::size_t most = 20;
+      std::string names;
+      for (std::size_t k = 0; k < std::min(most, before.size()); ++k)
+        names += (k == 0 ? "" : ", ") + excerpt(before[k]);
+      return fmt::format(
+          "its class {} is {}, which was class {} where the net was trained; it needs the same classes in "
+          "the "
+          "same order: {}{}",
+          c, excerpt(found->first), found->second, names, before.size() > most ? ", …" : "");
+    }
+  }
+  return "";
+}
+
+std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
+  for (std::size_t m = 0; m < std::min(then.size(), now.size()); ++m) {
+    const auto &before = then[m].class_names, &after = now[m].class_names;
+    const auto [a, b] = std::mismatch(before.begin(), before.end(), after.begin(), after.end());
+    if (a != before.end() && b != after.end())
+      return fmt::format("warning: class {} is {} in the data set, but was {} where the net was trained",
+                         a - before.begin(), excerpt(*b), excerpt(*a));
+  }
+  return "";
 }
 
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint) {

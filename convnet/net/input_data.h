@@ -30,6 +30,13 @@ void save_statistics(const PixelStatistics& statistics, const DataOptions& optio
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
+/// Returns what is wrong if a class has another number in the data set `now` than in the one that a net was
+/// trained on; "" if every class that both name has the same number in both.
+std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
+/// Returns a warning if classes have other names in the data set `now` than in `then`, but kept their
+/// numbers; else "".
+std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
+
 /// Throws InputError if an option gives images another size or preprocessing than the checkpoint's, which its
 /// weights were trained with.
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint);

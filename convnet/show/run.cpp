@@ -7,6 +7,7 @@
 #include "convnet/base/error.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 #include "convnet/net/net_weights.h"
 #include "convnet/plan/print.h"
@@ -16,6 +17,7 @@ namespace {
 
 /// Returns whether a net made for one data set can be tested on the other.
 std::string difference(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
+  if (const std::string wrong = renumbered_class(then, now); !wrong.empty()) return wrong;
   for (std::size_t i = 0; i < then.size(); ++i) {
     if (i >= now.size()) return "it has no matrix '" + then[i].name + "'";
     if (then[i].dims != now[i].dims)

@@ -18,6 +18,7 @@
 #include "convnet/net/outputs.h"
 #include "convnet/place/write.h"
 #include "convnet/train/rate_jumps.h"
+#include "convnet/train/watched_cost.h"
 
 namespace convnet {
 namespace {
@@ -176,6 +177,34 @@ void load_data(LoadedRun& run) {
   if (learns) run.provider->check_range(data.train_range, "--train-range");
   run.provider->check_range(data.test_range, "--test-range");
   if (learns) run.provider->check_labels(data.test_range);
+  if (!run.checkpoint) return;
+  const std::vector<MatrixInfo>& then = run.checkpoint->matrices;
+  if (const std::string wrong = renumbered_class(then, run.provider->matrices()); !wrong.empty())
+    throw InputError(run.checkpoint->file + ": the data set does not fit: " + wrong);
+  if (const std::string warning = renamed_class(then, run.provider->matrices()); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
+}
+
+/// Forgets the best test of the checkpoint if it is one of another value, or if its own checkpoint, which
+/// --keep-best would have kept, is not in the run's folder.
+void forget_other_best_test(LoadedRun& run, Processes* processes) {
+  BestTest& best = run.checkpoint->state.best;
+  const std::string& keep_best = run.options.checkpoints.keep_best;
+  const WatchedCost watched = find_watched_cost(keep_best, run.graph);
+  std::string why;
+  if (best.epoch > 0 && !best.watched.empty() && best.watched != watched.key()) {
+    why = "the run watched another value before";
+  } else if (best.epoch > 0 && run.folder && !keep_best.empty()) {  // the first process has the folder
+    std::error_code none;
+    const auto folder = std::filesystem::path(run.checkpoint->file).parent_path();
+    if (!run.checkpoint->options.contains("keep-best") ||
+        !std::filesystem::equivalent(run.folder->path(), folder, none))
+      why = "the checkpoint of an earlier one is not kept in this folder";
+  }
+  if (processes != nullptr) why = processes->exchange(why)[0];
+  if (why.empty()) return;
+  best = {};
+  add_note(run.notes, "The best " + watched.text(run.graph) + " is looked for anew: " + why);
 }
 
 /// Finds where layers run with --parallel auto: where they ran before on such devices, or by a search.
@@ -281,6 +310,8 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     reported.throw_if_errors();
     convert_tensors(run.checkpoint->tensors, before, run.graph);
   }
+  if (run.checkpoint && !run.options.tests.only_tests() && !run.options.check_grads)
+    forget_other_best_test(run, processes);
   run.statistics = run.checkpoint ? saved_statistics(*run.checkpoint, run.options.data, *run.provider)
                                   : run.provider->statistics(run.options.data.train_range);
   return run;

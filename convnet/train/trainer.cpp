@@ -477,7 +477,7 @@ bool Trainer::test() {
     prefetcher_.start(request(next.batch, next.epoch));
   if (board_) use_board([&] { board_->tested(state_.iteration, sums); });
   test_error_ = first_error(sums, net_.graph());
-  best_test_ = note_test(state_.best, watched_.of(sums, net_.graph()), state_.position);
+  best_test_ = note_test(state_.best, watched_, watched_.of(sums, net_.graph()), state_.position);
   print_test(sums, seconds_since(start));
   add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
                  test_range_.count());

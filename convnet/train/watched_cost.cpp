@@ -56,10 +56,10 @@ WatchedCost find_watched_cost(const std::string& text, const Graph& graph) {
                                did_you_mean(text, names)));
 }
 
-bool note_test(BestTest& best, double value, const Position& at) {
+bool note_test(BestTest& best, const WatchedCost& watched, double value, const Position& at) {
   const bool better = best.epoch == 0 || value < best.value;
   if (better)
-    best = {value, at.epoch, at.batch, 0};
+    best = {value, at.epoch, at.batch, 0, watched.key()};
   else
     ++best.tests_since;
   return better;

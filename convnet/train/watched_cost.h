@@ -22,6 +22,8 @@ struct WatchedCost {
   std::string value_name(const Graph& graph) const;
   /// Returns "logprob (top-1 error)".
   std::string text(const Graph& graph) const;
+  /// Returns "logprob.1", for checkpoints.
+  std::string key() const { return layer + "." + std::to_string(value); }
 };
 
 /// Finds the value that --keep-best names: LAYER, LAYER.cost or LAYER.error. LAYER alone means the error if
@@ -30,7 +32,7 @@ struct WatchedCost {
 WatchedCost find_watched_cost(const std::string& text, const Graph& graph);
 
 /// Takes a test that came after `at` into account. Returns whether it is the best so far.
-bool note_test(BestTest& best, double value, const Position& at);
+bool note_test(BestTest& best, const WatchedCost& watched, double value, const Position& at);
 
 /// Makes best.safetensors in `folder` a hard link to `checkpoint`, or a copy of it. Throws RunError.
 void keep_as_best(const std::string& folder, const std::string& checkpoint);

@@ -55,6 +55,32 @@ TEST_CASE("the checkpoint of the best test is kept, by any value of a cost, also
                             Catch::Contains("did you mean 'logprob'?"));
 }
 
+TEST_CASE("a best test counts only beside tests of the same value, and where its checkpoint is kept") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  run_well(training(shop, run, 2));
+  REQUIRE(read_checkpoint(run).state.best.watched == "logprob.1");
+  // Another value, which no test has been watched by.
+  const Outcome other =
+      run_well({"--load-file", run, "--epochs", "4", "--keep-best", "logprob.cost", "--patience", "9"});
+  CHECK(
+      other.out.find("The best logprob (-log p) is looked for anew: the run watched another value before") !=
+      std::string::npos);
+  const std::vector<double> costs = tests_of(read_checkpoint(run), 0);
+  REQUIRE(costs.size() == 8);
+  const Checkpoint kept = read_checkpoint(run + "/best.safetensors");
+  CHECK(kept.state.best.value == Approx(*std::min_element(costs.begin() + 4, costs.end())));
+  CHECK(kept.state.best.watched == "logprob.0");
+  // The same value goes on.
+  const Outcome same = run_well({"--load-file", run, "--epochs", "5"});
+  CHECK(same.out.find("looked for anew") == std::string::npos);
+  // A branch into another folder keeps a best checkpoint of its own.
+  const Outcome branch = run_well({"--load-file", run, "--save-file", shop / "branch", "--epochs", "6"});
+  CHECK(branch.out.find("is looked for anew: the checkpoint of an earlier one is not kept in this folder") !=
+        std::string::npos);
+  CHECK(fs::exists(shop / "branch/best.safetensors"));
+}
+
 TEST_CASE("a best checkpoint of a branch that is given up moves aside with the others") {
   const Workshop shop;
   const std::string run = shop / "run";

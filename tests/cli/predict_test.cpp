@@ -338,6 +338,34 @@ TEST_CASE("photographs get the names of their folders, whatever their sizes") {
   REQUIRE(single["files"].size() == 12);
   for (const json& c : single["files"][0]["classes"]) CHECK(c["class"].get<std::string>().starts_with("c"));
   CHECK(single["files"][0]["classes"] != several["files"][0]["classes"]);
+
+  // Classes keep their numbers for all of a run's life.
+  const auto data = [&](const std::string& set) {
+    return Args{"--load-file", folder / "run", "--data-path", folder / set};
+  };
+  image_sets::write_folders(folder / "fewer/train", items);
+  image_sets::write_folders(folder / "fewer/val", {items.begin(), items.begin() + 12});
+  for (const std::string part : {"train", "val"})
+    std::filesystem::remove_all(folder / ("fewer/" + part + "/c0"));
+  const std::string moved =
+      "the data set does not fit: its class 0 is 'c1', which was class 1 where the net was trained; it needs "
+      "the "
+      "same classes in the same order: 'c0', 'c1', 'c2', 'c3'";
+  check_refused(data("fewer") + Args{"--test-only", "1"}, moved);
+  check_refused(data("fewer") + Args{"--epochs", "3"}, moved);
+  check_refused({"show", folder / "run", "--data-path", folder / "fewer", "--save-preds", folder / "p.csv"},
+                moved);
+  for (const std::string part : {"train", "val"})
+    std::filesystem::create_directory(folder / ("fewer/" + part + "/c0"));
+  run_well(data("fewer") + Args{"--test-only", "1"});  // a class without images
+  // A class with a new name is the same class.
+  image_sets::write_folders(folder / "named/train", items);
+  image_sets::write_folders(folder / "named/val", {items.begin(), items.begin() + 12});
+  for (const std::string part : {"train", "val"})
+    std::filesystem::rename(folder / ("named/" + part + "/c3"), folder / ("named/" + part + "/cat"));
+  const Outcome named = run_well(data("named") + Args{"--test-only", "1"});
+  CHECK(named.err.find("warning: class 3 is 'cat' in the data set, but was 'c3' where the net was trained") !=
+        std::string::npos);
 }
 
 }  // namespace convnet

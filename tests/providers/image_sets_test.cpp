@@ -54,6 +54,35 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
             ": there is no batches.meta (the original's batches), no tar and no folder of images here");
 }
 
+TEST_CASE("folders of training and test images have several usual names", "[image]") {
+  const TempFolder folder;
+  const std::vector<Item> items = photographs(6, 2, 12), tests = photographs(4, 2, 12);
+  int set = 0;
+  for (const auto& [train, test] : std::vector<std::pair<std::string, std::string>>{
+           {"train", "valid"}, {"Train", "Val"}, {"TRAIN", "validation"}, {"training", "testing"}}) {
+    const std::string path = folder / std::to_string(++set);
+    write_folders(path + "/" + train, items);
+    write_folders(path + "/" + test, tests);
+    write_folders(path + "/zzz", tests);  // neither
+    const auto provider = open_images(path, sized(12));
+    CHECK(provider->images_in(1) == 6);
+    CHECK(provider->images_in(2) == 4);
+    CHECK(provider->matrices()[1].class_names.size() == 2);
+  }
+  // The best name counts, if it holds images.
+  write_folders(folder / "both/train", items);
+  write_folders(folder / "both/test", tests);
+  std::filesystem::create_directories(folder / "both/val");
+  CHECK(open_images(folder / "both", sized(12))->images_in(2) == 4);
+  write_folders(folder / "both/val", {tests[0]});
+  CHECK(open_images(folder / "both", sized(12))->images_in(2) == 1);
+  // Folders for tests are no classes.
+  write_folders(folder / "lone/Val", items);
+  write_folders(folder / "lone/test", items);
+  CHECK(read_error_of(folder / "lone") ==
+        folder / "lone" + ": has only folders for tests (Val, test), none with training images (train)");
+}
+
 TEST_CASE("a tenth of folders without a test set can be held out by names", "[image]") {
   const TempFolder folder;
   const std::vector<Item> items = photographs(60, 3, 12);

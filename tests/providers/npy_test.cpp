@@ -237,6 +237,8 @@ TEST_CASE("Provider npy names what does not fit", "[providers]") {
   CHECK_THAT(message_of<InputError>([&] { make_npy_provider("/none"); }), Catch::Contains("no such folder"));
   folder.write("images.npy", npy_array("|u1", "(2,)", std::vector<char>{1, 0}));
   CHECK_THAT(error(), Catch::Contains("images are (N,C,H,W)"));
+  CHECK_THAT(message_of<InputError>([&] { make_npy_provider(folder.path + "/images.npy"); }),
+             Catch::EndsWith("is a file; name the folder that holds images.npy"));
   folder.write("images.npy", npy_array("|u1", "(2, 1, 1, 1, 1)", std::vector<char>{1, 0}));
   CHECK_THAT(error(), Catch::Contains("arrays are (N), (N,D), (N,H,W) or (N,C,H,W)"));
   folder.write("images.npy", npy_array("|u1", "(0, 4)", std::vector<char>{}));
