@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "convnet/base/printable.h"
+
 namespace convnet {
 namespace {
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/base/printable.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/ini.h"
 #include "convnet/config/schedule.h"

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "convnet/base/printable.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/text.h"
 

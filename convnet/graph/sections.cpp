@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "convnet/base/printable.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/devices.h"
 

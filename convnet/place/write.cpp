@@ -5,6 +5,7 @@
 #include <set>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/config/text.h"
 
 namespace convnet {

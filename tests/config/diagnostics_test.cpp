@@ -72,13 +72,6 @@ TEST_CASE("join", "[diagnostics]") {
   CHECK(join({"a", "b"}, "\n") == "a\nb");
 }
 
-TEST_CASE("excerpts are short and harmless", "[diagnostics]") {
-  CHECK(excerpt("a\nb\x1b[31m") == "'a b [31m'");
-  CHECK(excerpt(std::string(60, 'x')) == "'" + std::string(60, 'x') + "'");
-  CHECK(excerpt(std::string(61, 'x')) == "'" + std::string(60, 'x') + "...'");
-  CHECK(excerpt(std::string(59, 'x') + "\xC3\xA9 and more") == "'" + std::string(59, 'x') + "...'");
-}
-
 TEST_CASE("numbers are written plainly and read back", "[diagnostics]") {
   CHECK(format_number(4096) == "4096");
   CHECK(format_number(100000) == "100000");
