@@ -65,6 +65,11 @@ TEST_CASE("nearest finds the closest candidate", "[diagnostics]") {
   CHECK(nearest(std::string(100000, 'a'), keys) == "");
 }
 
+TEST_CASE("short words have fewer typing mistakes", "[diagnostics]") {
+  CHECK(typing_edits("steps") == 1);
+  CHECK(typing_edits("stride") == 2);
+}
+
 TEST_CASE("join", "[diagnostics]") {
   CHECK(join({}) == "");
   CHECK(join({"a"}) == "a");
