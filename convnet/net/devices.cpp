@@ -17,14 +17,19 @@ namespace {
 
 /// Returns the cores that this process may use: a character each, '1' for those.
 std::string own_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) == 0) return "1";
-  std::string cores(CPU_SETSIZE, '0');
-  for (std::size_t core = 0; core < cores.size(); ++core) {
-    if (CPU_ISSET(core, &set)) cores[core] = '1';
+  constexpr std::size_t kMostCores = std::size_t{1} << 20;
+  // The kernel refuses a set that has no room for all cores that the machine could have.
+  for (std::size_t room = CPU_SETSIZE; room <= kMostCores; room *= 2) {
+    std::vector<cpu_set_t> sets(room / CPU_SETSIZE);
+    const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, sets.data()) != 0) continue;
+    std::string cores(room, '0');
+    for (std::size_t core = 0; core < room; ++core) {
+      if (CPU_ISSET_S(core, bytes, sets.data())) cores[core] = '1';
+    }
+    return CPU_COUNT_S(bytes, sets.data()) == 0 ? "1" : cores;
   }
-  return cores;
+  return "1";
 }
 
 int usable_cores() {
