@@ -336,7 +336,7 @@ void Maker::write_meta(const State& state) const {
       path(meta_name),
       pickles::whole(pickles::dict(
           {{"batch_size", pickles::integer(options_.batch_size)},
-           {"num_vis", pickles::integer(3 * size * size)},
+           {"num_vis", pickles::integer(std::int64_t{3} * size * size)},
            {"img_size", pickles::integer(size)},
            {"label_names", pickled(images_.class_names)},
            {"label_offset", pickles::integer(0)},
