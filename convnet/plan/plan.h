@@ -223,6 +223,9 @@ void place_buffers(Plan& plan, int devices);
 /// device needs somewhat more.
 std::int64_t least_memory(const Plan& plan, int devices);
 
+/// Returns the tasks that a task waits for; a receive task waits for what is sent to it, too.
+std::vector<TaskId> causes(const Task& task);
+
 /// Returns the name of the task's operation, or "send" or "receive", for output.
 std::string work_name(const Task& task);
 

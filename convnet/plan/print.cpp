@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -233,13 +234,14 @@ std::string parallel_text(const json& plan) {
         fmt::format("device {}: {} FLOP a step\n", d["device"].get<int>(), scaled(d["flops"].get<double>()));
   text += "\nbytes a step, from (down) to (across)\n      ";
   for (const json& d : plan["devices"]) text += fmt::format(" {:>8}", d["device"].get<int>());
-  std::map<std::string, std::map<int, double>> rows;
+  constexpr int kHost = std::numeric_limits<int>::max();  // its row is the last
+  std::map<int, std::map<int, double>> rows;
   for (const json& link : plan["links"]) {
-    const std::string from = link["from"].is_string() ? "host" : std::to_string(link["from"].get<int>());
+    const int from = link["from"].is_string() ? kHost : link["from"].get<int>();
     rows[from][link["to"].get<int>()] = link["bytes"].get<double>();
   }
   for (const auto& [from, row] : rows) {
-    text += fmt::format("\n{:>6}", from);
+    text += fmt::format("\n{:>6}", from == kHost ? "host" : std::to_string(from));
     for (const json& d : plan["devices"]) {
       const auto found = row.find(d["device"].get<int>());
       text += fmt::format(" {:>8}", found == row.end() ? "-" : scaled(found->second));
