@@ -18,6 +18,7 @@
 #include "convnet/base/median.h"
 #include "convnet/base/philox.h"
 #include "providers/decode.h"
+#include "providers/resize.h"
 
 namespace {
 

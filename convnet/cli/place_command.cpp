@@ -11,8 +11,9 @@
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 #include "convnet/plan/hash.h"
+#include "convnet/plan/verify.h"
 
 namespace convnet {
 namespace {

@@ -12,6 +12,7 @@
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
 #include "convnet/plan/print.h"
+#include "convnet/plan/verify.h"
 #include "convnet/train/options.h"
 
 namespace convnet {

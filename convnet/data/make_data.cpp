@@ -19,8 +19,10 @@
 #include "convnet/base/printable.h"
 #include "convnet/data/pixel_sums.h"
 #include "providers/decode.h"
+#include "providers/jpeg.h"
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
+#include "providers/resize.h"
 #include "providers/workers.h"
 
 namespace convnet {

@@ -181,10 +181,6 @@ struct Plan {
   Table<DeviceId, DeviceMemoryNeeds> memory;
 };
 
-/// Checks a plan (docs/design.md lists the properties). Throws std::logic_error that describes the first
-/// violation.
-void verify(const Plan& plan, const Graph& graph);
-
 /// Returns the number of microbatches of a minibatch whose gradients make one update of the weights of
 /// `owner`; all of them for Phase::check.
 int update_window(const Graph& graph, const Node& owner, Phase phase);
@@ -213,15 +209,6 @@ struct LayerShare {
 /// Returns the shares of a task by layer. A task with a node does all of its work for it. A task that updates
 /// matrices of several layers has no node, and its work belongs to the owners of the matrices.
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
-
-/// Gives the transient buffers of the first `devices` devices their offsets and fills in Plan::memory.
-/// Buffers that are never in use at the same time may share memory. Needs find_dependencies().
-void place_buffers(Plan& plan, int devices);
-
-/// Returns a lower bound of the bytes that the device with the fullest memory needs: its persistent buffers,
-/// and the transient ones in use at the fullest moment. Transient buffers need not have places; with them, a
-/// device needs somewhat more.
-std::int64_t least_memory(const Plan& plan, int devices);
 
 /// Returns the tasks that a task waits for; a receive task waits for what is sent to it, too.
 std::vector<TaskId> causes(const Task& task);

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "convnet/base/error.h"
+#include "convnet/plan/verify.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;

@@ -1,4 +1,4 @@
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 
 #include <algorithm>
 #include <map>
