@@ -188,7 +188,8 @@ void place_command(const std::vector<std::string>& args) {
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);
   Predictor predictor(options.model);
-  if (options.devices.device == "auto" && predictor.describes_gpus()) options.devices.device = "cuda";
+  if (options.devices.device == DeviceKind::automatic && predictor.describes_gpus())
+    options.devices.device = DeviceKind::cuda;
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options.files, diagnostics);

@@ -121,7 +121,7 @@ DeviceOptions with_own_devices(DeviceOptions options, int local) {
     return options;
   }
   std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  const int gpus = options.device == DeviceKind::cpu ? 0 : cuda_devices(reason);
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
   options.gpu = list_to(devices);
   return options;
@@ -201,7 +201,7 @@ DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
 namespace {
 
 Precision cpu_precision(const DeviceOptions& options) {
-  const Precision precision = options.precision_or(Precision::fp32);
+  const Precision precision = options.precision.value_or(Precision::fp32);
   if (precision == Precision::tf32)
     throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
   return precision;
@@ -222,8 +222,9 @@ int used_here(const Topology& topology, int used, int rank) {
 
 std::unique_ptr<const Target> make_target(const DeviceOptions& options, int devices) {
   std::string reason;
-  const bool gpus = options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
-  if (gpus) return make_cuda_target(options.precision_or(Precision::tf32));
+  const bool gpus = options.device == DeviceKind::cuda ||
+                    (options.device == DeviceKind::automatic && cuda_devices(reason) > 0);
+  if (gpus) return make_cuda_target(options.precision.value_or(Precision::tf32));
   return make_cpu_target(threads_of_each(options, devices), cpu_precision(options));
 }
 
@@ -231,8 +232,8 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
   const int rank = processes == nullptr ? 0 : processes->rank();
   const int devices = used_here(options.topology(), used, rank);
   std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  if (options.device == "cuda" && gpus == 0)
+  const int gpus = options.device == DeviceKind::cpu ? 0 : cuda_devices(reason);
+  if (options.device == DeviceKind::cuda && gpus == 0)
     throw DeviceError("--device cuda: " + reason + "; use --device cpu");
   if (gpus == 0) {
     const Precision precision = cpu_precision(options);
@@ -247,7 +248,7 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
                         std::to_string(gpus) +
                         (gpus == 1 ? ", number 0" : ", numbers 0 to " + std::to_string(gpus - 1)));
   }
-  return make_cuda_backend(options.precision_or(Precision::tf32));
+  return make_cuda_backend(options.precision.value_or(Precision::tf32));
 }
 
 std::string slow_precision(const Backend& backend) {

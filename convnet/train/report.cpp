@@ -70,7 +70,7 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
   if (graph.microbatches > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(minibatch, 0),
                         graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
-  if (std::string reason; options.device == "auto" && cuda_devices(reason) == 0)
+  if (std::string reason; options.device == DeviceKind::automatic && cuda_devices(reason) == 0)
     text += "; no GPU: " + reason;
   return text;
 }
