@@ -6,6 +6,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
+#include "convnet/config/ini_edit.h"
 #include "convnet/config/text.h"
 
 namespace convnet {
