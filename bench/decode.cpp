@@ -15,8 +15,10 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/median.h"
 #include "convnet/base/philox.h"
 #include "providers/decode.h"
+#include "providers/resize.h"
 
 namespace {
 
@@ -26,11 +28,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 /// Pixels of the last image are left in `pixels`.

@@ -8,6 +8,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/mixed_labels.h"
 #include "providers/crop.h"
+#include "providers/resize.h"
 
 namespace convnet {
 namespace {

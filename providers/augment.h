@@ -10,6 +10,7 @@
 #include "convnet/base/philox.h"
 #include "providers/decode.h"
 #include "providers/provider.h"
+#include "providers/resize.h"
 
 namespace convnet {
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "providers/jpeg.h"
 
@@ -52,9 +53,10 @@ std::string checked_png(std::string_view bytes, const std::string& name) {
       throw InputError(name + ": a PNG that is cut off");
     const std::size_t length = big_endian(bytes);
     type = bytes.substr(4, 4);
-    const uLong sum =
-        crc32(0, reinterpret_cast<const Bytef*>(bytes.data()) + 4, static_cast<uInt>(length + 4));
-    if (sum != big_endian(bytes.substr(8 + length))) throw InputError(name + ": a damaged PNG (checksum)");
+    Crc32 sum;
+    sum.add(bytes.data() + 4, length + 4);
+    if (sum.value() != big_endian(bytes.substr(8 + length)))
+      throw InputError(name + ": a damaged PNG (checksum)");
     if (length > 0 || type != "IDAT") checked += bytes.substr(0, length + 12);
     bytes.remove_prefix(length + 12);
   }

@@ -10,6 +10,7 @@
 #include "providers/decode.h"
 #include "providers/image.h"
 #include "providers/image_source.h"
+#include "providers/resize.h"
 
 namespace convnet {
 namespace {

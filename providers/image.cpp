@@ -16,6 +16,7 @@
 #include "providers/color_pca.h"
 #include "providers/decode.h"
 #include "providers/image_source.h"
+#include "providers/resize.h"
 #include "providers/shuffle.h"
 #include "providers/workers.h"
 

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 

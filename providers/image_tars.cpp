@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
 

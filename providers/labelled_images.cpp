@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "providers/image_parts.h"
 
 namespace convnet {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "convnet/base/printable.h"
 #include "providers/pickle_parser.h"
 
 namespace convnet {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "convnet/base/printable.h"
 #include "providers/pickle_parser.h"
 
 namespace convnet {

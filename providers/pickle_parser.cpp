@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
 
 namespace convnet {

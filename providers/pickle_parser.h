@@ -5,6 +5,7 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "convnet/base/printable.h"
 #include "providers/pickle_contents.h"
 
 namespace convnet {

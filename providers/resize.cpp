@@ -1,5 +1,6 @@
-// Scaling and cutting of decoded images. The arithmetic on pixels is in integers, so that every machine and
-// compiler makes the same ones.
+// The arithmetic on pixels is in integers, so that every machine and compiler makes the same ones.
+#include "providers/resize.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <string>
 
 #include "convnet/base/error.h"
-#include "providers/decode.h"
 
 namespace convnet {
 namespace {

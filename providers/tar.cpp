@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {

@@ -97,17 +97,6 @@ bool natural_less(std::string_view a, std::string_view b) {
   return a < b;  // as 01 and 1
 }
 
-std::string printable(std::string_view text, std::size_t most) {
-  std::string out;
-  for (char c : text.substr(0, most)) {
-    if (c >= ' ' && c <= '~')
-      out += c;
-    else
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  }
-  return out + (text.size() > most ? "…" : "");
-}
-
 std::string error_text(int error) { return std::generic_category().message(error); }
 
 }  // namespace convnet

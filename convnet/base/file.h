@@ -44,7 +44,4 @@ bool is_file_called(const std::string& path, int descriptor);
 /// Returns the system's text for an errno value: "No such file or directory".
 std::string error_text(int error);
 
-/// Formats a name or a piece of a file for a message: at most `most` bytes, unprintable ones as \xHH.
-std::string printable(std::string_view text, std::size_t most = 60);
-
 }  // namespace convnet

@@ -10,6 +10,7 @@
 #include <curand_philox4x32_x.h>
 #endif
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/host_device.h"
 
 namespace convnet {
@@ -55,10 +56,10 @@ CONVNET_HD inline Philox4x32 philox(std::uint64_t key, std::uint32_t c0, std::ui
 
 /// Returns a random stream's key from the run's seed and the stream's purpose ("conv1.weights.data").
 constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (char ch : purpose) hash = (hash ^ static_cast<unsigned char>(ch)) * 0x100000001b3;
+  Fnv1a hash;
+  hash.add(purpose);
   // The finaliser of splitmix64 mixes the seed in, so that neighbouring seeds share nothing.
-  std::uint64_t z = hash + seed * 0x9e3779b97f4a7c15;
+  std::uint64_t z = hash.value() + seed * 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
   z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
   return z ^ (z >> 31);

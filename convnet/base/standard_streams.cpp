@@ -10,14 +10,12 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {
 
-bool is_control(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return (byte < ' ' && c != '\n' && c != '\t') || byte == 127;
-}
+bool is_unwanted(char c) { return is_control(c) && c != '\n' && c != '\t'; }
 
 /// Writes the text. Returns the errno of the failure; 0 if everything was written.
 int write_all(int descriptor, const std::string& text) {
@@ -64,7 +62,7 @@ void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, in
     auto& to = *static_cast<Stream*>(cookie);
     if (to.silent) return static_cast<ssize_t>(count);
     std::string text(bytes, count);
-    std::replace_if(text.begin(), text.end(), is_control, '?');
+    std::replace_if(text.begin(), text.end(), is_unwanted, '?');
     // A full disk may have room again later; the first error is the one to tell.
     int error = to.error == EPIPE ? EPIPE : write_all(to.descriptor, text);
     if (error == EIO && to.terminal) error = EPIPE;  // the terminal was closed

@@ -1,7 +1,6 @@
 #include "convnet/checkpoint/safetensors.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
@@ -19,8 +18,10 @@
 #include <tuple>
 #include <utility>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {
@@ -45,8 +46,8 @@ class Crc {
  public:
   void add(const void* bytes, std::size_t count) {
     const std::uint64_t length = count;
-    update(&length, sizeof length);
-    update(bytes, count);
+    crc_.add(&length, sizeof length);
+    crc_.add(bytes, count);
   }
   void add(const std::string& text) { add(text.data(), text.size()); }
   template <class T>
@@ -54,14 +55,10 @@ class Crc {
     add(values.data(), values.size() * sizeof(T));
   }
   /// Eight hexadecimal digits.
-  std::string text() const { return fmt::format("{:08x}", crc_); }
+  std::string text() const { return crc_.text(); }
 
  private:
-  void update(const void* bytes, std::size_t count) {
-    // zlib restarts its checksum when the address is null, as that of an empty text may be.
-    if (count > 0) crc_ = crc32_z(crc_, static_cast<const Bytef*>(bytes), count);
-  }
-  uLong crc_ = 0;
+  Crc32 crc_;
 };
 
 std::string checksum_of(const std::map<std::string, NamedTensor>& tensors) {
@@ -106,10 +103,7 @@ void take_checksums(const std::string& file, TensorFile& contents, Checksums che
 /// Formats a name from a file for an error message: shortened, without control characters.
 std::string shown(const std::string& name) {
   constexpr std::size_t longest = 100;
-  std::string text = name.substr(0, longest);
-  for (char& ch : text)
-    if (static_cast<unsigned char>(ch) < 0x20 || ch == 0x7f) ch = '?';
-  return "'" + text + (name.size() > longest ? "…'" : "'");
+  return "'" + replace_controls(name.substr(0, longest), '?') + (name.size() > longest ? "…'" : "'");
 }
 
 float f64_number(const std::byte* bytes) {

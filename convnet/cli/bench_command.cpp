@@ -7,6 +7,7 @@
 #include "convnet/base/available_memory.h"
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/base/median.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/bench_report.h"
 #include "convnet/cli/command_line.h"

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "convnet/base/median.h"
+
 namespace convnet {
 namespace {
 
@@ -81,12 +83,6 @@ json operation_table(const Plan& plan, const BenchMeasurement& m) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 json bench_json(const Graph& graph, const Plan& plan, const BenchMeasurement& m, int minibatch) {
   double flops = 0;

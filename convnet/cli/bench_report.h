@@ -12,9 +12,6 @@
 
 namespace convnet {
 
-/// Returns the median, the upper one if the number of values is even; 0 if there are no values.
-double median(std::vector<double> values);
-
 /// Medians over the measured steps.
 struct BenchMeasurement {
   double step = 0;                  ///< seconds of a step, wall clock

@@ -9,7 +9,7 @@
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/net_files.h"
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 #include "providers/dummy.h"
 
 namespace convnet {

@@ -11,8 +11,9 @@
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 #include "convnet/plan/hash.h"
+#include "convnet/plan/verify.h"
 
 namespace convnet {
 namespace {
@@ -195,7 +196,8 @@ void place_command(const std::vector<std::string>& args) {
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);
   Predictor predictor(options.model);
-  if (options.devices.device == "auto" && predictor.describes_gpus()) options.devices.device = "cuda";
+  if (options.devices.device == DeviceKind::automatic && predictor.describes_gpus())
+    options.devices.device = DeviceKind::cuda;
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
   const NetFiles files = read_net_files(options.files, diagnostics);

@@ -14,6 +14,7 @@
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
 #include "convnet/plan/print.h"
+#include "convnet/plan/verify.h"
 #include "convnet/train/options.h"
 
 namespace convnet {
@@ -134,10 +135,10 @@ void plan_command(const std::vector<std::string>& args) {
                 inputs);
   std::optional<Predictor> predictor;
   if (!options.model.empty()) predictor.emplace(options.model);
-  if (options.devices.device == "auto" && predictor && predictor->describes_gpus())
-    options.devices.device = "cuda";
+  if (options.devices.device == DeviceKind::automatic && predictor && predictor->describes_gpus())
+    options.devices.device = DeviceKind::cuda;
   if (std::string reason;
-      options.devices.device == "cuda" && options.devices.gpu == "all" && cuda_devices(reason) == 0)
+      options.devices.device == DeviceKind::cuda && options.devices.gpu == "all" && cuda_devices(reason) == 0)
     throw DeviceError("--gpu all: " + reason + "; list the devices to plan for, like --gpu 0,1,2,3");
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;

@@ -5,25 +5,13 @@
 #include <algorithm>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {
 
 /// Numbers of a layer in a line; CSV and JSON have all.
 constexpr std::size_t kNumbersInLine = 8;
-
-/// Returns a name as a part of a line: control characters, line ends among them, become \xHH.
-std::string on_one_line(const std::string& name) {
-  std::string text;
-  for (const char c : name) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < ' ' || byte == 0x7F)
-      text += fmt::format("\\x{:02x}", byte);
-    else
-      text += c;
-  }
-  return text;
-}
 
 /// Returns "fc1 0.25 -1.5 3 … (512 numbers)".
 std::string numbers_text(const std::string& layer, const std::vector<float>& numbers) {
@@ -41,7 +29,7 @@ PredictionPrinter::PredictionPrinter(ResultForm form, int top, const Answer& ans
     : form_(form), top_(static_cast<std::size_t>(top)), answer_(answer) {
   constexpr std::size_t kWidest = 60;
   for (const std::string& file : files)
-    widest_ = std::max(widest_, std::min(kWidest, on_one_line(file).size()));
+    widest_ = std::max(widest_, std::min(kWidest, escape_controls(file).size()));
   if (form == ResultForm::csv) print_csv_header(sizes);
 }
 
@@ -49,7 +37,7 @@ void PredictionPrinter::add(const Prediction& p) {
   if (form_ == ResultForm::json) add_json(p);
   ++count_;
   if (!p.error.empty()) {
-    fmt::print(stderr, "skipped: {}\n", on_one_line(p.error));
+    fmt::print(stderr, "skipped: {}\n", escape_controls(p.error));
     ++bad_;
   } else if (form_ == ResultForm::csv) {
     print_csv(p);
@@ -69,7 +57,7 @@ void PredictionPrinter::finish() {
 }
 
 void PredictionPrinter::print_line(const Prediction& p) const {
-  std::string line = fmt::format("{:<{}} ", on_one_line(p.file), widest_);
+  std::string line = fmt::format("{:<{}} ", escape_controls(p.file), widest_);
   if (prints_classes()) {
     for (const std::size_t c : best_outputs(p.outputs[0], top_))
       line += fmt::format(" {} {:.1f}%", answer_.class_names[c], 100 * p.outputs[0][c]);
@@ -94,7 +82,7 @@ void PredictionPrinter::print_csv_header(const std::vector<std::int64_t>& sizes)
 }
 
 void PredictionPrinter::print_csv(const Prediction& p) const {
-  std::string line = csv_field(on_one_line(p.file));
+  std::string line = csv_field(escape_controls(p.file));
   if (prints_classes()) {
     for (const std::size_t c : best_outputs(p.outputs[0], top_))
       line += fmt::format(",{},{:.6g}", csv_field(answer_.class_names[c]), p.outputs[0][c]);

@@ -94,6 +94,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return found;
 }
 
+int typing_edits(std::string_view word) { return word.size() < 6 ? 1 : 2; }
+
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
                          const std::string& otherwise, int max_edits) {
   const std::string close = nearest(word, candidates, max_edits);

@@ -1,4 +1,4 @@
-// INI files as users of cuda-convnet write them. The inih library reads the lines.
+// INI files as users of cuda-convnet write them.
 #pragma once
 
 #include <optional>
@@ -39,16 +39,6 @@ struct IniFile {
 /// warning. Sections of the same name are merged. An indented line that continues a value but looks like a
 /// key of its own gets a warning.
 IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics);
-
-/// Returns the file with `key` of a section set to `text`, or removed if `text` is nullopt (an inherited key
-/// stays). Only the line of the key changes, so that all others keep their numbers; an inherited key that is
-/// set gets a new line.
-IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
-                 const std::optional<std::string>& text);
-
-/// Returns the file without the line of `key` that a section has or inherits from [DEFAULT], and without the
-/// lines that continue it. Returns the file unchanged if there is no such key.
-IniFile without_key(const IniFile& file, const std::string& section, const std::string& key);
 
 /// Reads and parses a file. A file that is not valid UTF-8 is read as Latin-1; IniFile::text is always UTF-8.
 /// A file that cannot be read is an error in `diagnostics`.

@@ -6,6 +6,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "convnet/base/printable.h"
+
 namespace convnet {
 namespace {
 
@@ -137,7 +139,7 @@ class Assigner {
 
  private:
   void report_unknown(const IniValue& value, const IniSection& section) {
-    const std::string close = nearest(value.written, known_.names(), value.written.size() < 6 ? 1 : 2);
+    const std::string close = nearest(value.written, known_.names(), typing_edits(value.written));
     const std::string message = "unknown key " + excerpt(value.written);
     const std::string hint = close.empty() ? "" : "; did you mean '" + close + "'?";
     if (const auto foreign = foreign_.find(value.key); foreign != foreign_.end()) {

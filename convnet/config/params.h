@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/base/printable.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/ini.h"
 #include "convnet/config/schedule.h"
@@ -201,10 +202,8 @@ struct KnownElsewhere {
 /// Fills in the struct at `params` from the layer's sections of the two files, by `specs` and their defaults,
 /// and reports everything that is wrong, with file, line and layer:
 /// - bad values and missing required keys are errors;
-/// - an unknown key is an error under `strict`, or if it is within two edits (one edit for keys of less than
-/// six
-///   letters) of a known key that the section does not have, and no other layer type has a key of that name;
-///   else it gets a warning;
+/// - an unknown key is an error under `strict`, or if it is within typing_edits() of a known key that the
+///   section does not have, and no other layer type has a key of that name; else it gets a warning;
 /// - a known key in the wrong file is ignored, with a warning that names the right file.
 /// `parameters` is null if the parameter file has no section for the layer. If both files give a key that may
 /// stand in both, the parameter file wins, with a warning.

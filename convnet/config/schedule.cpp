@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "convnet/base/printable.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/text.h"
 
@@ -38,9 +39,8 @@ const std::vector<Form>& forms() {
   return all;
 }
 
-/// A hint for an unknown word; short ones are near to many others.
 std::string hint(std::string_view word, const std::vector<std::string>& candidates) {
-  return did_you_mean(word, candidates, "", word.size() < 6 ? 1 : 2);
+  return did_you_mean(word, candidates, "", typing_edits(word));
 }
 
 [[noreturn]] void fail(const std::string& message) { throw std::invalid_argument(message); }

@@ -38,23 +38,6 @@ inline std::string number_list(const std::vector<int>& numbers) {
   return text;
 }
 
-/// Formats user text for a message: in quotes, with blanks for control characters, cut off after some 60
-/// bytes.
-inline std::string excerpt(std::string_view text) {
-  constexpr std::size_t longest = 60;
-  std::string out(text.substr(0, longest));
-  if (text.size() > longest) {
-    // A cut UTF-8 sequence would garble the terminal: drop its first bytes too.
-    std::size_t end = longest;
-    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-    out.resize(end);
-    out += "...";
-  }
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 32 || c == 127) c = ' ';
-  return "'" + out + "'";
-}
-
 /// Parses the whole of `text` as a finite number of type T; nullopt if it is anything else or does not fit.
 template <class T>
 std::optional<T> to_number(std::string_view text) {

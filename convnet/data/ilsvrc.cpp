@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/data/synsets.h"
 
 namespace convnet {

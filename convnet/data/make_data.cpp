@@ -1,9 +1,6 @@
 #include "convnet/data/make_data.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,13 +10,19 @@
 #include <system_error>
 #include <utility>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
+#include "convnet/base/file.h"
+#include "convnet/base/file_lock.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/philox.h"
+#include "convnet/base/printable.h"
 #include "convnet/data/pixel_sums.h"
 #include "providers/decode.h"
+#include "providers/jpeg.h"
 #include "providers/pickle.h"
 #include "providers/pickle_write.h"
+#include "providers/resize.h"
 #include "providers/workers.h"
 
 namespace convnet {
@@ -37,12 +40,12 @@ constexpr const char* state_name = "make-data.state";
 /// The settings that decide the data set's bytes, by option.
 using Identity = std::vector<std::pair<std::string, std::string>>;
 
-/// FNV-1a over names, sizes and classes.
+/// Returns a hash of names, sizes and classes.
 std::string fingerprint(const LabelledImages& images) {
-  std::uint64_t hash = 0xcbf29ce484222325;
+  Fnv1a hash;
   const auto add = [&](std::string_view bytes) {
-    for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    hash = (hash ^ 0xff) * 0x100000001b3;
+    hash.add(bytes);
+    hash.add(0xff);
   };
   for (const std::string& name : images.class_names) add(name);
   for (const auto* part : {&images.training, &images.validation}) {
@@ -52,7 +55,7 @@ std::string fingerprint(const LabelledImages& images) {
     }
     add("");
   }
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", hash.value());
 }
 
 Identity identity_of(const LabelledImages& images, const MakeDataOptions& options) {
@@ -335,7 +338,7 @@ void Maker::write_meta(const State& state) const {
       path(meta_name),
       pickles::whole(pickles::dict(
           {{"batch_size", pickles::integer(options_.batch_size)},
-           {"num_vis", pickles::integer(3 * size * size)},
+           {"num_vis", pickles::integer(std::int64_t{3} * size * size)},
            {"img_size", pickles::integer(size)},
            {"label_names", pickled(images_.class_names)},
            {"label_offset", pickles::integer(0)},
@@ -392,25 +395,15 @@ MakeDataResult Maker::make() {
   return made;
 }
 
-/// Keeps a second process out of the folder as long as it lives.
-class FolderLock {
- public:
-  explicit FolderLock(const std::string& folder)
-      : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (descriptor_ < 0)
-      throw RunError(fmt::format("{}: cannot be opened: {}", folder, std::generic_category().message(errno)));
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-      return;  // some file systems have none
-    ::close(descriptor_);
+/// Keeps a second process out of the folder as long as the lock lives.
+FileLock lock_folder(const std::string& folder) {
+  FileLock lock(folder, FileLock::Kind::folder);
+  if (lock.state() == FileLock::State::not_open)
+    throw RunError(fmt::format("{}: cannot be opened: {}", folder, error_text(lock.error())));
+  if (lock.state() == FileLock::State::taken)
     throw InputError(folder + ": another make-data is at work in it");
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  ~FolderLock() { ::close(descriptor_); }
-
- private:
-  int descriptor_;
-};
+  return lock;
+}
 
 }  // namespace
 
@@ -418,7 +411,7 @@ MakeDataResult make_data(const LabelledImages& images, const MakeDataOptions& op
                          const std::function<void(const MakeDataProgress&)>& report) {
   try {
     fs::create_directories(options.folder);
-    const FolderLock lock(options.folder);
+    const FileLock lock = lock_folder(options.folder);
     return Maker(images, options, report).make();
   } catch (const fs::filesystem_error& e) {
     throw RunError(fmt::format("{}: {}", e.path1().string(), e.code().message()));

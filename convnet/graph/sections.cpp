@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "convnet/base/printable.h"
 #include "convnet/config/text.h"
 #include "convnet/graph/devices.h"
 
@@ -98,7 +99,7 @@ class SectionReader {
     for (const IniSection& section : file.sections) {
       for (const IniValue& value : section.values) {
         if (!value.from_default || !checked.insert(value.key).second) continue;
-        const std::string close = nearest(value.written, known, value.written.size() < 6 ? 1 : 2);
+        const std::string close = nearest(value.written, known, typing_edits(value.written));
         if (close.empty() || text.find("%(" + value.key + ")s") != std::string::npos) continue;
         const std::string message = "key " + excerpt(value.written) +
                                     " of [DEFAULT] belongs to no layer type; did you mean '" + close + "'?";

@@ -5,7 +5,7 @@
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 
 namespace convnet {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "convnet/config/ini_edit.h"
 #include "convnet/net/net_weights.h"
 
 namespace convnet {

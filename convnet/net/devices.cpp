@@ -17,14 +17,19 @@ namespace {
 
 /// Returns the cores that this process may use: a character each, '1' for those.
 std::string own_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) == 0) return "1";
-  std::string cores(CPU_SETSIZE, '0');
-  for (std::size_t core = 0; core < cores.size(); ++core) {
-    if (CPU_ISSET(core, &set)) cores[core] = '1';
+  constexpr std::size_t kMostCores = std::size_t{1} << 20;
+  // The kernel refuses a set that has no room for all cores that the machine could have.
+  for (std::size_t room = CPU_SETSIZE; room <= kMostCores; room *= 2) {
+    std::vector<cpu_set_t> sets(room / CPU_SETSIZE);
+    const std::size_t bytes = sets.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, sets.data()) != 0) continue;
+    std::string cores(room, '0');
+    for (std::size_t core = 0; core < room; ++core) {
+      if (CPU_ISSET_S(core, bytes, sets.data())) cores[core] = '1';
+    }
+    return CPU_COUNT_S(bytes, sets.data()) == 0 ? "1" : cores;
   }
-  return cores;
+  return "1";
 }
 
 int usable_cores() {
@@ -116,7 +121,7 @@ DeviceOptions with_own_devices(DeviceOptions options, int local) {
     return options;
   }
   std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
+  const int gpus = options.device == DeviceKind::cpu ? 0 : cuda_devices(reason);
   const int devices = gpus > 0 ? gpus : thread_count(options.threads);
   options.gpu = list_to(devices);
   return options;
@@ -196,17 +201,18 @@ DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
 namespace {
 
 Precision cpu_precision(const DeviceOptions& options) {
-  const Precision precision = options.precision_or(Precision::fp32);
+  const Precision precision = options.precision.value_or(Precision::fp32);
   if (precision == Precision::tf32)
     throw InputError("--precision tf32 needs a GPU; CPU devices compute in fp32 or bf16");
   return precision;
 }
 
-Precision gpu_precision(const DeviceOptions& options) { return options.precision_or(Precision::tf32); }
+Precision gpu_precision(const DeviceOptions& options) { return options.precision.value_or(Precision::tf32); }
 
 bool plans_for_gpus(const DeviceOptions& options) {
   std::string reason;
-  return options.device == "cuda" || (options.device == "auto" && cuda_devices(reason) > 0);
+  return options.device == DeviceKind::cuda ||
+         (options.device == DeviceKind::automatic && cuda_devices(reason) > 0);
 }
 
 /// Cores of each of `devices` CPU devices.
@@ -235,8 +241,8 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options, int used, co
   const int rank = processes == nullptr ? 0 : processes->rank();
   const int devices = used_here(options.topology(), used, rank);
   std::string reason;
-  const int gpus = options.device == "cpu" ? 0 : cuda_devices(reason);
-  if (options.device == "cuda" && gpus == 0)
+  const int gpus = options.device == DeviceKind::cpu ? 0 : cuda_devices(reason);
+  if (options.device == DeviceKind::cuda && gpus == 0)
     throw DeviceError("--device cuda: " + reason + "; use --device cpu");
   if (gpus == 0) {
     const Precision precision = cpu_precision(options);

@@ -209,7 +209,8 @@ const OptionTable<DeviceOptions>& device_options() {
                "lists all devices, host by host, or those of one host, which stand for each; by default one "
                "host, or the hosts that the processes are on"}),
       choice_option(
-          "device", &DeviceOptions::device, {{"auto", "auto"}, {"cpu", "cpu"}, {"cuda", "cuda"}},
+          "device", &DeviceOptions::device,
+          {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
           {.fallback = "auto", .doc = "where to compute; auto: cuda when built and present, else cpu"}),
       option("threads", &DeviceOptions::threads,
              {.fallback = "0",
@@ -218,7 +219,8 @@ const OptionTable<DeviceOptions>& device_options() {
               .unit = "cores",
               .doc = "cores over all CPU devices of a process together; 0: all that it may use"}),
       choice_option(
-          "precision", &DeviceOptions::precision, {{"fp32", "fp32"}, {"tf32", "tf32"}, {"bf16", "bf16"}},
+          "precision", &DeviceOptions::precision,
+          {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
           {.fallback = "",
            .doc = "arithmetic of convolutions and matrix products; bf16 also keeps activations so; the "
                   "default is tf32 on GPUs, fp32 on CPUs"}),
@@ -303,12 +305,6 @@ const OptionTable<ReportOptions>& report_options() {
            .doc = "file for the measured timeline of some steps (Chrome trace, for ui.perfetto.dev)"}),
   });
   return table;
-}
-
-Precision DeviceOptions::precision_or(Precision fallback) const {
-  for (const Precision p : {Precision::fp32, Precision::tf32, Precision::bf16})
-    if (precision == to_string(p)) return p;
-  return fallback;
 }
 
 std::vector<int> DeviceOptions::gpus() const {

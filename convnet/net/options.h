@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,10 +44,16 @@ const OptionTable<DataOptions>& data_options();
 /// fastest step.
 enum class Parallel { cfg, data, automatic };
 
+/// The kind of the devices. automatic: GPUs if the program can use one here, else CPU devices.
+enum class DeviceKind { automatic, cpu, cuda };
+
 /// The devices, and how they compute.
 struct DeviceOptions {
   static constexpr OptionGroup group = OptionGroup::devices;
-  std::string gpu = "0", device = "auto", precision;
+  /// A list of device numbers, or "all" or "local", which with_devices() replaces by lists.
+  std::string gpu = "0";
+  DeviceKind device = DeviceKind::automatic;
+  std::optional<Precision> precision;  ///< nullopt: the usual one of the devices
   int threads = 0;
   Parallel parallel = Parallel::cfg;
   std::string model = "measured";  ///< the machine for which Parallel::automatic predicts steps
@@ -58,8 +65,6 @@ struct DeviceOptions {
   std::vector<int> devices_of_processes;
   bool operator==(const DeviceOptions&) const = default;
 
-  /// Returns --precision, or `fallback` where it is not given.
-  Precision precision_or(Precision fallback) const;
   /// Returns physical device numbers in the order of --gpu, which may repeat a number. with_devices() must
   /// have replaced "all". Throws InputError.
   std::vector<int> gpus() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/base/utf8.h"
 #include "convnet/config/text.h"
 #include "convnet/net/outputs.h"
@@ -14,19 +15,14 @@
 namespace convnet {
 namespace {
 
-/// Data sets name classes as they like; a terminal gets one line without control characters.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 127; }, '?');
-  return text;
-}
-
 /// Returns printable names of the classes of `outputs` outputs: those of `matrix`, or numbers.
 std::vector<std::string> class_names_of(const MatrixInfo& matrix, std::int64_t outputs) {
   std::vector<std::string> names;
   for (std::int64_t c = 0; c < outputs; ++c) {
     const auto i = static_cast<std::size_t>(c);
-    names.push_back(i < matrix.class_names.size() ? printable(matrix.class_names[i]) : std::to_string(c));
+    // Data sets name classes as they like; a terminal gets one line without control characters.
+    names.push_back(i < matrix.class_names.size() ? replace_controls(matrix.class_names[i], '?')
+                                                  : std::to_string(c));
   }
   return names;
 }

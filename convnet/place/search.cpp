@@ -14,6 +14,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/place/estimate.h"
+#include "convnet/plan/memory.h"
 #include "convnet/plan/plan_set.h"
 
 namespace convnet {

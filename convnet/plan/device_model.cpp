@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/config/diagnostics.h"
 #include "convnet/config/text.h"
 
@@ -89,10 +90,8 @@ std::vector<std::string> all_keys() {
 }
 
 /// One line of printable text, which may go to a terminal.
-bool printable(const std::string& text) {
-  return !text.empty() && text.size() <= kLongestText && std::none_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 32 || c == 127;
-  });
+bool is_one_line(const std::string& text) {
+  return !text.empty() && text.size() <= kLongestText && std::none_of(text.begin(), text.end(), is_control);
 }
 
 class ModelReader {
@@ -143,7 +142,7 @@ class ModelReader {
     const std::string expected = "a line of text";
     const json* value = find(key, true, expected);
     if (value == nullptr) return "";
-    if (value->is_string() && printable(value->get_ref<const std::string&>()))
+    if (value->is_string() && is_one_line(value->get_ref<const std::string&>()))
       return value->get<std::string>();
     wrong_value(key, expected, *value);
     return "";
@@ -157,7 +156,7 @@ class ModelReader {
     const json lines = value->is_array() ? *value : json::array({*value});
     std::vector<std::string> texts;
     for (const json& line : lines) {
-      if (line.is_string() && printable(line.get_ref<const std::string&>()))
+      if (line.is_string() && is_one_line(line.get_ref<const std::string&>()))
         texts.push_back(line.get<std::string>());
     }
     if (texts.empty() || texts.size() < lines.size()) wrong_value("source", expected, *value);

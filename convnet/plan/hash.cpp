@@ -6,6 +6,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/fields.h"
 #include "convnet/base/ids.h"
 
@@ -14,11 +15,11 @@ namespace {
 
 class Hash {
  public:
-  std::uint64_t value() const { return value_; }
+  std::uint64_t value() const { return hash_.value(); }
 
   void add(std::string_view text) {
     add_integer(text.size());
-    for (const char c : text) add_byte(static_cast<unsigned char>(c));
+    hash_.add(text);
   }
   void add(const std::string& text) { add(std::string_view(text)); }
   void add(float number) { add_integer(std::bit_cast<std::uint32_t>(number)); }
@@ -58,14 +59,10 @@ class Hash {
 
  private:
   void add_integer(std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) add_byte(static_cast<unsigned char>(value >> (8 * byte)));
-  }
-  void add_byte(unsigned char byte) {
-    value_ ^= byte;
-    value_ *= 0x100000001b3U;
+    for (int byte = 0; byte < 8; ++byte) hash_.add(static_cast<unsigned char>(value >> (8 * byte)));
   }
 
-  std::uint64_t value_ = 0xcbf29ce484222325U;
+  Fnv1a hash_;
 };
 
 /// Returns for each buffer the id that it would have without the tasks' workspaces; none for a workspace.

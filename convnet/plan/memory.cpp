@@ -1,4 +1,5 @@
-// Places the buffers that live only during a minibatch into one block of memory per device.
+#include "convnet/plan/memory.h"
+
 #include <algorithm>
 #include <limits>
 #include <map>

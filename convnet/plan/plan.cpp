@@ -120,6 +120,12 @@ std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task) {
   return shares;
 }
 
+std::vector<TaskId> causes(const Task& task) {
+  std::vector<TaskId> tasks = task.after;
+  if (task.kind == TaskKind::receive) tasks.push_back(task.partner);
+  return tasks;
+}
+
 std::string work_name(const Task& task) {
   return is_message(task.kind) ? to_string(task.kind) : op_name(task.op);
 }

@@ -181,10 +181,6 @@ struct Plan {
   Table<DeviceId, DeviceMemoryNeeds> memory;
 };
 
-/// Checks a plan (docs/design.md lists the properties). Throws std::logic_error that describes the first
-/// violation.
-void verify(const Plan& plan, const Graph& graph);
-
 /// Returns the number of microbatches of a minibatch whose gradients make one update of the weights of
 /// `owner`; all of them for Phase::check.
 int update_window(const Graph& graph, const Node& owner, Phase phase);
@@ -214,14 +210,8 @@ struct LayerShare {
 /// matrices of several layers has no node, and its work belongs to the owners of the matrices.
 std::vector<LayerShare> layer_shares(const Plan& plan, const Task& task);
 
-/// Gives the transient buffers of the first `devices` devices their offsets and fills in Plan::memory.
-/// Buffers that are never in use at the same time may share memory. Needs find_dependencies().
-void place_buffers(Plan& plan, int devices);
-
-/// Returns a lower bound of the bytes that each of the first `devices` devices needs: its persistent buffers,
-/// and the transient ones in use at the fullest moment. Transient buffers need not have places; with them, a
-/// device needs somewhat more.
-Table<DeviceId, std::int64_t> least_memory(const Plan& plan, int devices);
+/// Returns the tasks that a task waits for; a receive task waits for what is sent to it, too.
+std::vector<TaskId> causes(const Task& task);
 
 /// Returns the name of the task's operation, or "send" or "receive", for output.
 std::string work_name(const Task& task);

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "convnet/plan/build.h"
+#include "convnet/plan/memory.h"
+#include "convnet/plan/verify.h"
 
 namespace convnet {
 

@@ -56,13 +56,6 @@ void check(const Plan& plan, const Table<TaskId, double>& seconds) {
   }
 }
 
-/// Returns the tasks that a task waits for; a receive task waits for what is sent to it, too.
-std::vector<TaskId> causes(const Task& task) {
-  std::vector<TaskId> tasks = task.after;
-  if (task.kind == TaskKind::receive) tasks.push_back(task.partner);
-  return tasks;
-}
-
 /// Runs one task at a time: a stream, or a device whose streams take turns.
 struct Unit {
   std::vector<std::vector<TaskId>> queues;  ///< the most urgent queue first

@@ -89,9 +89,7 @@ void ChromeTrace::add_step(const Plan& plan, const Graph& graph, const TaskTimes
     rows_.insert({task.device, task.stream});
     add_event(text_of(task_event(task, graph, start + time.begin, start + time.end)));
     end_ = std::max(end_, start + time.end);
-    std::vector<TaskId> waits_for = task.after;
-    if (task.kind == TaskKind::receive) waits_for.push_back(task.partner);
-    for (const TaskId after : waits_for) {
+    for (const TaskId after : causes(task)) {
       const Task& earlier = plan.tasks[after];
       const TaskTime& earlier_time = times[after];
       if (earlier.device == task.device) continue;

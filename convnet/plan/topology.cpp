@@ -34,10 +34,10 @@ Topology::Topology(const std::vector<int>& devices_of_hosts, const std::vector<i
   }
 }
 
-int Topology::index_in(const Table<DeviceId, int>& groups, DeviceId device) {
-  if (groups.empty()) return device.value();
-  const auto first = std::lower_bound(groups.begin(), groups.end(), groups.at(device));
-  return device.value() - static_cast<int>(first - groups.begin());
+int Topology::index_in_process(DeviceId device) const {
+  if (process_.empty()) return device.value();
+  const auto first = std::lower_bound(process_.begin(), process_.end(), process_.at(device));
+  return device.value() - static_cast<int>(first - process_.begin());
 }
 
 int Topology::most_devices_in_process() const {

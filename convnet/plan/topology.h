@@ -22,17 +22,13 @@ class Topology {
   int processes() const { return processes_; }
   int host(DeviceId device) const { return host_.empty() ? 0 : host_.at(device); }
   int process(DeviceId device) const { return process_.empty() ? 0 : process_.at(device); }
-  bool same_host(DeviceId a, DeviceId b) const { return host(a) == host(b); }
   bool same_process(DeviceId a, DeviceId b) const { return process(a) == process(b); }
-  /// Return the place of a device among those of its host or process, from 0.
-  int index_on_host(DeviceId device) const { return index_in(host_, device); }
-  int index_in_process(DeviceId device) const { return index_in(process_, device); }
+  /// Returns the place of a device among those of its process, from 0.
+  int index_in_process(DeviceId device) const;
   /// Returns the number of devices of the process that has most; 0 where there is one process.
   int most_devices_in_process() const;
 
  private:
-  static int index_in(const Table<DeviceId, int>& groups, DeviceId device);
-
   int hosts_ = 1, processes_ = 1;
   Table<DeviceId, int> host_, process_;  ///< empty: all 0
 };

@@ -1,4 +1,5 @@
-// Proves that a plan computes the same in every order that its dependencies allow.
+#include "convnet/plan/verify.h"
+
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -17,6 +17,7 @@
 
 #include "convnet/base/clock.h"
 #include "convnet/base/error.h"
+#include "convnet/base/median.h"
 #include "kernels/delay.h"
 
 namespace convnet {
@@ -192,12 +193,6 @@ ScratchSize scratch_size(const Plan& plan, const std::vector<Operation>& ops, co
                     backend.target().name(), (least.read + least.written) >> 20, devices, available >> 20));
   const std::int64_t wanted = round_up(std::min(working_set(plan), available / 2) / 2, kPiece);
   return {std::max(least.read, wanted), std::max(least.written, wanted)};
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 /// How often each operation is run again, from the seconds of its first run.

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/net/costs.h"
 #include "convnet/net/predictions.h"
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/input_data.h"

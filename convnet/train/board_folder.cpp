@@ -1,9 +1,6 @@
 #include "convnet/train/board_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
+#include "convnet/base/printable.h"
 #include "convnet/train/event_file.h"
 
 namespace convnet {
@@ -52,17 +50,15 @@ bool is_gone(const std::string& folder) {
 }  // namespace
 
 BoardFolder::BoardFolder(const std::string& path)
-    : path_(path), note_((fs::path(path) / "convnet-run.txt").string()) {
-  made_.make(path, "event files are to be written to");
-  // A run that ends removes its new note, perhaps between our opening and locking it.
-  while (!open_note()) ::close(descriptor_);
-  restore_ = created_;
-}
+    : path_(path),
+      note_((fs::path(path) / "convnet-run.txt").string()),
+      lock_(open_note()),
+      restore_(lock_.made()) {}
 
 BoardFolder::BoardFolder(const std::string& path, const RunFolder& run,
                          const std::optional<Checkpoint>& resumed)
     : BoardFolder(path) {
-  if (!created_) text_before_ = read_whole_file(note_);
+  if (!lock_.made()) text_before_ = read_whole_file(note_);
   const std::string me = owner_name(run.path());
   check_owner(me, run, resumed);
   restore_ = true;
@@ -71,43 +67,36 @@ BoardFolder::BoardFolder(const std::string& path, const RunFolder& run,
   throw RunError(note_ + ": cannot be written: " + error_text(code));
 }
 
-BoardFolder::~BoardFolder() {
-  // The note must go before the lock: whoever gets the lock then sees that the note is not the folder's.
-  leave();
-  ::close(descriptor_);
-}
+// The note must go before the lock: whoever gets the lock then sees that the note is not the folder's.
+BoardFolder::~BoardFolder() { leave(); }
 
 void BoardFolder::leave() const {
-  if (!restore_ || !is_file_called(note_, descriptor_)) return;
+  if (!restore_ || !is_file_called(note_, lock_.descriptor())) return;
   if (text_before_.empty())
     ::unlink(note_.c_str());
   else
     write_note(text_before_);
 }
 
-bool BoardFolder::open_note() {
-  constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
-  descriptor_ = ::open(note_.c_str(), kFlags | O_EXCL, 0666);
-  created_ = descriptor_ >= 0;
-  if (!created_ && errno == EEXIST) descriptor_ = ::open(note_.c_str(), kFlags, 0666);
-  if (descriptor_ < 0) throw InputError(note_ + ": cannot be opened for writing: " + error_text(errno));
-  locked_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-  if (!locked_ && errno == EWOULDBLOCK) {
-    ::close(descriptor_);
+FileLock BoardFolder::open_note() {
+  made_.make(path_, "event files are to be written to");
+  FileLock lock(note_);
+  if (lock.state() == FileLock::State::not_open)
+    throw InputError(note_ + ": cannot be opened for writing: " + error_text(lock.error()));
+  if (lock.state() == FileLock::State::taken)
     throw InputError(fmt::format(
         "--tensorboard {}: another run writes its curves there; wait until it ends, or give this one a "
         "folder of its own",
         path_));
-  }
-  return is_file_called(note_, descriptor_);
+  return lock;
 }
 
 /// Sets errno and returns false if that fails.
 bool BoardFolder::write_note(const std::string& text) const {
   const auto size = static_cast<ssize_t>(text.size());
-  const ssize_t written = ::pwrite(descriptor_, text.data(), text.size(), 0);
+  const ssize_t written = ::pwrite(lock_.descriptor(), text.data(), text.size(), 0);
   if (written >= 0 && written < size) errno = ENOSPC;
-  return written == size && ::ftruncate(descriptor_, size) == 0;
+  return written == size && ::ftruncate(lock_.descriptor(), size) == 0;
 }
 
 void BoardFolder::check_owner(const std::string& me, const RunFolder& run,
@@ -116,7 +105,7 @@ void BoardFolder::check_owner(const std::string& me, const RunFolder& run,
   if (owner == me) return;
   const bool has_curves = has_event_files(path_);
   // Without locks, the run that wrote the note may be about to begin.
-  if (!has_curves && (created_ || locked_)) return;
+  if (!has_curves && (lock_.made() || lock_.held())) return;
   if (resumed && has_curves_of(*resumed, run, owner)) return;
   throw InputError(
       fmt::format("--tensorboard {}: has the curves of another run{}, which this one would write over; give "

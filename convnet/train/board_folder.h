@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "convnet/base/file_lock.h"
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/train/run_folder.h"
 
@@ -34,8 +35,8 @@ class BoardFolder {
 
  private:
   explicit BoardFolder(const std::string& path);
-  /// Opens and locks the note. Returns false if the file has been replaced or removed meanwhile.
-  bool open_note();
+  /// Makes the folder, opens and locks the note.
+  FileLock open_note();
   bool write_note(const std::string& text) const;
   void check_owner(const std::string& me, const RunFolder& run,
                    const std::optional<Checkpoint>& resumed) const;
@@ -46,9 +47,7 @@ class BoardFolder {
   MadeFolders made_;
   std::string path_;
   std::string note_;         ///< the note's path
-  int descriptor_ = -1;      ///< the open note
-  bool created_ = false;     ///< the note is new
-  bool locked_ = false;      ///< false where the file system has no locks
+  FileLock lock_;            ///< the open note, locked where the file system has locks
   std::string text_before_;  ///< the note's text when it was opened
   bool restore_ = false;     ///< leave() must restore or remove the note
 };

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -11,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/protobuf.h"
@@ -83,21 +83,6 @@ std::int64_t next_number(const std::string& folder) {
 }  // namespace
 
 bool has_event_files(const std::string& folder) { return !event_files(folder).empty(); }
-
-std::uint32_t crc32c(std::string_view bytes) {
-  static const std::array<std::uint32_t, 256> table = [] {
-    std::array<std::uint32_t, 256> t{};
-    for (std::uint32_t i = 0; i < 256; ++i) {
-      std::uint32_t crc = i;
-      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0x82F63B78U : 0U);
-      t.at(i) = crc;
-    }
-    return t;
-  }();
-  std::uint32_t crc = 0xFFFFFFFFU;
-  for (const char c : bytes) crc = crc >> 8U ^ table.at((crc ^ static_cast<unsigned char>(c)) & 0xFFU);
-  return ~crc;
-}
 
 EventFile::EventFile(const std::string& folder, std::int64_t first_step) {
   make_folders(folder);

@@ -8,9 +8,6 @@
 
 namespace convnet {
 
-/// Returns the CRC-32C (Castagnoli) of bytes.
-std::uint32_t crc32c(std::string_view bytes);
-
 /// Returns whether a folder has event files of any program; one that does not exist has none. Throws
 /// RunError if it cannot be listed.
 bool has_event_files(const std::string& folder);

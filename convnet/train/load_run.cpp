@@ -16,7 +16,7 @@
 #include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 #include "convnet/net/outputs.h"
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 #include "convnet/train/rate_jumps.h"
 #include "convnet/train/watched_cost.h"
 

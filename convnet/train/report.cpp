@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string_view>
 
+#include "convnet/base/error.h"
 #include "convnet/net/costs.h"
 #include "convnet/plan/simulate.h"
 
@@ -70,7 +72,7 @@ std::string devices_text(const Net& net, const DeviceOptions& options, int minib
   if (graph.microbatches > 1)
     text += fmt::format(", {} a replica on {} replicas, in {} pass{}", graph.images_of(minibatch, 0),
                         graph.microbatches, graph.passes, graph.passes == 1 ? "" : "es");
-  if (std::string reason; options.device == "auto" && cuda_devices(reason) == 0)
+  if (std::string reason; options.device == DeviceKind::automatic && cuda_devices(reason) == 0)
     text += "; no GPU: " + reason;
   return text;
 }
@@ -241,6 +243,25 @@ void print_weights(const Net& net) {
       fmt::print("Layer '{}' weights[{}]: {:e} [{:e}] [{:e}]\n", node.whole, w.index, weights, increments,
                  weights > 0 ? increments / weights : 0.0);
     }
+  }
+}
+
+void print_gradients(const std::vector<GradientReport>& reports) {
+  constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
+  std::array<int, 3> count = {};
+  for (const GradientReport& r : reports) {
+    fmt::print("{:<40} {:<8} relative error {:.1e}\n", r.name, kVerdicts[static_cast<std::size_t>(r.verdict)],
+               r.error);
+    ++count[static_cast<std::size_t>(r.verdict)];
+  }
+  if (count[2] > 0) throw RunError(fmt::format("{} of {} gradients are wrong", count[2], reports.size()));
+  if (count[1] == 0) {
+    fmt::print("All {} gradients are right\n", count[0]);
+  } else {
+    fmt::print(
+        "{} gradients are right; of {} the costs' differences do not tell in fp32, for rounding and "
+        "kinks: larger initial weights help\n",
+        count[0], count[1]);
   }
 }
 

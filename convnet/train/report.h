@@ -51,4 +51,7 @@ std::string test_json(const std::string& checkpoint, const CostSums& test, const
 /// Prints the mean absolute value of every matrix and of its increments.
 void print_weights(const Net& net);
 
+/// Prints the verdict on every gradient that was checked. Throws RunError if one is wrong.
+void print_gradients(const std::vector<GradientReport>& reports);
+
 }  // namespace convnet

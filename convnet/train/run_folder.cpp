@@ -1,9 +1,7 @@
 #include "convnet/train/run_folder.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +17,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/base/output_file.h"
+#include "convnet/base/printable.h"
 #include "convnet/checkpoint/checkpoint.h"
 
 namespace convnet {
@@ -41,6 +40,14 @@ std::string myself() {
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
   return fmt::format("pid {} on {} since {:%Y-%m-%d %H:%M:%S}", getpid(), host.data(),
                      fmt::localtime(std::time(nullptr)));
+}
+
+/// Returns the line in a lock's file, which says who holds the lock.
+std::string holder_of(const FileLock& lock) {
+  std::array<char, 300> text{};
+  const ssize_t size = ::pread(lock.descriptor(), text.data(), text.size(), 0);
+  const std::string_view line(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, size)));
+  return printable(line.substr(0, line.find('\n')));
 }
 
 /// Removes temporary files of killed writers of checkpoints. With the lock all temporary files are such;
@@ -95,58 +102,46 @@ std::string MadeFolders::make_numbered(const std::string& name) {
 
 // ---- The lock ----
 
-RunLock::RunLock(const std::string& folder) : path_((fs::path(folder) / ".lock").string()) {
-  // A run that ends removes the file, perhaps between our opening and locking it: then there is another to
-  // lock.
-  while (!open_file(folder)) ::close(descriptor_);
+RunLock::RunLock(const std::string& folder)
+    : path_((fs::path(folder) / ".lock").string()), lock_(open_file(folder)) {
+  const int descriptor = lock_.descriptor();
   const std::string text = myself() + "\n";
-  const bool written = ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, text.data(), text.size(),
-                                                                    0) == static_cast<ssize_t>(text.size());
+  const bool written = ::ftruncate(descriptor, 0) == 0 &&
+                       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
   if (written) return;
   const int code = errno;
   remove_file();
-  ::close(descriptor_);
   throw RunError(path_ + ": cannot be written: " + error_text(code));
 }
 
-RunLock::~RunLock() {
-  // Before the lock is given up: whoever gets it then sees that the file is not the folder's any more.
-  remove_file();
-  ::close(descriptor_);
-}
+// Before the lock is given up: whoever gets it then sees that the file is not the folder's any more.
+RunLock::~RunLock() { remove_file(); }
 
 void RunLock::remove_file() const {
-  if (is_file_called(path_, descriptor_)) ::unlink(path_.c_str());
+  if (is_file_called(path_, lock_.descriptor())) ::unlink(path_.c_str());
 }
 
-/// Opens and locks the file. False if it is not that of the folder any more.
-bool RunLock::open_file(const std::string& folder) {
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) throw InputError(path_ + ": cannot be written: " + error_text(errno));
-  locked_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-  if (!locked_ && errno == EWOULDBLOCK) {
-    const std::string who = holder();
-    ::close(descriptor_);
-    throw InputError(
-        fmt::format("{}: another run saves its checkpoints there{}; wait "
-                    "until it ends, or give this one another --save-file",
-                    folder, who.empty() ? "" : ": " + who));
+/// Opens and locks the file.
+FileLock RunLock::open_file(const std::string& folder) const {
+  FileLock lock(path_);
+  switch (lock.state()) {
+    case FileLock::State::held: break;
+    case FileLock::State::not_open:
+      throw InputError(path_ + ": cannot be written: " + error_text(lock.error()));
+    case FileLock::State::taken: {
+      const std::string who = holder_of(lock);
+      throw InputError(
+          fmt::format("{}: another run saves its checkpoints there{}; wait "
+                      "until it ends, or give this one another --save-file",
+                      folder, who.empty() ? "" : ": " + who));
+    }
+    case FileLock::State::no_locks:
+      fmt::print(stderr,
+                 "warning: {} has no locks ({}): see to it yourself "
+                 "that no second run saves its checkpoints there\n",
+                 folder, error_text(lock.error()));
   }
-  if (!locked_) {
-    fmt::print(stderr,
-               "warning: {} has no locks ({}): see to it yourself "
-               "that no second run saves its checkpoints there\n",
-               folder, error_text(errno));
-    return true;
-  }
-  return is_file_called(path_, descriptor_);
-}
-
-std::string RunLock::holder() const {
-  std::array<char, 300> text{};
-  const ssize_t size = ::pread(descriptor_, text.data(), text.size(), 0);
-  const std::string_view line(text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, size)));
-  return printable(line.substr(0, line.find('\n')));
+  return lock;
 }
 
 // ---- Both ----

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/base/file_lock.h"
 #include "convnet/train/options.h"
 
 namespace convnet {
@@ -42,15 +43,13 @@ class RunLock {
   /// Removes the file; the lock stays.
   void remove_file() const;
   /// Returns whether the file is locked; some file systems have no locks.
-  bool locked() const { return locked_; }
+  bool locked() const { return lock_.held(); }
 
  private:
-  bool open_file(const std::string& folder);
-  std::string holder() const;
+  FileLock open_file(const std::string& folder) const;
 
   std::string path_;
-  int descriptor_ = -1;
-  bool locked_ = false;
+  FileLock lock_;
 };
 
 /// A folder that belongs to this run as long as the object lives. The destructor removes a folder that the

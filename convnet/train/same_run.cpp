@@ -1,11 +1,11 @@
 #include "convnet/train/same_run.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "convnet/base/file.h"
 #include "convnet/plan/hash.h"
@@ -15,25 +15,14 @@ namespace {
 
 const std::string kOption = "the option --";
 
-class Sum {
- public:
-  void add(const void* bytes, std::size_t count) {
-    if (count > 0) crc_ = crc32_z(crc_, static_cast<const Bytef*>(bytes), count);
-  }
-  std::string text() const { return fmt::format("{:08x}", crc_); }
-
- private:
-  uLong crc_ = crc32_z(0, nullptr, 0);
-};
-
 std::string sum_of(const std::string& text) {
-  Sum sum;
+  Crc32 sum;
   sum.add(text.data(), text.size());
   return sum.text();
 }
 
 std::string sum_of(const Checkpoint& checkpoint) {
-  Sum sum;
+  Crc32 sum;
   for (const auto& [name, tensor] : checkpoint.tensors.tensors) {
     sum.add(name.data(), name.size());
     sum.add(tensor.values.data(), tensor.values.size() * sizeof(float));
@@ -42,7 +31,7 @@ std::string sum_of(const Checkpoint& checkpoint) {
 }
 
 std::string sum_of_images(const LoadedRun& run, const BatchRange& range) {
-  Sum sum;
+  Crc32 sum;
   for (int batch = range.first; batch <= range.last; ++batch) {
     const std::int64_t images = run.provider->images_in(batch);
     sum.add(&images, sizeof images);

@@ -10,6 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
+#include "convnet/base/printable.h"
 
 namespace convnet {
 namespace {
@@ -33,15 +34,6 @@ std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices
     if (matrices[m].classes > 0) return m;
   }
   return std::nullopt;
-}
-
-/// A name as a line: control characters as \xHH.
-std::string line_of(const std::string& name) {
-  std::string line;
-  for (const char c : name)
-    line += static_cast<unsigned char>(c) < ' ' ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
-                                                : std::string(1, c);
-  return line + "\n";
 }
 
 std::vector<std::string> layers_to_read(const TestOptions& options,
@@ -135,7 +127,7 @@ void TestOutputs::end_batch() {
   }
   if (!writes_ || !name_ || images_ == 0 || name_(batch_, 0).empty()) return;
   std::string names;
-  for (std::int64_t i = 0; i < images_; ++i) names += line_of(name_(batch_, i));
+  for (std::int64_t i = 0; i < images_; ++i) names += escape_controls(name_(batch_, i)) + '\n';
   for (const std::string& folder : {options_.feature_path, options_.test_out}) {
     if (!folder.empty())
       write_whole_file((fs::path(folder) / fmt::format("names_{}.txt", batch_)).string(), names);

@@ -9,7 +9,7 @@
 
 #include "convnet/net/outputs.h"
 #include "convnet/net/predictions.h"
-#include "convnet/train/npy.h"
+#include "convnet/train/npy_writer.h"
 #include "convnet/train/options.h"
 
 namespace convnet {

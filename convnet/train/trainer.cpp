@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <system_error>
 
 #include "convnet/base/error.h"
@@ -22,7 +19,6 @@
 namespace convnet {
 namespace {
 
-constexpr int kLastTraced = 5;          ///< step of training in --profile
 constexpr std::size_t kLiveValues = 2;  ///< values of a cost in the line of a batch that is being trained
 
 /// Returns the part of minibatches that the devices of process `rank` load: that of the layers that read
@@ -74,6 +70,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
       statistics_(std::move(loaded.statistics)),
       stop_(stop),
       processes_(processes),
+      profile_(options_.report.profile, processes),
       run_folder_(std::move(loaded.folder)),
       folder_(run_folder_ ? run_folder_->path() : ""),
       board_folder_(std::move(loaded.board)),
@@ -147,11 +144,6 @@ TrainingProgress Trainer::last_progress(const Position& work) const {
   return progress_in(work, train_range_, options_.epochs, before_last);
 }
 
-std::int64_t Trainer::test_minibatch() const {
-  const std::int64_t views = provider_->views();
-  return std::max<std::int64_t>(1, options_.step.mini / views) * views;
-}
-
 std::int64_t Trainer::batches_done(const Position& work) const {
   return std::int64_t{work.epoch - 1} * train_range_.count() + work.batch - train_range_.first + 1;
 }
@@ -164,23 +156,6 @@ bool Trainer::test_follows(const Position& work) const {
 bool Trainer::save_follows(const Position& work) const {
   const int save_freq = options_.checkpoints.save_freq;
   return save_freq > 0 && batches_done(work) % save_freq == 0;
-}
-
-LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
-  return {batch, epoch, first, epoch > 0 ? options_.step.mini : test_minibatch() / provider_->views(),
-          share_ ? &*share_ : nullptr};
-}
-
-LoadRequest Trainer::test_request(std::int64_t cursor) const {
-  return request(test_range_.first + static_cast<int>(cursor % test_range_.count()), 0);
-}
-
-std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
-  const auto start = Clock::now();
-  std::shared_ptr<const DataBatch> data;
-  together(processes_, [&] { data = prefetcher_.take(wanted); });
-  time_use_.data += seconds_since(start);
-  return data;
 }
 
 void Trainer::run() {
@@ -254,18 +229,6 @@ void Trainer::summarise(double seconds) const {
 
 std::string Trainer::best_value_text() const {
   return value_text(watched_.value_name(net_.graph()), state_.best.value);
-}
-
-void Trainer::leave_later_checkpoints() {
-  Abandoned left;
-  together(processes_, [&] {
-    if (is_first()) left = move_later_checkpoints(folder_, state_.position, kBestFile);
-  });
-  if (processes_ != nullptr) left.best = processes_->exchange(left.best ? "moved" : "")[0] == "moved";
-  if (left.best) state_.best = {};
-  if (left.folder.empty()) return;
-  fmt::print(stderr, "The run goes on from {}: {} later checkpoint(s) were moved to {}\n", last_checkpoint_,
-             left.checkpoints, left.folder);
 }
 
 bool Trainer::train_batch(const Position& work) {
@@ -349,237 +312,6 @@ double Trainer::seconds_left(const Position& work, std::int64_t image, double ra
   return images / std::max(1e-9, rate);
 }
 
-StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
-                              int ahead) const {
-  StepInputs inputs;
-  const std::vector<MatrixInfo>& infos = provider_->matrices();
-  for (std::size_t m = 0; m < infos.size(); ++m) {
-    inputs.matrices.push_back(data.matrices[m].data() + first * infos[m].image_bytes());
-  }
-  inputs.iteration = state_.iteration + static_cast<std::uint64_t>(ahead);
-  progress.minibatches = static_cast<double>(inputs.iteration);
-  inputs.rates = net_.rates(progress);
-  return inputs;
-}
-
-StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
-                         std::int64_t images, const TrainingProgress& progress, CostSums& sums,
-                         TestOutputs* outputs) {
-  const Plan& plan = net_.prepare(phase, images);
-  const StepInputs inputs = inputs_of(data, first, progress);
-  std::optional<StepInputs> next;
-  std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
-  if (first + 2 * images <= data.images) {
-    next = inputs_of(data, first + images, progress, 1);
-  } else if (first + images == data.images && !data.last) {
-    following =
-        prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count, piece.share});
-    if (following && following->images >= images) next = inputs_of(*following, 0, progress, 1);
-  }
-  const auto start = Clock::now();
-  TaskTimes times;
-  const bool look =
-      options_.report.verbose || !options_.report.profile.empty() || !net_.executor().times_cost();
-  sound_ = false;
-  if (net_.in_flight() == 0)
-    net_.submit(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
-  if (next) {
-    // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
-    const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stopped();
-    // All minibatches of a batch but the last have equally many images.
-    if (certain)
-      net_.submit(plan, *next);
-    else
-      net_.expect(plan, next->matrices);
-  }
-  StepResult result = net_.wait();
-  if (look) time_use_.add(plan, times, seconds_since(start));
-  if (!result.finite()) {
-    std::string where;
-    // A step in flight may have changed the weights a little.
-    try {
-      where = net_.first_non_finite(phase, images, inputs);
-    } catch (const DeviceError&) {
-      where = "there is not enough memory to look for the layer";
-    }
-    throw RunError(fmt::format(
-        "a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
-        "{}-{} of the batch{}{}",
-        phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first / plan.views,
-        data.first + (first + images - 1) / plan.views, where.empty() ? "" : "; " + where,
-        last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
-  }
-  sound_ = true;
-  if (phase == Phase::train && !options_.report.profile.empty()) profile(plan, times_of_all(plan, times));
-  if (outputs != nullptr) {
-    outputs->collect();
-    together(processes_, [&] { outputs->add_step(plan, inputs.matrices); });
-  }
-  add_costs(sums, plan, net_.graph(), result.costs, images);
-  return result;
-}
-
-/// Returns the times with those of the other processes' tasks, counted from the start of the step there.
-TaskTimes Trainer::times_of_all(const Plan& plan, TaskTimes times) const {
-  if (processes_ == nullptr || traced_ > kLastTraced) return times;
-  const std::vector<std::string> all =
-      processes_->exchange({reinterpret_cast<const char*>(times.data()), times.size() * sizeof(TaskTime)});
-  for (const TaskId t : plan.tasks.ids()) {
-    const auto process = static_cast<std::size_t>(plan.topology.process(plan.tasks[t].device));
-    std::memcpy(&times[t], all[process].data() + t.index() * sizeof(TaskTime), sizeof(TaskTime));
-  }
-  return times;
-}
-
-void Trainer::profile(const Plan& plan, const TaskTimes& times) {
-  // The first step touches memory for the first time.
-  if (++traced_ <= 1 || traced_ > kLastTraced || !is_first()) return;
-  trace_.add_step(plan, net_.graph(), times);
-  try {
-    make_folders_of(options_.report.profile);
-    trace_.write(options_.report.profile);
-  } catch (const RunError& e) {
-    fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());
-    traced_ = kLastTraced;
-  }
-}
-
-bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs) {
-  ProgressLine line(fmt::format("test {}...", piece.batch), shows_progress(),
-                    prints_json() ? ProgressStream::err : ProgressStream::out);
-  for (std::int64_t done = 0;; piece.first += piece.count) {
-    const std::shared_ptr<const DataBatch> data = take(piece);
-    for (std::int64_t first = 0; first < data->images;) {
-      if (stopped()) return false;
-      const std::int64_t images = std::min(test_minibatch(), data->images - first);
-      step(Phase::test, piece, *data, first, images, 0, sums, outputs);
-      first += images;
-      done += images;
-      line.show(done, std::max(done, provider_->images_in(piece.batch) * provider_->views()), done);
-    }
-    if (data->last) return true;
-  }
-}
-
-bool Trainer::test() {
-  const auto start = Clock::now();
-  net_.use_averages();
-  CostSums sums;
-  const int first = test_request(options_.data.test_one ? state_.test_cursor : 0).batch;
-  const int batches = options_.data.test_one ? 1 : test_range_.count();
-  for (int i = 0; i < batches; ++i) {
-    prefetcher_.start(request(first + i, 0));
-    if (i + 1 < batches) prefetcher_.start(request(first + i + 1, 0));
-    if (!test_batch(request(first + i, 0), sums)) return false;
-  }
-  net_.use_trained();
-  if (const Position next = next_batch(); next.epoch <= options_.epochs)
-    prefetcher_.start(request(next.batch, next.epoch));
-  if (board_) use_board([&] { board_->tested(state_.iteration, sums); });
-  test_error_ = first_error(sums, net_.graph());
-  best_test_ = note_test(state_.best, watched_, watched_.of(sums, net_.graph()), state_.position);
-  print_test(sums, seconds_since(start));
-  add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
-                 test_range_.count());
-  if (options_.data.test_one) ++state_.test_cursor;
-  state_.test_due = false;
-  return true;
-}
-
-void Trainer::print_test(const CostSums& sums, double seconds) {
-  const CostSums before = latest_tests(state_.history, 1);
-  if (for_people()) {
-    fmt::print(
-        "test after {}.{} ({:.1f} s), learning rate {}\n{}", state_.position.epoch, state_.position.batch,
-        seconds, rates_text(net_, last_progress(state_.position)),
-        test_table(sums, before.sums.empty() ? nullptr : &before, state_.best, watched_, net_.graph()));
-  } else {
-    // The original averages over the tests of as many batches as there are.
-    CostSums pooled = sums;
-    if (options_.data.test_one) pool(pooled, latest_tests(state_.history, test_range_.count() - 1));
-    fmt::print(
-        "======================Test output======================\n{} ({:.3f} sec)\n"
-        "----------------------Averages-------------------------\n{}\n",
-        cost_text(sums, net_.graph()), seconds, cost_text(pooled, net_.graph()));
-  }
-  if (!for_people() || options_.report.verbose) print_weights(net_);
-  std::fflush(stdout);
-}
-
-void Trainer::test_only() {
-  std::optional<TestOutputs> opened;
-  together(processes_, [&] {
-    opened.emplace(net_, provider_->matrices(), options_.tests, is_first(),
-                   [this](int batch, std::int64_t image) { return provider_->image_name(batch, image); });
-  });
-  TestOutputs& outputs = *opened;
-  if (!prints_json()) fmt::print("======================Test output======================\n");
-  CostSums pooled;
-  for (int batch = test_range_.first; batch <= test_range_.last; ++batch) {
-    CostSums sums;
-    prefetcher_.start(request(batch, 0));
-    if (batch < test_range_.last) prefetcher_.start(request(batch + 1, 0));
-    together(processes_, [&] { outputs.begin_batch(batch, provider_->count_images(batch)); });
-    if (!test_batch(request(batch, 0), sums, &outputs))
-      throw RunError(fmt::format("stopped in test batch {} of {}; missing are {}", batch, test_range_.str(),
-                                 outputs.missing({batch, test_range_.last})));
-    together(processes_, [&] { outputs.end_batch(); });
-    if (!prints_json()) fmt::print("{}... {}\n", batch, cost_text(sums, net_.graph()));
-    std::fflush(stdout);
-    pool(pooled, sums);
-  }
-  together(processes_, [&] { outputs.finish(); });
-  if (prints_json())
-    fmt::print("{}\n", test_json(last_checkpoint_, pooled, net_.graph(), outputs));
-  else
-    fmt::print("{}----------------------Averages-------------------------\n{}\n", outputs.errors_text(),
-               cost_text(pooled, net_.graph()));
-}
-
-void Trainer::check_gradients() {
-  LoadRequest wanted = request(train_range_.first, 0);
-  wanted.count = options_.step.mini;
-  const std::shared_ptr<const DataBatch> data = prefetcher_.take(wanted);
-  const std::int64_t images = std::min<std::int64_t>(options_.step.mini, data->images);
-  const std::vector<GradientReport> reports =
-      net_.check_gradients(images, inputs_of(*data, 0, 0), [&] { return stopped(); });
-  constexpr std::array<const char*, 3> kVerdicts = {"right", "unclear", "WRONG"};
-  std::array<int, 3> count = {};
-  for (const GradientReport& r : reports) {
-    fmt::print("{:<40} {:<8} relative error {:.1e}\n", r.name, kVerdicts[static_cast<std::size_t>(r.verdict)],
-               r.error);
-    ++count[static_cast<std::size_t>(r.verdict)];
-  }
-  if (count[2] > 0) throw RunError(fmt::format("{} of {} gradients are wrong", count[2], reports.size()));
-  if (count[1] == 0) {
-    fmt::print("All {} gradients are right\n", count[0]);
-  } else {
-    fmt::print(
-        "{} gradients are right; of {} the costs' differences do not tell in fp32, for rounding and "
-        "kinks: larger initial weights help\n",
-        count[0], count[1]);
-  }
-}
-
-bool Trainer::save_tested() {
-  const double most = options_.checkpoints.max_test_err;
-  if (most == 0 || test_error_ <= most || save_follows(state_.position)) {
-    save();
-    if (best_test_ && !options_.checkpoints.keep_best.empty()) {
-      together(processes_, [&] {
-        if (is_first()) keep_as_best(folder_, last_checkpoint_);
-      });
-      fmt::print("Best {} so far: {}; kept as {}\n", watched_.text(net_.graph()), best_value_text(),
-                 kBestFile);
-      std::fflush(stdout);
-    }
-    return true;
-  }
-  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_, most);
-  std::fflush(stdout);
-  return false;
-}
-
 void Trainer::use_board(const std::function<void()>& use) {
   std::string why;
   try {
@@ -592,47 +324,6 @@ void Trainer::use_board(const std::function<void()>& use) {
   if (why.empty()) return;
   fmt::print(stderr, "warning: {}; training goes on without --tensorboard\n", why);
   board_.reset();
-}
-
-std::string Trainer::save_after_error() {
-  if (!sound_ || state_.iteration == saved_iteration_) return "";
-  // Saving takes all processes.
-  if (processes_ != nullptr && !processes_->all_know()) return "";
-  try {
-    save();
-  } catch (const std::exception& e) {
-    return fmt::format("\nwhat was learned since the last checkpoint could not be saved: {}", e.what());
-  }
-  return fmt::format("\nwhat was learned until then is saved in {}; --load-file {} goes on from there",
-                     last_checkpoint_, folder_);
-}
-
-void Trainer::save() {
-  sound_ = false;  // if this fails, it would fail again
-  Checkpoint c;
-  net_.store(c.tensors);
-  state_.windows = net_.windows();
-  const Dims& image = provider_->matrices()[0].dims;
-  save_statistics(statistics_, options_.data, image, c.tensors);
-  c.state = state_;
-  c.options = saved_options_;
-  c.definition_path = files_.definition.path;
-  c.definition_text = files_.definition.text;
-  c.parameters_path = files_.parameters.path;
-  c.parameters_text = files_.parameters.text;
-  c.placement = placement_;
-  c.algorithms = net_.executor().algorithms();
-  c.matrices = provider_->matrices();
-  c.train_range = train_range_;
-  c.test_range = test_range_;
-  together(processes_, [&] {
-    if (is_first()) write_checkpoint(folder_, c, options_.checkpoints.keep);
-  });
-  sound_ = true;
-  last_checkpoint_ = c.file;
-  saved_iteration_ = state_.iteration;
-  fmt::print("Saved checkpoint to {}\n", folder_);
-  std::fflush(stdout);
 }
 
 }  // namespace convnet

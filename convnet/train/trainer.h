@@ -14,6 +14,7 @@
 #include "convnet/train/load_run.h"
 #include "convnet/train/report.h"
 #include "convnet/train/run_folder.h"
+#include "convnet/train/step_profile.h"
 #include "convnet/train/stop_signal.h"
 #include "convnet/train/tensorboard.h"
 #include "convnet/train/test_outputs.h"
@@ -104,9 +105,6 @@ class Trainer {
   void use_board(const std::function<void()>& use);
   /// Checks the gradient of every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
-  /// Adds one of the first steps to the trace of --profile.
-  void profile(const Plan& plan, const TaskTimes& times);
-  TaskTimes times_of_all(const Plan& plan, TaskTimes times) const;
   /// `ahead`: minibatches before that one that are not finished yet.
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
                        int ahead = 0) const;
@@ -128,8 +126,7 @@ class Trainer {
   bool sound_ = true;     ///< the weights are those after the last step, all finite
   TrainingState state_;
   TimeUse time_use_;        ///< of the current batch
-  ChromeTrace trace_;       ///< --profile: the first steps of training
-  int traced_ = 0;          ///< steps in it
+  StepProfile profile_;     ///< --profile
   double test_error_ = 0;   ///< of the last test, as --max-test-err means it
   bool best_test_ = false;  ///< the last test was the best one
   /// Null for tests and gradient checks, and in all processes but the first.

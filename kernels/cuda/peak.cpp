@@ -3,6 +3,7 @@
 #include <random>
 #include <vector>
 
+#include "convnet/base/median.h"
 #include "kernels/cuda/form.h"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/libraries.h"
@@ -23,8 +24,7 @@ double seconds_of(Queue& queue, const Work& work) {
     wait_for(*end);
     if (run > 0) seconds.push_back(end->seconds_since(*begin));
   }
-  std::sort(seconds.begin(), seconds.end());
-  return seconds[kRuns / 2];
+  return median(std::move(seconds));
 }
 
 /// Fills memory with numbers from 0.5 to 1 of both signs. Equal numbers, or zeros, switch fewer transistors,

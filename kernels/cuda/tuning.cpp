@@ -1,16 +1,14 @@
 #include "kernels/cuda/tuning.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "convnet/base/file_lock.h"
 #include "kernels/cuda/runtime.h"
 
 namespace convnet::cuda {
@@ -37,24 +35,6 @@ std::string file_name(std::string device) {
   return "tuning-" + device + ".json";
 }
 
-/// Holds the lock of a file until it is destroyed; where there can be none, goes on without.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path)
-      : descriptor_(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0666)) {
-    while (descriptor_ >= 0 && flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
-    }
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-
- private:
-  int descriptor_;
-};
-
 }  // namespace
 
 Delay make_delay(int device) { return Delay(allocate_memory(device, kDelayBytes)); }
@@ -76,7 +56,8 @@ void Tuning::choose(const std::string& operation, const std::function<bool(const
   if (!path_.empty()) {
     std::error_code ignored;  // what cannot be written is not kept
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-    others.emplace(path_ + ".lock");
+    // Where there can be no lock, it goes on without.
+    others.emplace(path_ + ".lock", FileLock::Kind::file, FileLock::Wait::yes);
     read();
     if (accepted()) return;
   }

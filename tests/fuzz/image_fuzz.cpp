@@ -9,6 +9,7 @@
 
 #include "convnet/base/error.h"
 #include "providers/decode.h"
+#include "providers/resize.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "convnet/base/error.h"
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace convnet;

@@ -24,7 +24,7 @@ struct ConfiguredNet {
   std::unique_ptr<Net> net;
   const Plan* plan = nullptr;
 
-  ConfiguredNet(const Config& config, const std::string& device, const std::string& precision, Phase phase,
+  ConfiguredNet(const Config& config, DeviceKind device, Precision precision, Phase phase,
                 std::int64_t images)
       : provider(config.image, config.classes) {
     const std::string path = source_dir() + "/configs/" + config.name;
@@ -49,7 +49,7 @@ std::vector<const std::byte*> matrices_of(const Minibatch& batch) {
 }
 
 /// Costs per image of each step: some minibatches in turn, so that the net learns them.
-std::vector<double> costs_of(const Config& config, const std::string& device, const std::string& precision,
+std::vector<double> costs_of(const Config& config, DeviceKind device, Precision precision,
                              std::int64_t images, int steps) {
   const ConfiguredNet configured(config, device, precision, Phase::train, images);
   Net& net = *configured.net;
@@ -79,10 +79,10 @@ std::vector<double> costs_of(const Config& config, const std::string& device, co
 }
 
 /// In fp32 on the CPU, and on the GPU in `precision`.
-void check_agreement(const Config& config, std::int64_t images, int steps, const std::string& precision,
+void check_agreement(const Config& config, std::int64_t images, int steps, Precision precision,
                      double tolerance) {
-  const std::vector<double> cpu = costs_of(config, "cpu", "fp32", images, steps);
-  const std::vector<double> cuda = costs_of(config, "cuda", precision, images, steps);
+  const std::vector<double> cpu = costs_of(config, DeviceKind::cpu, Precision::fp32, images, steps);
+  const std::vector<double> cuda = costs_of(config, DeviceKind::cuda, precision, images, steps);
   for (std::size_t step = 0; step < cpu.size(); ++step) {
     INFO(config.name << ", step " << step << ": " << cpu[step] << " on the CPU, " << cuda[step]
                      << " on the GPU");
@@ -93,12 +93,12 @@ void check_agreement(const Config& config, std::int64_t images, int steps, const
 
 /// A step costs the same, to the bit, whether it is played from a recording or its operations are started one
 /// by one.
-void check_recorded(const Config& config, const std::string& precision, std::int64_t images) {
-  INFO(config.name << " in " << precision);
+void check_recorded(const Config& config, Precision precision, std::int64_t images) {
+  INFO(config.name << " in " << to_string(precision));
   const Minibatch batch = random_minibatch(config.image, images, config.classes, 0);
   std::array<std::vector<double>, 2> costs;
   for (const bool recorded : {false, true}) {
-    const ConfiguredNet configured(config, "cuda", precision, Phase::train, images);
+    const ConfiguredNet configured(config, DeviceKind::cuda, precision, Phase::train, images);
     Net& net = *configured.net;
     StepInputs inputs;
     inputs.matrices = matrices_of(batch);
@@ -124,35 +124,37 @@ const std::vector<Config>& nets() {
 }  // namespace
 
 TEST_CASE("recorded steps of lenet have the bits of steps that are not recorded") {
-  for (const char* precision : {"fp32", "bf16"}) check_recorded(nets()[0], precision, 3);
+  for (const Precision precision : {Precision::fp32, Precision::bf16})
+    check_recorded(nets()[0], precision, 3);
 }
 
 TEST_CASE("recorded steps of four nets have the bits of steps that are not recorded", "[.][first]") {
   for (const Config& config : nets()) {
-    for (const char* precision : {"fp32", "tf32", "bf16"}) check_recorded(config, precision, 32);
+    for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16})
+      check_recorded(config, precision, 32);
   }
 }
 
 TEST_CASE("some steps of lenet cost the same on the GPU and on the CPU") {
-  check_agreement({"lenet", {1, 28, 28}}, 3, 9, "fp32", 1e-4);
+  check_agreement({"lenet", {1, 28, 28}}, 3, 9, Precision::fp32, 1e-4);
 }
 
 TEST_CASE("some steps cost nearly the same in bf16") {
-  check_agreement({"lenet", {1, 28, 28}}, 3, 9, "bf16", 1e-3);
+  check_agreement({"lenet", {1, 28, 28}}, 3, 9, Precision::bf16, 1e-3);
 }
 
 TEST_CASE("some steps of wrn-16-4 cost the same on the GPU and on the CPU") {
-  check_agreement({"wrn-16-4", {3, 32, 32}, 10, 1e-5F}, 2, 2, "fp32", 1e-4);
+  check_agreement({"wrn-16-4", {3, 32, 32}, 10, 1e-5F}, 2, 2, Precision::fp32, 1e-4);
 }
 
 // Hidden, because it takes seconds on emulated devices, and minutes with a sanitizer.
 TEST_CASE("some steps of alexnet-owt cost the same on the GPU and on the CPU", "[.][slow]") {
-  check_agreement({"alexnet-owt", {3, 224, 224}, 1000, 0.01F}, 1, 2, "fp32", 1e-4);
+  check_agreement({"alexnet-owt", {3, 224, 224}, 1000, 0.01F}, 1, 2, Precision::fp32, 1e-4);
 }
 
 TEST_CASE("a minibatch that is expected again is not copied again") {
   const Config config{"lenet", {1, 28, 28}};
-  const ConfiguredNet configured(config, "cuda", "fp32", Phase::test, 2);
+  const ConfiguredNet configured(config, DeviceKind::cuda, Precision::fp32, Phase::test, 2);
   Net& net = *configured.net;
   Minibatch batch = random_minibatch(config.image, 2, 10, 0);
   StepInputs inputs;
@@ -171,7 +173,7 @@ TEST_CASE("a minibatch that is expected again is not copied again") {
 
 TEST_CASE("the matrices of an expected step are copied before it is submitted, once") {
   const Config config{"lenet", {1, 28, 28}};
-  const ConfiguredNet configured(config, "cuda", "fp32", Phase::test, 2);
+  const ConfiguredNet configured(config, DeviceKind::cuda, Precision::fp32, Phase::test, 2);
   Net& net = *configured.net;
   Minibatch batch = random_minibatch(config.image, 2, 10, 0),
             other = random_minibatch(config.image, 2, 10, 1);
@@ -198,7 +200,7 @@ TEST_CASE("the matrices of an expected step are copied before it is submitted, o
 
 TEST_CASE("weights are read after the steps that have begun") {
   const Config config{"lenet", {1, 28, 28}};
-  const ConfiguredNet configured(config, "cuda", "fp32", Phase::train, 2);
+  const ConfiguredNet configured(config, DeviceKind::cuda, Precision::fp32, Phase::train, 2);
   Net& net = *configured.net;
   const Minibatch batch = random_minibatch(config.image, 2, 10, 0);
   StepInputs inputs;
@@ -226,17 +228,17 @@ TEST_CASE("weights are read after the steps that have begun") {
 // or less of what the steps change.
 
 TEST_CASE("50 steps of lenet cost the same on the GPU and on the CPU", "[.][gpu]") {
-  check_agreement({"lenet", {1, 28, 28}}, 64, 50, "fp32", 5e-4);
+  check_agreement({"lenet", {1, 28, 28}}, 64, 50, Precision::fp32, 5e-4);
 }
 
 TEST_CASE("50 steps of cifar-quick cost the same on the GPU and on the CPU", "[.][gpu]") {
-  check_agreement({"cifar-quick", {3, 32, 32}}, 64, 50, "fp32", 1e-4);
+  check_agreement({"cifar-quick", {3, 32, 32}}, 64, 50, Precision::fp32, 1e-4);
 }
 
 TEST_CASE("the first steps of wrn-16-4 cost the same on the GPU and on the CPU", "[.][gpu]") {
   // Rounding grows fast here: two instruction sets are 4e-5 apart after 2 steps, 4e-4 after 8, 1e-2 after 20.
-  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 2, "fp32", 1e-3);
-  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 8, "fp32", 1e-2);
+  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 2, Precision::fp32, 1e-3);
+  check_agreement({"wrn-16-4", {3, 32, 32}}, 32, 8, Precision::fp32, 1e-2);
 }
 
 // Rounding grows at the rates of the files: on 32 images two instruction sets are 5e-4 apart after 50 steps
@@ -244,14 +246,14 @@ TEST_CASE("the first steps of wrn-16-4 cost the same on the GPU and on the CPU",
 
 TEST_CASE("50 steps of wrn-16-4 cost the same on the GPU and on the CPU", "[.][gpu]") {
   // At most 2.2e-5 apart; the costs of a minibatch change by 6e-3.
-  check_agreement({"wrn-16-4", {3, 32, 32}, 10, 1e-5F}, 32, 50, "fp32", 2e-4);
+  check_agreement({"wrn-16-4", {3, 32, 32}, 10, 1e-5F}, 32, 50, Precision::fp32, 2e-4);
 }
 
 TEST_CASE("50 steps of alexnet-owt cost the same on the GPU and on the CPU", "[.][gpu]") {
   // At most 1.3e-5 apart; costs fall from 7.6 to 3.2. With a tenth of the rates: 8e-4 after 20 steps.
-  check_agreement({"alexnet-owt", {3, 224, 224}, 1000, 0.01F}, 4, 50, "fp32", 2e-4);
+  check_agreement({"alexnet-owt", {3, 224, 224}, 1000, 0.01F}, 4, 50, Precision::fp32, 2e-4);
 }
 
 TEST_CASE("50 steps of lenet cost nearly the same in bf16", "[.][gpu]") {
-  check_agreement({"lenet", {1, 28, 28}}, 64, 50, "bf16", 1e-3);
+  check_agreement({"lenet", {1, 28, 28}}, 64, 50, Precision::bf16, 1e-3);
 }

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "convnet/base/error.h"
+#include "convnet/plan/verify.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;
@@ -170,7 +171,7 @@ void check_like_reference(const NetTexts& texts, const NetOptions& options) {
   SmallNet net(texts, kReshapedImage, kReshapedClasses, options);
   for (const Phase phase : {Phase::train, Phase::check, Phase::test})
     REQUIRE_NOTHROW(verify(net.prepare(phase, kImages), net.graph()));
-  const bool rounded = options.precision == "bf16";
+  const bool rounded = options.precision == Precision::bf16;
   const double tolerance = rounded ? 0.1 : kTolerance;
   std::vector<Phase> phases = {Phase::test, Phase::train};
   if (!rounded) phases.insert(phases.end(), {Phase::train, Phase::test});
@@ -233,7 +234,7 @@ TEST_CASE("vectors on one device are read as maps on another") {
 
 TEST_CASE("vectors read as maps train nearly like the reference in bf16") {
   NetOptions bf16;
-  bf16.precision = "bf16";
+  bf16.precision = Precision::bf16;
   int compared = 0;
   try {
     for (std::uint32_t seed = 3000; seed < 3040; ++seed) {

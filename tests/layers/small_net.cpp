@@ -98,7 +98,7 @@ SmallNet::SmallNet(const NetTexts& texts, const Dims& image, std::int64_t classe
   if (!options.read.empty()) keep_output(graph, options.read);
   DeviceOptions devices;
   devices.gpu = on_this_machine(options.gpu);
-  devices.device = "auto";  // GPUs where the test program has them
+  devices.device = DeviceKind::automatic;  // GPUs where the test program has them
   devices.precision = options.precision;
   devices.threads = options.threads;
   devices.devices_of_processes = options.devices_of_processes;

@@ -81,7 +81,8 @@ struct NetOptions {
   bool rewrites = true, conserve_memory = false;
   int threads = 1;
   std::uint64_t seed = 3;
-  std::string gpu = "0", precision = "fp32";
+  std::string gpu = "0";
+  Precision precision = Precision::fp32;
   bool data_parallel = false;
   double clip_norm = 0, ema = 0;
   std::vector<ExtraMatrix> extra = {};

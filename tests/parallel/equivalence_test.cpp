@@ -4,6 +4,7 @@
 #include <limits>
 #include <sstream>
 
+#include "convnet/plan/verify.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/source_dir.h"
 

@@ -2,8 +2,9 @@
 // convnet place does.
 #include <random>
 
+#include "convnet/place/placed_files.h"
 #include "convnet/place/search.h"
-#include "convnet/place/write.h"
+#include "convnet/plan/verify.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;

@@ -1,4 +1,5 @@
 // Devices of several hosts, which communicate within hosts first, give the answer of one device.
+#include "convnet/plan/verify.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;

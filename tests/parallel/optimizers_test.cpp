@@ -1,6 +1,7 @@
 // Optimisers, clipped gradients and averaged weights: the formulas in double precision, the same answer from
 // several devices and hosts, and checkpoints that go on with the same bits.
 #include "convnet/base/error.h"
+#include "convnet/plan/verify.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;

@@ -1,8 +1,9 @@
 // The search for placements: what belongs together, what is allowed, what is found, and what is written.
 #include "convnet/base/error.h"
+#include "convnet/place/placed_files.h"
 #include "convnet/place/search.h"
-#include "convnet/place/write.h"
 #include "convnet/plan/hash.h"
+#include "convnet/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/place/two_towers.h"
 #include "tests/plan/planned_net.h"

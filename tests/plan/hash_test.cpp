@@ -1,5 +1,6 @@
 // Plans for GPUs are the same on every machine, and a plan's hash says whether two plans are the same.
 #include "convnet/plan/hash.h"
+#include "convnet/plan/verify.h"
 
 #include <fstream>
 #include <set>

@@ -1,5 +1,6 @@
 // Plans for several hosts communicate within hosts first.
 #include "convnet/plan/hash.h"
+#include "convnet/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
 
@@ -19,7 +20,7 @@ std::int64_t bytes_between(const Plan& plan, const Topology& hosts) {
   std::int64_t sum = 0;
   for (const Task& task : plan.tasks) {
     for (const auto& [from, bytes] : bytes_fetched(plan, task)) {
-      if (from.exists() && !hosts.same_host(from, task.device)) sum += bytes;
+      if (from.exists() && hosts.host(from) != hosts.host(task.device)) sum += bytes;
     }
   }
   return sum;
@@ -64,7 +65,7 @@ TEST_CASE("the step of a shard adds up a sum for each host") {
       const int devices = hosts[static_cast<std::size_t>(plan.topology.host(task.device))];
       for (const SumRuns::Run& run : sums->runs) CHECK(run.sources == devices);
       for (const BufferUse& use : task.uses)
-        CHECK(plan.topology.same_host(plan.buffers[use.buffer].device, task.device));
+        CHECK(plan.topology.host(plan.buffers[use.buffer].device) == plan.topology.host(task.device));
     }
     const auto* update = std::get_if<Update>(&task.op);
     if (update == nullptr) continue;

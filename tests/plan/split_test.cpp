@@ -1,5 +1,6 @@
 // Plans for several processes: each touches its own memory only, and every message has two ends.
 #include "convnet/plan/split.h"
+#include "convnet/plan/verify.h"
 
 #include <set>
 

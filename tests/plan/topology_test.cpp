@@ -14,7 +14,7 @@ TEST_CASE("a topology says which host and process a device belongs to") {
   CHECK(one.hosts() == 1);
   CHECK(one.processes() == 1);
   CHECK(one.host(DeviceId(7)) == 0);
-  CHECK(one.index_on_host(DeviceId(7)) == 7);
+  CHECK(one.index_in_process(DeviceId(7)) == 7);
 
   const Topology t({2, 3}, {1, 1, 3});
   CHECK(t.hosts() == 2);
@@ -23,9 +23,8 @@ TEST_CASE("a topology says which host and process a device belongs to") {
   CHECK(t.host(DeviceId(2)) == 1);
   CHECK(t.process(DeviceId(1)) == 1);
   CHECK(t.process(DeviceId(4)) == 2);
-  CHECK(t.index_on_host(DeviceId(1)) == 1);
-  CHECK(t.index_on_host(DeviceId(4)) == 2);
-  CHECK(t.same_host(DeviceId(0), DeviceId(1)));
+  CHECK(t.index_in_process(DeviceId(1)) == 0);
+  CHECK(t.index_in_process(DeviceId(4)) == 2);
   CHECK_FALSE(t.same_process(DeviceId(0), DeviceId(1)));
   CHECK(t.same_process(DeviceId(2), DeviceId(4)));
 }

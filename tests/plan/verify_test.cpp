@@ -3,6 +3,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/plan/order.h"
+#include "convnet/plan/verify.h"
 #include "tests/catch.h"
 #include "tests/plan/planned_net.h"
 

@@ -13,6 +13,7 @@
 #include "convnet/base/error.h"
 #include "providers/decode.h"
 #include "providers/image.h"
+#include "providers/jpeg.h"
 #include "providers/pickle_write.h"
 #include "tests/catch.h"
 #include "tests/providers/tar_writer.h"

@@ -9,6 +9,8 @@
 
 #include "convnet/base/philox.h"
 #include "providers/color_pca.h"
+#include "providers/jpeg.h"
+#include "providers/resize.h"
 #include "tests/catch.h"
 #include "tests/providers/image_sets.h"
 

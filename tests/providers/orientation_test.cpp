@@ -1,4 +1,5 @@
 #include "providers/orientation.h"
+#include "providers/jpeg.h"
 
 #include "tests/catch.h"
 #include "tests/providers/test_images.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "convnet/base/error.h"
-#include "convnet/train/npy.h"
+#include "convnet/train/npy_writer.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
 #include "tests/temp_folder.h"

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string>
 
+#include "convnet/base/checksum.h"
 #include "kernels/cpu/instruction_set.h"
 #include "tests/catch.h"
 #include "tests/layers/small_net.h"
@@ -54,17 +55,13 @@ std::string hash_of(const HashedNet& hashed) {
     net.step(Phase::train, random_minibatch(hashed.image, images, 10, iteration), iteration);
     ++iteration;
   }
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  const auto add = [&](const void* bytes, std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i)
-      hash = (hash ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001b3U;
-  };
+  Fnv1a hash;
   for (const auto& [name, tensor] : net.tensors()) {
-    add(name.data(), name.size());
-    add(tensor.values.data(), tensor.values.size() * sizeof(float));
+    hash.add(name);
+    hash.add({reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size() * sizeof(float)});
   }
   std::ostringstream text;
-  text << std::hex << hash;
+  text << std::hex << hash.value();
   return text.str();
 }
 

@@ -1,4 +1,4 @@
-#include "convnet/train/npy.h"
+#include "convnet/train/npy_writer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,10 +1,12 @@
-#include "convnet/place/write.h"
+#include "convnet/place/placed_files.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "convnet/base/error.h"
+#include "convnet/base/printable.h"
+#include "convnet/config/ini_edit.h"
 #include "convnet/config/text.h"
 
 namespace convnet {

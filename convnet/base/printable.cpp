@@ -1,0 +1,55 @@
+#include "convnet/base/printable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace convnet {
+namespace {
+
+std::string hexadecimal(char c) { return fmt::format("\\x{:02x}", static_cast<unsigned char>(c)); }
+
+}  // namespace
+
+std::string replace_controls(std::string_view text, char instead) {
+  std::string out(text);
+  std::replace_if(out.begin(), out.end(), is_control, instead);
+  return out;
+}
+
+std::string escape_controls(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (is_control(c))
+      out += hexadecimal(c);
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string printable(std::string_view text, std::size_t most) {
+  std::string out;
+  for (const char c : text.substr(0, most)) {
+    if (c >= ' ' && c <= '~')
+      out += c;
+    else
+      out += hexadecimal(c);
+  }
+  return out + (text.size() > most ? "…" : "");
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string out(text.substr(0, longest));
+  if (text.size() > longest) {
+    // A cut UTF-8 sequence would garble the terminal: drop its first bytes too.
+    std::size_t end = longest;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    out.resize(end);
+    out += "...";
+  }
+  return "'" + replace_controls(out, ' ') + "'";
+}
+
+}  // namespace convnet

@@ -1,0 +1,74 @@
+#include "convnet/config/ini_edit.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace convnet {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+IniFile of_lines(const std::string& path, const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\n") + lines[i];
+  Diagnostics known;
+  return parse_ini(path, std::move(text), known);
+}
+
+/// Returns the line after those that continue the value of line `line`; both from 0.
+std::size_t end_of_value(const std::vector<std::string>& lines, std::size_t line) {
+  while (++line < lines.size()) {
+    if (lines[line].find_first_not_of(" \t\r") == 0) break;
+  }
+  return line;
+}
+
+}  // namespace
+
+IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
+                 const std::optional<std::string>& text) {
+  const IniSection& in = *file.find(section);
+  const IniValue* value = in.find(key);
+  const bool inherited = value == nullptr || value->from_default;
+  if (inherited && !text) return file;
+  std::vector<std::string> lines = lines_of(file.text);
+  const std::string written = text ? key + "=" + *text : "# " + key + " was here";
+  const auto line = static_cast<std::size_t>(inherited ? in.where.line : value->where.line);  // from 1
+  if (inherited) {
+    lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(line), written);
+  } else {
+    lines.at(line - 1) = written;
+    const std::size_t end = end_of_value(lines, line - 1);
+    for (std::size_t i = line; i < end; ++i) lines[i].clear();
+  }
+  return of_lines(file.path, lines);
+}
+
+IniFile without_key(const IniFile& file, const std::string& section, const std::string& key) {
+  const IniValue* value = file.find(section)->find(key);
+  if (value == nullptr) return file;
+  std::vector<std::string> lines = lines_of(file.text);
+  const auto line = static_cast<std::size_t>(value->where.line - 1);
+  const std::size_t end = end_of_value(lines, line);
+  // Empty lines and comments behind the value are not part of it.
+  std::size_t last = line + 1;
+  for (std::size_t i = line + 1; i < end; ++i) {
+    const std::size_t word = lines[i].find_first_not_of(" \t\r");
+    if (word != std::string::npos && lines[i][word] != '#' && lines[i][word] != ';') last = i + 1;
+  }
+  lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(line),
+              lines.begin() + static_cast<std::ptrdiff_t>(last));
+  return of_lines(file.path, lines);
+}
+
+}  // namespace convnet

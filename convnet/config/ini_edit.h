@@ -1,0 +1,21 @@
+// Changes single keys of an INI file and leaves the rest of its text as it is.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "convnet/config/ini.h"
+
+namespace convnet {
+
+/// Returns the file with `key` of a section set to `text`, or removed if `text` is nullopt (an inherited key
+/// stays). Only the line of the key changes, so that all others keep their numbers; an inherited key that is
+/// set gets a new line.
+IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
+                 const std::optional<std::string>& text);
+
+/// Returns the file without the line of `key` that a section has or inherits from [DEFAULT], and without the
+/// lines that continue it. Returns the file unchanged if there is no such key.
+IniFile without_key(const IniFile& file, const std::string& section, const std::string& key);
+
+}  // namespace convnet

@@ -1,0 +1,15 @@
+// Inheritance from [DEFAULT] and references %(key)s in INI files.
+#pragma once
+
+#include <vector>
+
+#include "convnet/config/ini_lines.h"
+
+namespace convnet {
+
+/// Returns the final sections for those that read_sections() returned: without [DEFAULT], with the values
+/// that they inherit from it, and with %(key)s replaced. Reports wrong references. If a file grows beyond the
+/// limit, the sections after that are missing.
+std::vector<IniSection> expand_sections(const std::vector<RawSection>& raw, Diagnostics& diagnostics);
+
+}  // namespace convnet

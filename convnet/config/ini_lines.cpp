@@ -1,0 +1,228 @@
+#include "convnet/config/ini_lines.h"
+
+#include <ini.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "convnet/base/printable.h"
+#include "convnet/config/text.h"
+
+namespace convnet {
+namespace {
+
+/// Sets inih's options, which are globals of the library. By default it cuts lines at 200 characters.
+void configure_inih() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ini_use_stack = false;
+    ini_allow_realloc = true;
+    ini_max_line = static_cast<int>(2 * max_ini_bytes);
+    ini_allow_multiline = true;
+    ini_allow_inline_comments = false;  // it knows only ';'; comments are gone before it sees a line
+    ini_allow_no_value = false;
+    ini_stop_on_first_error = false;
+  });
+}
+
+/// Returns the text up to the first '#' or ';' at its beginning or after a blank.
+std::string_view strip_comment(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if ((text[i] == '#' || text[i] == ';') && (i == 0 || is_blank(text[i - 1]))) return text.substr(0, i);
+  return text;
+}
+
+/// Returns whether Python's ConfigParser takes the line for a comment: the word "rem", in any case, in the
+/// first column.
+bool is_rem_comment(std::string_view line) {
+  return line.size() >= 3 && lower(line.substr(0, 3)) == "rem" && (line.size() == 3 || is_blank(line[3]));
+}
+
+/// The key of a continuation line that looks like "key = value", or "".
+std::string_view key_of_assignment(std::string_view text) {
+  std::size_t end = 0;
+  const auto is_word = [](char c) {
+    return (lower(c) >= 'a' && lower(c) <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+  };
+  while (end < text.size() && is_word(text[end])) ++end;
+  const std::string_view rest = trim(text.substr(end));
+  return rest.starts_with('=') || rest.starts_with(':') ? text.substr(0, end) : std::string_view();
+}
+
+/// Feeds inih one cleaned physical line after the other and collects what it makes of them. inih gets
+/// section headers as "[number]", because its buffer for names holds 49 characters.
+class Reader {
+ public:
+  Reader(std::string_view text, std::shared_ptr<const std::string> file, Diagnostics& diagnostics)
+      : rest_(text), file_(std::move(file)), diagnostics_(diagnostics) {}
+
+  /// The sections in order of first appearance, [DEFAULT] always the first of them.
+  std::vector<RawSection> read() {
+    configure_inih();
+    open_section("DEFAULT");
+    const int result = ini_parse_stream(&Reader::on_read, this, &Reader::on_value, this);
+    if (failure_) std::rethrow_exception(failure_);
+    if (result == -2) throw std::bad_alloc();
+    return std::move(sections_);
+  }
+
+ private:
+  static constexpr const char* dropped_section = "x";
+
+  // The two callbacks run under C code, which no exception may cross.
+  static char* on_read(char* buffer, int size, void* self) noexcept {
+    Reader& reader = *static_cast<Reader*>(self);
+    try {
+      return reader.failure_ ? nullptr : reader.read_piece(buffer, static_cast<std::size_t>(size));
+    } catch (...) {
+      reader.failure_ = std::current_exception();
+      return nullptr;
+    }
+  }
+
+  static int on_value(void* self, const char* section, const char* key, const char* text) noexcept {
+    Reader& reader = *static_cast<Reader*>(self);
+    try {
+      reader.take(section, key, text);
+    } catch (...) {
+      reader.failure_ = std::current_exception();
+    }
+    return 1;
+  }
+
+  /// Like fgets: at most size-1 bytes, up to the end of the line.
+  char* read_piece(char* buffer, std::size_t size) {
+    if (sent_ == cleaned_.size() && !next_line()) return nullptr;
+    const std::size_t count = std::min(size - 1, cleaned_.size() - sent_);
+    std::memcpy(buffer, cleaned_.data() + sent_, count);
+    buffer[count] = '\0';
+    sent_ += count;
+    return buffer;
+  }
+
+  bool next_line() {
+    if (!untaken_.empty()) error("expected [section] or key=value, found " + excerpt(untaken_));
+    untaken_ = {};
+    if (rest_.empty()) return false;
+    const std::size_t end = std::min(rest_.find('\n'), rest_.size());
+    const std::string_view line = rest_.substr(0, end);
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    ++line_;
+    cleaned_ = clean(line) + '\n';
+    sent_ = 0;
+    return true;
+  }
+
+  /// Returns the text of a line as inih should see it, without line break.
+  std::string clean(std::string_view line) {
+    indented_ = !line.empty() && is_blank(line[0]);
+    const std::string_view body = trim(strip_comment(line));
+    if (body.empty() || is_rem_comment(line)) return "";
+    if (body[0] == '[' && !(indented_ && after_key_)) return header(trim(line));
+    untaken_ = body;
+    return (indented_ ? " " : "") + std::string(body);
+  }
+
+  std::string header(std::string_view text) {
+    after_key_ = false;
+    target_ = nullptr;
+    const std::size_t close = text.find(']');
+    std::string_view name = trim(text.substr(1, close - 1));
+    if (close == std::string_view::npos) {
+      error("'[' without ']' in " + excerpt(text));
+      name = trim(strip_comment(text.substr(1)));  // most likely meant: saves the user errors that follow
+    } else if (const auto junk = trim(strip_comment(text.substr(close + 1))); !junk.empty()) {
+      diagnostics_.warning(here(), "the text after the section's ']' is ignored: " + excerpt(junk));
+    }
+    if (name.empty()) {
+      if (close != std::string_view::npos) error("a section without a name");
+      return std::string("[") + dropped_section + "]";
+    }
+    return "[" + std::to_string(open_section(std::string(name))) + "]";
+  }
+
+  std::size_t open_section(std::string name) {
+    const auto [found, fresh] = names_.emplace(name, sections_.size());
+    if (fresh) sections_.push_back({{std::move(name), here(), {}}, {}});
+    return found->second;
+  }
+
+  /// inih reports a continuation line as the previous key once more; only the line number distinguishes the
+  /// two.
+  void take(std::string_view section, std::string_view key, std::string_view text) {
+    untaken_ = {};
+    if (indented_ && after_key_) {
+      if (target_) continue_value(text);
+      return;
+    }
+    target_ = nullptr;
+    after_key_ = !key.empty();
+    if (key.empty()) return error("a value without a key: " + excerpt("=" + std::string(text)));
+    if (section.empty()) {
+      if (!std::exchange(orphan_reported_, true))
+        error("key " + excerpt(key) + " stands before any [section]");
+      return;
+    }
+    if (section == dropped_section) return;
+    set_value(sections_[to_number<std::size_t>(section).value()], key, text == "\"\"" ? "" : text);
+  }
+
+  void set_value(RawSection& raw, std::string_view key, std::string_view text) {
+    std::vector<IniValue>& values = raw.section.values;
+    const auto [found, fresh] = raw.index.emplace(lower(key), values.size());
+    if (fresh) {
+      values.emplace_back();
+    } else {
+      diagnostics_.warning(here(), in_section(raw) + excerpt(key) +
+                                       " is given twice; this one replaces line " +
+                                       std::to_string(values[found->second].where.line));
+    }
+    target_ = &values[found->second];
+    *target_ = {found->first, std::string(key), std::string(text), here(), false};
+  }
+
+  void continue_value(std::string_view text) {
+    const std::string_view key = key_of_assignment(text);
+    if (!key.empty() || text[0] == '[')
+      diagnostics_.warning(here(), "the indented line " + excerpt(text) + " continues the value of " +
+                                       excerpt(target_->written) +
+                                       " above; begin it in the first column if it is a " +
+                                       (key.empty() ? "section" : "key") + " of its own");
+    if (!target_->text.empty()) target_->text += '\n';
+    target_->text += text;
+  }
+
+  SourceLocation here() const { return {file_, line_}; }
+  void error(const std::string& message) { diagnostics_.error(here(), message); }
+
+  std::string_view rest_;  ///< the lines not read yet
+  std::shared_ptr<const std::string> file_;
+  Diagnostics& diagnostics_;
+  std::vector<RawSection> sections_;
+  std::unordered_map<std::string, std::size_t> names_;  ///< indices of sections by name
+  std::exception_ptr failure_;
+
+  int line_ = 0;
+  std::string cleaned_;         ///< the current line as inih gets it
+  std::size_t sent_ = 0;        ///< bytes of it that inih has
+  std::string_view untaken_;    ///< the current line, until inih recognises it
+  bool indented_ = false;       ///< the current line
+  bool after_key_ = false;      ///< an indented line continues a value
+  IniValue* target_ = nullptr;  ///< that value; null if its section is dropped
+  bool orphan_reported_ = false;
+};
+
+}  // namespace
+
+std::vector<RawSection> read_sections(std::string_view text, std::shared_ptr<const std::string> file,
+                                      Diagnostics& diagnostics) {
+  return Reader(text, std::move(file), diagnostics).read();
+}
+
+std::string in_section(const RawSection& raw) { return "section " + excerpt(raw.section.name) + ": "; }
+
+}  // namespace convnet

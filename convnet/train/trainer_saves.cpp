@@ -1,0 +1,85 @@
+// The checkpoints of a run: when they are saved and what they hold.
+#include "convnet/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "convnet/net/input_data.h"
+
+namespace convnet {
+
+void Trainer::leave_later_checkpoints() {
+  Abandoned left;
+  together(processes_, [&] {
+    if (is_first()) left = move_later_checkpoints(folder_, state_.position, kBestFile);
+  });
+  if (processes_ != nullptr) left.best = processes_->exchange(left.best ? "moved" : "")[0] == "moved";
+  if (left.best) state_.best = {};
+  if (left.folder.empty()) return;
+  fmt::print(stderr, "The run goes on from {}: {} later checkpoint(s) were moved to {}\n", last_checkpoint_,
+             left.checkpoints, left.folder);
+}
+
+bool Trainer::save_tested() {
+  const double most = options_.checkpoints.max_test_err;
+  if (most == 0 || test_error_ <= most || save_follows(state_.position)) {
+    save();
+    if (best_test_ && !options_.checkpoints.keep_best.empty()) {
+      together(processes_, [&] {
+        if (is_first()) keep_as_best(folder_, last_checkpoint_);
+      });
+      fmt::print("Best {} so far: {}; kept as {}\n", watched_.text(net_.graph()), best_value_text(),
+                 kBestFile);
+      std::fflush(stdout);
+    }
+    return true;
+  }
+  fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_, most);
+  std::fflush(stdout);
+  return false;
+}
+
+std::string Trainer::save_after_error() {
+  if (!sound_ || state_.iteration == saved_iteration_) return "";
+  // Saving takes all processes.
+  if (processes_ != nullptr && !processes_->all_know()) return "";
+  try {
+    save();
+  } catch (const std::exception& e) {
+    return fmt::format("\nwhat was learned since the last checkpoint could not be saved: {}", e.what());
+  }
+  return fmt::format("\nwhat was learned until then is saved in {}; --load-file {} goes on from there",
+                     last_checkpoint_, folder_);
+}
+
+void Trainer::save() {
+  sound_ = false;  // if this fails, it would fail again
+  Checkpoint c;
+  net_.store(c.tensors);
+  state_.windows = net_.windows();
+  const Dims& image = provider_->matrices()[0].dims;
+  save_statistics(statistics_, options_.data, image, c.tensors);
+  c.state = state_;
+  c.options = saved_options_;
+  c.definition_path = files_.definition.path;
+  c.definition_text = files_.definition.text;
+  c.parameters_path = files_.parameters.path;
+  c.parameters_text = files_.parameters.text;
+  c.placement = placement_;
+  c.algorithms = net_.executor().algorithms();
+  c.matrices = provider_->matrices();
+  c.train_range = train_range_;
+  c.test_range = test_range_;
+  together(processes_, [&] {
+    if (is_first()) write_checkpoint(folder_, c, options_.checkpoints.keep);
+  });
+  sound_ = true;
+  last_checkpoint_ = c.file;
+  saved_iteration_ = state_.iteration;
+  fmt::print("Saved checkpoint to {}\n", folder_);
+  std::fflush(stdout);
+}
+
+}  // namespace convnet

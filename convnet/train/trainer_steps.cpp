@@ -1,0 +1,99 @@
+// The minibatches of a run: their data, and their steps on the devices.
+#include "convnet/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include "convnet/base/clock.h"
+#include "convnet/base/error.h"
+#include "convnet/net/input_data.h"
+
+namespace convnet {
+
+LoadRequest Trainer::request(int batch, int epoch, std::int64_t first) const {
+  return {batch, epoch, first, epoch > 0 ? options_.step.mini : test_minibatch() / provider_->views(),
+          share_ ? &*share_ : nullptr};
+}
+
+LoadRequest Trainer::test_request(std::int64_t cursor) const {
+  return request(test_range_.first + static_cast<int>(cursor % test_range_.count()), 0);
+}
+
+std::shared_ptr<const DataBatch> Trainer::take(const LoadRequest& wanted) {
+  const auto start = Clock::now();
+  std::shared_ptr<const DataBatch> data;
+  together(processes_, [&] { data = prefetcher_.take(wanted); });
+  time_use_.data += seconds_since(start);
+  return data;
+}
+
+StepInputs Trainer::inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
+                              int ahead) const {
+  StepInputs inputs;
+  const std::vector<MatrixInfo>& infos = provider_->matrices();
+  for (std::size_t m = 0; m < infos.size(); ++m) {
+    inputs.matrices.push_back(data.matrices[m].data() + first * infos[m].image_bytes());
+  }
+  inputs.iteration = state_.iteration + static_cast<std::uint64_t>(ahead);
+  progress.minibatches = static_cast<double>(inputs.iteration);
+  inputs.rates = net_.rates(progress);
+  return inputs;
+}
+
+StepResult Trainer::step(Phase phase, const LoadRequest& piece, const DataBatch& data, std::int64_t first,
+                         std::int64_t images, const TrainingProgress& progress, CostSums& sums,
+                         TestOutputs* outputs) {
+  const Plan& plan = net_.prepare(phase, images);
+  const StepInputs inputs = inputs_of(data, first, progress);
+  std::optional<StepInputs> next;
+  std::shared_ptr<const DataBatch> following;  // stays in the line until it is taken
+  if (first + 2 * images <= data.images) {
+    next = inputs_of(data, first + images, progress, 1);
+  } else if (first + images == data.images && !data.last) {
+    following =
+        prefetcher_.peek({piece.batch, piece.epoch, piece.first + piece.count, piece.count, piece.share});
+    if (following && following->images >= images) next = inputs_of(*following, 0, progress, 1);
+  }
+  const auto start = Clock::now();
+  TaskTimes times;
+  const bool look =
+      options_.report.verbose || !options_.report.profile.empty() || !net_.executor().times_cost();
+  sound_ = false;
+  if (net_.in_flight() == 0)
+    net_.submit(plan, inputs, look ? &times : nullptr, outputs != nullptr ? outputs->reading(plan) : nullptr);
+  if (next) {
+    // Nothing but the stop signal ends a batch early, and it waits for what is in flight.
+    const bool certain = phase == Phase::train && !look && net_.submits_ahead() && !stopped();
+    // All minibatches of a batch but the last have equally many images.
+    if (certain)
+      net_.submit(plan, *next);
+    else
+      net_.expect(plan, next->matrices);
+  }
+  StepResult result = net_.wait();
+  if (look) time_use_.add(plan, times, seconds_since(start));
+  if (!result.finite()) {
+    std::string where;
+    // A step in flight may have changed the weights a little.
+    try {
+      where = net_.first_non_finite(phase, images, inputs);
+    } catch (const DeviceError&) {
+      where = "there is not enough memory to look for the layer";
+    }
+    throw RunError(fmt::format(
+        "a cost or weight is not finite (NaN or infinity) in {} after {} minibatches, images "
+        "{}-{} of the batch{}{}",
+        phase == Phase::train ? "training" : "a test", state_.iteration, data.first + first / plan.views,
+        data.first + (first + images - 1) / plan.views, where.empty() ? "" : "; " + where,
+        last_checkpoint_.empty() ? "" : "\nthe last good checkpoint is " + last_checkpoint_));
+  }
+  sound_ = true;
+  if (phase == Phase::train && !options_.report.profile.empty()) profile_.add(plan, net_.graph(), times);
+  if (outputs != nullptr) {
+    outputs->collect();
+    together(processes_, [&] { outputs->add_step(plan, inputs.matrices); });
+  }
+  add_costs(sums, plan, net_.graph(), result.costs, images);
+  return result;
+}
+
+}  // namespace convnet

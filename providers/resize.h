@@ -1,0 +1,40 @@
+// Scales and cuts decoded images.
+#pragma once
+
+#include <string>
+
+#include "providers/decode.h"
+
+namespace convnet {
+
+/// Throws InputError, whose message begins with `name`, if one side of the image is more than `most` times
+/// the other: scaled by its shorter side, such an image could be enormous.
+void check_aspect(const DecodedImage& image, const std::string& name, int most);
+
+/// A rectangle of an image.
+struct ImageWindow {
+  int y = 0, x = 0, height = 0, width = 0;
+};
+
+/// Size of an image in pixels.
+struct ImageSize {
+  int height = 0, width = 0;
+};
+/// Returns `size`, whose sides are at least 1, scaled so that the shorter side is `side`. The longer one is
+/// rounded, and limited to what an int can hold.
+ImageSize scaled_to_shorter_side(ImageSize size, int side);
+
+/// Returns the part `window` of the image scaled to `size` (at least 1x1). The window must lie within `size`.
+/// Scaling is bilinear with antialiasing: each pixel is a mean of the pixels that it covers, weighted by
+/// their distance. The result has the same bits on every machine.
+DecodedImage resize_image(const DecodedImage& image, ImageSize size, const ImageWindow& window);
+DecodedImage resize_image(const DecodedImage& image, ImageSize size);
+
+/// Returns the part `window` of an image, which must lie within it.
+DecodedImage cut_window(const DecodedImage& image, const ImageWindow& window);
+
+/// Returns the square of side `side` in the middle of the image, half a pixel further up or left if it cannot
+/// be exactly there. `side` is at most the shorter side.
+DecodedImage centre_square(const DecodedImage& image, int side);
+
+}  // namespace convnet
