@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "convnet/base/end_signals.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
 #include "convnet/base/spinning.h"
@@ -100,6 +101,7 @@ int main(int argc, char** argv) {
   convnet::limit_spinning(argv);
   // A write that fails says so, which is better than a signal: files and training are saved then.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  convnet::remove_temporaries_at_end_signals();
   try {
     return run_with_streams({argv + 1, argv + argc});
   } catch (const convnet::DeviceError& e) {
