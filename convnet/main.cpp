@@ -52,9 +52,7 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
     if (!named) fmt::print("{}\n", convnet::usage_text());
     fmt::print("{}", convnet::command_help(*command));
   } else {
-    // Each of several processes would print the same and write the same files.
-    const bool one_process = std::string(command->name) != "train" && command->options != nullptr;
-    if (one_process && convnet::launched_processes() > 1)
+    if (command->processes == convnet::InProcesses::one && convnet::launched_processes() > 1)
       throw convnet::InputError("convnet " + std::string(command->name) +
                                 " runs in one process; start it without mpirun or srun");
     command->run(args, streams);
