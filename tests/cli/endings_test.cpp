@@ -102,6 +102,18 @@ TEST_CASE("a limit on the size of files is said, not died of") {
   CHECK((!fs::exists(shop / "run") || files_in(shop / "run").empty()));
 }
 
+TEST_CASE("a small stack is enough") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return test::skip("sanitizers need more of it");
+#endif
+  const Workshop shop;
+  shop.write_data();
+  const std::string small = "ulimit -s 64; exec \"$@\"";
+  check(run_in_shell(small, Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net()), 0, "");
+  check(run_in_shell(small, shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"}), 0, "");
+  check(run_in_shell(small, {"--load-file", shop / "run", "--test-only", "1"}), 0, "");
+}
+
 TEST_CASE("event files that cannot be written are a warning, and training goes on") {
   const Workshop shop;
   shop.write_data();
