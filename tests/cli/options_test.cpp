@@ -69,8 +69,9 @@ TEST_CASE("a wrong option is named") {
        "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 3; type --gpu 0,1,2,3 for a host's "
        "devices, "
        "which then stand for those of each"},
-      {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, "
+      {{"--data-provider", "minst"}, "data provider 'minst' is not known; did you mean 'mnist'?"},
+      {{"--data-provider", "imagenet"},
+       "data provider 'imagenet' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, "
        "dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},

@@ -42,11 +42,18 @@ TEST_CASE("A shuffled set that does not fit into memory is refused once its firs
 }
 
 TEST_CASE("An unknown provider is refused with the known names", "[providers]") {
-  for (const char* name : {"", "Mnist", "cifar10", "dummy"})
+  for (const char* name : {"", "mn", "imagenet", "dummy", "dummi-n"})
     CHECK(message_of<InputError>([&] { make_provider(name, "", 0); }) ==
           "data provider '" + std::string(name) +
               "' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, dummy-CxHxW-K, "
               "dummy-n, "
               "dummy-labeled-n, "
               "dummy-lr-n");
+}
+
+TEST_CASE("A misspelt provider is refused with the name that was meant", "[providers]") {
+  for (const auto& [name, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"Mnist", "mnist"}, {"minst", "mnist"}, {"cifar10", "cifar"}, {"imgae", "image"}, {"npz", "npy"}})
+    CHECK(message_of<InputError>([&, given = name] { make_provider(given, "", 0); }) ==
+          "data provider '" + name + "' is not known; did you mean '" + meant + "'?");
 }
