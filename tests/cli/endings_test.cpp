@@ -170,6 +170,20 @@ TEST_CASE("training that is stopped in a test says how it ended") {
              Catch::Contains("Saved checkpoint to " + (shop / "run") + "\nTrained into epoch 1 in "));
 }
 
+TEST_CASE("training that is stopped while it loads the images to shuffle ends before it has all") {
+  const Workshop shop;
+  // The images take 800 MB.
+  Program program(shop.net() + Args{"--data-provider", "dummy-1x64x64-10", "--train-range", "1-50",
+                                    "--test-range", "51", "--shuffle", "1", "--save-file", shop / "run"});
+  REQUIRE(program.printed("Devices: ", 1));
+  program.send(SIGINT);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK_THAT(run.out, Catch::Contains("Saved checkpoint to " + (shop / "run")));
+  CHECK(run.peak_kib < 600'000);
+}
+
 TEST_CASE("tests that are stopped say what is missing") {
   const Workshop shop;
   run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1"});
