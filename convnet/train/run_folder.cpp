@@ -115,8 +115,10 @@ RunLock::~RunLock() {
   ::close(descriptor_);
 }
 
+bool RunLock::is_in_place() const { return is_file_called(path_, descriptor_); }
+
 void RunLock::remove_file() const {
-  if (is_file_called(path_, descriptor_)) ::unlink(path_.c_str());
+  if (is_in_place()) ::unlink(path_.c_str());
 }
 
 /// Opens and locks the file. False if it is not that of the folder any more.
@@ -151,12 +153,35 @@ std::string RunLock::holder() const {
 
 // ---- Both ----
 
-RunFolder::RunFolder(const std::string& path, Name name) : path_(make(plain(path), name)), lock_(path_) {
-  remove_leftovers(path_, lock_.locked());
+RunFolder::RunFolder(const std::string& path, Name name)
+    : path_(make(plain(path), name)), lock_(std::make_unique<RunLock>(path_)) {
+  remove_leftovers(path_, lock_->locked());
+}
+
+std::string RunFolder::reclaim() {
+  if (is_claimed()) return "";
+  std::error_code ignored;
+  const bool removed = !fs::is_directory(path_, ignored);
+  const std::string before = path_;
+  make_folders(path_);
+  try {
+    lock_ = std::make_unique<RunLock>(path_);
+  } catch (const InputError& e) {
+    path_ = make_numbered_folder(before);
+    lock_ = std::make_unique<RunLock>(path_);
+    return fmt::format(
+        "{} was removed or renamed while this run trained, and cannot be claimed again ({}); from now "
+        "on this run saves in {}",
+        before, e.what(), path_);
+  }
+  if (!removed) return "";
+  return fmt::format(
+      "{} was removed or renamed while this run trained; it is made again for what is saved from now on",
+      path_);
 }
 
 void RunFolder::leave() const {
-  lock_.remove_file();
+  lock_->remove_file();
   made_.remove_empty();
 }
 

@@ -155,6 +155,25 @@ TEST_CASE("weights that are not finite are never saved") {
   CHECK(files_in(shop / "run") == std::vector<std::string>{"1.1.safetensors"});
 }
 
+TEST_CASE("training whose folder is removed makes it again, says so and goes on") {
+  const Workshop shop;
+  shop.write_data();
+  Program program(shop.mnist() + Args{"--save-file", shop / "run", "--test-freq", "1"});
+  REQUIRE(program.printed("Saved checkpoint", 1));
+  fs::rename(shop / "run", shop / "gone");
+  // One of them may have been under way.
+  REQUIRE(program.printed("Saved checkpoint", 3));
+  program.send(SIGTERM);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(count(run.err, "warning: " + (shop / "run") +
+                           " was removed or renamed while this run trained; it is made again for what is "
+                           "saved from now on\n") == 1);
+  CHECK_FALSE(files_in(shop / "run").empty());
+  CHECK(run_program({"--load-file", shop / "run", "--test-only", "1"}).code == 0);
+}
+
 TEST_CASE("training that is stopped in a test says how it ended") {
   const Workshop shop;
   Program program(shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--train-range",
