@@ -99,10 +99,20 @@ void add_note(std::string& notes, const std::string& line) {
 /// those that a command line of cuda-convnet2 may have beside others.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
   check_model_used(given, options.devices);
-  if (given.contains("profile") && (options.tests.only_tests() || options.check_grads))
-    throw InputError("--profile is a timeline of training, and " +
-                     (options.check_grads ? "--check-grads" : options.tests.test_option()) +
-                     " does not train");
+  check_distinct_gpus(given, options.devices);
+  // None of these are options of cuda-convnet2, whose command lines stay as they are.
+  const std::vector<std::pair<std::string, std::string>> of_training = {
+      {"profile", "is a timeline of training"},
+      {"tensorboard", "draws the curves of training"},
+      {"keep-best", "keeps a checkpoint of training"},
+      {"save-freq", "is for the checkpoints of training"},
+      {"patience", "ends training"}};
+  for (const auto& [option, use] : of_training) {
+    if (given.contains(option) && (options.tests.only_tests() || options.check_grads))
+      throw InputError("--" + option + " " + use + ", and " +
+                       (options.check_grads ? "--check-grads" : options.tests.test_option()) +
+                       " does not train; leave it out");
+  }
   if (options.check_grads && options.tests.only_tests())
     throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
   if (given.contains("save-path") && given.contains("save-file"))
