@@ -30,6 +30,10 @@ void save_statistics(const PixelStatistics& statistics, const DataOptions& optio
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
+/// Throws InputError if tests shall see several views of an image (--multiview-test), but the run of the
+/// checkpoint does not crop.
+void check_views_exist(const DataOptions& now, const Checkpoint& checkpoint);
+
 /// Throws InputError if an option gives images another size or preprocessing than the checkpoint's, which its
 /// weights were trained with.
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint);
