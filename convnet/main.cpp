@@ -12,6 +12,7 @@
 #include <system_error>
 #include <vector>
 
+#include "convnet/base/end_signals.h"
 #include "convnet/base/error.h"
 #include "convnet/base/host_threads.h"
 #include "convnet/base/spinning.h"
@@ -51,9 +52,7 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
     if (!named) fmt::print("{}\n", convnet::usage_text());
     fmt::print("{}", convnet::command_help(*command));
   } else {
-    // Each of several processes would print the same and write the same files.
-    const bool one_process = std::string(command->name) != "train" && command->options != nullptr;
-    if (one_process && convnet::launched_processes() > 1)
+    if (command->processes == convnet::InProcesses::one && convnet::launched_processes() > 1)
       throw convnet::InputError("convnet " + std::string(command->name) +
                                 " runs in one process; start it without mpirun or srun");
     command->run(args, streams);
@@ -100,6 +99,7 @@ int main(int argc, char** argv) {
   convnet::limit_spinning(argv);
   // A write that fails says so, which is better than a signal: files and training are saved then.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+  convnet::remove_temporaries_at_end_signals();
   try {
     return run_with_streams({argv + 1, argv + argc});
   } catch (const convnet::DeviceError& e) {

@@ -70,6 +70,9 @@ class AugmentedProvider final : public Provider {
   bool step_subtracts_mean() const override { return plain_->step_subtracts_mean(); }
   PixelStatistics statistics(const BatchRange& range) const override { return plain_->statistics(range); }
   int views() const override { return plain_->views(); }
+  void load_training_data(const std::function<bool()>& stopped) const override {
+    plain_->load_training_data(stopped);
+  }
 
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     DataBatch piece = read_unmixed(request, statistics);

@@ -7,6 +7,7 @@
 
 #include "convnet/base/crop.h"
 #include "convnet/base/error.h"
+#include "convnet/base/names.h"
 #include "providers/augment.h"
 #include "providers/cifar.h"
 #include "providers/crop.h"
@@ -126,8 +127,12 @@ std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, co
   if (name == "npy") return make_npy_provider(path);
   if (name == "cifar" || is_cropped_cifar(name)) return make_cifar_provider(path);
   if (name.starts_with("dummy-")) return make_dummy_provider(name, seed);
-  throw InputError(fmt::format("data provider '{}' is not known; the known ones are {}", name,
-                               fmt::join(provider_names(), ", ")));
+  // The names of dummy providers are patterns, not what would be typed.
+  std::vector<std::string> typed = provider_names();
+  std::erase_if(typed, [](const std::string& known) { return known.starts_with("dummy-"); });
+  const int most_edits = name.size() < 6 ? 1 : 2;
+  throw InputError("data provider '" + name + "' is not known" +
+                   did_you_mean(name, typed, "the known ones are " + join(provider_names()), most_edits));
 }
 
 /// Options that would do nothing.

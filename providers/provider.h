@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -194,6 +195,10 @@ class Provider {
   /// random, which depends on the seed, epoch, batch and index in the batch. Throws InputError for bad data,
   /// naming file and record, or RunError for I/O errors.
   virtual DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const = 0;
+  /// Loads what stays in memory for all of training, which may take long; else the first read() of a training
+  /// batch does it. Ends early once `stopped`, which is called now and then, returns true. Call it only while
+  /// nothing reads. Throws like read().
+  virtual void load_training_data(const std::function<bool()>&) const {}
   /// Returns the names of unreadable images that were left out so far. Thread-safe.
   virtual std::vector<std::string> skipped_images() const { return {}; }
   /// Returns files of the data set that belong to no batch.

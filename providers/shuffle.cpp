@@ -33,6 +33,18 @@ class ShuffledProvider final : public Provider {
   bool step_subtracts_mean() const override { return ordered_->step_subtracts_mean(); }
   PixelStatistics statistics(const BatchRange& range) const override { return ordered_->statistics(range); }
   int views() const override { return ordered_->views(); }
+  void load_training_data(const std::function<bool()>& stopped) const override {
+    if (order_) return;
+    std::vector<std::int64_t> images;
+    batches_.clear();  // those of a load that did not get to its end
+    for (int b = range_.first; b <= range_.last; ++b) {
+      if (stopped()) return;
+      batches_.push_back(ordered_->load(b));
+      if (b == range_.first) check_rest_fits();
+      images.push_back(batches_.back().images);
+    }
+    order_.emplace(images, seed_);
+  }
   DataBatch read(const LoadRequest& request, const PixelStatistics& statistics) const override {
     if (request.epoch == 0) return ordered_->read(request, statistics);
     return ordered_->finish(shuffled(request), request, statistics);
@@ -55,15 +67,7 @@ class ShuffledProvider final : public Provider {
   }
 
   DataBatch shuffled(const LoadRequest& request) const {
-    if (!order_) {
-      std::vector<std::int64_t> images;
-      for (int b = range_.first; b <= range_.last; ++b) {
-        batches_.push_back(ordered_->load(b));
-        if (b == range_.first) check_rest_fits();
-        images.push_back(batches_.back().images);
-      }
-      order_.emplace(images, seed_);
-    }
+    load_training_data([] { return false; });
     order_->prepare(request.epoch);
     const auto at = static_cast<std::size_t>(request.batch - range_.first);
     // Which places of the batch; the images in them are others.
@@ -84,7 +88,7 @@ class ShuffledProvider final : public Provider {
   const std::unique_ptr<StoredProvider> ordered_;
   const BatchRange range_;
   const std::uint64_t seed_;
-  // Only read() uses these, and it has one caller at a time.
+  // Only read() and load_training_data() use these, and they have one caller at a time.
   mutable std::vector<DataBatch> batches_;  ///< loaded at the first call
   mutable std::optional<EpochOrder> order_;
 };

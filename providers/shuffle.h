@@ -34,8 +34,9 @@ class EpochOrder {
 };
 
 /// Makes a provider of the data of `ordered` in which training sees the images of `range` in a random order,
-/// new in every epoch and the same in every run with that seed. The first read of a training batch loads the
-/// whole range, which then stays in memory. Batches keep their sizes. Tests see the stored order.
+/// new in every epoch and the same in every run with that seed. load_training_data(), or the first read of a
+/// training batch, loads the whole range, which then stays in memory. Batches keep their sizes. Tests see the
+/// stored order.
 std::unique_ptr<Provider> make_shuffled_provider(std::unique_ptr<StoredProvider> ordered, BatchRange range,
                                                  std::uint64_t seed);
 

@@ -121,10 +121,12 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     throw RunError(path_ + ": cannot be written: it is neither a file nor a pipe nor a character device");
   target_ = follow_links(path_);
   temporary_ = fmt::format("{}{}{}", target_, kTemporaryMark, ::getpid());
+  removed_at_end_.emplace(temporary_);
   descriptor_ = retry([this] {
     return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
   });
   if (descriptor_ < 0) fail();
+  removed_at_end_->made();
 }
 
 OutputFile::~OutputFile() {

@@ -7,13 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "convnet/base/end_signals.h"
+
 namespace convnet {
 
 /// A file that is written to NAME.tmp-<process id>, and that publish() renames to NAME, durably. Until then
-/// an existing file NAME stays whole. The destructor removes a temporary file that was not published; a
-/// killed process leaves it. A symbolic link is followed: the file that it names is replaced, not the link.
-/// Pipes and character devices are not replaced but written to, from the first write() on; folders and all
-/// other kinds of files are errors. All functions throw RunError naming file and cause.
+/// an existing file NAME stays whole. The destructor removes a temporary file that was not published, and so
+/// does a signal that ends the program (end_signals.h); only SIGKILL and crashes leave it. A symbolic link is
+/// followed: the file that it names is replaced, not the link. Pipes and character devices are not replaced
+/// but written to, from the first write() on; folders and all other kinds of files are errors. All functions
+/// throw RunError naming file and cause.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);
@@ -31,7 +34,8 @@ class OutputFile {
   void open_stream();
 
   std::string path_;
-  std::string target_, temporary_;  ///< path_ after symbolic links; empty for pipes and devices
+  std::string target_, temporary_;              ///< path_ after symbolic links; empty for pipes and devices
+  std::optional<RemovedAtEnd> removed_at_end_;  ///< of temporary_
   int descriptor_ = -1;
   bool published_ = false;
 };

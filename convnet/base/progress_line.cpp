@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "convnet/base/standard_streams.h"
+
 namespace convnet {
 namespace {
 
@@ -27,7 +29,7 @@ std::string bar_text(std::int64_t done, std::int64_t total, std::size_t width) {
 
 }  // namespace
 
-bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+bool stdout_is_terminal() { return is_terminal(STDOUT_FILENO); }
 
 std::string clock_text(double seconds) {
   const auto s = static_cast<long>(seconds);
@@ -36,7 +38,7 @@ std::string clock_text(double seconds) {
 }
 
 ProgressLine::ProgressLine(std::string title, bool wanted, ProgressStream stream)
-    : title_(std::move(title)), stream_(stream), terminal_(wanted && isatty(descriptor()) == 1) {}
+    : title_(std::move(title)), stream_(stream), terminal_(wanted && is_terminal(descriptor())) {}
 
 ProgressLine::~ProgressLine() {
   clear();

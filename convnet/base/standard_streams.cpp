@@ -41,9 +41,11 @@ void open_closed_descriptors() {
 
 }  // namespace
 
+bool is_terminal(int descriptor) { return isatty(descriptor) == 1; }
+
 StandardStreams::StandardStreams() {
   open_closed_descriptors();
-  replace(stdout, streams_[0], STDOUT_FILENO, isatty(STDOUT_FILENO) == 1 ? _IOLBF : _IOFBF);
+  replace(stdout, streams_[0], STDOUT_FILENO, _IOFBF);
   replace(stderr, streams_[1], STDERR_FILENO, _IOLBF);
 }
 
@@ -57,7 +59,7 @@ StandardStreams::~StandardStreams() {
 
 void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, int buffering) {
   by.descriptor = descriptor;
-  by.terminal = isatty(descriptor) != 0;
+  by.terminal = is_terminal(descriptor);
   const auto write = [](void* cookie, const char* bytes, std::size_t count) {
     auto& to = *static_cast<Stream*>(cookie);
     if (to.silent) return static_cast<ssize_t>(count);
@@ -71,7 +73,7 @@ void StandardStreams::replace(std::FILE*& stream, Stream& by, int descriptor, in
   };
   by.file = fopencookie(&by, "w", {nullptr, write, nullptr, nullptr});
   if (by.file == nullptr) throw DeviceError("there is no memory for the program's output");
-  std::setvbuf(by.file, nullptr, buffering, BUFSIZ);
+  std::setvbuf(by.file, nullptr, by.terminal ? _IOLBF : buffering, BUFSIZ);
   by.before = std::exchange(stream, by.file);
 }
 

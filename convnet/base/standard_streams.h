@@ -7,6 +7,9 @@
 
 namespace convnet {
 
+/// Returns whether a file descriptor is a terminal.
+bool is_terminal(int descriptor);
+
 /// Replaces stdout and stderr as long as it lives; main() makes the only one. Printing never fails and never
 /// throws: what cannot be written is dropped, and error() reports it. Control characters in the output become
 /// question marks, because they may stem from the user's files and would control the terminal.
@@ -37,7 +40,8 @@ class StandardStreams {
     std::FILE* file = nullptr;
     std::FILE* before = nullptr;
   };
-  void replace(std::FILE*& stream, Stream& by, int descriptor, int buffering);
+  /// `buffering` is that of a stream that is not a terminal.
+  static void replace(std::FILE*& stream, Stream& by, int descriptor, int buffering);
 
   std::array<Stream, 2> streams_;
 };

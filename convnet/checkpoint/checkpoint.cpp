@@ -295,7 +295,7 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   // Names of classes come from data sets and may have any encoding.
   meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
   const std::string name = checkpoint.state.position.file_name();
-  make_folders(folder);  // somebody may have removed it during the run
+  make_folders(folder);
   checkpoint.file = (fs::path(folder) / name).string();
   write_safetensors(checkpoint.file, checkpoint.tensors);
   remove_old(folder, static_cast<std::size_t>(keep), name);

@@ -264,6 +264,7 @@ void bench_command(const std::vector<std::string>& args) {
   const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
   BenchOptions options = options_of_bench().parse(texts);
   check_model_used(given, options.devices);
+  check_distinct_gpus(given, options.devices);
   // Reports files that cannot be written now, not after the measurement.
   std::vector<std::string> inputs = layer_files(options.files);
   if (checkpoint) inputs.push_back(checkpoint->file);

@@ -13,6 +13,12 @@ class StandardStreams;
 /// The words that may follow the name of a command, besides options.
 enum class Operands { none, files, layer_types, topics, shells };
 
+/// Whether a command may be started in several processes, as mpirun does.
+enum class InProcesses {
+  one,  ///< it may not: each process would print the same and write the same files
+  any   ///< it may: the processes work together, or the command only prints a text
+};
+
 /// A command: how it is run, and how help, the man page and completion describe it.
 struct Command {
   const char* name;
@@ -21,6 +27,7 @@ struct Command {
   Operands operands;
   const std::vector<OptionSpec>& (*options)();  ///< null if it has none
   const char* example;                          ///< first words of the examples in its help
+  InProcesses processes;
   void (*run)(const std::vector<std::string>& args, StandardStreams& streams);
 };
 const std::vector<Command>& commands();

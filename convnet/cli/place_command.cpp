@@ -195,6 +195,7 @@ void place_command(const std::vector<std::string>& args) {
   require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);
+  check_distinct_gpus(texts, options.devices);
   Predictor predictor(options.model);
   if (options.devices.device == DeviceKind::automatic && predictor.describes_gpus())
     options.devices.device = DeviceKind::cuda;

@@ -140,6 +140,7 @@ void plan_command(const std::vector<std::string>& args) {
   if (std::string reason;
       options.devices.device == DeviceKind::cuda && options.devices.gpu == "all" && cuda_devices(reason) == 0)
     throw DeviceError("--gpu all: " + reason + "; list the devices to plan for, like --gpu 0,1,2,3");
+  check_distinct_gpus(given, options.devices);
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
   const NamedNet net =

@@ -264,7 +264,7 @@ void predict_command(const std::vector<std::string>& args) {
                      join(predictor.answer().layers));
   PredictionPrinter results(asked.form(), asked.top, predictor.answer(), predictor.sizes(), files);
   for (const Prediction& p : left_out) results.add(p);
-  {
+  try {
     ProgressLine line("predict...", true, ProgressStream::err);
     const std::size_t together = predictor.together();
     for (std::size_t first = 0; first < files.size(); first += together) {
@@ -278,6 +278,9 @@ void predict_command(const std::vector<std::string>& args) {
       const auto done = static_cast<std::int64_t>(end);
       line.show(done, static_cast<std::int64_t>(files.size()), done);
     }
+  } catch (const std::exception& e) {
+    results.fail(e.what());
+    throw;
   }
   results.finish();
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
@@ -21,12 +22,19 @@ std::string numbers_text(const std::string& layer, const std::vector<float>& num
   return numbers.size() > kNumbersInLine ? text + fmt::format(" … ({} numbers)", numbers.size()) : text;
 }
 
+constexpr const char* kElementIndent = "    ";
+
+/// Returns a value as JSON with a line for each member. Names of files may have any encoding.
+std::string json_text(const nlohmann::json& value) {
+  return value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 PredictionPrinter::PredictionPrinter(ResultForm form, int top, const Answer& answer,
                                      const std::vector<std::int64_t>& sizes,
-                                     const std::vector<std::string>& files)
-    : form_(form), top_(static_cast<std::size_t>(top)), answer_(answer) {
+                                     const std::vector<std::string>& files, std::FILE* out)
+    : form_(form), top_(static_cast<std::size_t>(top)), answer_(answer), out_(out) {
   constexpr std::size_t kWidest = 60;
   for (const std::string& file : files)
     widest_ = std::max(widest_, std::min(kWidest, escape_controls(file).size()));
@@ -34,7 +42,7 @@ PredictionPrinter::PredictionPrinter(ResultForm form, int top, const Answer& ans
 }
 
 void PredictionPrinter::add(const Prediction& p) {
-  if (form_ == ResultForm::json) add_json(p);
+  if (form_ == ResultForm::json) print_json(p);
   ++count_;
   if (!p.error.empty()) {
     fmt::print(stderr, "skipped: {}\n", escape_controls(p.error));
@@ -47,13 +55,19 @@ void PredictionPrinter::add(const Prediction& p) {
 }
 
 void PredictionPrinter::finish() {
-  // Names of files may have any encoding.
-  if (form_ == ResultForm::json)
-    fmt::print("{}\n", nlohmann::json{{"files", files_}}.dump(2, ' ', false,
-                                                              nlohmann::json::error_handler_t::replace));
+  if (form_ == ResultForm::json) {
+    end_json();
+    fmt::print(out_, "\n}}\n");
+  }
   if (bad_ > 0)
     throw RunError(fmt::format("{} of {} files could not be {}", bad_, count_,
                                prints_classes() ? "classified" : "read"));
+}
+
+void PredictionPrinter::fail(const std::string& error) {
+  if (form_ != ResultForm::json) return;
+  end_json();
+  fmt::print(out_, ",\n  \"error\": {}\n}}\n", json_text(error));
 }
 
 void PredictionPrinter::print_line(const Prediction& p) const {
@@ -65,7 +79,7 @@ void PredictionPrinter::print_line(const Prediction& p) const {
     for (std::size_t i = 0; i < p.outputs.size(); ++i)
       line += (i == 0 ? " " : "  ") + numbers_text(answer_.layers[i], p.outputs[i]);
   }
-  fmt::print("{}\n", line);
+  fmt::print(out_, "{}\n", line);
 }
 
 void PredictionPrinter::print_csv_header(const std::vector<std::int64_t>& sizes) const {
@@ -78,7 +92,7 @@ void PredictionPrinter::print_csv_header(const std::vector<std::int64_t>& sizes)
       for (std::int64_t k = 0; k < sizes[i]; ++k)
         line += "," + csv_field(fmt::format("{}[{}]", answer_.layers[i], k));
   }
-  fmt::print("{}\n", line);
+  fmt::print(out_, "{}\n", line);
 }
 
 void PredictionPrinter::print_csv(const Prediction& p) const {
@@ -91,10 +105,10 @@ void PredictionPrinter::print_csv(const Prediction& p) const {
     for (const std::vector<float>& numbers : p.outputs)
       for (const float number : numbers) line += fmt::format(",{}", number);
   }
-  fmt::print("{}\n", line);
+  fmt::print(out_, "{}\n", line);
 }
 
-void PredictionPrinter::add_json(const Prediction& p) {
+void PredictionPrinter::print_json(const Prediction& p) {
   nlohmann::json file = {{"file", p.file}};
   if (!p.error.empty()) {
     file["error"] = p.error;
@@ -105,7 +119,14 @@ void PredictionPrinter::add_json(const Prediction& p) {
   } else {
     for (std::size_t i = 0; i < p.outputs.size(); ++i) file["outputs"][answer_.layers[i]] = p.outputs[i];
   }
-  files_.push_back(std::move(file));
+  // The text of the element lies four blanks deep in that of the object.
+  std::string text = json_text(file);
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at + 1))
+    text.insert(at + 1, kElementIndent);
+  fmt::print(out_, "{}{}{}", count_ == 0 ? "{\n  \"files\": [\n" : ",\n", kElementIndent, text);
 }
+
+/// Prints the end of the list of files.
+void PredictionPrinter::end_json() { fmt::print(out_, "{}", count_ == 0 ? "{\n  \"files\": []" : "\n  ]"); }
 
 }  // namespace convnet

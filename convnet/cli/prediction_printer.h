@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <nlohmann/json.hpp>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -19,32 +19,37 @@ struct Prediction {
 
 enum class ResultForm { lines, csv, json };
 
-/// Prints predictions as they come, lines and CSV at once, JSON at the end: the best classes where the answer
-/// has classes, else the numbers of its layers.
+/// Prints predictions as they come: the best classes where the answer has classes, else the numbers of its
+/// layers. JSON is complete, and so valid, only after finish() or fail().
 class PredictionPrinter {
  public:
   /// `top`: number of classes to print for a file. `sizes`: how many numbers each layer of `answer` has.
-  /// `files`: all that will come, which are aligned. Keeps a reference to `answer`.
+  /// `files`: all that will come, which are aligned. Prints to `out`, which must stay open. Keeps a reference
+  /// to `answer`.
   PredictionPrinter(ResultForm form, int top, const Answer& answer, const std::vector<std::int64_t>& sizes,
-                    const std::vector<std::string>& files);
+                    const std::vector<std::string>& files, std::FILE* out = stdout);
 
   /// Prints a prediction, or on stderr why there is none.
   void add(const Prediction& p);
-  /// Prints what is left. Throws RunError if there was a file without a prediction.
+  /// Prints the end. Throws RunError if there was a file without a prediction.
   void finish();
+  /// Prints the end if no more predictions come because of an error. JSON gets a member "error", so that
+  /// nobody takes the object for a complete one.
+  void fail(const std::string& error);
 
  private:
   bool prints_classes() const { return !answer_.class_names.empty(); }
   void print_csv_header(const std::vector<std::int64_t>& sizes) const;
   void print_csv(const Prediction& p) const;
   void print_line(const Prediction& p) const;
-  void add_json(const Prediction& p);
+  void print_json(const Prediction& p);
+  void end_json();
 
   const ResultForm form_;
   const std::size_t top_;
   const Answer& answer_;
   std::size_t widest_ = 0, count_ = 0, bad_ = 0;
-  nlohmann::json files_ = nlohmann::json::array();
+  std::FILE* const out_;
 };
 
 }  // namespace convnet

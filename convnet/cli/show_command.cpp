@@ -152,8 +152,24 @@ void write_curves(const Run& run, const ShowOptions& asked, const std::string& p
   write(path, canvas.picture().png(), chart.title);
 }
 
-void write_filters(const Run& run, const ShowOptions& asked, const std::string& path) {
+/// Throws InputError for an option of filters that those of `weights` have no use for.
+void check_filter_options(const OptionTexts& given, const Run& run, const LayerWeights& weights) {
+  constexpr std::size_t kLocalDims = 6;
+  const std::size_t dims = weights.values->dims.size();
+  const bool maps = dims == 4 || dims == kLocalDims;
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(run.checkpoint.file + ": tensor '" + weights.tensor + "' " + why);
+  };
+  if (given.contains("channels") && maps)
+    refuse("has filters whose channels are known; --channels is for fully-connected layers");
+  if (given.contains("local-plane") && dims != kLocalDims)
+    refuse("is of no local layer, and only those have filters of their own at each position (--local-plane)");
+}
+
+void write_filters(const Run& run, const ShowOptions& asked, const OptionTexts& given,
+                   const std::string& path) {
   const LayerWeights weights = weights_of(run, asked.show_filters, asked.input_idx);
+  check_filter_options(given, run, weights);
   const FilterStyle style{!asked.no_rgb, asked.norm_filters, asked.yuv_to_rgb, asked.channels,
                           asked.local_plane};
   std::optional<FilterPicture> filters;
@@ -241,7 +257,7 @@ void show_command(const std::vector<std::string>& args) {
   if (!asked.save_costs.empty())
     write(asked.save_costs, costs_csv(run.checkpoint.state, run.graph),
           fmt::format("{} batches and tests", run.checkpoint.state.history.size()));
-  if (!asked.show_filters.empty()) write_filters(run, asked, picture_name("filters.png"));
+  if (!asked.show_filters.empty()) write_filters(run, asked, given, picture_name("filters.png"));
 
   PagePredictions tested;
   tested.only_errors = asked.only_errors;

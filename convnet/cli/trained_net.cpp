@@ -5,6 +5,7 @@
 #include "convnet/base/error.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
+#include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 
 namespace convnet {
@@ -20,6 +21,8 @@ TrainedNet open_trained_net(const std::string& file, const OptionTexts& given) {
   for (const auto& [key, text] : given) texts[key] = text;
   require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
   net.options = run_options().parse(texts);
+  check_views_exist(net.options.data, c);
+  check_distinct_gpus(given, net.options.devices);
   net.options.devices = with_devices(net.options.devices);
   if (c.matrices.empty())
     throw InputError(c.file +

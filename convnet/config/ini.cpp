@@ -1,6 +1,7 @@
 #include "convnet/config/ini.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
@@ -63,11 +64,11 @@ IniFile read_ini(const std::string& path, Diagnostics& diagnostics) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
   if (!file) return refuse(errno);
   std::string text;
-  char buffer[1 << 16];
+  std::array<char, 4096> buffer{};
   while (text.size() <= max_ini_bytes) {
-    const std::size_t count = std::fread(buffer, 1, sizeof buffer, file.get());
+    const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get());
     if (count == 0) break;
-    text.append(buffer, count);
+    text.append(buffer.data(), count);
   }
   if (std::ferror(file.get())) return refuse(errno);
   return parse_ini(path, is_utf8(text) ? std::move(text) : latin1_to_utf8(text), diagnostics);

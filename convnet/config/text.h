@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-namespace convnet {
+#include "convnet/base/names.h"
 
-inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+namespace convnet {
 
 /// Returns the text with its ASCII letters in lower case.
 inline std::string lower(std::string_view text) {

@@ -189,7 +189,7 @@ std::optional<std::string> ask_child(const std::string& path) {
   }
   writing.close();
   std::string answer;
-  std::array<char, 65536> buffer{};
+  std::array<char, 4096> buffer{};
   for (;;) {
     const ssize_t got = ::read(reading.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;

@@ -58,6 +58,8 @@ struct Node {
   std::int64_t first_element = 0;  ///< of a part of a layer: index of its first output in the layer; else 0
 
   int replicas() const { return static_cast<int>(gpus.size()); }
+  /// Returns "net.cfg:7: layer 'conv1'", the beginning of a message about the layer.
+  std::string place_text() const;
   DeviceId device(int microbatch) const { return gpus[static_cast<std::size_t>(microbatch % replicas())]; }
   bool is_cost() const { return role == LayerRole::cost; }
 };

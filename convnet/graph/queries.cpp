@@ -7,6 +7,11 @@
 
 namespace convnet {
 
+std::string Node::place_text() const {
+  const std::string place = where.str();
+  return place + (place.empty() ? "" : ": ") + "layer '" + section + "'";
+}
+
 const Node* Graph::find(std::string_view name) const {
   for (const Node& node : nodes) {
     if (node.name == name) return &node;

@@ -184,6 +184,22 @@ std::vector<int> devices_of_hosts(const Processes& processes, const DeviceOption
 
 }  // namespace
 
+void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices) {
+  if (!given.contains("gpu") || devices.gpu == "all" || devices.gpu == "local") return;
+  const std::vector<int> ids = devices.gpus();
+  const std::vector<int>& hosts = devices.devices_of_hosts;
+  // A list for all hosts has the devices of one after those of the other.
+  const bool of_all_hosts = std::accumulate(hosts.begin(), hosts.end(), 0) == static_cast<int>(ids.size());
+  const std::size_t of_host = of_all_hosts ? static_cast<std::size_t>(hosts[0]) : ids.size();
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto first = ids.begin() + static_cast<std::ptrdiff_t>(i / of_host * of_host);
+    const auto here = ids.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(first, here, *here) != here)
+      throw InputError(fmt::format("--gpu {} lists device {} twice{}; each device may be listed once",
+                                   devices.gpu, *here, of_all_hosts ? " for one host" : ""));
+  }
+}
+
 DeviceOptions with_devices(DeviceOptions options, Processes* processes) {
   if (processes == nullptr) return with_hosts(with_own_devices(std::move(options), 0));
   options = with_own_devices(std::move(options), rank_on_host(*processes));

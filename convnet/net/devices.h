@@ -19,6 +19,10 @@ std::string too_many_threads(int threads);
 /// Returns a warning if a process has fewer cores than CPU devices, else "". All processes call it together.
 std::string too_few_cores(const DeviceOptions& options, Processes& processes);
 
+/// Throws InputError if --gpu, given in this invocation, lists a device of a host twice. `devices` are the
+/// options before with_devices().
+void check_distinct_gpus(const OptionTexts& given, const DeviceOptions& devices);
+
 /// Returns the options with --gpu all replaced by the list of this machine's devices (its GPUs, or a CPU
 /// device for each core), --gpu local by the device of this process, and ranges by their numbers. In a run of
 /// several processes (else `processes` is null) all call it together, and it lists the devices of all of

@@ -135,8 +135,18 @@ std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector
   return "";
 }
 
+void check_views_exist(const DataOptions& now, const Checkpoint& checkpoint) {
+  if (!now.multiview_test || data_options().parse(checkpoint.options).inner_size > 0) return;
+  throw InputError(fmt::format(
+      "{}: --multiview-test averages over crops of each image, but this run sees whole images: it "
+      "has no --inner-size, and keeps that for all of its life; test it without --multiview-test, "
+      "or train a new run with --inner-size",
+      checkpoint.file));
+}
+
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint) {
   const DataOptions then = data_options().parse(checkpoint.options);
+  check_views_exist(now, checkpoint);
   const auto differs = [&](const char* option, const auto& before, const auto& given) {
     if (before != given)
       throw InputError(fmt::format("{}: this run has --{} {}, for all of its life; --{} {} is for a new run",

@@ -37,6 +37,10 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
 /// numbers; else "".
 std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
 
+/// Throws InputError if tests shall see several views of an image (--multiview-test), but the run of the
+/// checkpoint does not crop.
+void check_views_exist(const DataOptions& now, const Checkpoint& checkpoint);
+
 /// Throws InputError if an option gives images another size or preprocessing than the checkpoint's, which its
 /// weights were trained with.
 void check_same_images(const DataOptions& now, const Checkpoint& checkpoint);

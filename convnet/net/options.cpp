@@ -245,7 +245,7 @@ const OptionTable<DeviceOptions>& device_options() {
                "0: through the hosts, by MPI"}),
       unsaved_option(
           "stall-timeout", &DeviceOptions::stall_timeout,
-          {.fallback = "300",
+          {.fallback = std::to_string(kStallSeconds),
            .min = 0.1,
            .max = 1e9,
            .unit = "seconds",

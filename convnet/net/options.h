@@ -9,6 +9,7 @@
 
 #include "convnet/config/options.h"
 #include "convnet/plan/topology.h"
+#include "convnet/runtime/processes.h"
 #include "kernels/backend.h"
 #include "providers/provider.h"
 
@@ -58,15 +59,15 @@ struct DeviceOptions {
   Parallel parallel = Parallel::cfg;
   std::string model = "measured";  ///< the machine for which Parallel::automatic predicts steps
   bool nccl = true;
-  double stall_timeout = 300;
+  double stall_timeout = kStallSeconds;
   /// The devices of each host, in the order of --gpu; empty for one host.
   std::vector<int> devices_of_hosts;
   /// The devices of each process, in the order of --gpu; empty for one process. Set by with_devices().
   std::vector<int> devices_of_processes;
   bool operator==(const DeviceOptions&) const = default;
 
-  /// Returns physical device numbers in the order of --gpu, which may repeat a number. with_devices() must
-  /// have replaced "all". Throws InputError.
+  /// Returns physical device numbers in the order of --gpu; several hosts or processes may have the same
+  /// ones. with_devices() must have replaced "all". Throws InputError.
   std::vector<int> gpus() const;
   /// Returns the numbers of the devices of process `rank`.
   std::vector<int> gpus_of(int rank) const;

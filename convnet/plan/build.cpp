@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "convnet/base/error.h"
 #include "convnet/base/philox.h"
 #include "convnet/plan/fusion.h"
 #include "convnet/plan/order.h"
@@ -46,6 +47,17 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
   for (int m = 0; m < graph.microbatches; ++m) images_.push_back(graph.images_of(images, m, plan_.views));
 }
 
+/// Calls `work`, which emits operations of layers. If the target cannot do one of them, its error gets the
+/// layer's name.
+template <class Work>
+void PlanBuilder::naming_layer(const Work& work) {
+  try {
+    work();
+  } catch (const DeviceError& e) {
+    throw DeviceError(at_.node->place_text() + ": " + e.what());
+  }
+}
+
 Plan PlanBuilder::build() {
   for (const DeviceId device : IdRange<DeviceId>(graph_.gpu_count())) {
     at_.device = device;
@@ -58,14 +70,14 @@ Plan PlanBuilder::build() {
       for (std::size_t run = 0; run < node.forward_pass.size(); ++run) {
         // Data layers run where and when their output is first read.
         if (node.forward_pass[run] == pass_ && node.role != LayerRole::data)
-          forward_run(node, static_cast<int>(run));
+          naming_layer([&] { forward_run(node, static_cast<int>(run)); });
       }
     }
     if (!training()) continue;
     for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
       for (std::size_t run = 0; run < node->backward_pass.size(); ++run) {
         if (node->backward_pass[run] == pass_ && node->gets_gradient)
-          backward_run(*node, static_cast<int>(run));
+          naming_layer([&] { backward_run(*node, static_cast<int>(run)); });
       }
     }
     updates_.flush(place());

@@ -71,6 +71,8 @@ class PlanBuilder : public Lowering {
   bool random() const { return plan_.phase == Phase::train; }
   Microbatch facts_of(const Node& node, int microbatch) const;
   void enter(const Node& node, int microbatch, bool backward);
+  template <class Work>
+  void naming_layer(const Work& work);
   void forward_run(const Node& node, int run);
   void backward_run(const Node& node, int run);
   /// Returns the microbatches of the replicas that run together, if they have images.

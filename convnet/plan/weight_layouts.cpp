@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "convnet/base/error.h"
+
 namespace convnet {
 namespace {
 
@@ -88,9 +90,12 @@ class WeightReader : public Lowering {
 std::vector<TensorDesc> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
                                               const Target& target) {
   WeightReader reader(node, images, training, target);
-  if (!node.layer->weights.empty()) {
+  if (node.layer->weights.empty()) return reader.layouts();
+  try {
     node.layer->before_forward(reader);
     node.layer->forward(reader);
+  } catch (const DeviceError& e) {
+    throw DeviceError(node.place_text() + ": " + e.what());
   }
   return reader.layouts();
 }

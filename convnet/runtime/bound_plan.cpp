@@ -2,7 +2,23 @@
 
 #include <algorithm>
 
+#include "convnet/base/error.h"
+
 namespace convnet {
+namespace {
+
+/// Prepares the operation of a task. If the backend cannot, its error gets the layer's name.
+std::shared_ptr<const PreparedOp> bind(const Task& task, const Graph& graph, const Backend& backend,
+                                       int device) {
+  try {
+    return backend.bind(task.op, task.form, device);
+  } catch (const DeviceError& e) {
+    if (!task.node.exists()) throw;
+    throw DeviceError(graph.nodes[task.node].place_text() + ": " + e.what());
+  }
+}
+
+}  // namespace
 
 BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backend,
                      const Table<DeviceId, int>& physical, int process)
@@ -14,7 +30,7 @@ BoundPlan::BoundPlan(const Plan& plan, const Graph& graph, const Backend& backen
   for (const TaskId t : plan.tasks.ids()) {
     const Task& task = plan.tasks[t];
     const bool runs_here = plan.topology.process(task.device) == process && !is_message(task.kind);
-    ops_.push_back(runs_here ? backend.bind(task.op, task.form, physical[task.device]) : nullptr);
+    ops_.push_back(runs_here ? bind(task, graph, backend, physical[task.device]) : nullptr);
     queues_.at(task.device).at(static_cast<std::size_t>(task.stream)).push_back(t);
     for (const TaskId after : task.after) {
       const Task& earlier = plan.tasks[after];

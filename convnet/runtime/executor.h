@@ -45,7 +45,7 @@ class Executor {
   /// if none of its tasks ends for `stall_seconds`. `backend` must be the one that the target of the plans
   /// belongs to. `processes` is null where there is one process. All references must outlive this.
   Executor(const PlanSet& plans, const Backend& backend, std::vector<int> physical,
-           double stall_seconds = 300, Processes* processes = nullptr);
+           double stall_seconds = kStallSeconds, Processes* processes = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();

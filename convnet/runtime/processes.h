@@ -13,12 +13,15 @@
 
 namespace convnet {
 
+/// Seconds after which waiting counts as a stall, unless --stall-timeout gives others.
+inline constexpr int kStallSeconds = 300;
+
 /// The processes of a run. All of them make the same calls in the same order, each from one thread.
 class Processes {
  public:
   /// Takes a transport between at least two processes. An exchange fails if nothing arrives for
   /// `stall_seconds`.
-  explicit Processes(std::unique_ptr<Transport> transport, double stall_seconds = 300);
+  explicit Processes(std::unique_ptr<Transport> transport, double stall_seconds = kStallSeconds);
 
   int rank() const { return transport_->rank(); }
   int count() const { return transport_->size(); }

@@ -69,6 +69,7 @@ Run open_run(const OptionTexts& given) {
   for (const auto& [key, text] : given) texts[key] = text;
   require_options(texts, {"data-provider"}, "; the checkpoint does not say it");
   run.options = run_options().parse(texts);
+  check_distinct_gpus(given, run.options.devices);
   run.options.devices = with_devices(run.options.devices);
 
   Diagnostics diagnostics;

@@ -100,10 +100,20 @@ void add_note(std::string& notes, const std::string& line) {
 /// those that a command line of cuda-convnet2 may have beside others.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
   check_model_used(given, options.devices);
-  if (given.contains("profile") && (options.tests.only_tests() || options.check_grads))
-    throw InputError("--profile is a timeline of training, and " +
-                     (options.check_grads ? "--check-grads" : options.tests.test_option()) +
-                     " does not train");
+  check_distinct_gpus(given, options.devices);
+  // None of these are options of cuda-convnet2, whose command lines stay as they are.
+  const std::vector<std::pair<std::string, std::string>> of_training = {
+      {"profile", "is a timeline of training"},
+      {"tensorboard", "draws the curves of training"},
+      {"keep-best", "keeps a checkpoint of training"},
+      {"save-freq", "is for the checkpoints of training"},
+      {"patience", "ends training"}};
+  for (const auto& [option, use] : of_training) {
+    if (given.contains(option) && (options.tests.only_tests() || options.check_grads))
+      throw InputError("--" + option + " " + use + ", and " +
+                       (options.check_grads ? "--check-grads" : options.tests.test_option()) +
+                       " does not train; leave it out");
+  }
   if (options.check_grads && options.tests.only_tests())
     throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
   if (given.contains("save-path") && given.contains("save-file"))
@@ -129,15 +139,14 @@ IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& optio
   return now;
 }
 
-/// Returns a line that says that the checkpoint's definition is used, and whether the file differs from it.
-std::string definition_note(const Checkpoint& checkpoint, const NetFileOptions& options) {
-  const std::string file = definition_file(options);
-  Diagnostics ignored;  // the file is not used
+/// Returns a line of `begin` and the checkpoint's name, which says that its text, `used`, is used, and
+/// whether the file differs from it.
+std::string note_of_unused(const std::string& file, const std::string& begin, const Checkpoint& checkpoint,
+                           const std::string& used) {
+  Diagnostics ignored;
   std::error_code error;
-  const bool differs = std::filesystem::is_regular_file(file, error) &&
-                       read_ini(file, ignored).text != checkpoint.definition_text;
-  return "The net is that of " + checkpoint.file +
-         (differs ? "; " + file + " differs from it and is not used" : "");
+  const bool differs = std::filesystem::is_regular_file(file, error) && read_ini(file, ignored).text != used;
+  return begin + checkpoint.file + (differs ? "; " + file + " differs from it and is not used" : "");
 }
 
 /// Reads the net's files into `run.files`, and notes for a resumed run whether they or the checkpoint are
@@ -149,8 +158,8 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
     run.files = read_net_files(options, diagnostics);
     return std::nullopt;
   }
-  // Learning parameters are those on disk now; the definition is the checkpoint's, which was checked when
-  // it was written, whatever became of the file.
+  // Training takes the learning parameters on disk now; the definition is the checkpoint's, which was checked
+  // when it was written, whatever became of the file.
   Diagnostics checked_before;
   IniFile saved = parse_ini(run.checkpoint->definition_path, run.checkpoint->definition_text, checked_before);
   IniFile unconverted = saved;
@@ -158,10 +167,19 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
   const bool converted = saved.text != unconverted.text;
   const bool definition_given = given.contains("layer-def");
   add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
-                                       : definition_note(*run.checkpoint, options));
+                                       : note_of_unused(definition_file(options), "The net is that of ",
+                                                        *run.checkpoint, run.checkpoint->definition_text));
   run.files.definition = definition_given ? read_definition(options, diagnostics) : saved;
   const bool parameters_given = given.contains("layer-params") || given.contains("layer-path");
-  run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
+  if (run.options.tests.only_tests() && !parameters_given) {
+    // The net is tested as it was trained, and the file may already be that of a later run.
+    add_note(run.notes, note_of_unused(parameter_file(options), "The learning parameters are those of ",
+                                       *run.checkpoint, run.checkpoint->parameters_text));
+    run.files.parameters =
+        parse_ini(run.checkpoint->parameters_path, run.checkpoint->parameters_text, diagnostics);
+  } else {
+    run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
+  }
   if (definition_given) {
     diagnostics.throw_if_errors();
     check_same_net(saved, run.files.definition, run.checkpoint->file);

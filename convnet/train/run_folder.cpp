@@ -117,8 +117,10 @@ RunLock::RunLock(const std::string& folder)
 // Before the lock is given up: whoever gets it then sees that the file is not the folder's any more.
 RunLock::~RunLock() { remove_file(); }
 
+bool RunLock::is_in_place() const { return is_file_called(path_, lock_.descriptor()); }
+
 void RunLock::remove_file() const {
-  if (is_file_called(path_, lock_.descriptor())) ::unlink(path_.c_str());
+  if (is_in_place()) ::unlink(path_.c_str());
 }
 
 /// Opens and locks the file.
@@ -146,12 +148,35 @@ FileLock RunLock::open_file(const std::string& folder) const {
 
 // ---- Both ----
 
-RunFolder::RunFolder(const std::string& path, Name name) : path_(make(plain(path), name)), lock_(path_) {
-  remove_leftovers(path_, lock_.locked());
+RunFolder::RunFolder(const std::string& path, Name name)
+    : path_(make(plain(path), name)), lock_(std::make_unique<RunLock>(path_)) {
+  remove_leftovers(path_, lock_->locked());
+}
+
+std::string RunFolder::reclaim() {
+  if (is_claimed()) return "";
+  std::error_code ignored;
+  const bool removed = !fs::is_directory(path_, ignored);
+  const std::string before = path_;
+  make_folders(path_);
+  try {
+    lock_ = std::make_unique<RunLock>(path_);
+  } catch (const InputError& e) {
+    path_ = make_numbered_folder(before);
+    lock_ = std::make_unique<RunLock>(path_);
+    return fmt::format(
+        "{} was removed or renamed while this run trained, and cannot be claimed again ({}); from now "
+        "on this run saves in {}",
+        before, e.what(), path_);
+  }
+  if (!removed) return "";
+  return fmt::format(
+      "{} was removed or renamed while this run trained; it is made again for what is saved from now on",
+      path_);
 }
 
 void RunFolder::leave() const {
-  lock_.remove_file();
+  lock_->remove_file();
   made_.remove_empty();
 }
 

@@ -42,6 +42,8 @@ class RunLock {
 
   /// Removes the file; the lock stays.
   void remove_file() const;
+  /// Returns whether the file is still in the folder. If not, others may lock the folder.
+  bool is_in_place() const;
   /// Returns whether the file is locked; some file systems have no locks.
   bool locked() const { return lock_.held(); }
 
@@ -63,6 +65,13 @@ class RunFolder {
   explicit RunFolder(const std::string& path, Name name = Name::as_given);
 
   const std::string& path() const { return path_; }
+  /// Returns whether the folder still belongs to this run: nobody has removed or renamed it, or its lock.
+  bool is_claimed() const { return lock_->is_in_place(); }
+  /// Claims the folder again if it does not belong to this run any more: makes it if it is gone, and locks
+  /// it. If another run has claimed a folder of that name meanwhile, claims path_2, path_3, … instead, and
+  /// path() changes. Returns a sentence for the user about what happened, or "" if the folder was still
+  /// there. Throws as the constructor does.
+  std::string reclaim();
   /// Does what the destructor does, if the program is about to end without destructors: removes what the run
   /// has made, if it has saved nothing.
   void leave() const;
@@ -72,7 +81,7 @@ class RunFolder {
 
   MadeFolders made_;
   std::string path_;
-  RunLock lock_;
+  std::unique_ptr<RunLock> lock_;
 };
 
 /// Claims the folder of a run: the one that --save-file names, a new one in --save-path, or the folder of

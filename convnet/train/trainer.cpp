@@ -198,6 +198,10 @@ void Trainer::run_all() {
     saved = save_tested();
   }
   bool trained = false;
+  if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
+    together(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
+    if (stopped()) return stop_here();
+  }
   for (Position work = next_batch(); work.epoch <= options_.epochs && !out_of_patience();
        work = next_batch()) {
     trained = true;

@@ -90,6 +90,8 @@ class Trainer {
   /// Moves aside the folder's checkpoints that are later than the one that the run goes on from, and says so.
   void leave_later_checkpoints();
   void save();
+  /// Makes the run's folder again if somebody has removed it, and says so.
+  void reclaim_folder();
   /// Saves after a test, unless the test's error is above --max-test-err and --save-freq asks for no
   /// checkpoint here either, and keeps the checkpoint of the best test. Returns whether it saved.
   bool save_tested();

@@ -54,6 +54,13 @@ std::string Trainer::save_after_error() {
                      last_checkpoint_, folder_);
 }
 
+void Trainer::reclaim_folder() {
+  const std::string what = run_folder_->reclaim();
+  if (what.empty()) return;
+  fmt::print(stderr, "warning: {}\n", what);
+  folder_ = run_folder_->path();
+}
+
 void Trainer::save() {
   sound_ = false;  // if this fails, it would fail again
   Checkpoint c;
@@ -73,7 +80,16 @@ void Trainer::save() {
   c.train_range = train_range_;
   c.test_range = test_range_;
   together(processes_, [&] {
-    if (is_first()) write_checkpoint(folder_, c, options_.checkpoints.keep);
+    if (!is_first()) return;
+    try {
+      reclaim_folder();
+      write_checkpoint(folder_, c, options_.checkpoints.keep);
+    } catch (const RunError&) {
+      if (run_folder_->is_claimed()) throw;
+      // The folder was removed just now.
+      reclaim_folder();
+      write_checkpoint(folder_, c, options_.checkpoints.keep);
+    }
   });
   sound_ = true;
   last_checkpoint_ = c.file;

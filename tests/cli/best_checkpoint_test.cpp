@@ -191,6 +191,33 @@ TEST_CASE("a checkpoint works when its cfg files are gone, and says whose learni
   run_well({"--load-file", run, "--test-only", "1"});
 }
 
+TEST_CASE("a test takes the learning parameters of the checkpoint, whatever became of the file") {
+  const Workshop shop;
+  const std::string run = shop / "run", checkpoint = run + "/1.2.safetensors";
+  run_well(training(shop, run, 1));
+  const Args test = {"--load-file", run, "--test-only", "1"};
+  const auto results = [](const Outcome& tested) {
+    return tested.out.substr(tested.out.find("Test output"));
+  };
+  const std::string before = results(run_well(test));
+  const std::string note = "The learning parameters are those of " + checkpoint;
+  for (const std::string& text : {replaced(kParameters, "topk=2", "topk=3"),
+                                  replaced(kParameters, "epsW=0.01", "epsW=much"), std::string("[conv1\n")}) {
+    shop.write(kDefinition, text);
+    const Outcome tested = run_well(test);
+    CHECK(results(tested) == before);
+    CHECK_THAT(tested.out,
+               Catch::Contains(note + "; " + shop.parameters_path() + " differs from it and is not used\n"));
+  }
+  // A file that the command line names is used.
+  const Args named = test + Args{"--layer-params", shop.parameters_path()};
+  check_refused(named, shop.parameters_path() + ":1: ");
+  shop.write(kDefinition, replaced(kParameters, "topk=2", "topk=3"));
+  CHECK(results(run_well(named)) != before);
+  fs::remove(shop.parameters_path());
+  CHECK_THAT(run_well(test).out, Catch::Contains(note + "\n"));
+}
+
 TEST_CASE("files that a resumed run is given must be there, and it says which text it uses") {
   const Workshop shop;
   const std::string run = shop / "run", checkpoint = run + "/1.2.safetensors";

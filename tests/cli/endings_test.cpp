@@ -102,6 +102,18 @@ TEST_CASE("a limit on the size of files is said, not died of") {
   CHECK((!fs::exists(shop / "run") || files_in(shop / "run").empty()));
 }
 
+TEST_CASE("a small stack is enough") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return test::skip("sanitizers need more of it");
+#endif
+  const Workshop shop;
+  shop.write_data();
+  const std::string small = "ulimit -s 64; exec \"$@\"";
+  check(run_in_shell(small, Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net()), 0, "");
+  check(run_in_shell(small, shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"}), 0, "");
+  check(run_in_shell(small, {"--load-file", shop / "run", "--test-only", "1"}), 0, "");
+}
+
 TEST_CASE("event files that cannot be written are a warning, and training goes on") {
   const Workshop shop;
   shop.write_data();
@@ -143,6 +155,25 @@ TEST_CASE("weights that are not finite are never saved") {
   CHECK(files_in(shop / "run") == std::vector<std::string>{"1.1.safetensors"});
 }
 
+TEST_CASE("training whose folder is removed makes it again, says so and goes on") {
+  const Workshop shop;
+  shop.write_data();
+  Program program(shop.mnist() + Args{"--save-file", shop / "run", "--test-freq", "1"});
+  REQUIRE(program.printed("Saved checkpoint", 1));
+  fs::rename(shop / "run", shop / "gone");
+  // One of them may have been under way.
+  REQUIRE(program.printed("Saved checkpoint", 3));
+  program.send(SIGTERM);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(count(run.err, "warning: " + (shop / "run") +
+                           " was removed or renamed while this run trained; it is made again for what is "
+                           "saved from now on\n") == 1);
+  CHECK_FALSE(files_in(shop / "run").empty());
+  CHECK(run_program({"--load-file", shop / "run", "--test-only", "1"}).code == 0);
+}
+
 TEST_CASE("training that is stopped in a test says how it ended") {
   const Workshop shop;
   Program program(shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--train-range",
@@ -156,6 +187,20 @@ TEST_CASE("training that is stopped in a test says how it ended") {
   CHECK_THAT(run.out, !Catch::Contains("Test output"));
   CHECK_THAT(run.out,
              Catch::Contains("Saved checkpoint to " + (shop / "run") + "\nTrained into epoch 1 in "));
+}
+
+TEST_CASE("training that is stopped while it loads the images to shuffle ends before it has all") {
+  const Workshop shop;
+  // The images take 800 MB.
+  Program program(shop.net() + Args{"--data-provider", "dummy-1x64x64-10", "--train-range", "1-50",
+                                    "--test-range", "51", "--shuffle", "1", "--save-file", shop / "run"});
+  REQUIRE(program.printed("Devices: ", 1));
+  program.send(SIGINT);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK_THAT(run.out, Catch::Contains("Saved checkpoint to " + (shop / "run")));
+  CHECK(run.peak_kib < 600'000);
 }
 
 TEST_CASE("tests that are stopped say what is missing") {

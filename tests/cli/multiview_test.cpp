@@ -75,4 +75,16 @@ TEST_CASE("multiview tests need crops") {
                 "--multiview-test needs --inner-size, the side of the views");
 }
 
+TEST_CASE("a multiview test of a run without crops is not advised to add them") {
+  const Workshop shop;
+  shop.write_data();
+  run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  const Args test = {"--load-file", shop / "run", "--test-only", "1", "--multiview-test", "1"};
+  for (const Args& args : {test, test + Args{"--inner-size", "6"}})
+    check_refused(args, (shop / "run/1.1.safetensors") +
+                            ": --multiview-test averages over crops of each image, but this run sees whole "
+                            "images: it has no --inner-size, and keeps that for all of its life; test it "
+                            "without --multiview-test, or train a new run with --inner-size");
+}
+
 }  // namespace convnet

@@ -1,6 +1,8 @@
 // Messages about wrong options, data sets and checkpoints.
+#include <array>
 #include <nlohmann/json.hpp>
 
+#include "convnet/checkpoint/checkpoint.h"
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
 #include "tests/cli/small_net.h"
@@ -69,8 +71,9 @@ TEST_CASE("a wrong option is named") {
        "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 3; type --gpu 0,1,2,3 for a host's "
        "devices, "
        "which then stand for those of each"},
-      {{"--data-provider", "minst"},
-       "data provider 'minst' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, "
+      {{"--data-provider", "minst"}, "data provider 'minst' is not known; did you mean 'mnist'?"},
+      {{"--data-provider", "imagenet"},
+       "data provider 'imagenet' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, "
        "dummy-CxHxW-K"},
       {{"--data-provider", "dummy-1x8"}, "data provider 'dummy-1x8': the dummy providers are dummy-CxHxW-K"},
       {{"--data-provider", "dummy-9x99999x99999-10"}, "data provider 'dummy-9x99999x99999-10': too large"},
@@ -182,6 +185,51 @@ TEST_CASE("all devices of the machine can be asked for") {
   INFO(run.out << run.err);
   CHECK(run.code == 0);
   CHECK(run.out.find("Devices: cpu:0,1,2, 1 thread(s) each") != std::string::npos);
+}
+
+TEST_CASE("a device that is listed twice is refused") {
+  const Workshop shop;
+  const Args train = shop.dummy() + Args{"--save-file", shop / "run", "--parallel", "data",
+                                         "--device",    "cpu",        "--epochs",   "1"};
+  const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
+  for (const Args& command : {train, plan}) {
+    check_refused(command + Args{"--gpu", "0,0"},
+                  "--gpu 0,0 lists device 0 twice; each device may be listed once");
+    check_refused(command + Args{"--gpu", "1,0-2"}, "--gpu 1,0-2 lists device 1 twice");
+    check_refused(command + Args{"--gpu", "0,0,1,1", "--hosts", "2x2"},
+                  "--gpu 0,0,1,1 lists device 0 twice for one host");
+  }
+  CHECK_FALSE(std::filesystem::exists(shop / "run"));
+  // Hosts number their own devices, and a checkpoint of an older version goes on as it began.
+  run_well(train + Args{"--gpu", "0,1,0,1", "--hosts", "2x2", "--threads", "4"});
+  std::filesystem::remove_all(shop / "run");
+  run_well(train + Args{"--gpu", "0,1", "--threads", "2"});
+  Checkpoint checkpoint = read_checkpoint(shop / "run");
+  checkpoint.options["gpu"] = "0,0";
+  write_checkpoint(shop / "run", checkpoint, 1);
+  run_well({"--load-file", shop / "run", "--epochs", "2"});
+}
+
+TEST_CASE("options of training are refused beside options that only test") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"} +
+           Args{"--tensorboard", shop / "board", "--keep-best", "logprob", "--save-freq", "1"} +
+           Args{"--patience", "3"});
+  const Args test = {"--load-file", shop / "run", "--test-only", "1"};
+  for (const auto& [option, value, use] : std::vector<std::array<std::string, 3>>{
+           {"--tensorboard", shop / "other", "draws the curves of training"},
+           {"--keep-best", "logprob", "keeps a checkpoint of training"},
+           {"--save-freq", "2", "is for the checkpoints of training"},
+           {"--patience", "2", "ends training"}}) {
+    check_refused(test + Args{option, value},
+                  option + " " + use + ", and --test-only does not train; leave it out");
+    check_refused({"--load-file", shop / "run", "--confusion", shop / "c.csv", option, value},
+                  option + " " + use + ", and --confusion does not train; leave it out");
+  }
+  CHECK_FALSE(std::filesystem::exists(shop / "other"));
+  // Those that the checkpoint holds do no harm, nor do those that cuda-convnet2 takes.
+  run_well(test);
+  run_well(test + Args{"--test-freq", "5", "--epochs", "9", "--max-test-err", "1", "--force-save", "1"});
 }
 
 TEST_CASE("the devices of one host stand for those of all hosts") {

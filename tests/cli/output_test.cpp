@@ -85,7 +85,7 @@ TEST_CASE("option --test-only prints one line a batch, and the costs do not depe
       "Loaded " + (shop / "out/1.2.safetensors") + ": epoch 1, batch 2 finished",
       devices,
       "The net is that of " + (shop / "out/1.2.safetensors"),
-      "The learning parameters are those of " + shop.parameters_path(),
+      "The learning parameters are those of " + (shop / "out/1.2.safetensors"),
       "======================Test output======================",
       R"(3\.\.\. )" + cost,
       R"(4\.\.\. )" + cost,

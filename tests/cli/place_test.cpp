@@ -1,5 +1,7 @@
 // convnet place and --parallel auto as a user meets them: the table, the files, errors, training and
 // resuming.
+#include <sys/stat.h>
+
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -160,6 +162,19 @@ TEST_CASE("measured predictions of one device with all threads do not mix with t
                                  "--data-provider", "dummy-1x28x28-10", "--gpu", "0,1", "--parallel", "auto",
                                  "--device", "cpu", "--mini", "64", "--threads", "2"});
   CHECK(plan.out.find("one device alone: ") != std::string::npos);
+}
+
+TEST_CASE("place that is interrupted while it writes leaves no temporary file") {
+  const Workshop shop;
+  // Nobody reads the pipe, so the command waits with the other file half made.
+  REQUIRE(mkfifo((shop / "params.pipe").c_str(), 0600) == 0);
+  const std::vector<std::string> before = files_in(shop.path());
+  Program program(placing(shop, {"--out", shop / "placed.cfg", "--out-params", shop / "params.pipe"}));
+  for (int i = 0; i < 6000 && files_in(shop.path()) == before; ++i) usleep(10'000);
+  REQUIRE(files_in(shop.path()).size() == before.size() + 1);
+  program.send(SIGINT);
+  CHECK(program.finish().signal == SIGINT);
+  CHECK(files_in(shop.path()) == before);
 }
 
 }  // namespace convnet

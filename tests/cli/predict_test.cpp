@@ -123,7 +123,8 @@ TEST_CASE("a checkpoint that does not say how large images are scales them to th
 TEST_CASE("predict gives several views only of what was cropped") {
   const Digits digits;
   check_refused({"predict", digits.shop / "run", digits.file(0), "--multiview-test", "1"},
-                "--multiview-test needs --inner-size, the side of the views");
+                "but this run sees whole images: it has no --inner-size, and keeps that for all of its life; "
+                "test it without --multiview-test, or train a new run with --inner-size");
 }
 
 TEST_CASE("predict gives the probabilities of a test, without the data set") {

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,10 +25,11 @@ namespace convnet {
 
 /// How a run of the program ended.
 struct Outcome {
-  int code = -1;    ///< exit code; -1 if a signal ended it
-  int signal = 0;   ///< that signal
-  std::string out;  ///< stdout
-  std::string err;  ///< stderr
+  int code = -1;      ///< exit code; -1 if a signal ended it
+  int signal = 0;     ///< that signal
+  std::string out;    ///< stdout
+  std::string err;    ///< stderr
+  long peak_kib = 0;  ///< most memory that it had at once, in KiB
 };
 
 /// The program, running; its outputs are pipes. The destructor ends it.
@@ -94,7 +96,9 @@ class Program {
     while (read_more()) {
     }
     int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
+    rusage used{};
+    wait4(std::exchange(pid_, -1), &status, 0, &used);
+    outcome_.peak_kib = used.ru_maxrss;
     if (WIFEXITED(status)) outcome_.code = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) outcome_.signal = WTERMSIG(status);
     return outcome_;

@@ -162,6 +162,12 @@ TEST_CASE("show draws the filters that the checkpoint holds") {
               "tensor 'conv1.weights.data' has filters of 1 channels; YUV ones have 3"));
   CHECK(holds(error({file, "--show-filters", "fc10", "--channels", "5", "--out", shop / "x.png"}),
               "tensor 'fc10.weights.pool1' has filters of 18 weights"));
+  CHECK(holds(error({file, "--show-filters", "conv1", "--channels", "1", "--out", shop / "x.png"}),
+              file + ": tensor 'conv1.weights.data' has filters whose channels are known; --channels is for "
+                     "fully-connected layers"));
+  for (const char* layer : {"conv1", "fc10"})
+    CHECK(holds(error({file, "--show-filters", layer, "--local-plane", "0", "--out", shop / "x.png"}),
+                "' is of no local layer, and only those have filters of their own at each position"));
 
   conv1.values[0] = std::numeric_limits<float>::quiet_NaN();
   write_safetensors(file, contents);

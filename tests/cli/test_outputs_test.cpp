@@ -322,7 +322,8 @@ TEST_CASE("the results of a test as JSON are alone on stdout, and those of the l
   fs::remove(shop.parameters_path());
   const Outcome noted = run_program(test + Args{"--json"});
   CHECK(json::parse(noted.out) == results);
-  CHECK_THAT(noted.err, Catch::Contains("the learning parameters are those of"));
+  CHECK_THAT(noted.err,
+             Catch::Contains("The learning parameters are those of " + (shop / "run/1.1.safetensors")));
   CHECK(done(test + Args{"--json", "0"}).find("Averages") != std::string::npos);
 
   const std::string message = "--json prints the results of --test-only 1; other runs of train print lines";

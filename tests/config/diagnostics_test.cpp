@@ -1,8 +1,8 @@
 #include "convnet/config/diagnostics.h"
 
-#include "tests/catch.h"
-
+#include "convnet/base/printable.h"
 #include "convnet/config/text.h"
+#include "tests/catch.h"
 
 using namespace convnet;
 
@@ -42,39 +42,11 @@ TEST_CASE("a flood of messages is cut", "[diagnostics]") {
   CHECK(diagnostics.errors().back() == "more follow, which are not shown");
 }
 
-TEST_CASE("nearest finds the closest candidate", "[diagnostics]") {
-  const std::vector<std::string> keys = {"filters", "filterSize", "stride", "padding"};
-  CHECK(nearest("fliterSize", keys) == "filterSize");
-  CHECK(nearest("stirde", keys) == "stride");
-  CHECK(nearest("STRIDES", keys) == "stride");
-  CHECK(nearest("padding", keys) == "padding");
-  CHECK(nearest("pad", keys) == "");
-  CHECK(nearest("stirde", keys, 1) == "stride");
-  CHECK(nearest("strat", {"start"}, 1) == "start");
-  CHECK(nearest("kepe", {"keep"}, 1) == "keep");
-  CHECK(nearest("ab", {"ba"}, 1) == "ba");
-  CHECK(nearest("stidre", keys, 1) == "");
-  CHECK(nearest("tsirde", keys) == "stride");
-  CHECK(nearest("tsirde", keys, 1) == "");
-  CHECK(nearest("strde", keys, 1) == "stride");
-  CHECK(nearest("stride", keys, 0) == "stride");
-  CHECK(nearest("", keys) == "");
-  CHECK(nearest("x", {}) == "");
-  CHECK(nearest("bat", {"cat", "rat", "bat"}) == "bat");
-  CHECK(nearest("hat", {"cat", "rat"}) == "cat");
-  CHECK(nearest(std::string(100000, 'a'), keys) == "");
-}
-
-TEST_CASE("short words have fewer typing mistakes", "[diagnostics]") {
-  CHECK(typing_edits("steps") == 1);
-  CHECK(typing_edits("stride") == 2);
-}
-
-TEST_CASE("join", "[diagnostics]") {
-  CHECK(join({}) == "");
-  CHECK(join({"a"}) == "a");
-  CHECK(join({"a", "b", "c"}) == "a, b, c");
-  CHECK(join({"a", "b"}, "\n") == "a\nb");
+TEST_CASE("excerpts are short and harmless", "[diagnostics]") {
+  CHECK(excerpt("a\nb\x1b[31m") == "'a b [31m'");
+  CHECK(excerpt(std::string(60, 'x')) == "'" + std::string(60, 'x') + "'");
+  CHECK(excerpt(std::string(61, 'x')) == "'" + std::string(60, 'x') + "...'");
+  CHECK(excerpt(std::string(59, 'x') + "\xC3\xA9 and more") == "'" + std::string(59, 'x') + "...'");
 }
 
 TEST_CASE("numbers are written plainly and read back", "[diagnostics]") {

@@ -41,12 +41,33 @@ TEST_CASE("A shuffled set that does not fit into memory is refused once its firs
   CHECK(message.starts_with("--shuffle 1 keeps all images of batches 1-10000000 in memory: "));
 }
 
+TEST_CASE("Loading a shuffled range stops when asked, and begins again at the first read", "[providers]") {
+  for (const double mixup : {0.0, 0.2}) {
+    ImageOptions options;
+    options.mixup = mixup;
+    const auto provider = make_provider("dummy-1x4x4-10", "", 0, options, BatchRange{1, 3});
+    const auto whole = make_provider("dummy-1x4x4-10", "", 0, options, BatchRange{1, 3});
+    int asked = 0;
+    provider->load_training_data([&] { return ++asked == 3; });
+    CHECK(asked == 3);
+    whole->load_training_data([] { return false; });
+    CHECK(provider->read({3, 1}, {}).matrices == whole->read({3, 1}, {}).matrices);
+  }
+}
+
 TEST_CASE("An unknown provider is refused with the known names", "[providers]") {
-  for (const char* name : {"", "Mnist", "cifar10", "dummy"})
+  for (const char* name : {"", "mn", "imagenet", "dummy", "dummi-n"})
     CHECK(message_of<InputError>([&] { make_provider(name, "", 0); }) ==
           "data provider '" + std::string(name) +
               "' is not known; the known ones are image, mnist, cifar, cifar-cropped, npy, dummy-CxHxW-K, "
               "dummy-n, "
               "dummy-labeled-n, "
               "dummy-lr-n");
+}
+
+TEST_CASE("A misspelt provider is refused with the name that was meant", "[providers]") {
+  for (const auto& [name, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"Mnist", "mnist"}, {"minst", "mnist"}, {"cifar10", "cifar"}, {"imgae", "image"}, {"npz", "npy"}})
+    CHECK(message_of<InputError>([&, given = name] { make_provider(given, "", 0); }) ==
+          "data provider '" + name + "' is not known; did you mean '" + meant + "'?");
 }

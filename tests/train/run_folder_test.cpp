@@ -74,6 +74,40 @@ TEST_CASE("one run has a folder, and the next is told which") {
   CHECK(fs::is_empty(folder / "killed"));
 }
 
+TEST_CASE("a run's folder that somebody has removed is claimed again") {
+  const TempFolder folder;
+  const std::string path = folder / "run";
+  RunFolder run(path);
+  CHECK(run.is_claimed());
+  CHECK(run.reclaim().empty());
+  fs::remove_all(path);
+  CHECK_FALSE(run.is_claimed());
+  CHECK(run.reclaim() ==
+        path +
+            " was removed or renamed while this run trained; it is made again for what is saved from now on");
+  CHECK(run.is_claimed());
+  CHECK(refusal(path).starts_with(path + ": another run saves its checkpoints there"));
+  // Only its lock.
+  fs::remove(path + "/.lock");
+  CHECK(run.reclaim().empty());
+  CHECK(refusal(path).starts_with(path + ": another run saves its checkpoints there"));
+}
+
+TEST_CASE("a run whose folder was removed and claimed by another one goes on in a folder beside it") {
+  const TempFolder folder;
+  const std::string path = folder / "run";
+  RunFolder run(path);
+  fs::rename(path, folder / "moved");
+  const RunFolder other(path);
+  const std::string said = run.reclaim();
+  CHECK(said.starts_with(path +
+                         " was removed or renamed while this run trained, and cannot be claimed again ("));
+  CHECK(said.ends_with("); from now on this run saves in " + path + "_2"));
+  CHECK(run.path() == path + "_2");
+  CHECK(run.is_claimed());
+  CHECK(other.is_claimed());
+}
+
 TEST_CASE("new folders of equal names get numbers") {
   const TempFolder folder;
   std::vector<std::unique_ptr<RunFolder>> runs;

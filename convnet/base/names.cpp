@@ -1,0 +1,67 @@
+#include "convnet/base/names.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+namespace convnet {
+namespace {
+
+/// Number of insertions, deletions, replacements and transpositions of neighbours (optimal string alignment),
+/// case-insensitive; limit + 1 stands for anything above `limit`.
+std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t limit) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > limit) return limit + 1;
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  const auto same = [&](std::size_t i, std::size_t j) { return lower(a[i]) == lower(b[j]); };
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    before.swap(above);
+    above.swap(row);
+    std::size_t smallest = row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      row[j + 1] = std::min({above[j] + (same(i, j) ? 0 : 1), row[j] + 1, above[j + 1] + 1});
+      if (i > 0 && j > 0 && same(i, j - 1) && same(i - 1, j))
+        row[j + 1] = std::min(row[j + 1], before[j - 1] + 1);
+      smallest = std::min(smallest, row[j + 1]);
+    }
+    // No distance in a later row is smaller, whether or not it comes from a transposition.
+    if (smallest > limit) return limit + 1;
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits) {
+  const auto limit = static_cast<std::size_t>(std::max(max_edits, 0));
+  std::size_t best = limit + 1;
+  std::string found;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(word, candidate, limit);
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
+int typing_edits(std::string_view word) { return word.size() < 6 ? 1 : 2; }
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates,
+                         const std::string& otherwise, int max_edits) {
+  const std::string close = nearest(word, candidates, max_edits);
+  if (!close.empty()) return "; did you mean '" + close + "'?";
+  return otherwise.empty() ? "" : "; " + otherwise;
+}
+
+std::string join(const std::vector<std::string>& words, std::string_view separator) {
+  std::string out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) out += separator;
+    out += words[i];
+  }
+  return out;
+}
+
+}  // namespace convnet

@@ -1,0 +1,40 @@
+#include "convnet/base/names.h"
+
+#include "tests/catch.h"
+
+using namespace convnet;
+
+TEST_CASE("nearest finds the closest candidate") {
+  const std::vector<std::string> keys = {"filters", "filterSize", "stride", "padding"};
+  CHECK(nearest("fliterSize", keys) == "filterSize");
+  CHECK(nearest("stirde", keys) == "stride");
+  CHECK(nearest("STRIDES", keys) == "stride");
+  CHECK(nearest("padding", keys) == "padding");
+  CHECK(nearest("pad", keys) == "");
+  CHECK(nearest("stirde", keys, 1) == "stride");
+  CHECK(nearest("strat", {"start"}, 1) == "start");
+  CHECK(nearest("kepe", {"keep"}, 1) == "keep");
+  CHECK(nearest("ab", {"ba"}, 1) == "ba");
+  CHECK(nearest("stidre", keys, 1) == "");
+  CHECK(nearest("tsirde", keys) == "stride");
+  CHECK(nearest("tsirde", keys, 1) == "");
+  CHECK(nearest("strde", keys, 1) == "stride");
+  CHECK(nearest("stride", keys, 0) == "stride");
+  CHECK(nearest("", keys) == "");
+  CHECK(nearest("x", {}) == "");
+  CHECK(nearest("bat", {"cat", "rat", "bat"}) == "bat");
+  CHECK(nearest("hat", {"cat", "rat"}) == "cat");
+  CHECK(nearest(std::string(100000, 'a'), keys) == "");
+}
+
+TEST_CASE("short words have fewer typing mistakes") {
+  CHECK(typing_edits("steps") == 1);
+  CHECK(typing_edits("stride") == 2);
+}
+
+TEST_CASE("join") {
+  CHECK(join({}) == "");
+  CHECK(join({"a"}) == "a");
+  CHECK(join({"a", "b", "c"}) == "a, b, c");
+  CHECK(join({"a", "b"}, "\n") == "a\nb");
+}
