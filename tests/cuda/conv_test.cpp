@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/chunked.h"
 #include "tests/catch.h"
+#include "tests/cuda/chunks.h"
 #include "tests/cuda/run_prepared.h"
 #include "tests/rounding.h"
 
@@ -30,26 +31,13 @@ TEST_CASE("convolutions of the CUDA backend keep NaN through relu", "[cuda][cudn
 
 TEST_CASE("convolutions by matrix products in chunks of images", "[cuda]") {
   const auto backend = make_cuda_backend(Precision::fp32);
-  const cuda::Context context{Precision::fp32, 0, nullptr};
   for (const ConvGeometry& g :
        {conv(5, 6, 5, 4, 4, 3, 1, 1, 2), conv(5, 8, 5, 4, 4, 3, 1, 1), conv(5, 8, 5, 4, 4, 1)}) {
     const std::int64_t one = g.oh * g.ow * g.c * g.filter * g.filter * size_of(DataType::f32);
     const auto terms =
         static_cast<double>(std::max(g.n * g.oh * g.ow, std::max(g.c, g.k) * g.filter * g.filter));
     const auto check = [&](const auto& op) {
-      for (const bool last : {false, true}) {
-        const OpForm form = backend->target().form(op, hints_for(op, last));
-        const auto prepare = [&](std::int64_t most) {
-          return cuda::prepare_in_chunks(op, form, context, most);
-        };
-        const Results expected = run_prepared(*backend, op, *prepare(cuda::kMostColumnBytes));
-        for (const std::int64_t images : {0, 1, 2, 3}) {
-          const auto prepared = prepare(images * one);
-          const Results actual = run_prepared(*backend, op, *prepared);
-          for (std::size_t i = 0; i < actual.size(); ++i)
-            CHECK(relative_error(actual[i], expected[i]) <= rounding_of(terms));
-        }
-      }
+      check_chunks(*backend, op, one, {0, 1, 2, 3}, rounding_of(terms));
     };
     check(ConvForward{g, true, true, true});
     check(ConvBackwardData{g});
