@@ -19,9 +19,11 @@ namespace {
 constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 
 // A signal handler reaches nothing but variables of the program.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 std::atomic<RemovedAtEnd::Slot*> slots = nullptr;
 std::atomic<bool> ending = false;
 std::atomic<pid_t> owner = 0;  ///< the process whose files they are, not a child that inherits the handler
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 static_assert(std::atomic<const char*>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
               std::atomic<pid_t>::is_always_lock_free);

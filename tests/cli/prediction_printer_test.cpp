@@ -1,8 +1,8 @@
 // The JSON of `convnet predict`, which is written while predictions come.
 #include "convnet/cli/prediction_printer.h"
 
-#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "convnet/base/error.h"
 #include "tests/catch.h"
@@ -26,11 +26,26 @@ class PrintedText {
     std::string all(static_cast<std::size_t>(std::ftell(file_)), '\0');
     std::rewind(file_);
     CHECK(std::fread(all.data(), 1, all.size(), file_) == all.size());
+    std::fseek(file_, 0, SEEK_END);
     return all;
   }
 
  private:
   std::FILE* file_;
+};
+
+/// Catches what is printed on stderr: ctest would take a line that begins with "skipped:" for a skipped test.
+class CaughtErrors {
+ public:
+  CaughtErrors() : before_(std::exchange(stderr, printed_.file())) {}
+  CaughtErrors(const CaughtErrors&) = delete;
+  CaughtErrors& operator=(const CaughtErrors&) = delete;
+  ~CaughtErrors() { stderr = before_; }
+  std::string text() const { return printed_.text(); }
+
+ private:
+  PrintedText printed_;
+  std::FILE* before_;
 };
 
 const Answer kAnswer = {{"probs"}, {"cat", "dog"}};
@@ -57,7 +72,11 @@ TEST_CASE("JSON of predictions is printed file by file, with the same text as at
   const std::string first = printed.text();
   CHECK(first.find("\"cat\"") != std::string::npos);
   CHECK_FALSE(json::accept(first));
-  printer.add(kBad);
+  {
+    const CaughtErrors errors;
+    printer.add(kBad);
+    CHECK(errors.text() == "skipped: b.png: is no image\n");
+  }
   CHECK(message_of<RunError>([&] { printer.finish(); }) == "1 of 2 files could not be classified");
   CHECK(printed.text() == at_once({kCatAsJson, kBadAsJson}));
 }
