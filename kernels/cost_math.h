@@ -12,11 +12,6 @@ namespace convnet {
 
 constexpr double kLogFloor = -50;
 
-/// Returns the smallest divisor in gradients.
-inline float smallest_divisor() { return static_cast<float>(std::exp(kLogFloor)); }
-
-CONVNET_HD inline float floored(float p, float floor) { return p < floor ? floor : p; }  // keeps NaN
-
 CONVNET_HD inline double floored_log(double p) {
   const double log = std::log(p);
   return log < kLogFloor ? kLogFloor : log;  // keeps NaN

@@ -42,6 +42,10 @@ struct Neuron {
   float a = 1, b = 1;
 };
 
+/// Returns whether the outputs are probabilities. They stay f32 in bf16 runs, because bf16 numbers just below
+/// 1 are 1/256 apart, and costs take the logarithm of 1 - y.
+constexpr bool gives_probabilities(const Neuron& f) { return f.kind == NeuronKind::logistic; }
+
 /// Returns whether the gradient is computed from the output y; else it is computed from the input x.
 constexpr bool neuron_uses_output(NeuronKind kind) {
   switch (kind) {
@@ -57,6 +61,13 @@ constexpr bool neuron_uses_output(NeuronKind kind) {
   }
 }
 
+/// Returns a probability, but at least exp(-50). Costs divide by such probabilities, and the layers below
+/// multiply by them, so that the gradient of both is right where a probability is rounded to 0 or 1.
+CONVNET_HD inline float floored(float p) {
+  constexpr float kLeast = 1.92874985e-22F;
+  return p < kLeast ? kLeast : p;  // keeps NaN
+}
+
 // Functors have `float forward(float x)`, and `float backward(float y, float dy)` for dx. The y is the
 // output, or the input x if neuron_uses_output() is false.
 struct IdentFunctor {
@@ -70,7 +81,7 @@ struct ReluFunctor {
 };
 struct LogisticFunctor {
   CONVNET_HD float forward(float x) const { return 1 / (1 + std::exp(-x)); }
-  CONVNET_HD float backward(float y, float dy) const { return dy * y * (1 - y); }
+  CONVNET_HD float backward(float y, float dy) const { return dy * floored(y) * floored(1 - y); }
 };
 struct TanhFunctor {
   float a, b;

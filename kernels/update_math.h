@@ -63,10 +63,10 @@ CONVNET_HD inline double clip_factor(double norm, double most) {
 }
 
 /// Returns LARS's factor of a matrix's learning rate from the norms of its weights and gradient (Layer-wise
-/// Adaptive Rate Scaling, arXiv 1708.03888); 1 if `trust` or a norm is 0.
+/// Adaptive Rate Scaling, arXiv 1708.03888); 1 if `trust` or the weights are 0, or nothing changes them.
 CONVNET_HD inline double trust_factor(double weights, double gradient, double decay, double trust) {
-  if (trust <= 0 || weights <= 0 || gradient <= 0) return 1;
-  return trust * weights / (gradient + decay * weights);
+  const double change = gradient + decay * weights;
+  return trust <= 0 || weights <= 0 || change <= 0 ? 1 : trust * weights / change;
 }
 
 /// A part of UpdateScales with its sums of squares.

@@ -81,8 +81,9 @@ Plan PlanBuilder::build() {
       }
     }
     updates_.flush(place());
-    if (random()) updates_.average(place());
   }
+  pass_ = graph_.passes - 1;
+  if (random()) updates_.average(place());  // once a minibatch, however many passes it has
   // Tests read outputs of layers, and gradient checks compare operations one by one.
   if (random() && graph_.in_place) fuse_tasks(plan_, graph_, emitter_.target());
   split_between_processes(plan_);

@@ -70,12 +70,11 @@ Prepared prepare(const LogregForward& op, const LayoutHints&) {
 
 Prepared prepare(const LogregBackward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
-    const float smallest = smallest_divisor();
     const float* probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
     for (const ClassTarget& target : checked_targets(args[0], op.n, op.c, op.targets)) {
       const float coeff = op.coeff * target.weight;
-      const auto set = [&](std::int64_t i) { diff[i] = -coeff * target.of(i) / floored(probs[i], smallest); };
+      const auto set = [&](std::int64_t i) { diff[i] = -coeff * target.of(i) / floored(probs[i]); };
       if (target.spread > 0)
         for (std::int64_t i = 0; i < op.c; ++i) set(i);
       else

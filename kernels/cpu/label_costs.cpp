@@ -107,9 +107,9 @@ Prepared prepare(const CrossentBackward& op, const LayoutHints&) {
       argument_tensors(op), [count = op.n * op.c, coeff = op.coeff](std::span<std::byte* const> args) {
         const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
         float* diff = as_floats(args[2]);
-        for_pieces(count, [=, floor = smallest_divisor()](std::int64_t begin, std::int64_t end) {
+        for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-          for (std::int64_t i = begin; i < end; ++i) diff[i] = -coeff * labels[i] / floored(probs[i], floor);
+          for (std::int64_t i = begin; i < end; ++i) diff[i] = -coeff * labels[i] / floored(probs[i]);
         });
       });
 }
@@ -149,14 +149,14 @@ Prepared prepare(const BinaryCostBackward& op, const LayoutHints&) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
     const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
-    for_pieces(op.n * op.c, [=, coeff = op.coeff, pos_weight = op.pos_weight, floor = smallest_divisor()](
-                                std::int64_t begin, std::int64_t end) {
+    for_pieces(op.n * op.c,
+               [=, coeff = op.coeff, pos_weight = op.pos_weight](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
-      for (std::int64_t i = begin; i < end; ++i) {
-        const float t = labels[i], p = probs[i];
-        diff[i] = coeff * ((1 - t) / floored(1 - p, floor) - pos_weight * t / floored(p, floor));
-      }
-    });
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const float t = labels[i], p = probs[i];
+                   diff[i] = coeff * ((1 - t) / floored(1 - p) - pos_weight * t / floored(p));
+                 }
+               });
   });
 }
 

@@ -32,13 +32,13 @@ void average_rows(const float* x, std::int64_t views, std::int64_t c, float* y) 
   }
 }
 
-/// dx = y * (dy - sum(dy * y))
+/// dx = y * (dy - sum(dy * y)), with the floor of y that costs divide by.
 void softmax_backward_row(const float* y, const float* dy, std::int64_t c, float* dx) {
   float dot = 0;
 #pragma omp simd reduction(+ : dot)
-  for (std::int64_t i = 0; i < c; ++i) dot += dy[i] * y[i];
+  for (std::int64_t i = 0; i < c; ++i) dot += dy[i] * floored(y[i]);
 #pragma omp simd
-  for (std::int64_t i = 0; i < c; ++i) dx[i] = y[i] * (dy[i] - dot);
+  for (std::int64_t i = 0; i < c; ++i) dx[i] = floored(y[i]) * (dy[i] - dot);
 }
 
 }  // namespace

@@ -221,12 +221,12 @@ Prepared prepare(const LogregBackward& op, const OpForm& form, const Context&) {
         const float* probs = as_floats(args[1]);
         float* diff = as_floats(args[2]);
         const std::int64_t c = op.c;
-        const float coeff = op.coeff, floor = smallest_divisor();
+        const float coeff = op.coeff;
         for_each(stream, op.n * c, [=] CONVNET_DEVICE(std::int64_t i) {
           const Quotient image = divide(i, c);
           const ClassTarget target = targets.at(image.value);
           const float t = target.of(image.rest);
-          diff[i] = t == 0 ? 0.0F : -coeff * target.weight * t / floored(probs[i], floor);
+          diff[i] = t == 0 ? 0.0F : -coeff * target.weight * t / floored(probs[i]);
         });
       });
 }
@@ -264,9 +264,9 @@ Prepared prepare(const CrossentBackward& op, const OpForm& form, const Context&)
   return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
     const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
-    const float coeff = op.coeff, floor = smallest_divisor();
+    const float coeff = op.coeff;
     for_each(stream, op.n * op.c,
-             [=] CONVNET_DEVICE(std::int64_t i) { diff[i] = -coeff * labels[i] / floored(probs[i], floor); });
+             [=] CONVNET_DEVICE(std::int64_t i) { diff[i] = -coeff * labels[i] / floored(probs[i]); });
   });
 }
 
@@ -310,10 +310,10 @@ Prepared prepare(const BinaryCostBackward& op, const OpForm& form, const Context
   return std::make_shared<KernelOp>(form, [op](Stream stream, std::span<std::byte* const> args, std::byte*) {
     const float *labels = as_floats(args[0]), *probs = as_floats(args[1]);
     float* diff = as_floats(args[2]);
-    const float coeff = op.coeff, pos_weight = op.pos_weight, floor = smallest_divisor();
+    const float coeff = op.coeff, pos_weight = op.pos_weight;
     for_each(stream, op.n * op.c, [=] CONVNET_DEVICE(std::int64_t i) {
       const float t = labels[i], p = probs[i];
-      diff[i] = coeff * ((1 - t) / floored(1 - p, floor) - pos_weight * t / floored(p, floor));
+      diff[i] = coeff * ((1 - t) / floored(1 - p) - pos_weight * t / floored(p));
     });
   });
 }

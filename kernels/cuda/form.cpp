@@ -72,7 +72,10 @@ class Former {
   /// These read and write the type that the first argument is stored as.
   template <one_of<NeuronForward, NeuronBackward, Dropout, NoisyRelu> Op>
   OpForm operator()(const Op& op) const {
-    return own(argument_tensors(op, activation(op.dims, 0)));
+    TensorDesc desc = activation(op.dims, 0);
+    if constexpr (std::is_same_v<Op, NeuronForward>)
+      if (gives_probabilities(op.f)) desc.type = DataType::f32;
+    return own(argument_tensors(op, desc));
   }
   OpForm operator()(const Accumulate& op) const { return own(argument_tensors(op, activation(op.dims, 1))); }
   OpForm operator()(const EltwiseSum& op) const { return alike(op, op.dims, hinted_type(hints_, 0)); }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
+#include "kernels/functors.h"
 
 namespace convnet::cuda {
 
@@ -55,14 +56,14 @@ Prepared prepare(const SoftmaxBackward& op, const OpForm& form, const Context&) 
       form, [n = op.n, c = op.c](Stream stream, std::span<std::byte* const> args, std::byte*) {
         const float *dst = as_floats(args[0]), *diff_dst = as_floats(args[1]);
         float* diff_src = as_floats(args[2]);
-        // dx = y * (dy - sum(dy * y))
+        // dx = y * (dy - sum(dy * y)), with the floor of y that costs divide by.
         for_teams(stream, n, [=] CONVNET_DEVICE(const Team& team, std::int64_t image) {
           const float *y = dst + image * c, *dy = diff_dst + image * c;
           float* dx = diff_src + image * c;
           float dot = 0;
-          for (std::int64_t i = team.rank(); i < c; i += team.size()) dot += dy[i] * y[i];
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) dot += dy[i] * floored(y[i]);
           dot = team.sum(dot);
-          for (std::int64_t i = team.rank(); i < c; i += team.size()) dx[i] = y[i] * (dy[i] - dot);
+          for (std::int64_t i = team.rank(); i < c; i += team.size()) dx[i] = floored(y[i]) * (dy[i] - dot);
         });
       });
 }

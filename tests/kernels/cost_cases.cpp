@@ -64,6 +64,7 @@ void add_softmax(std::vector<OpCase>& cases) {
     cases.push_back({SoftmaxForward{2, 2}, {{bad, bad, 1, 2}}});
     cases.push_back({SoftmaxBackward{2, 2}, {{0.5, 0.5, 0.25, 0.75}, {bad, 1, 1, 2}}});
   }
+  cases.push_back({SoftmaxBackward{2, 2}, {{1e-30, 1, 0, 1}, {-5e21, 0, -5e21, 2}}});
   for (const std::int64_t views : {2, 9}) cases.push_back({AverageViews{4 * views, 11, views}});
 }
 

@@ -171,6 +171,42 @@ TEST_CASE("the fused gradient is the softmax's of the cost's", "[logreg]") {
   CHECK(worst_difference(fused.get(2), back.get(2)) < 1e-6);
 }
 
+TEST_CASE(
+    "gradients are right where probabilities are rounded to 0 and 1, also below a cost that is not fused",
+    "[logreg]") {
+  const std::int64_t n = 6, c = 2;
+  const std::vector<float> logits = {0, 17, 55, 0, 0, 80, -110, 0, 200, 0, 0, 1000};
+  const auto run = [](const auto& op, const std::vector<float>& first, const std::vector<float>& second) {
+    OpRun prepared(cpu::prepare(op, {}));
+    prepared.set(0, first);
+    prepared.set(1, second);
+    prepared.run();
+    return prepared.get(2);
+  };
+  OpRun softmax(cpu::prepare(SoftmaxForward{n, c}, {}));
+  softmax.set(0, logits);
+  softmax.run();
+  std::vector<float> labels = {1, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1};
+  std::vector<float> probs = softmax.get(1);
+  CHECK(worst_difference(run(SoftmaxBackward{n, c}, probs, run(CrossentBackward{n, c, 1}, labels, probs)),
+                         run(SoftmaxCrossentBackward{n, c, 1}, labels, probs)) < 1e-6);
+
+  OpRun logistic(cpu::prepare(NeuronForward{{NeuronKind::logistic}, {n, c}}, {}));
+  logistic.set(0, logits);
+  logistic.run();
+  probs = logistic.get(1);
+  CHECK(probs[1] == 1);
+  CHECK(worst_difference(run(NeuronBackward{{NeuronKind::logistic}, {n, c}}, probs,
+                             run(BinaryCostBackward{n, c, 1, 2}, labels, probs)),
+                         run(LogisticBinaryCostBackward{n, c, 1, 2}, labels, probs)) < 1e-6);
+}
+
+TEST_CASE("probabilities of logistic neurons stay f32 in bf16 runs", "[bce]") {
+  const std::vector<std::optional<TensorDesc>> hints = {TensorDesc{{2, 3}, DataType::bf16, nullptr}};
+  CHECK(cpu::prepare(NeuronForward{{NeuronKind::logistic}, {2, 3}}, hints)->args()[1].type == DataType::f32);
+  CHECK(cpu::prepare(NeuronForward{{NeuronKind::tanh}, {2, 3}}, hints)->args()[1].type == DataType::bf16);
+}
+
 TEST_CASE("logreg spreads labels over classes, takes mixed ones, and weighs classes", "[logreg]") {
   const std::int64_t n = 4, c = 5;
   const std::vector<float> class_weights = {1, 0, 2, 0.5F, 3};

@@ -2,6 +2,7 @@
 // several devices and hosts, and checkpoints that go on with the same bits.
 #include "convnet/base/error.h"
 #include "convnet/plan/verify.h"
+#include "kernels/update_math.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;
@@ -155,6 +156,7 @@ TEST_CASE("optimisers give the answer of one device on several devices and hosts
   hosts.options.data_parallel = true;
   hosts.options.devices_of_hosts = {2, 2};
   nets.push_back(hosts);
+  nets.push_back(replicated_trunk_nets().front());  // two passes a minibatch
   for (const PlacedNet& net : nets) {
     for (const Way& way : kWays) {
       INFO(net.name << ", " << way.optimizer << ", clipped at " << way.clip_norm << ", averaged by "
@@ -207,6 +209,14 @@ TEST_CASE("a net goes on from a checkpoint with the same bits, and on other devi
       }
     }
   }
+}
+
+TEST_CASE("LARS decays a matrix without a gradient by its own rate") {
+  const double lars = trust_factor(3, 0, 0.1, 0.001);
+  CHECK(lars == Approx(0.001 * 3 / (0.1 * 3)));
+  CHECK(trust_factor(3, 0, 0, 0.001) == 1);
+  CHECK(trust_factor(0, 5, 0.1, 0.001) == 1);
+  CHECK(trust_factor(3, 5, 0.1, 0) == 1);
 }
 
 TEST_CASE("tests see the averaged weights, and training goes on with its own") {
