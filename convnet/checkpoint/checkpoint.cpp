@@ -289,8 +289,10 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   meta["options"] = json(checkpoint.options).dump();
   meta["state"] = to_json(checkpoint.state).dump();
   if (checkpoint.train_range && checkpoint.test_range)
-    meta["ranges"] =
-        json{{"train", checkpoint.train_range->str()}, {"test", checkpoint.test_range->str()}}.dump();
+    meta["ranges"] = json{{"train", checkpoint.train_range->str()},
+                          {"test", checkpoint.test_range->str()},
+                          {"train_images", checkpoint.train_images}}
+                         .dump();
   meta["algorithms"] = json(checkpoint.algorithms).dump();
   // Names of classes come from data sets and may have any encoding.
   meta["matrices"] = to_json(checkpoint.matrices).dump(-1, ' ', false, json::error_handler_t::replace);
@@ -411,6 +413,7 @@ Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {
       const json ranges = json::parse(meta(key));
       c.train_range = range_from(ranges.at("train"));
       c.test_range = range_from(ranges.at("test"));
+      c.train_images = whole(ranges.value("train_images", json(0)), kMostImages);
     }
   } catch (const std::exception& e) {
     if (dynamic_cast<const InputError*>(&e) != nullptr) throw;

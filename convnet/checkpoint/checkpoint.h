@@ -91,6 +91,7 @@ struct Checkpoint {
   std::vector<MatrixInfo> matrices;  ///< description of the data set's matrices; empty in older checkpoints
   /// Batches that the run used, even if its options name none; nullopt in older checkpoints.
   std::optional<BatchRange> train_range, test_range;
+  std::int64_t train_images = 0;  ///< images of the training range; 0 in older checkpoints
 };
 
 /// Fills in the metadata of checkpoint.tensors and writes them into `folder`; then removes all checkpoints

@@ -21,6 +21,7 @@ struct LoadedRun {
   std::string notes;          ///< lines for the user about choices that were made for options not given
   NetFiles files;
   std::shared_ptr<const Provider> provider;
+  std::int64_t train_images = 0;  ///< images of the training range, as the data set tells before it is read
   std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks
   std::unique_ptr<BoardFolder> board;  ///< --tensorboard; null for none
   Graph graph;

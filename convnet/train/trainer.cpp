@@ -66,6 +66,7 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
       files_(std::move(loaded.files)),
       provider_(std::move(loaded.provider)),
       train_range_(options_.data.train_range),
+      train_images_(loaded.train_images),
       test_range_(options_.data.test_range),
       statistics_(std::move(loaded.statistics)),
       stop_(stop),

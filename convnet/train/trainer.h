@@ -121,7 +121,9 @@ class Trainer {
   std::string placement_;  ///< the placement that --parallel auto has found, as checkpoints have it
   NetFiles files_;
   std::shared_ptr<const Provider> provider_;
-  BatchRange train_range_, test_range_;
+  BatchRange train_range_;
+  std::int64_t train_images_;  ///< LoadedRun::train_images
+  BatchRange test_range_;
   PixelStatistics statistics_;
   StopSignal& stop_;
   Processes* processes_;  ///< of the run; null where there is one

@@ -78,6 +78,7 @@ void Trainer::save() {
   c.algorithms = net_.executor().algorithms();
   c.matrices = provider_->matrices();
   c.train_range = train_range_;
+  c.train_images = train_images_;
   c.test_range = test_range_;
   together(processes_, [&] {
     if (!is_first()) return;

@@ -52,6 +52,11 @@ WatchedCost find_watched_cost(const std::string& text, const Graph& graph) {
     names.push_back(cost->name + ".cost");
     if (usual == 1) names.push_back(cost->name + ".error");
   }
+  if (const Node* other = graph.find(text); other != nullptr && other->is_cost())
+    throw InputError(
+        fmt::format("--keep-best {}: this cost is part of the one that lists it in 'children', and "
+                    "has no value of its own; there are {}",
+                    text, join(names)));
   throw InputError(fmt::format("--keep-best {}: there is no such cost; there are {}{}", text, join(names),
                                did_you_mean(text, names)));
 }

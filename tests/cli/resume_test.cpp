@@ -1,4 +1,6 @@
 // Resuming: a run that was stopped or killed ends where the uninterrupted one does, bit for bit.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
@@ -121,6 +123,34 @@ TEST_CASE("checkpoints between tests change nothing, and each of them resumes li
         Args{"1.2.safetensors", "2.1.safetensors", "2.2.safetensors", "3.2.safetensors"});
   // The run of one epoch ended with a test.
   check_equal_tensors(last_of(shop / "resumed", 3), last_of(shop / "plain", 3));
+}
+
+TEST_CASE("a resumed run says if its training range has another number of images") {
+  const Workshop shop;
+  const auto with_images = [&](int count) {
+    std::filesystem::create_directories(shop / "set");
+    std::string data(static_cast<std::size_t>(count) * 64, 'x');
+    const std::string header =
+        fmt::format("{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, 1, 8, 8), }}", count);
+    std::string npy("\x93NUMPY\x01\0", 8);
+    npy += static_cast<char>(header.size() + 1);
+    npy += '\0';
+    write_file(shop / "set/images.npy", npy + header + "\n" + data);
+    const std::string labels =
+        fmt::format("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}", count);
+    std::string npy_labels("\x93NUMPY\x01\0", 8);
+    npy_labels += static_cast<char>(labels.size() + 1);
+    npy_labels += '\0';
+    write_file(shop / "set/labels.npy",
+               npy_labels + labels + "\n" + std::string(static_cast<std::size_t>(count), '\0'));
+    return shop.net() + Args{"--data-provider", "npy", "--data-path", shop / "set", "--train-range", "1",
+                             "--test-range",    "1",   "--save-file", shop / "run"};
+  };
+  run_well(with_images(40) + Args{"--epochs", "1"});
+  CHECK(run_well(with_images(40) + Args{"--epochs", "2"}).err.find("goes on with other data") ==
+        std::string::npos);
+  const Outcome more = run_well(with_images(41) + Args{"--epochs", "3"});
+  CHECK(more.err.find("warning: the training range has 41 images, but had 40 when ") != std::string::npos);
 }
 
 TEST_CASE("a net with a layer that reads an input twice resumes, and both matrices can be drawn") {
