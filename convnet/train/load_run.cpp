@@ -202,10 +202,11 @@ void load_data(LoadedRun& run) {
   if (!run.checkpoint) return;
   const std::int64_t before = run.checkpoint->train_images;
   if (learns && before > 0 && before != run.train_images && run.checkpoint->train_range == data.train_range)
-    fmt::print(stderr,
-               "warning: the training range has {} images, but had {} when {} was saved: the run goes on with "
-               "other data\n",
-               run.train_images, before, run.checkpoint->file);
+    fmt::print(
+        stderr,
+        "warning: the training range has {} images, but had {} when {} was saved: the run goes on with "
+        "other data\n",
+        run.train_images, before, run.checkpoint->file);
   const std::vector<MatrixInfo>& then = run.checkpoint->matrices;
   if (const std::string wrong = renumbered_class(then, run.provider->matrices()); !wrong.empty())
     throw InputError(run.checkpoint->file + ": the data set does not fit: " + wrong);
