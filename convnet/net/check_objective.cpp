@@ -49,14 +49,17 @@ CheckObjective::CheckObjective(const Plan& plan, const Graph& graph, const Execu
 void CheckObjective::find(TaskId task) {
   const Task& cost = plan_.tasks[task];
   const Node& node = graph_.nodes[cost.node];
+  const Node& made = graph_.nodes[node.inputs.back()];
   const bool made_labels = graph_.nodes[node.inputs[0]].learns_below;
-  if (node.layer->facts.cost->coeff == 0 || !(node.fused || made_labels)) return;
+  const bool probabilities =
+      node.layer->facts.cost->differentiates == made.layer->facts.function && made.gpus == node.gpus;
+  if (node.layer->facts.cost->coeff == 0 || !(probabilities || made_labels)) return;
   Part part;
   part.cost_task = part.output_task = task;
   part.first_image = graph_.images_of(plan_.images, 0) * cost.microbatch;
   if (!std::holds_alternative<LogregForward>(cost.op)) part.labels_buffer = cost.uses[0].buffer;
   part.output_buffer = cost.uses[1].buffer;
-  part.logits = node.fused;
+  part.logits = probabilities;
   if (part.logits) {
     // It is read where it is made: the neuron below may write over it at once.
     for (const TaskId t : plan_.tasks.ids()) {
@@ -69,7 +72,7 @@ void CheckObjective::find(TaskId task) {
       part.output_task = writer_of(plan_, part.output_buffer, t);
     }
     if (part.output_task == task)
-      throw std::logic_error("gradient check: nothing makes what a fused cost reads");
+      throw std::logic_error("gradient check: nothing makes the probabilities that a cost reads");
   }
   parts_[cost.node].push_back(std::move(part));
 }

@@ -10,9 +10,9 @@ namespace convnet {
 
 /// The function whose gradient training computes: the sum of all costs times their coefficients, per image.
 /// It differs from the costs that the plan reports in two ways. Labels are constants, even if a layer that
-/// learns makes them. And if softmax (or logistic) and cost are differentiated together, log p is neither
-/// rounded nor floored, because it is computed here from the input of the softmax. Costs to which neither
-/// applies are taken from the plan.
+/// learns makes them. And if a cost reads the probabilities of a softmax (or logistic) on the same devices,
+/// log p is neither rounded nor floored, because it is computed here from the input of the softmax. Costs to
+/// which neither applies are taken from the plan.
 class CheckObjective {
  public:
   /// Keeps references to all arguments.

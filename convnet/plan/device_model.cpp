@@ -25,9 +25,11 @@ constexpr double kLeastRate = 1, kMostRate = 1e24, kMostSeconds = 10;
 constexpr std::size_t kLongestFile = 1 << 20, kLongestText = 4000;
 constexpr int kDeepest = 3;
 
-struct NumberKey {
+/// A key with a number (T is double), or also with an object of numbers by precision (T is ByPrecision).
+template <class T>
+struct Key {
   const char* name;
-  double DeviceModel::*field;
+  T DeviceModel::*field;
   bool required;
   const char* expected;
   double least, most;
@@ -39,7 +41,7 @@ constexpr const char* kSeconds = "a number of seconds between 0 and 10";
 constexpr const char* kBytes = "a number of bytes, at least 1048576";
 constexpr double kLeastShare = 1e-6, kLeastBytes = 1 << 20, kMostBytes = 1e15;
 
-constexpr std::array<NumberKey, 10> kNumbers = {{
+constexpr std::array<Key<double>, 10> kNumbers = {{
     {"memory_bandwidth", &DeviceModel::memory_bandwidth, true, kRate, kLeastRate, kMostRate},
     {"memory_efficiency", &DeviceModel::memory_efficiency, false, kShare, kLeastShare, 1},
     {"link_bandwidth", &DeviceModel::link_bandwidth, true, kRate, kLeastRate, kMostRate},
@@ -52,15 +54,7 @@ constexpr std::array<NumberKey, 10> kNumbers = {{
     {"uplink_latency", &DeviceModel::uplink_latency, false, kSeconds, 0, kMostSeconds},
 }};
 
-/// A key with a number, or with an object of numbers by precision.
-struct PrecisionKey {
-  const char* name;
-  ByPrecision DeviceModel::*field;
-  bool required;
-  const char* expected;
-  double least, most;
-};
-constexpr std::array<PrecisionKey, 2> kByPrecision = {{
+constexpr std::array<Key<ByPrecision>, 2> kByPrecision = {{
     {"flops", &DeviceModel::flops, true, kRate, kLeastRate, kMostRate},
     {"efficiency", &DeviceModel::efficiency, false, kShare, kLeastShare, 1},
 }};
@@ -83,8 +77,8 @@ constexpr std::array<FlagKey, 2> kFlags = {{
 
 std::vector<std::string> all_keys() {
   std::vector<std::string> keys = {"name", "source", "switch_devices"};
-  for (const PrecisionKey& key : kByPrecision) keys.emplace_back(key.name);
-  for (const NumberKey& key : kNumbers) keys.emplace_back(key.name);
+  for (const Key<ByPrecision>& key : kByPrecision) keys.emplace_back(key.name);
+  for (const Key<double>& key : kNumbers) keys.emplace_back(key.name);
   for (const FlagKey& key : kFlags) keys.emplace_back(key.name);
   return keys;
 }
@@ -104,8 +98,8 @@ class ModelReader {
     refuse_unknown();
     model_.name = text("name");
     model_.source = source();
-    for (const PrecisionKey& key : kByPrecision) by_precision(key);
-    for (const NumberKey& key : kNumbers) number(key);
+    for (const Key<ByPrecision>& key : kByPrecision) by_precision(key);
+    for (const Key<double>& key : kNumbers) number(key);
     for (const FlagKey& key : kFlags) flag(key);
     switch_size();
     topology();
@@ -163,7 +157,7 @@ class ModelReader {
     return join(texts, "; ");
   }
 
-  void number(const NumberKey& key) {
+  void number(const Key<double>& key) {
     const json* value = find(key.name, key.required, key.expected);
     if (value == nullptr) return;
     const double given = value->is_number() ? value->get<double>() : -1;
@@ -174,7 +168,7 @@ class ModelReader {
   }
 
   /// One number for all precisions, or an object with those of some.
-  void by_precision(const PrecisionKey& key) {
+  void by_precision(const Key<ByPrecision>& key) {
     const std::string expected = std::string(key.expected) +
                                  " or an object of such numbers by precision, {\"fp32\": ..., \"bf16\": ...}";
     const json* value = find(key.name, key.required, expected);
