@@ -30,7 +30,8 @@ class ImageFolders final : public ImageSource {
     std::sort(classes_.begin(), classes_.end());
     if (classes_.empty())
       throw InputError(fmt::format(
-          "{}: there is no batches.meta (the original's batches), no tar and no folder of images here",
+          "{}: there is no batches.meta (the original's batches), no tar and no folder of images here; "
+          "photos belong into a folder for each class",
           parts_[0].folder));
     info_.classes = static_cast<std::int64_t>(classes_.size());
     info_.class_names = classes_;

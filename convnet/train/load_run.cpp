@@ -316,7 +316,18 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   add_note(run.notes, batches);
   if (!run.options.tests.only_tests() && !run.options.check_grads)
     add_note(run.notes, defaults_text(run.options, texts));
-  load_data(run);
+  try {
+    load_data(run);
+  } catch (const InputError& e) {
+    std::error_code none;
+    const std::string& path = run.options.data.path;
+    if (!run.checkpoint || given.contains("data-path") || path.empty() || std::filesystem::exists(path, none))
+      throw;
+    throw InputError(
+        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
+                    "folder, name it with --data-path",
+                    e.what(), path, run.checkpoint->file));
+  }
   GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
   Placement placement;
   if (run.options.devices.parallel == Parallel::automatic) {

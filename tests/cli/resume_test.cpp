@@ -149,7 +149,11 @@ TEST_CASE("a resumed run says if its training range has another number of images
   run_well(with_images(40) + Args{"--epochs", "1"});
   CHECK(run_well(with_images(40) + Args{"--epochs", "2"}).err.find("goes on with other data") ==
         std::string::npos);
-  const Outcome more = run_well(with_images(41) + Args{"--epochs", "3"});
+  std::filesystem::rename(shop / "set", shop / "moved");
+  check_refused({"--load-file", shop / "run", "--epochs", "3"},
+                "/set is in the options of " + shop / "run/2.1.safetensors" + "; if the data set has moved");
+  run_well({"--load-file", shop / "run", "--epochs", "3", "--data-path", shop / "moved"});
+  const Outcome more = run_well(with_images(41) + Args{"--epochs", "4"});
   CHECK(more.err.find("warning: the training range has 41 images, but had 40 when ") != std::string::npos);
 }
 

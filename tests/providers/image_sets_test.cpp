@@ -51,7 +51,8 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   std::filesystem::create_directories(folder / "bare");
   CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
-            ": there is no batches.meta (the original's batches), no tar and no folder of images here");
+            ": there is no batches.meta (the original's batches), no tar and no folder of images here; "
+            "photos belong into a folder for each class");
 }
 
 TEST_CASE("folders of training and test images have several usual names", "[image]") {
