@@ -175,7 +175,7 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
   CHECK(count(run.out, "\n") == 2);
   CHECK(run.err.find("bad.jpg") != std::string::npos);
   CHECK(run.err.find("none.png") != std::string::npos);
-  CHECK(run.err.find("2 of 4 files could not be classified") != std::string::npos);
+  CHECK(run.err.find("2 of 4 inputs could not be classified") != std::string::npos);
   for (const auto& [args, message] : std::vector<std::pair<Args, std::string>>{
            {{}, "usage: convnet predict CHECKPOINT"},
            {{digits.shop / "run"}, "usage: convnet predict CHECKPOINT"},
@@ -220,7 +220,7 @@ TEST_CASE("predict skips folders without images, if there are other files") {
   CHECK(table.code == 1);
   CHECK(count(table.out, "\n") == 2);
   CHECK_THAT(table.err, Catch::Contains("skipped: " + empty + ": there is no image in this folder") &&
-                            Catch::Contains("1 of 3 files could not be classified"));
+                            Catch::Contains("1 of 3 inputs could not be classified"));
   const Outcome listed = run_program({"predict", run, digits.file(0), empty, "--json"});
   CHECK(listed.code == 1);
   const json files = json::parse(listed.out)["files"];
@@ -290,13 +290,15 @@ TEST_CASE("predict refuses nets that need more than the bytes of images") {
   const Workshop& shop = digits.shop;
   const Outcome bytes = run_well(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "bytes"});
   CHECK(bytes.out.find("  use it:      convnet predict " + (shop / "bytes") + " FILE") != std::string::npos);
-  // Arrays of numbers say nothing of what 255 is, whether they are divided by their deviations or not.
+  // Arrays of numbers do not say what 255 is, whether they are divided by their deviations or not.
   for (const Args& options : {Args{}, Args{"--pixel-std", "1"}}) {
     std::filesystem::remove_all(shop / "floats");
     const Outcome run =
         run_well(shop.dummy() + options + Args{"--epochs", "1", "--save-file", shop / "floats"});
-    CHECK(run.out.find("use it:") == std::string::npos);
-    check_refused({"predict", shop / "floats", digits.file(0)}, "the net was trained on arrays of float32");
+    CHECK(run.out.find("  use it:      convnet predict " + (shop / "floats") + " ARRAY.npy...") !=
+          std::string::npos);
+    check_refused({"predict", shop / "floats", digits.file(0)},
+                  digits.file(0) + ": the net was trained on arrays of float32");
   }
   // A second array of numbers, which is added to the fully connected layer.
   shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1\n",
