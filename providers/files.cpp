@@ -22,7 +22,10 @@ constexpr int kMostAspect = 1000;
 
 class FileSource final : public ImageSource {
  public:
-  FileSource(std::vector<FileImage> files, const MatrixInfo& labels) : files_(std::move(files)) {
+  FileSource(std::vector<FileImage> files, const MatrixInfo& images, const MatrixInfo& labels)
+      : files_(std::move(files)) {
+    // Checkpoints of older versions do not say it; then the options decide.
+    if (images.stored.size() == 3) info_.image_size = static_cast<int>(images.stored[1]);
     info_.classes = labels.classes;
     info_.class_names = labels.class_names;
   }
@@ -166,7 +169,7 @@ std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, con
                                               const ImageOptions& options) {
   check_views(options);
   if (like.provider == "image")
-    return make_image_provider(std::make_unique<FileSource>(std::move(images), like.matrices.at(1)),
+    return make_image_provider(std::make_unique<FileSource>(std::move(images), like.matrices.at(0), like.matrices.at(1)),
                                "the files", options, 0);
   auto stored = std::make_unique<StoredFiles>(std::move(images), like);
   // Tests see no augmentation.

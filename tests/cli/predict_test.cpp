@@ -371,4 +371,42 @@ TEST_CASE("photographs get the names of their folders, whatever their sizes") {
         std::string::npos);
 }
 
+TEST_CASE("predict scales files to the size that the data set's batches.meta gives") {
+  const TempFolder folder;
+  write_file(folder / "net.cfg",
+             "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+             "[fc]\ntype=fc\ninputs=data\noutputs=4\n[probs]\ntype=softmax\ninputs=fc\n"
+             "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
+  write_file(folder / "params.cfg",
+             "[fc]\nepsW=0.00001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  const std::vector<image_sets::Item> items = image_sets::photographs(12, 4, 40);
+  std::filesystem::create_directory(folder / "set");
+  write_file(folder / "set/batches.meta", image_sets::meta(4, 12, 40));
+  Args files;
+  for (const int batch : {1, 2}) image_sets::write_batch(folder / "set", batch, items, 12);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    files.push_back(folder / (std::to_string(i) + ".jpg"));
+    write_file(files.back(), items[i].bytes);
+  }
+  run_well({"--layer-def",     folder / "net.cfg",
+            "--layer-params",  folder / "params.cfg",
+            "--data-provider", "image",
+            "--data-path",     folder / "set",
+            "--train-range",   "1",
+            "--test-range",    "2",
+            "--inner-size",    "16",
+            "--epochs",        "1",
+            "--save-file",     folder / "run"});
+  run_well({"--load-file", folder / "run", "--test-out", folder / "tested"});
+  const std::vector<float> tested = numbers_of(folder / "tested/probabilities_2.npy");
+  const json found = predicted(Args{folder / "run"} + files + Args{"--top", "4"})["files"];
+  REQUIRE(tested.size() == 4 * files.size());
+  REQUIRE(found.size() == files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const json& c : found[i]["classes"])
+      CHECK(c["probability"].get<double>() ==
+            Approx(static_cast<double>(tested[4 * i + c["index"].get<std::size_t>()])).margin(1e-5));
+  }
+}
+
 }  // namespace convnet
