@@ -169,8 +169,9 @@ std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, con
                                               const ImageOptions& options) {
   check_views(options);
   if (like.provider == "image")
-    return make_image_provider(std::make_unique<FileSource>(std::move(images), like.matrices.at(0), like.matrices.at(1)),
-                               "the files", options, 0);
+    return make_image_provider(
+        std::make_unique<FileSource>(std::move(images), like.matrices.at(0), like.matrices.at(1)),
+        "the files", options, 0);
   auto stored = std::make_unique<StoredFiles>(std::move(images), like);
   // Tests see no augmentation.
   const bool plain = !options.crops() && !options.pixel_std && !options.multiview && options.scalar_mean < 0;

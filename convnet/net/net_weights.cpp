@@ -267,7 +267,8 @@ void Net::init_from(const std::string& file_or_folder) {
     const std::string& layer = graph_.nodes[w.node].whole;
     const bool of_input = spec(w).name.starts_with("weights.");
     const auto find_matrix = [&](const std::string& matrix) {
-      for (const std::string& name : source_names(layer, matrix, w.index == 0 || !of_input, from.of_convnet)) {
+      for (const std::string& name :
+           source_names(layer, matrix, w.index == 0 || !of_input, from.of_convnet)) {
         if (found == tensors.end()) found = tensors.find(name);
         used.insert(name);
       }

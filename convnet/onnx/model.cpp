@@ -114,11 +114,11 @@ void write_onnx(const std::string& path, const OnnxModel& model, std::uint64_t m
   const std::string opset = bytes(opset_field::domain, "") + number(opset_field::version, OnnxModel::opset);
   std::string metadata;
   for (const auto& [key, value] : model.metadata)
-    metadata += bytes(model_field::metadata_props,
-                      bytes(entry_field::key, key) + bytes(entry_field::value, value));
-  const std::string begin = number(model_field::ir_version, OnnxModel::ir_version) +
-                            bytes(model_field::producer_name, "convnet") +
-                            bytes(model_field::opset_import, opset) + metadata + head(model_field::graph, graph_bytes);
+    metadata +=
+        bytes(model_field::metadata_props, bytes(entry_field::key, key) + bytes(entry_field::value, value));
+  const std::string begin =
+      number(model_field::ir_version, OnnxModel::ir_version) + bytes(model_field::producer_name, "convnet") +
+      bytes(model_field::opset_import, opset) + metadata + head(model_field::graph, graph_bytes);
   if (begin.size() + graph_bytes > most_bytes)
     throw InputError(fmt::format("{}: the model would have {} bytes, and a file of ONNX has at most {}", path,
                                  begin.size() + graph_bytes, most_bytes));

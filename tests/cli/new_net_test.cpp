@@ -215,8 +215,8 @@ TEST_CASE("option --init-from finds the matrix of an input that was renamed by i
                                   const std::string& second) {
     return replaced(definition, "[fc10]\ntype=fc\ninputs=pool1\n",
                     "[" + first + "]\ntype=fc\ninputs=pool1\noutputs=4\n[" + second +
-                        "]\ntype=fc\ninputs=pool1\noutputs=4\n[fc10]\ntype=fc\ninputs=" + first + "," + second +
-                        "\n");
+                        "]\ntype=fc\ninputs=pool1\noutputs=4\n[fc10]\ntype=fc\ninputs=" + first + "," +
+                        second + "\n");
   };
   const auto parameters = [](const std::string& first, const std::string& second) {
     const std::string keys = "]\nepsW=0.01\nepsB=0.01\nmomW=0\nmomB=0\nwc=0\n";
@@ -224,16 +224,16 @@ TEST_CASE("option --init-from finds the matrix of an input that was renamed by i
                              "[fc10]\nepsW=0.01,0.01\nepsB=0.02\nmomW=0,0\nmomB=0\nwc=0,0\n"),
                     "[logprob]", "[" + first + keys + "[" + second + keys + "[logprob]");
   };
-  const std::string images = replaced(replaced(kDefinition, "[data]", "[images]"), "inputs=data", "inputs=images");
+  const std::string images =
+      replaced(replaced(kDefinition, "[data]", "[images]"), "inputs=data", "inputs=images");
   shop.write(with_two_inputs(images, "left", "right"), parameters("left", "right"));
   run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1", "--ema", "0.9"});
   const Tensors from = tensors_of(shop / "out/1.2.safetensors");
   const auto tuned_by = [&](const std::string& definition, const std::string& keys) {
     shop.write(definition, keys);
     std::filesystem::remove_all(shop / "tuned");
-    return run_well(
-        shop.dummy() +
-        Args{"--save-file", shop / "tuned", "--init-from", shop / "out", "--epochs", "0", "--force-save", "1"});
+    return run_well(shop.dummy() + Args{"--save-file", shop / "tuned", "--init-from", shop / "out",
+                                        "--epochs", "0", "--force-save", "1"});
   };
   const Outcome run = tuned_by(with_two_inputs(kDefinition, "a", "b"), parameters("a", "b"));
   INFO(run.out);
@@ -260,8 +260,9 @@ TEST_CASE("option --init-from finds the matrix of an input that was renamed by i
   // A matrix of another shape is not taken.
   const Outcome larger = tuned_by(replaced(kDefinition, "filterSize=3", "filterSize=5"), kParameters);
   INFO(larger.out);
-  CHECK(std::regex_search(larger.out, std::regex("conv1.weights.data +2x1x5x5 +newly made: it is 2x1x3x3 in the "
-                                                 "checkpoint, as conv1.weights.images\n")));
+  CHECK(std::regex_search(larger.out,
+                          std::regex("conv1.weights.data +2x1x5x5 +newly made: it is 2x1x3x3 in the "
+                                     "checkpoint, as conv1.weights.images\n")));
 }
 
 TEST_CASE("option --init-from takes weights of PyTorch's names from a safetensors file of another program") {

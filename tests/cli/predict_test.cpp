@@ -388,15 +388,9 @@ TEST_CASE("predict scales files to the size that the data set's batches.meta giv
     files.push_back(folder / (std::to_string(i) + ".jpg"));
     write_file(files.back(), items[i].bytes);
   }
-  run_well({"--layer-def",     folder / "net.cfg",
-            "--layer-params",  folder / "params.cfg",
-            "--data-provider", "image",
-            "--data-path",     folder / "set",
-            "--train-range",   "1",
-            "--test-range",    "2",
-            "--inner-size",    "16",
-            "--epochs",        "1",
-            "--save-file",     folder / "run"});
+  run_well({"--layer-def", folder / "net.cfg", "--layer-params", folder / "params.cfg", "--data-provider",
+            "image", "--data-path", folder / "set", "--train-range", "1", "--test-range", "2", "--inner-size",
+            "16", "--epochs", "1", "--save-file", folder / "run"});
   run_well({"--load-file", folder / "run", "--test-out", folder / "tested"});
   const std::vector<float> tested = numbers_of(folder / "tested/probabilities_2.npy");
   const json found = predicted(Args{folder / "run"} + files + Args{"--top", "4"})["files"];
