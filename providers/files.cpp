@@ -1,5 +1,7 @@
 #include "providers/files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -20,7 +22,10 @@ constexpr int kMostAspect = 1000;
 
 class FileSource final : public ImageSource {
  public:
-  FileSource(std::vector<std::string> files, const MatrixInfo& labels) : files_(std::move(files)) {
+  FileSource(std::vector<FileImage> files, const MatrixInfo& images, const MatrixInfo& labels)
+      : files_(std::move(files)) {
+    // Checkpoints of older versions do not say it; then the options decide.
+    if (images.stored.size() == 3) info_.image_size = static_cast<int>(images.stored[1]);
     info_.classes = labels.classes;
     info_.class_names = labels.class_names;
   }
@@ -28,37 +33,73 @@ class FileSource final : public ImageSource {
   std::string contents() const override { return "batch 1"; }
   std::int64_t images_in(int) const override { return static_cast<std::int64_t>(files_.size()); }
   EncodedImage read(int, std::int64_t image) const override {
-    const std::string& file = files_[static_cast<std::size_t>(image)];
+    const std::string& file = files_[static_cast<std::size_t>(image)].file;
     return {file, read_whole_file(file), {0}};
   }
 
  private:
-  const std::vector<std::string> files_;
+  const std::vector<FileImage> files_;
 };
 
-/// Files as images of one small size.
+/// Returns how the images of a data set of images of one size are stored, before they are cropped or
+/// converted.
+MatrixInfo stored_images(const LikeSet& like) {
+  MatrixInfo images = like.matrices.at(0);
+  images.whole.clear();
+  if (!images.stored.empty()) images.dims = std::exchange(images.stored, {});
+  images.type = images.stored_type.value_or(images.type);
+  images.stored_type.reset();
+  return images;
+}
+
+void check_takes_images(const std::string& file, const LikeSet& like) {
+  if (like.provider == "image") return;
+  const MatrixInfo images = stored_images(like);
+  if (images.stores_floats())
+    throw InputError(
+        file +
+        ": the net was trained on arrays of float32 numbers, and nothing says which numbers the pixels of a "
+        "file (0 to 255) are among them; make such an array of the files and give its name instead (x.npy)");
+  if (images.dims.size() != 3 || (images.dims[0] != 1 && images.dims[0] != 3))
+    throw InputError(fmt::format(
+        "{}: the net was not trained on images but on {} numbers each, so it takes no files of images, only "
+        "arrays of such numbers (x.npy)",
+        file, to_string(images.dims)));
+}
+
+void check_takes_array(const NpyArray& array, const LikeSet& like) {
+  if (like.provider == "image")
+    throw InputError(array.path() +
+                     ": the net was trained on photographs (--data-provider image), which tests scale and "
+                     "cut; it takes files of images, no arrays");
+  const MatrixInfo images = stored_images(like);
+  if (const Dims dims = array.record_dims(); dims != images.dims)
+    throw InputError(
+        fmt::format("{}: its shape is {}, so each of its records has {} numbers, but the net's "
+                    "data set has images of {}",
+                    array.path(), to_string(array.dims()), to_string(dims), to_string(images.dims)));
+  if (array.type() == images.type) return;
+  throw InputError(
+      array.path() +
+      (images.stores_floats()
+           ? ": its numbers are bytes (uint8), but the net's data set has other numbers, which are read as "
+             "float32; prepare the array as the data set was, and save it as float32"
+           : ": its numbers are no bytes, but the net's data set has images of uint8; prepare the array as "
+             "the "
+             "data set was, and save it as uint8"));
+}
+
+/// Files and records of arrays as images of one size.
 class StoredFiles final : public StoredProvider {
  public:
-  StoredFiles(std::vector<std::string> files, const LikeSet& like)
-      : files_(std::move(files)), has_mean_(like.has_mean), matrices_(like.matrices) {
-    MatrixInfo& images = matrices_.at(0);
-    images.whole.clear();
-    if (!images.stored.empty()) images.dims = std::exchange(images.stored, {});
-    if (images.stores_floats())
-      throw InputError(
-          "the net was trained on arrays of float32 numbers, and nothing says which numbers the pixels of "
-          "a file (0 to 255) are among them; make such an array of the files and test the net on it "
-          "(--test-only 1 --test-out FOLDER)");
-    images.stored_type.reset();
-    images.type = DataType::u8;
-    if (images.dims.size() != 3 || (images.dims[0] != 1 && images.dims[0] != 3))
-      throw InputError("the net was not trained on images but on " + to_string(images.dims) +
-                       " numbers each; files of images cannot be classified");
+  StoredFiles(std::vector<FileImage> images, const LikeSet& like)
+      : images_(std::move(images)), has_mean_(like.has_mean), matrices_(like.matrices) {
+    matrices_[0] = stored_images(like);
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }
   void check_range(const BatchRange&, const std::string&) const override {}
-  std::int64_t images_in(int) const override { return static_cast<std::int64_t>(files_.size()); }
+  std::int64_t images_in(int) const override { return static_cast<std::int64_t>(images_.size()); }
   bool has_mean() const override { return has_mean_; }
   std::vector<float> mean_image(const BatchRange&) const override { return {}; }
 
@@ -67,8 +108,14 @@ class StoredFiles final : public StoredProvider {
     batch.images = images_in(1);
     for (const MatrixInfo& info : matrices_)
       batch.matrices.emplace_back(static_cast<std::size_t>(batch.images * info.image_bytes()));
-    for (std::size_t i = 0; i < files_.size(); ++i)
-      write(files_[i], batch.matrices[0].data() + static_cast<std::int64_t>(i) * matrices_[0].image_bytes());
+    std::byte* to = batch.matrices[0].data();
+    for (const FileImage& image : images_) {
+      if (image.array)
+        std::ranges::copy(image.array->numbers(image.record, 1), to);
+      else
+        write(image.file, to);
+      to += matrices_[0].image_bytes();
+    }
     return batch;
   }
 
@@ -97,20 +144,35 @@ class StoredFiles final : public StoredProvider {
     }
   }
 
-  const std::vector<std::string> files_;
+  const std::vector<FileImage> images_;
   const bool has_mean_;
   std::vector<MatrixInfo> matrices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Provider> make_files_provider(std::vector<std::string> files, const LikeSet& like,
+std::string FileImage::name() const { return array ? fmt::format("{}[{}]", file, record) : file; }
+
+std::vector<FileImage> images_in_file(const std::string& file, const LikeSet& like) {
+  if (!file.ends_with(".npy")) {
+    check_takes_images(file, like);
+    return {{file}};
+  }
+  const auto array = std::make_shared<const NpyArray>(file);
+  check_takes_array(*array, like);
+  std::vector<FileImage> images;
+  for (std::int64_t record = 0; record < array->records(); ++record) images.push_back({file, array, record});
+  return images;
+}
+
+std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, const LikeSet& like,
                                               const ImageOptions& options) {
   check_views(options);
   if (like.provider == "image")
-    return make_image_provider(std::make_unique<FileSource>(std::move(files), like.matrices.at(1)),
-                               "the files", options, 0);
-  auto stored = std::make_unique<StoredFiles>(std::move(files), like);
+    return make_image_provider(
+        std::make_unique<FileSource>(std::move(images), like.matrices.at(0), like.matrices.at(1)),
+        "the files", options, 0);
+  auto stored = std::make_unique<StoredFiles>(std::move(images), like);
   // Tests see no augmentation.
   const bool plain = !options.crops() && !options.pixel_std && !options.multiview && options.scalar_mean < 0;
   if (plain) return stored;

@@ -53,12 +53,14 @@ int choose_training_size(int side, int image_size, double least_area) {
   return static_cast<int>(std::min(most, std::ceil(side / std::sqrt(least_area * least_ratio))));
 }
 
-std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int side) {
+std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
+                                    int side) {
   const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
   std::vector<MatrixInfo> matrices = {{"data", {3, side, side}, type, 0},
                                       {"labels", {1}, DataType::s32, info.classes, info.class_names},
                                       {"multi-hot labels", {info.classes}, DataType::f32, 0}};
   matrices[0].stored_type = DataType::u8;
+  if (options.inner_size > 0) matrices[0].stored = {3, image_size, image_size};
   return matrices;
 }
 
@@ -89,7 +91,7 @@ class ImageProvider final : public Provider {
         image_size_(choose_image_size(source_->info(), options)),
         side_(options.inner_size > 0 ? options.inner_size : image_size_),
         training_size_(choose_training_size(side_, image_size_, options.random_resized_crop)),
-        augmentation_(options, matrices_of(source_->info(), options, side_), seed),
+        augmentation_(options, matrices_of(source_->info(), options, image_size_, side_), seed),
         matrices_(augmentation_.matrices()),
         seed_(seed),
         shuffled_(shuffled),

@@ -54,20 +54,6 @@ std::vector<std::string> array_names(const std::string& folder) {
   return names;
 }
 
-/// The dims of a record as a net sees it.
-Dims record_dims(const NpyArray& array) {
-  const Dims& dims = array.dims();
-  switch (dims.size()) {
-    case 1: return {1};
-    case 2: return {dims[1]};
-    case 3: return {1, dims[1], dims[2]};
-    case 4: return {dims[1], dims[2], dims[3]};
-    default: break;
-  }
-  throw InputError(fmt::format("{}: its shape is {}; arrays are (N), (N,D), (N,H,W) or (N,C,H,W)",
-                               array.path(), to_string(dims)));
-}
-
 /// The arrays of a part.
 using Arrays = std::vector<std::unique_ptr<NpyArray>>;
 
@@ -162,13 +148,13 @@ class NpyProvider final : public StoredProvider {
   /// Describes matrix `m`, which all parts must have alike.
   MatrixInfo matrix(std::size_t m, const std::string& name) const {
     const NpyArray& array = *arrays_[0][m];
-    MatrixInfo info{name, record_dims(array), array.type()};
+    MatrixInfo info{name, array.record_dims(), array.type()};
     for (const Arrays& arrays : arrays_) {
       const NpyArray& other = *arrays[m];
-      if (record_dims(other) != info.dims || other.is_labels() != array.is_labels() ||
+      if (other.record_dims() != info.dims || other.is_labels() != array.is_labels() ||
           other.type() != info.type)
         throw InputError(fmt::format("{} holds records of {}, but {} of {}, or of another type", array.path(),
-                                     to_string(info.dims), other.path(), to_string(record_dims(other))));
+                                     to_string(info.dims), other.path(), to_string(other.record_dims())));
     }
     if (!array.is_labels()) return info;
     info.type = DataType::s32;

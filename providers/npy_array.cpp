@@ -217,6 +217,19 @@ NpyArray::NpyArray(const std::string& path) : file_(path), header_(read_npy_head
     throw InputError(path + ": holds no numbers: its shape is " + to_string(header_.dims));
 }
 
+Dims NpyArray::record_dims() const {
+  const Dims& dims = header_.dims;
+  switch (dims.size()) {
+    case 1: return {1};
+    case 2: return {dims[1]};
+    case 3: return {1, dims[1], dims[2]};
+    case 4: return {dims[1], dims[2], dims[3]};
+    default: break;
+  }
+  throw InputError(fmt::format("{}: its shape is {}; arrays are (N), (N,D), (N,H,W) or (N,C,H,W)", path(),
+                               to_string(dims)));
+}
+
 bool NpyArray::is_labels() const {
   const bool whole = header_.type != NpyType::f32 && header_.type != NpyType::f64;
   return whole && element_count(header_.dims) == header_.dims[0] && header_.dims.size() <= 2;

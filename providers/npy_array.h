@@ -35,6 +35,9 @@ class NpyArray {
   const std::string& path() const { return file_.path(); }
   const Dims& dims() const { return header_.dims; }
   std::int64_t records() const { return header_.dims[0]; }
+  /// Returns the dims of a record as a net sees it: (1), (D), (1,H,W) or (C,H,W) for an array of one to four
+  /// dimensions. Throws InputError for an array of more.
+  Dims record_dims() const;
   /// Returns whether it holds labels: one integer for each record.
   bool is_labels() const;
   /// Returns the type of its numbers in memory: u8 for u8, f32 for everything else.

@@ -30,7 +30,8 @@ struct MatrixInfo {
   /// (C,H,W) of images that read() returns whole, each followed by a Crop (convnet/base/crop.h); the part of
   /// size `dims` is cut out where they are used. Empty: read() returns exactly what the net sees.
   Dims whole = {};
-  /// (C,H,W) of the data set's images if `dims` are those of crops; empty: the images are not cropped.
+  /// (C,H,W) of the data set's images if `dims` are those of crops; empty: the images are not cropped. For
+  /// photographs both sides are the length of the shorter one, to which they are scaled.
   Dims stored = {};
   /// Type of the data set's images if read() converts them; nullopt: it is `type`.
   std::optional<DataType> stored_type = std::nullopt;

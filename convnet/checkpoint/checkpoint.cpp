@@ -374,7 +374,9 @@ InitialWeights read_initial_weights(const std::string& file_or_folder) {
     if (!contents.metadata.contains("layer_def")) return {file, std::move(contents), false};
   }
   Checkpoint checkpoint = read_checkpoint(file);
-  return {checkpoint.file, std::move(checkpoint.tensors), true};
+  TensorFile tensors = std::exchange(checkpoint.tensors, {});
+  const std::string found = checkpoint.file;
+  return {found, std::move(tensors), true, std::move(checkpoint)};
 }
 
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors) {

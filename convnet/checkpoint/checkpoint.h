@@ -113,7 +113,8 @@ Checkpoint read_checkpoint(const std::string& file_or_folder);
 struct InitialWeights {
   std::string file;  ///< path they were read from
   TensorFile tensors;
-  bool of_convnet = true;  ///< false: the file is another program's, and so are the names of its tensors
+  bool of_convnet = true;      ///< false: the file is another program's, and so are the names of its tensors
+  Checkpoint checkpoint = {};  ///< what else a checkpoint holds, without its tensors
 };
 
 /// Reads a checkpoint as read_checkpoint() does, or a safetensors file of another program. Throws as

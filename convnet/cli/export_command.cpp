@@ -1,6 +1,10 @@
 // `convnet export` writes a trained net as a model for ONNX.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
 #include "convnet/base/error.h"
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
@@ -39,6 +43,42 @@ std::string ports_text(const std::vector<OnnxTensor>& ports) {
   return join(texts);
 }
 
+/// Returns what a program needs to prepare images for the model, and to name its outputs. docs/export.md
+/// describes the keys.
+std::vector<std::pair<std::string, std::string>> metadata_of(const TrainedNet& trained,
+                                                             const PixelStatistics& statistics,
+                                                             const Graph& graph,
+                                                             const std::vector<std::string>& outputs) {
+  const MatrixInfo& images = trained.checkpoint.matrices.at(0);
+  const DataOptions& data = trained.options.data;
+  std::vector<std::pair<std::string, std::string>> metadata;
+  const auto add = [&](const std::string& key, const nlohmann::json& value) {
+    using nlohmann::json;
+    metadata.emplace_back(key, value.is_string()
+                                   ? value.get<std::string>()
+                                   : value.dump(-1, ' ', false, json::error_handler_t::replace));
+  };
+  add("checkpoint", std::filesystem::path(trained.checkpoint.file).filename().string());
+  add("provider", data.provider);
+  add("input_dims", images.dims);
+  add("input_numbers", images.stores_floats() ? "float32 as in the data set" : "pixels from 0 to 255");
+  add("mean_subtraction", statistics.mean.empty() ? "none" : "inside the model");
+  add("deviation_division", statistics.deviations.empty() ? "none" : "inside the model");
+  const Dims& whole = images.stored.empty() ? images.dims : images.stored;
+  if (data.provider == "image")
+    add("image_size", whole.back());
+  else if (!images.stored.empty())
+    add("image_dims", whole);
+  if (data.inner_size > 0) add("crop_size", data.inner_size);
+  if (!has_answer(graph)) return metadata;
+  const Answer usual = find_answer(graph, trained.checkpoint.matrices, "");
+  if (usual.class_names.empty() || std::ranges::find(outputs, usual.layers[0]) == outputs.end())
+    return metadata;
+  add("class_output", usual.layers[0]);
+  add("class_names", usual.class_names);
+  return metadata;
+}
+
 }  // namespace
 
 const std::vector<OptionSpec>& export_command_options() { return options_of_export().specs(); }
@@ -55,8 +95,9 @@ void export_command(const std::vector<std::string>& args) {
   const Graph graph = graph_of(trained, matrices);
   const std::unique_ptr<Provider> like = make_dummy_provider(matrices, trained.set.has_mean, 0);
   const PixelStatistics statistics = saved_statistics(trained.checkpoint, trained.options.data, *like);
-  const OnnxModel model =
-      onnx_model(graph, trained.checkpoint, statistics, find_answer(graph, matrices, asked.output).layers);
+  const std::vector<std::string> outputs = find_answer(graph, matrices, asked.output).layers;
+  OnnxModel model = onnx_model(graph, trained.checkpoint, statistics, outputs);
+  model.metadata = metadata_of(trained, statistics, graph, outputs);
   make_folders_of(named[1]);
   write_onnx(named[1], model);
   fmt::print("{}: from {} to {}, {} operators\n", named[1], ports_text(model.inputs),

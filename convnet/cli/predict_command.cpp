@@ -1,4 +1,4 @@
-// `convnet predict` computes what a trained net makes of image files: classes, or outputs of layers.
+// `convnet predict` computes what a trained net makes of images in files: classes, or outputs of layers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,11 +42,11 @@ const OptionTable<PredictOptions>& options_of_predict() {
           .add({
               unsaved_option(
                   "top", &PredictOptions::top,
-                  {.fallback = "5", .min = 1, .max = 1e6, .doc = "classes for each file, the best ones"}),
+                  {.fallback = "5", .min = 1, .max = 1e6, .doc = "classes for each image, the best ones"}),
               unsaved_option("json", &PredictOptions::json,
                              {.fallback = "0", .doc = "print one JSON object and nothing else"}),
               unsaved_option("csv", &PredictOptions::csv,
-                             {.fallback = "0", .doc = "print a header and a line for each file"}),
+                             {.fallback = "0", .doc = "print a header and a line for each image"}),
               unsaved_option("softmax", &PredictOptions::softmax,
                              {.fallback = "",
                               .unit = "layer",
@@ -64,41 +64,46 @@ const OptionTable<PredictOptions>& options_of_predict() {
   return table;
 }
 
-/// The files to classify, and why others that were named are left out.
-struct NamedFiles {
-  std::vector<std::string> files;
+/// The images to classify, and why others that were named are left out.
+struct NamedImages {
+  std::vector<FileImage> images;
   std::vector<Prediction> left_out;
 };
 
-/// Adds the images in a folder, or a file itself. Warns of what a folder has besides.
-void add_files(const std::string& path, NamedFiles& into) {
-  std::error_code none;
-  if (!fs::is_directory(path, none)) {
-    into.files.push_back(path);
-    return;
-  }
+/// Returns the images in a folder. Warns of what the folder has besides.
+std::vector<std::string> image_files_in(const std::string& folder) {
+  auto [found, left_out] = image_files_below(folder);
+  if (const std::string warning = left_out_text(left_out); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
+  if (found.empty())
+    throw InputError(folder + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
+  std::sort(found.begin(), found.end(), natural_less);
+  for (std::string& name : found) name = (fs::path(folder) / name).string();
+  return found;
+}
+
+/// Adds the images in a folder, or those in a file, for a net that was trained on `like`.
+void add_images(const std::string& path, const LikeSet& like, NamedImages& into) {
   try {
-    auto [found, left_out] = image_files_below(path);
-    if (const std::string warning = left_out_text(left_out); !warning.empty())
-      fmt::print(stderr, "{}\n", warning);
-    if (found.empty())
-      throw InputError(path + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
-    std::sort(found.begin(), found.end(), natural_less);
-    for (const std::string& name : found) into.files.push_back((fs::path(path) / name).string());
+    std::error_code none;
+    const bool is_folder = fs::is_directory(path, none);
+    for (const std::string& file : is_folder ? image_files_in(path) : std::vector<std::string>{path}) {
+      for (FileImage& image : images_in_file(file, like)) into.images.push_back(std::move(image));
+    }
   } catch (const std::runtime_error& e) {  // InputError, RunError
     into.left_out.push_back({path, e.what(), {}});
   }
 }
 
-/// Adds the files that lines of stdin name.
-void add_listed_files(NamedFiles& into) {
+/// Adds the images in the files that lines of stdin name.
+void add_listed_images(const LikeSet& like, NamedImages& into) {
   std::size_t names = 0;
   for (std::string line; std::getline(std::cin, line);) {
     // Lists that were made on Windows have lines that end with CR and LF.
     std::error_code none;
     if (line.ends_with('\r') && !fs::exists(line, none)) line.pop_back();
     if (line.empty()) continue;
-    add_files(line, into);
+    add_images(line, like, into);
     ++names;
   }
   if (names == 0)
@@ -106,17 +111,17 @@ void add_listed_files(NamedFiles& into) {
         {"-", "-: stdin is empty; it should have names of files or folders, a line each", {}});
 }
 
-/// Lists the files that arguments name: files, folders, and for "-" the lines of stdin. Throws InputError if
+/// Lists the images that arguments name: files, folders, and for "-" the lines of stdin. Throws InputError if
 /// there are none.
-NamedFiles files_of(const std::vector<std::string>& named) {
-  NamedFiles found;
+NamedImages images_of(const std::vector<std::string>& named, const LikeSet& like) {
+  NamedImages found;
   for (const std::string& name : named) {
     if (name == "-")
-      add_listed_files(found);
+      add_listed_images(like, found);
     else
-      add_files(name, found);
+      add_images(name, like, found);
   }
-  if (!found.files.empty()) return found;
+  if (!found.images.empty()) return found;
   std::vector<std::string> why;
   for (const Prediction& p : found.left_out) why.push_back(p.error);
   throw InputError(join(why, "\n"));
@@ -141,10 +146,10 @@ Answer answer_for(const Graph& graph, const std::vector<MatrixInfo>& matrices, c
   return {{classifier.softmax}, classifier.class_names};
 }
 
-/// Computes the outputs for files, some at a time.
-class FilePredictor {
+/// Computes the outputs for images, some at a time.
+class ImagePredictor {
  public:
-  FilePredictor(const TrainedNet& trained, const PredictOptions& asked)
+  ImagePredictor(const TrainedNet& trained, const PredictOptions& asked)
       : trained_(trained),
         like_(provider_of({})),
         graph_(graph_of(trained, like_->matrices())),
@@ -158,26 +163,26 @@ class FilePredictor {
   }
 
   const Answer& answer() const { return answer_; }
-  /// Returns how many numbers each layer of the answer has for a file.
+  /// Returns how many numbers each layer of the answer has for an image.
   std::vector<std::int64_t> sizes() const {
     std::vector<std::int64_t> sizes;
     for (std::size_t i = 0; i < answer_.layers.size(); ++i) sizes.push_back(reader_->shape(i).size());
     return sizes;
   }
-  /// How many files are computed at a time.
+  /// Returns how many images are computed at a time.
   std::size_t together() const {
     return static_cast<std::size_t>(std::max(1, trained_.options.step.mini / like_->views()));
   }
 
-  /// Computes the outputs for files; of those that are no images it says why.
-  std::vector<Prediction> predict(const std::vector<std::string>& files) {
+  /// Computes the outputs for images; for those that cannot be read it says why.
+  std::vector<Prediction> predict(const std::vector<FileImage>& images) {
     try {
-      return with_outputs(files, read(files));
+      return with_outputs(images, read(images));
     } catch (const std::runtime_error& e) {  // InputError, RunError
-      if (files.size() == 1) return {{files[0], e.what(), {}}};
+      if (images.size() == 1) return {{images[0].name(), e.what(), {}}};
     }
     std::vector<Prediction> one_by_one;
-    for (const std::string& file : files) one_by_one.push_back(predict({file})[0]);
+    for (const FileImage& image : images) one_by_one.push_back(predict({image})[0]);
     return one_by_one;
   }
 
@@ -191,22 +196,22 @@ class FilePredictor {
     return graph;
   }
 
-  std::unique_ptr<Provider> provider_of(std::vector<std::string> files) const {
-    return make_files_provider(std::move(files), trained_.set, image_options(trained_.options.data));
+  std::unique_ptr<Provider> provider_of(std::vector<FileImage> images) const {
+    return make_files_provider(std::move(images), trained_.set, image_options(trained_.options.data));
   }
 
-  DataBatch read(const std::vector<std::string>& files) const {
-    return provider_of(files)->read({1, 0}, statistics_);
+  DataBatch read(const std::vector<FileImage>& images) const {
+    return provider_of(images)->read({1, 0}, statistics_);
   }
 
-  std::vector<Prediction> with_outputs(const std::vector<std::string>& files, const DataBatch& batch) {
+  std::vector<Prediction> with_outputs(const std::vector<FileImage>& images, const DataBatch& batch) {
     const Plan& plan = net_.prepare(Phase::test, batch.images);
     StepInputs inputs;
     for (const std::vector<std::byte>& matrix : batch.matrices) inputs.matrices.push_back(matrix.data());
     inputs.rates = net_.rates(0);
     net_.run(plan, inputs, nullptr, reader_->reading(plan));
     std::vector<Prediction> predictions;
-    for (const std::string& file : files) predictions.push_back({file, "", {}});
+    for (const FileImage& image : images) predictions.push_back({image.name(), "", {}});
     for (std::size_t layer = 0; layer < answer_.layers.size(); ++layer) {
       const std::int64_t size = reader_->shape(layer).size();
       const std::vector<float> means = mean_of_views(reader_->values(layer), size, like_->views());
@@ -220,7 +225,7 @@ class FilePredictor {
   }
 
   const TrainedNet& trained_;
-  const std::unique_ptr<Provider> like_;  ///< of no files
+  const std::unique_ptr<Provider> like_;  ///< without images
   const Graph graph_;
   const Answer answer_;
   const PixelStatistics statistics_;
@@ -250,33 +255,35 @@ void predict_command(const std::vector<std::string>& args) {
   const PredictOptions asked = options_of_predict().parse(given);
   if (named.size() < 2)
     throw InputError(
-        "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; - reads names of files, a line "
-        "each");
+        "usage: convnet predict CHECKPOINT FILE|FOLDER|-... [options]; a FILE is an image, or an array of "
+        "images (x.npy); - reads names of files, a line each");
   if (asked.json && asked.csv) throw InputError("--json and --csv exclude each other");
   if (!asked.output.empty() && !asked.softmax.empty())
     throw InputError("--output and --softmax exclude each other");
   const TrainedNet trained = open_trained_net(named[0], given);
   warn_of_unknown_size(trained);
-  const auto [files, left_out] = files_of({named.begin() + 1, named.end()});
-  FilePredictor predictor(trained, asked);
+  const auto [images, left_out] = images_of({named.begin() + 1, named.end()}, trained.set);
+  ImagePredictor predictor(trained, asked);
   if (given.contains("top") && predictor.answer().class_names.empty())
     throw InputError("--top is for the best classes, but what is printed are the numbers of " +
                      join(predictor.answer().layers));
-  PredictionPrinter results(asked.form(), asked.top, predictor.answer(), predictor.sizes(), files);
+  std::vector<std::string> names;
+  for (const FileImage& image : images) names.push_back(image.name());
+  PredictionPrinter results(asked.form(), asked.top, predictor.answer(), predictor.sizes(), names);
   for (const Prediction& p : left_out) results.add(p);
   try {
     ProgressLine line("predict...", true, ProgressStream::err);
     const std::size_t together = predictor.together();
-    for (std::size_t first = 0; first < files.size(); first += together) {
-      const std::size_t end = std::min(files.size(), first + together);
-      const auto from = files.begin();
+    for (std::size_t first = 0; first < images.size(); first += together) {
+      const std::size_t end = std::min(images.size(), first + together);
+      const auto from = images.begin();
       const std::vector<Prediction> predictions = predictor.predict(
           {from + static_cast<std::ptrdiff_t>(first), from + static_cast<std::ptrdiff_t>(end)});
       line.clear();
       for (const Prediction& p : predictions) results.add(p);
       std::fflush(stdout);
       const auto done = static_cast<std::int64_t>(end);
-      line.show(done, static_cast<std::int64_t>(files.size()), done);
+      line.show(done, static_cast<std::int64_t>(images.size()), done);
     }
   } catch (const std::exception& e) {
     results.fail(e.what());

@@ -60,7 +60,7 @@ void PredictionPrinter::finish() {
     fmt::print(out_, "\n}}\n");
   }
   if (bad_ > 0)
-    throw RunError(fmt::format("{} of {} files could not be {}", bad_, count_,
+    throw RunError(fmt::format("{} of {} inputs could not be {}", bad_, count_,
                                prints_classes() ? "classified" : "read"));
 }
 

@@ -11,9 +11,10 @@
 
 namespace convnet {
 
-/// A file with its outputs, or why it has none.
+/// An image with its outputs, or why it has none.
 struct Prediction {
-  std::string file, error;
+  std::string file;                         ///< name of the file, or of the record in it ("x.npy[3]")
+  std::string error;                        ///< empty if there are outputs
   std::vector<std::vector<float>> outputs;  ///< by layer of the answer
 };
 
@@ -23,15 +24,15 @@ enum class ResultForm { lines, csv, json };
 /// layers. JSON is complete, and so valid, only after finish() or fail().
 class PredictionPrinter {
  public:
-  /// `top`: number of classes to print for a file. `sizes`: how many numbers each layer of `answer` has.
-  /// `files`: all that will come, which are aligned. Prints to `out`, which must stay open. Keeps a reference
-  /// to `answer`.
+  /// `top`: number of classes to print for an image. `sizes`: how many numbers each layer of `answer` has.
+  /// `files`: the names of all images that will come, which are aligned. Prints to `out`, which must stay
+  /// open. Keeps a reference to `answer`.
   PredictionPrinter(ResultForm form, int top, const Answer& answer, const std::vector<std::int64_t>& sizes,
                     const std::vector<std::string>& files, std::FILE* out = stdout);
 
   /// Prints a prediction, or on stderr why there is none.
   void add(const Prediction& p);
-  /// Prints the end. Throws RunError if there was a file without a prediction.
+  /// Prints the end. Throws RunError if an image has no prediction.
   void finish();
   /// Prints the end if no more predictions come because of an error. JSON gets a member "error", so that
   /// nobody takes the object for a complete one.

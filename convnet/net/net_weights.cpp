@@ -40,16 +40,28 @@ void fill_normal(std::uint64_t key, double mean, double stdev, std::vector<float
   }
 }
 
+/// Builds the net of a checkpoint. It has no nodes for an older checkpoint, which did not note what its data
+/// looks like.
+Graph stored_graph(const Checkpoint& checkpoint) {
+  Diagnostics diagnostics;
+  const NetFiles files = stored_files(checkpoint, diagnostics);
+  Graph graph = build_graph(files.definition, files.parameters, checkpoint.matrices, {}, diagnostics);
+  return diagnostics.has_errors() ? Graph{} : graph;
+}
+
+/// Returns a node of a layer; null if the net has no such layer.
+const Node* node_of_layer(const Graph& graph, const std::string& layer) {
+  const auto node = std::ranges::find(graph.nodes, layer, &Node::whole);
+  return node == graph.nodes.end() ? nullptr : &*node;
+}
+
 }  // namespace
 
 /// A checkpoint that init functions name, and its net.
 struct Net::InitSource {
   explicit InitSource(const std::string& file_or_folder) {
     Checkpoint checkpoint = read_checkpoint(file_or_folder);
-    Diagnostics diagnostics;
-    const NetFiles files = stored_files(checkpoint, diagnostics);
-    graph = build_graph(files.definition, files.parameters, checkpoint.matrices, {}, diagnostics);
-    if (diagnostics.has_errors()) graph = {};
+    graph = stored_graph(checkpoint);
     tensors = std::move(checkpoint.tensors);
   }
 
@@ -57,9 +69,8 @@ struct Net::InitSource {
   /// same input, by its place in the list, from the layer that owns it. Throws InputError if there is none.
   const NamedTensor& matrix(const std::string& layer, const WeightSpec& weight, std::size_t index) const {
     std::string name = layer + "." + weight.name;
-    const auto node =
-        std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return n.whole == layer; });
-    if (weight.name.starts_with("weights.") && node != graph.nodes.end()) {
+    const Node* node = node_of_layer(graph, layer);
+    if (weight.name.starts_with("weights.") && node != nullptr) {
       const std::size_t matrices = node->layer->input_weights();
       if (index >= matrices)
         throw InputError(
@@ -74,9 +85,7 @@ struct Net::InitSource {
   }
 
   TensorFile tensors;
-  /// Without nodes for an older checkpoint, which did not note what its data looks like: its tensors are then
-  /// found by the names that they have here.
-  Graph graph;
+  Graph graph;  ///< if it has no nodes, tensors are found by the names that they have here
 };
 
 namespace {
@@ -227,12 +236,25 @@ std::vector<std::string> source_names(const std::string& layer, const std::strin
   return names;
 }
 
+/// Returns the name, without its layer, of the matrix of a layer's own for the input at place `index`; "" if
+/// there is none.
+std::string input_matrix(const Graph& graph, const std::string& layer, std::size_t index) {
+  const Node* node = node_of_layer(graph, layer);
+  if (node == nullptr || index >= node->layer->input_weights()) return "";
+  const WeightOwner& owner = node->owners[index];
+  const std::string name = graph.weight(owner).name;
+  return graph.nodes[owner.node].whole == layer && name.starts_with("weights.") ? name : "";
+}
+
 }  // namespace
 
 void Net::init_from(const std::string& file_or_folder) {
   const InitialWeights from = read_initial_weights(file_or_folder);
   const auto& tensors = from.tensors.tensors;
   const char* source = from.of_convnet ? "checkpoint" : "file";
+  const Graph other = from.of_convnet ? stored_graph(from.checkpoint) : Graph{};
+  std::set<std::string> here;
+  for (const WeightBuffers& w : plans_.weights()) here.insert(w.name);
   std::set<std::string> used;
   int copied = 0;
   fmt::print("Weights from {}:\n", from.file);
@@ -242,25 +264,41 @@ void Net::init_from(const std::string& file_or_folder) {
       if (spec(w).first_output == 0) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(dims), what);
     };
     auto found = tensors.end();
-    const bool first_input = w.index == 0 || !spec(w).name.starts_with("weights.");
-    for (const std::string& name :
-         source_names(graph_.nodes[w.node].whole, spec(w).name, first_input, from.of_convnet)) {
-      if (found == tensors.end()) found = tensors.find(name);
-      used.insert(name);
+    const std::string& layer = graph_.nodes[w.node].whole;
+    const bool of_input = spec(w).name.starts_with("weights.");
+    const auto find_matrix = [&](const std::string& matrix) {
+      for (const std::string& name :
+           source_names(layer, matrix, w.index == 0 || !of_input, from.of_convnet)) {
+        if (found == tensors.end()) found = tensors.find(name);
+        used.insert(name);
+      }
+    };
+    find_matrix(spec(w).name);
+    // The input may have another name in the checkpoint; its place tells which one it is.
+    std::string renamed;
+    if (found == tensors.end() && of_input) {
+      const std::string matrix = input_matrix(other, layer, w.index);
+      renamed = layer + "." + matrix;
+      if (matrix.empty() || here.contains(renamed)) renamed.clear();
+      if (!renamed.empty()) find_matrix(matrix);
     }
     if (found == tensors.end()) {
       say(fmt::format("newly made: it is not in the {}", source));
       continue;
     }
     if (found->second.dims != dims) {
-      say(fmt::format("newly made: it is {} in the {}", to_string(found->second.dims), source));
+      say(fmt::format("newly made: it is {} in the {}{}", to_string(found->second.dims), source,
+                      renamed.empty() ? "" : ", as " + renamed));
       continue;
     }
     const std::vector<float> values =
         part_of(spec(w), matrix_of(from.tensors, from.file, found->first, dims));
     executor_.write_weights(w, values);
     executor_.write_averages(w, values);
-    say(found->first == w.name || from.of_convnet ? "copied" : "copied from " + found->first);
+    if (!renamed.empty())
+      say("copied from " + renamed);
+    else
+      say(found->first == w.name || from.of_convnet ? "copied" : "copied from " + found->first);
     ++copied;
   }
   for (const auto& [name, tensor] : tensors) {

@@ -16,7 +16,11 @@ using protobuf::bytes, protobuf::head, protobuf::number, protobuf::real32;
 
 // Field numbers and enumerators of the messages in onnx.proto (version 1.12, IR version 8).
 namespace model_field {
-constexpr int ir_version = 1, producer_name = 2, graph = 7, opset_import = 8;
+constexpr int ir_version = 1, producer_name = 2, graph = 7, opset_import = 8, metadata_props = 14;
+}
+/// StringStringEntryProto.
+namespace entry_field {
+constexpr int key = 1, value = 2;
 }
 namespace opset_field {
 constexpr int domain = 1, version = 2;
@@ -108,9 +112,13 @@ void write_onnx(const std::string& path, const OnnxModel& model, std::uint64_t m
     graph_bytes += heads.back().size() + raw(constant).size();
   }
   const std::string opset = bytes(opset_field::domain, "") + number(opset_field::version, OnnxModel::opset);
-  const std::string begin = number(model_field::ir_version, OnnxModel::ir_version) +
-                            bytes(model_field::producer_name, "convnet") +
-                            bytes(model_field::opset_import, opset) + head(model_field::graph, graph_bytes);
+  std::string metadata;
+  for (const auto& [key, value] : model.metadata)
+    metadata +=
+        bytes(model_field::metadata_props, bytes(entry_field::key, key) + bytes(entry_field::value, value));
+  const std::string begin =
+      number(model_field::ir_version, OnnxModel::ir_version) + bytes(model_field::producer_name, "convnet") +
+      bytes(model_field::opset_import, opset) + metadata + head(model_field::graph, graph_bytes);
   if (begin.size() + graph_bytes > most_bytes)
     throw InputError(fmt::format("{}: the model would have {} bytes, and a file of ONNX has at most {}", path,
                                  begin.size() + graph_bytes, most_bytes));

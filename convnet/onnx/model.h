@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct OnnxModel {
   std::vector<OnnxNode> nodes;  ///< in an order in which they can run
   std::vector<OnnxConstant> constants;
   std::vector<OnnxTensor> inputs, outputs;
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< keys and texts, each key once
 };
 
 /// The most bytes that a file may have, because readers of protocol buffers accept no more.

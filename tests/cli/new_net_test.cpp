@@ -209,6 +209,62 @@ TEST_CASE("option --init-from copies what fits and lists what does not") {
   CHECK(other.err.find("--init-from") != std::string::npos);
 }
 
+TEST_CASE("option --init-from finds the matrix of an input that was renamed by its place") {
+  const Workshop shop;
+  const auto with_two_inputs = [](const std::string& definition, const std::string& first,
+                                  const std::string& second) {
+    return replaced(definition, "[fc10]\ntype=fc\ninputs=pool1\n",
+                    "[" + first + "]\ntype=fc\ninputs=pool1\noutputs=4\n[" + second +
+                        "]\ntype=fc\ninputs=pool1\noutputs=4\n[fc10]\ntype=fc\ninputs=" + first + "," +
+                        second + "\n");
+  };
+  const auto parameters = [](const std::string& first, const std::string& second) {
+    const std::string keys = "]\nepsW=0.01\nepsB=0.01\nmomW=0\nmomB=0\nwc=0\n";
+    return replaced(replaced(kParameters, "[fc10]\nepsW=0.01\nepsB=0.02\nmomW=0.9\nmomB=0.8\nwc=0.001\n",
+                             "[fc10]\nepsW=0.01,0.01\nepsB=0.02\nmomW=0,0\nmomB=0\nwc=0,0\n"),
+                    "[logprob]", "[" + first + keys + "[" + second + keys + "[logprob]");
+  };
+  const std::string images =
+      replaced(replaced(kDefinition, "[data]", "[images]"), "inputs=data", "inputs=images");
+  shop.write(with_two_inputs(images, "left", "right"), parameters("left", "right"));
+  run_well(shop.dummy() + Args{"--save-file", shop / "out", "--epochs", "1", "--ema", "0.9"});
+  const Tensors from = tensors_of(shop / "out/1.2.safetensors");
+  const auto tuned_by = [&](const std::string& definition, const std::string& keys) {
+    shop.write(definition, keys);
+    std::filesystem::remove_all(shop / "tuned");
+    return run_well(shop.dummy() + Args{"--save-file", shop / "tuned", "--init-from", shop / "out",
+                                        "--epochs", "0", "--force-save", "1"});
+  };
+  const Outcome run = tuned_by(with_two_inputs(kDefinition, "a", "b"), parameters("a", "b"));
+  INFO(run.out);
+  // The average is what the other run's tests saw.
+  for (const char* line : {"conv1.weights.data +2x1x3x3 +copied from conv1.weights.images\n",
+                           "fc10.weights.a +10x4 +copied from fc10.weights.left\n",
+                           "fc10.weights.b +10x4 +copied from fc10.weights.right\n",
+                           "a.weights.pool1 +4x18 +newly made: it is not in the checkpoint\n",
+                           "left.weights.pool1 +4x18 +skipped: this net has no such matrix\n"})
+    CHECK(std::regex_search(run.out, std::regex(line)));
+  CHECK_FALSE(std::regex_search(run.out, std::regex("(images|fc10.weights.(left|right)) +[0-9x]+ +skipped")));
+  const Tensors tuned = tensors_of(shop / "tuned/0.0.safetensors");
+  CHECK(tuned.at("conv1.weights.data").values == from.at("conv1.weightsAvg.images").values);
+  CHECK(tuned.at("fc10.weights.a").values == from.at("fc10.weightsAvg.left").values);
+  CHECK(tuned.at("fc10.weights.b").values == from.at("fc10.weightsAvg.right").values);
+
+  // A matrix with a tensor of its own name takes that one, and a tensor is not taken by a second matrix.
+  const Outcome swapped = tuned_by(with_two_inputs(kDefinition, "right", "c"), parameters("right", "c"));
+  INFO(swapped.out);
+  CHECK(std::regex_search(swapped.out, std::regex("fc10.weights.right +10x4 +copied\n")));
+  CHECK(std::regex_search(swapped.out, std::regex("fc10.weights.c +10x4 +newly made: it is not in the")));
+  CHECK(std::regex_search(swapped.out, std::regex("fc10.weights.left +10x4 +skipped")));
+
+  // A matrix of another shape is not taken.
+  const Outcome larger = tuned_by(replaced(kDefinition, "filterSize=3", "filterSize=5"), kParameters);
+  INFO(larger.out);
+  CHECK(std::regex_search(larger.out,
+                          std::regex("conv1.weights.data +2x1x5x5 +newly made: it is 2x1x3x3 in the "
+                                     "checkpoint, as conv1.weights.images\n")));
+}
+
 TEST_CASE("option --init-from takes weights of PyTorch's names from a safetensors file of another program") {
   const Workshop shop;
   shop.write(replaced(kDefinition, "[pool1]\ntype=pool\ninputs=conv1\n",

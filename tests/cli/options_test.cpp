@@ -95,7 +95,7 @@ TEST_CASE("the first letters of an option's name stand for it") {
   // Among names of files, too: a shortened option takes its value.
   shop.write_data();
   run_well(shop.mnist() + Args{"--save-file", shop / "digits", "--epochs", "1"});
-  check_refused({"predict", shop / "digits", "--dev", "cpu", shop / "none.png"}, "1 of 1 files could not be",
+  check_refused({"predict", shop / "digits", "--dev", "cpu", shop / "none.png"}, "1 of 1 inputs could not be",
                 1);
 }
 

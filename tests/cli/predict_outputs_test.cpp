@@ -177,7 +177,7 @@ TEST_CASE("predict refuses outputs that a net does not have") {
   write_file(net.shop / "bad.png", "no image");
   const Outcome bad = run_program({"predict", net.run(), net.file(0), net.shop / "bad.png"});
   CHECK(bad.code == 1);
-  CHECK_THAT(bad.err, Catch::Contains("1 of 2 files could not be read"));
+  CHECK_THAT(bad.err, Catch::Contains("1 of 2 inputs could not be read"));
 }
 
 TEST_CASE("export and predict take the same layer where none is named") {

@@ -175,7 +175,7 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
   CHECK(count(run.out, "\n") == 2);
   CHECK(run.err.find("bad.jpg") != std::string::npos);
   CHECK(run.err.find("none.png") != std::string::npos);
-  CHECK(run.err.find("2 of 4 files could not be classified") != std::string::npos);
+  CHECK(run.err.find("2 of 4 inputs could not be classified") != std::string::npos);
   for (const auto& [args, message] : std::vector<std::pair<Args, std::string>>{
            {{}, "usage: convnet predict CHECKPOINT"},
            {{digits.shop / "run"}, "usage: convnet predict CHECKPOINT"},
@@ -220,7 +220,7 @@ TEST_CASE("predict skips folders without images, if there are other files") {
   CHECK(table.code == 1);
   CHECK(count(table.out, "\n") == 2);
   CHECK_THAT(table.err, Catch::Contains("skipped: " + empty + ": there is no image in this folder") &&
-                            Catch::Contains("1 of 3 files could not be classified"));
+                            Catch::Contains("1 of 3 inputs could not be classified"));
   const Outcome listed = run_program({"predict", run, digits.file(0), empty, "--json"});
   CHECK(listed.code == 1);
   const json files = json::parse(listed.out)["files"];
@@ -290,13 +290,15 @@ TEST_CASE("predict refuses nets that need more than the bytes of images") {
   const Workshop& shop = digits.shop;
   const Outcome bytes = run_well(shop.mnist() + Args{"--epochs", "1", "--save-file", shop / "bytes"});
   CHECK(bytes.out.find("  use it:      convnet predict " + (shop / "bytes") + " FILE") != std::string::npos);
-  // Arrays of numbers say nothing of what 255 is, whether they are divided by their deviations or not.
+  // Arrays of numbers do not say what 255 is, whether they are divided by their deviations or not.
   for (const Args& options : {Args{}, Args{"--pixel-std", "1"}}) {
     std::filesystem::remove_all(shop / "floats");
     const Outcome run =
         run_well(shop.dummy() + options + Args{"--epochs", "1", "--save-file", shop / "floats"});
-    CHECK(run.out.find("use it:") == std::string::npos);
-    check_refused({"predict", shop / "floats", digits.file(0)}, "the net was trained on arrays of float32");
+    CHECK(run.out.find("  use it:      convnet predict " + (shop / "floats") + " ARRAY.npy...") !=
+          std::string::npos);
+    check_refused({"predict", shop / "floats", digits.file(0)},
+                  digits.file(0) + ": the net was trained on arrays of float32");
   }
   // A second array of numbers, which is added to the fully connected layer.
   shop.write(replaced(kDefinition, "[fc10]\ntype=fc\ninputs=pool1\n",
@@ -367,6 +369,38 @@ TEST_CASE("photographs get the names of their folders, whatever their sizes") {
   const Outcome named = run_well(data("named") + Args{"--test-only", "1"});
   CHECK(named.err.find("warning: class 3 is 'cat' in the data set, but was 'c3' where the net was trained") !=
         std::string::npos);
+}
+
+TEST_CASE("predict scales files to the size that the data set's batches.meta gives") {
+  const TempFolder folder;
+  write_file(folder / "net.cfg",
+             "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
+             "[fc]\ntype=fc\ninputs=data\noutputs=4\n[probs]\ntype=softmax\ninputs=fc\n"
+             "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
+  write_file(folder / "params.cfg",
+             "[fc]\nepsW=0.00001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  const std::vector<image_sets::Item> items = image_sets::photographs(12, 4, 40);
+  std::filesystem::create_directory(folder / "set");
+  write_file(folder / "set/batches.meta", image_sets::meta(4, 12, 40));
+  Args files;
+  for (const int batch : {1, 2}) image_sets::write_batch(folder / "set", batch, items, 12);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    files.push_back(folder / (std::to_string(i) + ".jpg"));
+    write_file(files.back(), items[i].bytes);
+  }
+  run_well({"--layer-def", folder / "net.cfg", "--layer-params", folder / "params.cfg", "--data-provider",
+            "image", "--data-path", folder / "set", "--train-range", "1", "--test-range", "2", "--inner-size",
+            "16", "--epochs", "1", "--save-file", folder / "run"});
+  run_well({"--load-file", folder / "run", "--test-out", folder / "tested"});
+  const std::vector<float> tested = numbers_of(folder / "tested/probabilities_2.npy");
+  const json found = predicted(Args{folder / "run"} + files + Args{"--top", "4"})["files"];
+  REQUIRE(tested.size() == 4 * files.size());
+  REQUIRE(found.size() == files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const json& c : found[i]["classes"])
+      CHECK(c["probability"].get<double>() ==
+            Approx(static_cast<double>(tested[4 * i + c["index"].get<std::size_t>()])).margin(1e-5));
+  }
 }
 
 }  // namespace convnet

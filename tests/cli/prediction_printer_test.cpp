@@ -77,7 +77,7 @@ TEST_CASE("JSON of predictions is printed file by file, with the same text as at
     printer.add(kBad);
     CHECK(errors.text() == "skipped: b.png: is no image\n");
   }
-  CHECK(message_of<RunError>([&] { printer.finish(); }) == "1 of 2 files could not be classified");
+  CHECK(message_of<RunError>([&] { printer.finish(); }) == "1 of 2 inputs could not be classified");
   CHECK(printed.text() == at_once({kCatAsJson, kBadAsJson}));
 }
 

@@ -10,8 +10,10 @@ configs/ to try instead of the usual ones, which are small enough for a test; "l
 Exit code 77 (ctest: skipped) where NumPy or onnx is missing.
 """
 
+import json
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -225,11 +227,76 @@ def check_preparation():
         with_scratch(check)
 
 
+def metadata(model_file):
+    """A model's metadata; values that are JSON are parsed."""
+    entries = {entry.key: entry.value for entry in onnx.load(str(model_file)).metadata_props}
+    for key in ["input_dims", "image_dims", "image_size", "crop_size", "class_names"]:
+        if key in entries:
+            entries[key] = json.loads(entries[key])
+    return entries
+
+
+def check_metadata():
+    """What a model says of the images it wants and of its classes."""
+    def check(folder):
+        net = Net(folder, SOURCE / "configs/lenet.cfg", SOURCE / "configs/lenet-params.cfg", (1, 30, 30), 10, count=10,
+                  options=("--inner-size", 28, "--pixel-std", 1))
+        (folder / "data/classes.txt").write_text("".join(f"class {i} \u00e9\n" for i in range(10)))
+        convnet("--load-file", net.folder / "run", "--epochs", 3)
+        model = folder / "net.onnx"
+        convnet("export", folder / "run", model)
+        found = metadata(model)
+        wanted = {"checkpoint": "3.1.safetensors", "provider": "npy", "input_dims": [1, 28, 28], "input_numbers": "pixels from 0 to 255",
+                  "mean_subtraction": "inside the model", "deviation_division": "inside the model", "image_dims": [1, 30, 30],
+                  "crop_size": 28, "class_output": "probs", "class_names": [f"class {i} \u00e9" for i in range(10)]}
+        assert found == wanted, found
+        # Names belong to one output, so models without it have none.
+        convnet("export", folder / "run", model, "--output", "conv1")
+        assert metadata(model) == {key: value for key, value in wanted.items() if not key.startswith("class_")}
+        convnet("export", folder / "run", model, "--output", "conv1,probs")
+        assert metadata(model) == wanted
+    with_scratch(check)
+
+    def check_photographs(folder):
+        images = np.random.default_rng(1).integers(0, 256, (4, 20, 24, 3))
+        for part in ["train", "val"]:
+            for label in ["cat", "dog"]:
+                (folder / "set" / part / label).mkdir(parents=True)
+                for i, image in enumerate(images):
+                    write_bmp(folder / "set" / part / label / f"{i}.bmp", image.astype(np.uint8))
+        (folder / "net.cfg").write_text("[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n[fc]\ntype=fc\ninputs=data\n"
+                                        "outputs=2\n[probs]\ntype=softmax\ninputs=fc\n[logprob]\ntype=cost.logreg\ninputs=labels,probs\n")
+        (folder / "params.cfg").write_text("[fc]\nepsW=0.000001\nepsB=0.001\nmomW=0\nmomB=0\n[logprob]\ncoeff=1\n")
+        for name, options, sizes in [("cropped", ("--inner-size", 14), {"image_size": 16, "crop_size": 14}),
+                                     ("whole", ("--image-size", 18), {"image_size": 18}),
+                                     ("both", ("--image-size", 18, "--inner-size", 14), {"image_size": 18, "crop_size": 14})]:
+            convnet("--layer-def", folder / "net.cfg", "--layer-params", folder / "params.cfg", "--data-provider", "image", "--data-path",
+                    folder / "set", "--epochs", 1, "--scalar-mean", 0, "--save-file", folder / name, *options)
+            convnet("export", folder / name, folder / "net.onnx")
+            side = sizes.get("crop_size", 18)
+            wanted = {"checkpoint": "1.1.safetensors", "provider": "image", "input_dims": [3, side, side],
+                      "input_numbers": "pixels from 0 to 255", "mean_subtraction": "inside the model", "deviation_division": "none",
+                      "class_output": "probs", "class_names": ["cat", "dog"], **sizes}
+            found = metadata(folder / "net.onnx")
+            assert found == wanted, (found, wanted)
+    with_scratch(check_photographs)
+    print("metadata: as expected")
+
+
+def write_bmp(path, image):
+    """Writes (height, width, 3) bytes as a BMP of 24 bits; the width must be a multiple of 4."""
+    height, width, _ = image.shape
+    size = struct.pack("<IHHI", 54 + image.size, 0, 0, 54)
+    info = struct.pack("<IiiHHIIiiII", 40, width, -height, 1, 24, 0, image.size, 0, 0, 0, 0)
+    path.write_bytes(b"BM" + size + info + image[:, :, ::-1].tobytes())
+
+
 nets = sys.argv[3:] or NETS
 if "layers" in nets:
     check_families()
     check_every_layer()
     check_preparation()
+    check_metadata()
 for net_name in nets:
     if net_name != "layers":
         check_config(net_name)

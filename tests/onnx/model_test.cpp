@@ -42,6 +42,19 @@ TEST_CASE("a model is written as protocol buffers") {
                         text({0, 0, 0x80, 0x3F, 0, 0, 0, 0x40})));
 }
 
+TEST_CASE("metadata of a model is entries of a key and a value") {
+  const TempFolder folder;
+  const std::string file = folder.path() + "/m.onnx";
+  OnnxModel model = one_operator();
+  model.metadata = {{"k", "v"}, {"key", "a value"}};
+  write_onnx(file, model);
+  const auto message = [](const std::string& bytes) { return static_cast<char>(bytes.size()) + bytes; };
+  const auto entry = [&](const std::string& key, const std::string& value) {
+    return "\x72" + message("\x0A" + message(key) + "\x12" + message(value));
+  };
+  CHECK_THAT(read_whole_file(file), Catch::Contains(entry("k", "v") + entry("key", "a value") + "\x3A"));
+}
+
 TEST_CASE("a model that is too large is refused before a file is there") {
   const TempFolder folder;
   const std::string file = folder.path() + "/m.onnx";
