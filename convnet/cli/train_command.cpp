@@ -44,6 +44,20 @@ std::string agree_on_instruction_set(Processes& processes) {
                      name_of(least.set), processes.name(static_cast<int>(least.process)));
 }
 
+/// Returns the seconds of --stall-timeout. If the command line is wrong, returns the default: train() reports
+/// the error once all processes have started.
+double stall_seconds_in(const std::vector<std::string>& args) {
+  constexpr const char* kKey = "stall-timeout";
+  try {
+    const OptionTexts texts = parse_command_line(train_command_options(), args);
+    if (const auto given = texts.find(kKey); given != texts.end())
+      return device_options().parse({*given}).stall_timeout;
+  } catch (const InputError&) {
+    return kStallSeconds;
+  }
+  return kStallSeconds;
+}
+
 /// `note`: a text to print before training.
 void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes,
            const std::string& note = "") {
@@ -60,7 +74,7 @@ const std::vector<OptionSpec>& train_command_options() { return train_options().
 
 void train_command(const std::vector<std::string>& args, StandardStreams& streams) {
   StopSignal stop(streams);  // before any thread starts
-  std::unique_ptr<Transport> transport = make_transport();
+  std::unique_ptr<Transport> transport = make_transport(stall_seconds_in(args));
   if (!transport) return train(args, stop, nullptr);
   if (transport->rank() > 0) streams.silence();
   Processes processes(std::move(transport));

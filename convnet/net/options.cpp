@@ -251,7 +251,7 @@ const OptionTable<DeviceOptions>& device_options() {
            .unit = "seconds",
            .doc =
                "give up, with a report of what each device waits for, when none has finished a task for so "
-               "long"}),
+               "long, or when another process has not started"}),
   });
   return table;
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -83,9 +84,10 @@ class PiecesType {
 
 class MpiTransport : public Transport {
  public:
-  MpiTransport() : thread_([this] { serve(); }) {
+  /// Ends the program if MPI has not started after `stall_seconds`.
+  explicit MpiTransport(double stall_seconds) : thread_([this] { serve(); }) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return ready_; });
+    wait_for_others(lock, stall_seconds);
     if (failure_.empty()) return;
     lock.unlock();
     thread_.join();
@@ -152,6 +154,32 @@ class MpiTransport : public Transport {
       orders_.push_back(std::move(order));
     }
     changed_.notify_all();
+  }
+
+  /// Waits until MPI_Init_thread has returned in the other thread, which it does when all processes have
+  /// called it. Nothing can make it return before, so only the end of the program ends the wait for a process
+  /// that never starts.
+  void wait_for_others(std::unique_lock<std::mutex>& lock, double stall_seconds) {
+    constexpr double kNoticeSeconds = 5;
+    const auto started = [this] { return ready_; };
+    const auto wait = [&](double seconds) {
+      return changed_.wait_for(lock, std::chrono::duration<double>(seconds), started);
+    };
+    const double notice = std::min(kNoticeSeconds, stall_seconds / 2);
+    if (wait(notice)) return;
+    // Two processes say it, because one of them may be the one that is missing.
+    if (launched_rank() <= 1)
+      fmt::print(stderr, "rank {}: waiting for the other processes to start (--stall-timeout {:g} s)\n",
+                 launched_rank(), stall_seconds);
+    std::fflush(stderr);
+    if (wait(stall_seconds - notice)) return;
+    fmt::print(stderr,
+               "convnet: rank {}: not all of the {} processes have started convnet and MPI within {:g} s "
+               "(--stall-timeout); look for a process that ended or hangs, or for hosts that cannot reach "
+               "each other\n",
+               launched_rank(), launched_processes(), stall_seconds);
+    std::fflush(stderr);
+    _exit(1);
   }
 
   void serve() {
@@ -313,10 +341,10 @@ void set_defaults_of_open_mpi() {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_transport() {
+std::unique_ptr<Transport> make_transport(double stall_seconds) {
   if (!started_by_launcher()) return nullptr;
   set_defaults_of_open_mpi();
-  auto transport = std::make_unique<MpiTransport>();
+  auto transport = std::make_unique<MpiTransport>(stall_seconds);
   if (transport->size() == 1) return nullptr;
   return transport;
 }

@@ -23,4 +23,12 @@ int launched_processes() {
   return 1;
 }
 
+int launched_rank() {
+  if (!started_by_launcher()) return 0;
+  for (const char* const rank : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* const text = std::getenv(rank)) return to_number<int>(text).value_or(0);
+  }
+  return 0;
+}
+
 }  // namespace convnet

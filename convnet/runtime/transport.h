@@ -48,10 +48,15 @@ bool started_by_launcher();
 /// Returns the number of processes that the launcher has started, as the environment says; 1 if none has or
 /// it does not say.
 int launched_processes();
+/// Returns the number of this process as the environment says; 0 if no launcher has started it or the
+/// environment does not say.
+int launched_rank();
 
 /// Returns the transport between the processes that a launcher has started, or null if this process is alone.
-/// Throws DeviceError if there are several processes and the program was built without MPI.
-std::unique_ptr<Transport> make_transport();
+/// Waits until all of them have started. If that takes long, says so on stderr, and after `stall_seconds` ends
+/// the program with exit code 1. Throws DeviceError if there are several processes and the program was built
+/// without MPI.
+std::unique_ptr<Transport> make_transport(double stall_seconds);
 
 /// Returns the name and version of the MPI that the program was built with, or "".
 std::string transport_library();

@@ -31,14 +31,15 @@ TaskTimes StepProfile::times_of_all(const Plan& plan, TaskTimes times) const {
 void StepProfile::add(const Plan& plan, const Graph& graph, const TaskTimes& times) {
   const TaskTimes all = times_of_all(plan, times);
   // The first step touches memory for the first time.
-  if (++traced_ <= 1 || traced_ > kLastTraced || (processes_ != nullptr && processes_->rank() != 0)) return;
+  if (++traced_ <= 1 || traced_ > kLastTraced || failed_) return;
+  if (processes_ != nullptr && processes_->rank() != 0) return;
   trace_.add_step(plan, graph, all);
   try {
     make_folders_of(path_);
     trace_.write(path_);
   } catch (const RunError& e) {
     fmt::print(stderr, "warning: {}; training goes on without --profile\n", e.what());
-    traced_ = kLastTraced;
+    failed_ = true;  // traced_ stays the same in all processes, which exchange their times
   }
 }
 

@@ -24,7 +24,8 @@ class StepProfile {
   std::string path_;
   Processes* processes_;
   ChromeTrace trace_;
-  int traced_ = 0;  ///< steps so far
+  int traced_ = 0;       ///< steps so far; the same number in all processes
+  bool failed_ = false;  ///< whether the file could not be written
 };
 
 }  // namespace convnet

@@ -307,11 +307,37 @@ TEST_CASE("when a process dies the others end, and the newest checkpoint is whol
   run_well({"--load-file", folder, "--test-only", "1", "--gpu", "0,1"});
 }
 
+TEST_CASE("a process that never starts ends the others after the stall timeout") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  prepare_launcher();
+  for (const std::string idle : {"0", "1"}) {
+    INFO(idle);
+    const Args starts = Args{"-np", "1", CONVNET_PROGRAM} + training(shop, shop / "out", "0") +
+                        Args{"--stall-timeout", "3"};
+    const Args never = {"-np", "1", "/bin/sleep", "600"};
+    const Outcome run = mpirun(idle == "0" ? never + Args{":"} + starts : starts + Args{":"} + never);
+    INFO(run.out << run.err);
+    const std::string who = idle == "0" ? "rank 1: " : "rank 0: ";
+    CHECK(run.code == 1);
+    CHECK(count(run.err, who + "waiting for the other processes to start (--stall-timeout 3 s)") == 1);
+    CHECK(count(run.err, who + "not all of the 2 processes have started convnet and MPI within 3 s") == 1);
+  }
+}
+
+TEST_CASE("a timeline that cannot be written does not stop several processes") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Outcome run = mpirun_well(launched(
+      2, training(shop, shop / "out", "0") + Args{"--stall-timeout", "10", "--profile", "/dev/full"}));
+  CHECK(count(run.err, "training goes on without --profile") == 1);
+}
+
 TEST_CASE("when a process hangs the others say what they wait for, and end") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
   const std::string folder = shop / "out";
-  Program run(launched(2, training(shop, folder, "0", 1000000) + Args{"--stall-timeout", "2"}),
+  Program run(launched(2, training(shop, folder, "0", 1000000) + Args{"--stall-timeout", "5"}),
               CONVNET_MPIRUN);
   REQUIRE(run.printed("Saved checkpoint", 2));
   REQUIRE(std::system(("pkill -STOP -n -f '^" CONVNET_PROGRAM ".*" + folder + "'").c_str()) == 0);
@@ -320,7 +346,7 @@ TEST_CASE("when a process hangs the others say what they wait for, and end") {
   CHECK(ended.code == 1);
   const bool in_step = ended.err.find("the step has stalled") != std::string::npos &&
                        ended.err.find("of rank ") != std::string::npos;
-  CHECK((in_step || ended.err.find("has not answered for 2 s") != std::string::npos));
+  CHECK((in_step || ended.err.find("has not answered for 5 s") != std::string::npos));
 }
 
 TEST_CASE("each process decodes its own images, and all end at a bad one") {
