@@ -1,4 +1,8 @@
 // cost.logreg, cost.crossent, cost.bce, cost.dce, cost.sum2.
+#include <algorithm>
+
+#include "convnet/base/names.h"
+#include "convnet/base/printable.h"
 #include "layers/layer.h"
 
 namespace convnet {
@@ -82,6 +86,15 @@ bool reads_softmax(const LayerSource& source) {
   return false;
 }
 
+/// Returns the end of a message, with the first names of classes; "" if they have none.
+std::string classes_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 10;
+  if (names.empty()) return "";
+  std::vector<std::string> first;
+  for (std::size_t i = 0; i < std::min(names.size(), kMost); ++i) first.push_back(printable(names[i]));
+  return "; the classes are " + join(first) + (names.size() > kMost ? ", …" : "");
+}
+
 std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSource& source) {
   CostParams p;
   if (!parse_params(type, source, p)) return nullptr;
@@ -95,7 +108,8 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
   if (!reads_softmax(source)) return nullptr;
   if (labels.classes > probs.shape.size()) {
     source.error("inputs", "the data has " + std::to_string(labels.classes) + " classes, but '" + probs.name +
-                               "' has only " + std::to_string(probs.shape.size()) + " outputs");
+                               "' has only " + std::to_string(probs.shape.size()) + " outputs" +
+                               classes_text(labels.class_names));
     return nullptr;
   }
   if (p.topk > probs.shape.size()) {

@@ -46,13 +46,28 @@ std::vector<double> Layer::cost_report(std::span<const double> sums, double imag
   return values;
 }
 
+namespace {
+
+/// Returns the end of a message for data of `channels` channels whose last dimension, not the first, looks
+/// like them; "" for other inputs.
+std::string channels_last_hint(const LayerInput& in, std::int64_t channels) {
+  const auto may_be_channels = [](std::int64_t count) { return count == 1 || count == 3 || count == 4; };
+  if (in.type != "data" || in.shape.w != channels || !may_be_channels(in.shape.w) ||
+      may_be_channels(in.shape.c))
+    return "";
+  return "; an array of (N,H,W,C) is saved as (N,C,H,W) by images.transpose(0, 3, 1, 2)";
+}
+
+}  // namespace
+
 std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input, std::int64_t channels,
                                     std::string_view key) {
   const LayerInput& in = source.inputs[input];
   if (in.shape.image) {
     if (in.shape.c == channels) return in.shape;
     source.error(key, std::string(key) + "=" + std::to_string(channels) + ", but input '" + in.name +
-                          "' is " + in.shape.str() + " and has " + std::to_string(in.shape.c) + " channels");
+                          "' is " + in.shape.str() + " and has " + std::to_string(in.shape.c) +
+                          (in.shape.c == 1 ? " channel" : " channels") + channels_last_hint(in, channels));
     return std::nullopt;
   }
   if (in.shape.c % channels == 0) {

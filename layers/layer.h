@@ -148,7 +148,8 @@ struct LayerInput {
   FeatureShape shape;
   std::string type;  ///< type of the layer
   LayerFunction function = LayerFunction::other;
-  std::int64_t classes = 0;  ///< Layer::label_classes
+  std::int64_t classes = 0;                   ///< Layer::label_classes
+  std::vector<std::string> class_names = {};  ///< the names of these classes, or none
 };
 
 /// Everything that a layer is made from, and the diagnostics to which its mistakes are reported.

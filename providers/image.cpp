@@ -286,8 +286,10 @@ class ImageProvider final : public Provider {
           stand_ins_[{batch, image}] = at;
         }
         return found;
-      } catch (const InputError&) {
-        if (!options_.skip_bad_images) throw;
+      } catch (const InputError& bad) {
+        if (!options_.skip_bad_images)
+          throw InputError(
+              fmt::format("{}; --skip-bad-images 1 goes on past images that cannot be read", bad.what()));
         const std::lock_guard lock(mutex_);
         skipped_.insert(encoded.name);
       }

@@ -57,6 +57,14 @@ std::vector<std::string> array_names(const std::string& folder) {
 /// The arrays of a part.
 using Arrays = std::vector<std::unique_ptr<NpyArray>>;
 
+/// Returns how labels are made of an array of these dims that holds none.
+std::string labels_advice(const Dims& dims) {
+  const bool number_each = element_count(dims) == dims[0];
+  return number_each        ? "save whole numbers by labels.astype(numpy.int32)"
+         : dims.size() == 2 ? "save numbers of classes by labels.argmax(1) if each row is one-hot"
+                            : "its shape is " + to_string(dims);
+}
+
 Arrays open_arrays(const std::string& folder, const std::vector<std::string>& names) {
   Arrays arrays;
   for (const std::string& name : names) {
@@ -67,9 +75,9 @@ Arrays open_arrays(const std::string& folder, const std::vector<std::string>& na
                                    arrays.back()->records(), first.path(), first.records()));
   }
   if (arrays.size() > 1 && names[1] == "labels" && !arrays[1]->is_labels())
-    throw InputError(
-        fmt::format("{}: labels are a whole number for each image; arrays of numbers have other names",
-                    arrays[1]->path()));
+    throw InputError(fmt::format(
+        "{}: labels are a whole number for each image; {}; arrays of other numbers have other names",
+        arrays[1]->path(), labels_advice(arrays[1]->dims())));
   if (arrays[0]->is_labels())
     throw InputError(fmt::format("{}: its shape is {}; images are (N,C,H,W), (N,H,W) or (N,D)",
                                  arrays[0]->path(), to_string(arrays[0]->dims())));

@@ -170,7 +170,11 @@ bool PickleParser::stack_step(unsigned char op) {
   switch (op) {
     case 0x80: {
       const std::uint64_t protocol = take_number(1);
-      if (protocol > 4) fail(fmt::format("this is a pickle of protocol {}; 0 to 4 are read", protocol));
+      if (protocol > 4)
+        fail(fmt::format(
+            "this is a pickle of protocol {}; 0 to 4 are read: save it by pickle.dump(data, file, "
+            "protocol=4)",
+            protocol));
       return true;
     }
     case 0x95: {  // a frame

@@ -18,6 +18,12 @@ class RunError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A file cannot be written because the disk, or the user's share of it, is full. Exit code 1.
+class DiskFullError : public RunError {
+ public:
+  using RunError::RunError;
+};
+
 /// The environment cannot do it: no such device, out of memory. Exit code 3.
 class DeviceError : public std::runtime_error {
  public:

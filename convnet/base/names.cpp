@@ -1,6 +1,7 @@
 #include "convnet/base/names.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <numeric>
 
@@ -30,9 +31,65 @@ std::size_t edit_distance(std::string_view a, std::string_view b, std::size_t li
   return row[b.size()];
 }
 
+/// A name in another program, or in an older version, and what has its meaning here.
+struct OtherName {
+  std::string_view other, here;
+};
+
+constexpr auto kOtherNames =
+    std::to_array<OtherName>({// Commands and options of cuda-convnet and cuda-convnet2.
+                              {"shownet", "show"},
+                              {"shownet.py", "show"},
+                              {"convnet.py", "train"},
+                              {"make-data.py", "make-data"},
+                              {"-f", "--load-file"},
+                              {"--src-dir", "--src"},
+                              {"--tgt-dir", "--dst"},
+                              // Options of other programs.
+                              {"--batch-size", "--mini"},
+                              {"--batch", "--mini"},
+                              {"--minibatch", "--mini"},
+                              {"--resume", "--load-file"},
+                              {"--checkpoint", "--load-file"},
+                              {"--num-epochs", "--epochs"},
+                              {"--max-epochs", "--epochs"},
+                              // Keys of layers.
+                              {"lr", "epsW"},
+                              {"learning_rate", "epsW"},
+                              {"momentum", "momW"},
+                              {"weight_decay", "wc"},
+                              {"kernelSize", "filterSize"},
+                              {"kernel_size", "filterSize"},
+                              {"num_output", "outputs"},
+                              {"out_channels", "filters"},
+                              {"pad", "padding"},
+                              // Values.
+                              {"swish", "silu"},
+                              {"fp16", "bf16"},
+                              {"float16", "bf16"},
+                              {"half", "bf16"},
+                              {"float32", "fp32"}});
+
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
 }  // namespace
 
+std::string usual_name(std::string_view word, const std::vector<std::string>& candidates) {
+  for (const OtherName& name : kOtherNames) {
+    if (!same_word(name.other, word)) continue;
+    if (std::find(candidates.begin(), candidates.end(), name.here) != candidates.end())
+      return std::string(name.here);
+  }
+  return "";
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits) {
+  if (max_edits > 0) {
+    if (std::string usual = usual_name(word, candidates); !usual.empty()) return usual;
+  }
   const auto limit = static_cast<std::size_t>(std::max(max_edits, 0));
   std::size_t best = limit + 1;
   std::string found;

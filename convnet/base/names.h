@@ -12,7 +12,12 @@ inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 
 
 /// Returns the candidate closest to `word` within `max_edits` edits (insertions, deletions, replacements and
 /// exchanges of two neighbours; case-insensitive), the first of equally close ones; "" if there is none.
+/// Another program's name for a candidate (usual_name()) counts as the closest, unless `max_edits` is 0.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates, int max_edits = 2);
+
+/// Returns the candidate that means what `word` means in another program or an older version: "bf16" for
+/// "fp16", "filterSize" for "kernel_size"; "" if there is none.
+std::string usual_name(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Returns how many edits a mistyped word may be away from what was meant, where there are many short words:
 /// one for a word under six letters, which is near to many others, else two.

@@ -35,8 +35,10 @@ auto retry(const Call& call) {
 /// Must be called while errno is that of the failure.
 [[noreturn]] void fail_to_write(const std::string& path) {
   const int code = errno;
-  throw RunError(fmt::format("{}: cannot be written: {}{}", path, error_text(code),
-                             code == EFBIG ? " (ulimit -f says how large files may be)" : ""));
+  const std::string text = fmt::format("{}: cannot be written: {}{}", path, error_text(code),
+                                       code == EFBIG ? " (ulimit -f says how large files may be)" : "");
+  if (code == ENOSPC || code == EDQUOT) throw DiskFullError(text);
+  throw RunError(text);
 }
 
 /// Closes a descriptor. Linux has closed it even if it returns EINTR.
@@ -85,6 +87,13 @@ bool asked_to_end() {
   sigpending(&pending);
   return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1 ||
          sigismember(&pending, SIGHUP) == 1;
+}
+
+/// Throws InputError if `there` cannot be written; `what` and `path` are as in check_folder_writable().
+void check_access(const std::string& there, const std::string& what, const std::string& path) {
+  if (::access(there.c_str(), W_OK) == 0) return;
+  const int code = errno;
+  throw InputError(fmt::format("{}: cannot be written: {}; {} {}", there, error_text(code), what, path));
 }
 
 /// Opens a pipe once somebody reads it; -1 and errno if it cannot be, or if the program is asked to end
@@ -203,8 +212,7 @@ void check_folder_writable(const std::string& path, const std::string& what) {
     if (!fs::exists(at, ignored)) continue;
     if (!fs::is_directory(at, ignored))
       throw InputError(at.string() + ": is not a folder; " + what + " " + path);
-    if (access(at.c_str(), W_OK) != 0)
-      throw InputError(at.string() + ": cannot be written; " + what + " " + path);
+    check_access(at.string(), what, path);
     return;
   }
 }
@@ -214,8 +222,7 @@ void check_file_writable(const std::string& path, const std::string& what) {
   const fs::file_status there = fs::status(path, ignored);
   if (fs::is_directory(there)) throw InputError(path + ": is a folder, not a file; " + what + " " + path);
   if (is_stream(there)) {
-    if (::access(path.c_str(), W_OK) != 0)
-      throw InputError(path + ": cannot be written; " + what + " " + path);
+    check_access(path, what, path);
     return;
   }
   const fs::path folder = fs::path(follow_links(path)).parent_path();

@@ -16,7 +16,7 @@ namespace convnet {
 /// does a signal that ends the program (end_signals.h); only SIGKILL and crashes leave it. A symbolic link is
 /// followed: the file that it names is replaced, not the link. Pipes and character devices are not replaced
 /// but written to, from the first write() on; folders and all other kinds of files are errors. All functions
-/// throw RunError naming file and cause.
+/// throw RunError naming file and cause; it is a DiskFullError if there is no space left.
 class OutputFile {
  public:
   explicit OutputFile(std::string path);

@@ -214,6 +214,15 @@ void remove_old(const std::string& folder, std::size_t keep, const std::string& 
   }
 }
 
+bool is_readable(const std::string& file) {
+  try {
+    parse_checkpoint(file, read_safetensors(file));
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 /// The newest checkpoint before `file` in its folder that can be read; "" if there is none.
 std::string sound_checkpoint_before(const fs::path& file) {
   const auto position = Position::of_file_name(file.filename().string());
@@ -227,12 +236,7 @@ std::string sound_checkpoint_before(const fs::path& file) {
   for (auto before = found.rbegin(); before != found.rend(); ++before) {
     if (before->first >= *position) continue;
     std::string path = (file.parent_path() / before->second.filename()).string();
-    try {
-      parse_checkpoint(path, read_safetensors(path));
-      return path;
-    } catch (const InputError&) {
-      // This one is damaged, too.
-    }
+    if (is_readable(path)) return path;
   }
   return "";
 }
@@ -278,7 +282,7 @@ std::strong_ordering Position::operator<=>(const Position& other) const {
   return key(*this) <=> key(other);
 }
 
-void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep) {
+std::string write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep) {
   std::map<std::string, std::string>& meta = checkpoint.tensors.metadata;
   meta["format"] = kFormat;
   meta["layer_def"] = checkpoint.definition_text;
@@ -299,8 +303,46 @@ void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int kee
   const std::string name = checkpoint.state.position.file_name();
   make_folders(folder);
   checkpoint.file = (fs::path(folder) / name).string();
-  write_safetensors(checkpoint.file, checkpoint.tensors);
+  std::string warning =
+      save_making_room(folder, name, [&] { write_safetensors(checkpoint.file, checkpoint.tensors); });
   remove_old(folder, static_cast<std::size_t>(keep), name);
+  return warning;
+}
+
+std::string save_making_room(const std::string& folder, const std::string& file,
+                             const std::function<void()>& save) {
+  std::optional<std::vector<std::pair<Position, fs::path>>> there;  // looked up only when the disk is full
+  std::vector<std::string> removed;
+  std::string newest;
+  while (true) {
+    try {
+      save();
+      break;
+    } catch (const DiskFullError& full) {
+      if (!there) {
+        there = checkpoints_in(folder);
+        while (!there->empty() && !is_readable(there->back().second.string())) there->pop_back();
+        if (!there->empty()) {
+          newest = there->back().second.string();
+          there->pop_back();
+        }
+        std::erase_if(*there, [&](const auto& c) { return c.second.filename() == file; });
+      }
+      if (there->empty())
+        throw RunError(newest.empty() ? full.what()
+                                      : fmt::format("{}\nthe newest checkpoint that is left is {}",
+                                                    full.what(), newest));
+      const fs::path oldest = there->front().second;
+      there->erase(there->begin());
+      std::error_code ignored;
+      if (fs::remove(oldest, ignored)) removed.push_back(oldest.filename().string());
+    }
+  }
+  if (removed.empty()) return "";
+  return fmt::format(
+      "the disk is full: there was room for {} only after older checkpoints, which --keep would "
+      "have kept, were removed: {}",
+      (fs::path(folder) / file).string(), join(removed));
 }
 
 void set_window(UpdateWindows& windows, const std::string& matrix, const UpdateWindow& window) {

@@ -1,6 +1,7 @@
 // Checkpoints: the state of training, in safetensors files named by epoch and batch.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -95,8 +96,16 @@ struct Checkpoint {
 };
 
 /// Fills in the metadata of checkpoint.tensors and writes them into `folder`; then removes all checkpoints
-/// there except the newest `keep` and this one. Throws RunError.
-void write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
+/// there except the newest `keep` and this one. If the disk is full, makes room by save_making_room() and
+/// returns its warning. Throws RunError.
+std::string write_checkpoint(const std::string& folder, Checkpoint& checkpoint, int keep);
+
+/// Calls `save`, which writes the checkpoint `file` into `folder`. As long as that throws DiskFullError,
+/// removes the oldest checkpoint that is older than the newest one that can be read, and tries again. Returns
+/// a line that names the removed checkpoints, "" for none. If there are none left to remove, throws RunError
+/// with the cause and the newest checkpoint that can be read.
+std::string save_making_room(const std::string& folder, const std::string& file,
+                             const std::function<void()>& save);
 
 /// Makes a checkpoint from the tensors and metadata of `file`. Throws InputError naming what is wrong.
 Checkpoint parse_checkpoint(const std::string& file, TensorFile tensors);

@@ -352,6 +352,23 @@ NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
   return tensor;
 }
 
+/// Returns what a file of another kind is, with what can be done about it, by its first eight bytes; "" if
+/// they do not tell.
+std::string other_kind(std::string_view first) {
+  if (first.starts_with("PK\3\4"))
+    return "is a zip file, as torch.save writes; save the weights by safetensors.torch.save_file and start a "
+           "run "
+           "from them with --init-from";
+  const bool binary_pickle = first[0] == '\x80' && first[1] >= 2 && first[1] <= 5;
+  if (binary_pickle || first.starts_with("(dp") || first.starts_with("(lp"))
+    return "is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it";
+  // A protobuf message with the version of the format, then the name of the program that wrote it or the
+  // graph.
+  if (first[0] == '\x08' && first[1] > 0 && first[1] < 32 && (first[2] == '\x12' || first[2] == '\x3a'))
+    return "is an ONNX model, which convnet can write but not read";
+  return "";
+}
+
 TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBytes& read,
                  Checksums checksums, TensorTypes types) {
   std::uint64_t header_bytes = 0;
@@ -359,6 +376,10 @@ TensorFile parse(const std::string& name, std::uint64_t file_bytes, const ReadBy
     throw InputError(fmt::format("{}: it has {} bytes; a safetensors file has at least 8", name, file_bytes));
   read(&header_bytes, sizeof header_bytes);
   const std::uint64_t rest = file_bytes - sizeof header_bytes;
+  if (header_bytes > rest) {
+    const std::string kind = other_kind({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
+    if (!kind.empty()) throw InputError(name + ": " + kind);
+  }
   if (header_bytes > max_header_bytes)
     throw InputError(fmt::format("{}: not a safetensors file: a header of {} bytes; at most {} are allowed",
                                  name, header_bytes, max_header_bytes));

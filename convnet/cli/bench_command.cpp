@@ -39,7 +39,7 @@ const OptionTable<BenchOptions>& options_of_bench() {
       OptionTable<BenchOptions>()
           .add(&BenchOptions::files,
                net_file_options().only({"layer-def", "layer-params", "layer-path", "strict"}))
-          .add(&BenchOptions::checkpoints, checkpoint_options().only({"load-file"}))
+          .add(&BenchOptions::checkpoints, read_checkpoint_option())
           .add(&BenchOptions::step, step_options())
           .add(&BenchOptions::data, data_options().only({"data-provider", "data-path", "inner-size",
                                                          "pixel-std", "image-size", "decode-threads"}))

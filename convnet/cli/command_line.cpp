@@ -2,10 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <deque>
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
+#include "convnet/cli/commands.h"
 
 namespace convnet {
 namespace {
@@ -56,12 +59,52 @@ bool is_boolean(const std::vector<OptionSpec>& taken, const std::string& option)
   });
 }
 
+/// Returns the name of a command that takes the option `name`; "" if there is none.
+std::string command_with(const std::string& name) {
+  for (const Command& command : commands()) {
+    if (command.options == nullptr) continue;
+    const std::vector<OptionSpec>& specs = command.options();
+    if (std::any_of(specs.begin(), specs.end(),
+                    [&](const auto& spec) { return "--" + spec.param.key == name; }))
+      return command.name;
+  }
+  return "";
+}
+
 /// Ends the message about the unknown option `name`; the command takes those in `known`.
 std::string hint(const std::string& name, const std::vector<std::string>& known) {
-  const bool crops = std::find(known.begin(), known.end(), "--inner-size") != known.end();
-  if (crops && name == "--crop-border")  // of the original's first version
-    return "; use --inner-size, the images' side less twice the border";
+  struct Foreign {
+    const char *name, *beside, *hint;  ///< `beside`: an option of the commands that take this advice
+  };
+  constexpr const char* kRates = "learning rates are keys of the parameter file: epsW and epsB of each layer";
+  constexpr const char* kMomentum = "momentum is a key of the parameter file: momW and momB of each layer";
+  constexpr const char* kDecay = "weight decay is a key of the parameter file: wc of each layer";
+  constexpr std::array<Foreign, 6> kForeign = {{
+      {"--crop-border", "--inner-size", "use --inner-size, the images' side less twice the border"},
+      {"--lr", "--layer-params", kRates},
+      {"--learning-rate", "--layer-params", kRates},
+      {"--momentum", "--layer-params", kMomentum},
+      {"--weight-decay", "--layer-params", kDecay},
+      {"--wd", "--layer-params", kDecay},
+  }};
+  const auto has = [&](const char* option) {
+    return std::find(known.begin(), known.end(), option) != known.end();
+  };
+  for (const Foreign& foreign : kForeign) {
+    if (name == foreign.name && has(foreign.beside)) return std::string("; ") + foreign.hint;
+  }
+  if (const std::string other = usual_name(name, known); !other.empty())
+    return "; did you mean '" + other + "'?";
+  if (const std::string command = command_with(name); !command.empty())
+    return "; it is an option of 'convnet " + command + "'";
   return did_you_mean(name, known, "--help lists what there is");
+}
+
+bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '-'; }
+
+/// Returns whether a word may be the value of the unknown option before it: a number, or no option.
+bool may_be_value(const std::string& word) {
+  return !is_option(word) || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
 }
 
 bool is_truth_value(const std::string& word) {
@@ -125,10 +168,13 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     throw InputError(e.what());
   }
   std::vector<std::string> wrong;
-  for (const std::string& extra : app.remaining()) {
-    const std::string name = extra.substr(0, extra.find('='));
-    wrong.push_back((name.starts_with("-") ? "unknown option '" : "unexpected argument '") + name + "'" +
+  const std::vector<std::string> extras = app.remaining();
+  for (std::size_t i = 0; i < extras.size(); ++i) {
+    const std::string name = extras[i].substr(0, extras[i].find('='));
+    wrong.push_back((is_option(name) ? "unknown option '" : "unexpected argument '") + name + "'" +
                     hint(name, known));
+    const bool takes_next = is_option(name) && name == extras[i] && i + 1 < extras.size();
+    if (takes_next && may_be_value(extras[i + 1])) ++i;
   }
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   OptionTexts texts;

@@ -11,6 +11,7 @@
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
 #include "convnet/cli/named_net.h"
+#include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
 #include "convnet/plan/print.h"
@@ -35,7 +36,7 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
   static const auto table =
       OptionTable<PlanCommandOptions>()
           .add(&PlanCommandOptions::files, net_file_options())
-          .add(&PlanCommandOptions::checkpoints, checkpoint_options().only({"load-file"}))
+          .add(&PlanCommandOptions::checkpoints, read_checkpoint_option())
           .add(&PlanCommandOptions::step, step_options())
           .add(&PlanCommandOptions::data,
                data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
@@ -57,6 +58,23 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
                device_options().only({"gpu", "hosts", "device", "threads", "precision", "parallel"}))
           .add(&PlanCommandOptions::report, report_options().only({"verbose", "json"}));
   return table;
+}
+
+/// Returns the images of the largest minibatches of training and of tests. Warns if the batches of the data
+/// set have fewer than --mini, so that the plans are those of training. Random data has batches of no size of
+/// its own.
+std::pair<int, int> minibatches(const PlanCommandOptions& options, const OptionTexts& given,
+                                const Provider& provider, const std::optional<Checkpoint>& checkpoint) {
+  const int mini = options.step.mini;
+  const bool is_there = !checkpoint || given.contains("data-provider");
+  const std::optional<BatchSplit> split = provider.split();
+  if (!is_there || options.data.provider.starts_with("dummy-") || !split) return {mini, mini};
+  const std::int64_t train = std::min<std::int64_t>(mini, largest_batch(provider, split->train));
+  const std::int64_t test =
+      split->test ? std::min<std::int64_t>(mini, largest_batch(provider, *split->test)) : train;
+  if (const std::string warning = smaller_batches(mini, train); !warning.empty())
+    fmt::print(stderr, "{}\n", warning);
+  return {static_cast<int>(train), static_cast<int>(test)};
 }
 
 /// Returns what each device has and whether the plans fit, as `convnet plan` prints it.
@@ -101,7 +119,7 @@ std::string prediction_text(const nlohmann::json& prediction) {
 }
 
 /// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
-double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, int devices,
+double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, int minibatch, int devices,
                      Predictor& predictor) {
   DeviceOptions one = options.devices;
   one.threads = std::max(1, thread_count(one.threads) / devices);
@@ -113,7 +131,7 @@ double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, int
   const Graph graph = checked_graph(net.files, provider, graph_options(options.files, one), reported);
   const auto target = make_target(one, 1);
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, one, provider));
-  return predictor.predict(one, plans.plan(Phase::train, options.step.mini), 1).step;
+  return predictor.predict(one, plans.plan(Phase::train, minibatch), 1).step;
 }
 
 }  // namespace
@@ -157,10 +175,11 @@ void plan_command(const std::vector<std::string>& args) {
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
+  const auto [train_images, test_images] = minibatches(options, given, provider, checkpoint);
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
-  const Plan& train = plans.plan(Phase::train, options.step.mini);
-  const Plan& test = plans.plan(Phase::test, options.step.mini);
+  const Plan& train = plans.plan(Phase::train, train_images);
+  const Plan& test = plans.plan(Phase::test, test_images);
   verify(train, graph);
   verify(test, graph);
   nlohmann::json plan = plan_json(plans, train, test, options.report.verbose);
@@ -176,7 +195,7 @@ void plan_command(const std::vector<std::string>& args) {
       trace.write(options.trace);
     }
     if (const int devices = plans.devices(); devices > 1) {
-      const double alone = seconds_alone(net, options, devices, *predictor);
+      const double alone = seconds_alone(net, options, train_images, devices, *predictor);
       plan["prediction"]["step_seconds_on_one_device"] = alone;
       if (const std::string warning = slower_warning(devices, simulation.step, alone); !warning.empty())
         fmt::print(stderr, "{}\n", warning);

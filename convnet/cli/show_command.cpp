@@ -33,7 +33,7 @@ struct ShowOptions {
 const OptionTable<ShowOptions>& options_of_show() {
   static const auto table =
       OptionTable<ShowOptions>()
-          .add(&ShowOptions::checkpoints, checkpoint_options().only({"load-file"}))
+          .add(&ShowOptions::checkpoints, read_checkpoint_option())
           .add({
               unsaved_option("show-cost", &ShowOptions::show_cost,
                              {.fallback = "",

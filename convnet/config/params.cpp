@@ -76,6 +76,16 @@ class KnownKeys {
   std::map<std::string, CfgFile> files_;
 };
 
+/// Returns the end of a message for a `padding` by a word, as other programs have it; "" for all others.
+std::string padding_hint(const ParamSpec& spec, const std::string& text) {
+  if (spec.key != "padding") return "";
+  if (text == "same" || text == "SAME")
+    return "; with stride 1, half the filter's size keeps the size of the image: 1 for a filter of 3, 2 for "
+           "one of 5";
+  if (text == "valid" || text == "VALID") return "; 0 adds no padding";
+  return "";
+}
+
 /// The work of assign_params for one layer.
 class Assigner {
  public:
@@ -116,7 +126,7 @@ class Assigner {
 
   void assign(const ParamSpec& spec, const IniValue& value, std::size_t inputs, void* params) {
     if (const std::string wrong = spec.assign(params, value.text, inputs); !wrong.empty())
-      error(value.where, value.written + " " + wrong);
+      error(value.where, value.written + " " + wrong + padding_hint(spec, value.text));
   }
 
   void report_missing(const ParamSpec& spec, const SourceLocation& where) {

@@ -38,7 +38,10 @@ class SectionReader {
         options_(options),
         diagnostics_(diagnostics),
         devices_(graph_, options, diagnostics) {
-    for (const MatrixInfo& m : matrices) matrices_.push_back({m.name, shape_of(m), m.type, m.classes});
+    for (const MatrixInfo& m : matrices) {
+      matrices_.push_back({m.name, shape_of(m), m.type, m.classes});
+      class_names_.push_back(m.class_names);
+    }
   }
 
   Graph read() {
@@ -322,6 +325,9 @@ class SectionReader {
       node.inputs.push_back(input.id);
       const std::int64_t classes = input.layer->label_classes();
       source.inputs.push_back({name, input.layer->output, input.type, input.layer->facts.function, classes});
+      if (classes > 0)
+        source.inputs.back().class_names =
+            class_names_.at(static_cast<std::size_t>(input.layer->facts.data->matrix));
       if (classes > 0 && (node.role != LayerRole::cost || source.inputs.size() != 1)) {
         error(value.where, section.name,
               "input '" + name + "' holds class labels, which only a cost can read, as its first input");
@@ -450,6 +456,7 @@ class SectionReader {
   const GraphOptions& options_;
   Diagnostics& diagnostics_;
   std::vector<SourceMatrix> matrices_;
+  std::vector<std::vector<std::string>> class_names_;  ///< by matrix
   Graph graph_;
   DeviceReader devices_;
   std::map<std::string, NodeId>

@@ -68,4 +68,18 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
                      why);
 }
 
+std::int64_t largest_batch(const Provider& provider, const BatchRange& range) {
+  std::int64_t images = 0;
+  for (int batch = range.first; batch <= range.last; ++batch)
+    images = std::max(images, provider.images_in(batch));
+  return images;
+}
+
+std::string smaller_batches(std::int64_t mini, std::int64_t largest) {
+  if (mini <= largest) return "";
+  const std::string images = fmt::format("{} image{}", largest, largest == 1 ? "" : "s");
+  return fmt::format("warning: --mini {} is more than the largest batch has, {}: minibatches have at most {}",
+                     mini, images, images);
+}
+
 }  // namespace convnet

@@ -21,4 +21,10 @@ std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_
 /// batches.
 std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 
+/// Returns the number of images of the largest batch in `range`.
+std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
+/// Returns a warning that minibatches have `largest` images, as many as the largest batch, and not the `mini`
+/// that --mini asks for; "" if they have as many.
+std::string smaller_batches(std::int64_t mini, std::int64_t largest);
+
 }  // namespace convnet

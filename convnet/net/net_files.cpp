@@ -67,7 +67,7 @@ std::string unused_devices(const Graph& graph, const DeviceOptions& options) {
   const std::size_t listed = options.gpus().size();
   // A search that leaves devices out has said so.
   if (static_cast<int>(listed) <= graph.gpu_count() || options.parallel == Parallel::automatic) return "";
-  return fmt::format("warning: --gpu lists {} devices, but the layers use {}; --parallel data uses all",
+  return fmt::format("warning: the run has {} devices, but the layers use {}; --parallel data uses all",
                      listed, graph.gpu_count());
 }
 

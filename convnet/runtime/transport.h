@@ -53,9 +53,9 @@ int launched_processes();
 int launched_rank();
 
 /// Returns the transport between the processes that a launcher has started, or null if this process is alone.
-/// Waits until all of them have started. If that takes long, says so on stderr, and after `stall_seconds` ends
-/// the program with exit code 1. Throws DeviceError if there are several processes and the program was built
-/// without MPI.
+/// Waits until all of them have started. If that takes long, says so on stderr, and after `stall_seconds`
+/// ends the program with exit code 1. Throws DeviceError if there are several processes and the program was
+/// built without MPI.
 std::unique_ptr<Transport> make_transport(double stall_seconds);
 
 /// Returns the name and version of the MPI that the program was built with, or "".

@@ -90,7 +90,7 @@ Chart cost_chart(const TrainingState& state, const Graph& graph, const CurveRequ
   if (request.value >= names.size()) {
     std::vector<std::string> listed;
     for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 12); ++i)
-      listed.push_back(fmt::format("{} ({})", i, names[i]));
+      listed.push_back(fmt::format("{} ({})", i, i > 0 && names[i] == names[i - 1] ? "the same" : names[i]));
     throw InputError(fmt::format("--cost-idx {}: '{}' has {} value{}: {}{}", request.value, cost.name,
                                  names.size(), names.size() == 1 ? "" : "s", join(listed),
                                  listed.size() < names.size() ? ", ..." : ""));

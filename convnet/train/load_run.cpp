@@ -72,11 +72,26 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
 
+/// Returns whether tests come at the end of each epoch: if the run counts on them and no option says when.
+bool tests_each_epoch(const TrainOptions& options, const OptionTexts& texts) {
+  return !texts.contains("test-freq") && (options.patience > 0 || !options.checkpoints.keep_best.empty());
+}
+
+/// Returns a note if batches are both trained on and tested; "" if none is.
+std::string overlap_text(const DataOptions& data) {
+  const BatchRange both = {std::max(data.train_range.first, data.test_range.first),
+                           std::min(data.train_range.last, data.test_range.last)};
+  if (both.count() < 1) return "";
+  return fmt::format(
+      "Note: {} both trained on and tested: test errors will look too good",
+      both.count() == 1 ? fmt::format("batch {} is", both.first) : fmt::format("batches {} are", both.str()));
+}
+
 /// A line about defaults that a new user may not expect, where they are not given; "" for none.
 std::string defaults_text(const TrainOptions& options, const OptionTexts& texts) {
   std::vector<std::string> defaults;
   if (!texts.contains("epochs")) defaults.push_back(fmt::format("--epochs {}", options.epochs));
-  if (!texts.contains("test-freq"))
+  if (!texts.contains("test-freq") && !tests_each_epoch(options, texts))
     defaults.push_back(fmt::format("--test-freq {} (batches between tests)", options.test_freq));
   if (!texts.contains("test-one") && options.data.test_range.count() > 1)
     defaults.emplace_back("--test-one 1 (each test uses one test batch, in turn)");
@@ -180,6 +195,8 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
   } else {
     run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
   }
+  // Without one of the files, every further error would only follow from that.
+  if (run.files.definition.text.empty() || run.files.parameters.text.empty()) diagnostics.throw_if_errors();
   if (definition_given) {
     diagnostics.throw_if_errors();
     check_same_net(saved, run.files.definition, run.checkpoint->file);
@@ -234,6 +251,14 @@ void forget_other_best_test(LoadedRun& run, Processes* processes) {
   if (why.empty()) return;
   best = {};
   add_note(run.notes, "The best " + watched.text(run.graph) + " is looked for anew: " + why);
+}
+
+/// Returns a note if --max-test-err is above every error, as a number of percent would be; "" if it is not.
+std::string percent_text(double most, const Graph& graph) {
+  const bool of_fraction = find_watched_cost("", graph).value_name(graph).ends_with("error");
+  if (most <= 1 || !of_fraction) return "";
+  return fmt::format("Note: --max-test-err {:g} is above every error, which is a fraction: {:g} % is {:g}",
+                     most, most, most / 100);
 }
 
 /// Finds where layers run with --parallel auto: where they ran before on such devices, or by a search.
@@ -314,8 +339,17 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   Diagnostics diagnostics;
   const std::optional<IniFile> unconverted = load_files(run, given, diagnostics);
   add_note(run.notes, batches);
-  if (!run.options.tests.only_tests() && !run.options.check_grads)
+  if (!run.options.tests.only_tests() && !run.options.check_grads) {
+    if (tests_each_epoch(run.options, texts)) {
+      run.options.test_freq = run.options.data.train_range.count();
+      add_note(run.notes,
+               fmt::format("--test-freq is not given, and {} needs tests: there is one at the end of "
+                           "each epoch (--test-freq {})",
+                           run.options.patience > 0 ? "--patience" : "--keep-best", run.options.test_freq));
+    }
     add_note(run.notes, defaults_text(run.options, texts));
+    add_note(run.notes, overlap_text(run.options.data));
+  }
   try {
     load_data(run);
   } catch (const InputError& e) {
@@ -337,6 +371,8 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (!run.options.tests.only_tests() && !run.options.check_grads)
+    add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));
   if (run.checkpoint && !run.options.tests.only_tests() && !run.options.check_grads) {
     if (const std::string warning = rate_jump_warning(run); !warning.empty())
       fmt::print(stderr, "{}\n", warning);

@@ -56,6 +56,12 @@ const OptionTable<CheckpointOptions>& checkpoint_options() {
   return table;
 }
 
+OptionTable<CheckpointOptions> read_checkpoint_option() {
+  return OptionTable<CheckpointOptions>({unsaved_option(
+      "load-file", &CheckpointOptions::load_file,
+      {.fallback = "", .unit = "file", .doc = "checkpoint folder (its newest) or file of a trained net"})});
+}
+
 const OptionTable<TestOptions>& test_options() {
   static const OptionTable<TestOptions> table({
       unsaved_option("test-only", &TestOptions::test_only,
@@ -99,12 +105,14 @@ const OptionTable<TrainOptions>& train_options() {
     std::vector<OptionSpec> own = {
         option("epochs", &TrainOptions::epochs,
                {.fallback = "50000", .min = 0, .max = 1e9, .doc = "passes over the training range"}),
-        option("test-freq", &TrainOptions::test_freq,
-               {.fallback = "57",
-                .min = 1,
-                .max = 1e9,
-                .unit = "batches",
-                .doc = "batches between tests with a checkpoint"}),
+        option(
+            "test-freq", &TrainOptions::test_freq,
+            {.fallback = "57",
+             .min = 1,
+             .max = 1e9,
+             .unit = "batches",
+             .doc = "batches between tests with a checkpoint; with --patience or --keep-best the default is "
+                    "one test at the end of each epoch"}),
         option(
             "patience", &TrainOptions::patience,
             {.fallback = "0",

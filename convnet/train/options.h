@@ -18,6 +18,8 @@ struct CheckpointOptions {
   bool operator==(const CheckpointOptions&) const = default;
 };
 const OptionTable<CheckpointOptions>& checkpoint_options();
+/// Returns the option --load-file of commands that only read a checkpoint.
+OptionTable<CheckpointOptions> read_checkpoint_option();
 
 /// A test of a finished net instead of training, and the files it writes.
 struct TestOptions {

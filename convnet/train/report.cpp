@@ -27,15 +27,16 @@ void TimeUse::add(const Plan& plan, const TaskTimes& times, double wall) {
     communication += share.communication / static_cast<double>(shares.size());
   }
   steps += wall;
+  several = shares.size() > 1;
 }
 
 std::string TimeUse::text(double wall) const {
   const double percent = 100 / std::max(wall, 1e-9);
   return fmt::format(
-      "time: {:.1f}% compute, {:.1f}% communication, {:.1f}% devices "
-      "waiting for each other, {:.1f}% waiting for data, {:.1f}% other",
+      "time: {:.1f}% compute, {:.1f}% communication, {:.1f}% {}, {:.1f}% waiting for data, {:.1f}% other",
       percent * compute, percent * communication, percent * std::max(0.0, steps - compute - communication),
-      percent * data, percent * std::max(0.0, wall - steps - data));
+      several ? "devices waiting for each other" : "between tasks", percent * data,
+      percent * std::max(0.0, wall - steps - data));
 }
 
 namespace {

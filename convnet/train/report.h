@@ -15,7 +15,8 @@ namespace convnet {
 /// The seconds of a batch by use. Those for computing and communication are means over the devices.
 struct TimeUse {
   double compute = 0, communication = 0, data = 0;
-  double steps = 0;  ///< wall clock of all minibatches
+  double steps = 0;      ///< wall clock of all minibatches
+  bool several = false;  ///< whether there are several devices
 
   void add(const Plan& plan, const TaskTimes& times, double wall);
   /// Returns "time: 91.0% compute, …" for a batch that took `wall` seconds.

@@ -13,7 +13,7 @@
 namespace convnet {
 namespace {
 
-const std::string kOption = "the option --";
+const std::string kOption = "the option --", kBatches = "the data set's batches ";
 
 std::string sum_of(const std::string& text) {
   Crc32 sum;
@@ -53,9 +53,8 @@ RunFacts facts_of(const LoadedRun& run) {
   if (run.checkpoint) facts.emplace_back("the checkpoint " + run.checkpoint->file, sum_of(*run.checkpoint));
   const DataOptions& data = run.options.data;
   if (!run.options.tests.only_tests())
-    facts.emplace_back("the data set's batches " + data.train_range.str(),
-                       sum_of_images(run, data.train_range));
-  facts.emplace_back("the data set's batches " + data.test_range.str(), sum_of_images(run, data.test_range));
+    facts.emplace_back(kBatches + data.train_range.str(), sum_of_images(run, data.train_range));
+  facts.emplace_back(kBatches + data.test_range.str(), sum_of_images(run, data.test_range));
   return facts;
 }
 
@@ -82,6 +81,7 @@ std::string difference_of(const RunFacts& first, const RunFacts& other) {
     for (const auto& [name, value] : *facts) {
       const std::string *here = find_fact(first, name), *there = find_fact(other, name);
       if (here != nullptr && there != nullptr && *here == *there) continue;
+      if (name.starts_with(kBatches)) return name + " differ";
       if (!name.starts_with(kOption)) return name + " differs";
       return fmt::format("{} is {} instead of {}", name, shown(there), shown(here));
     }

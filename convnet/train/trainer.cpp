@@ -10,6 +10,7 @@
 #include "convnet/base/host_threads.h"
 #include "convnet/base/output_file.h"
 #include "convnet/base/progress_line.h"
+#include "convnet/net/data_set.h"
 #include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 #include "convnet/train/batch_order.h"
@@ -82,15 +83,13 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
                   pieces_ahead(*provider_, options_.step.mini)) {
   // The largest plans first, so that a run that cannot fit is refused now.
   const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
-    std::int64_t images = 0;
-    for (int b = range.first; b <= range.last; ++b)
-      images = std::max(images, provider_->images_in(b) * views);
-    return std::min(minibatch, images);
+    return std::min(minibatch, largest_batch(*provider_, range) * views);
   };
+  const std::int64_t largest_minibatch =
+      options_.tests.only_tests() ? options_.step.mini : largest(train_range_, options_.step.mini, 1);
   std::vector<std::pair<std::string, const Plan*>> plans;
   if (!options_.tests.only_tests())
-    plans.emplace_back("the plan of training",
-                       &net_.prepare(Phase::train, largest(train_range_, options_.step.mini, 1)));
+    plans.emplace_back("the plan of training", &net_.prepare(Phase::train, largest_minibatch));
   const Plan& test_plan =
       net_.prepare(Phase::test, largest(test_range_, test_minibatch(), provider_->views()));
   plans.emplace_back("the plan of tests", &test_plan);
@@ -124,11 +123,13 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
   }
-  if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, options_.step.mini));
+  if (!prints_json())
+    fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(largest_minibatch)));
   if (!loaded.notes.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", loaded.notes);
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
-        too_many_threads(options_.devices.threads), left_out_text(provider_->left_out())}) {
+        too_many_threads(options_.devices.threads), left_out_text(provider_->left_out()),
+        smaller_batches(options_.step.mini, largest_minibatch)}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);
@@ -217,8 +218,9 @@ void Trainer::run_all() {
     if (!going_on || stopped()) return stop_here();
   }
   if (out_of_patience())
-    fmt::print("Training ends: {} tests without a better {} than {} (--patience {}; 0 clears it)\n",
-               state_.best.tests_since, watched_.text(net_.graph()), best_value_text(), options_.patience);
+    fmt::print("Training ends: {} test{} without a better {} than {} (--patience {}; 0 clears it)\n",
+               state_.best.tests_since, state_.best.tests_since == 1 ? "" : "s", watched_.text(net_.graph()),
+               best_value_text(), options_.patience);
   else if (!trained)
     fmt::print("Nothing to train: {} of {} epochs are done\n",
                std::min(next_batch().epoch - 1, options_.epochs), options_.epochs);

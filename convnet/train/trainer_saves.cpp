@@ -80,16 +80,18 @@ void Trainer::save() {
   c.train_range = train_range_;
   c.train_images = train_images_;
   c.test_range = test_range_;
+  const auto write = [&] {
+    reclaim_folder();
+    const std::string warning = write_checkpoint(folder_, c, options_.checkpoints.keep);
+    if (!warning.empty()) fmt::print(stderr, "warning: {}\n", warning);
+  };
   together(processes_, [&] {
     if (!is_first()) return;
     try {
-      reclaim_folder();
-      write_checkpoint(folder_, c, options_.checkpoints.keep);
+      write();
     } catch (const RunError&) {
       if (run_folder_->is_claimed()) throw;
-      // The folder was removed just now.
-      reclaim_folder();
-      write_checkpoint(folder_, c, options_.checkpoints.keep);
+      write();  // the folder was removed just now
     }
   });
   sound_ = true;

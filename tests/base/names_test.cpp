@@ -10,7 +10,7 @@ TEST_CASE("nearest finds the closest candidate") {
   CHECK(nearest("stirde", keys) == "stride");
   CHECK(nearest("STRIDES", keys) == "stride");
   CHECK(nearest("padding", keys) == "padding");
-  CHECK(nearest("pad", keys) == "");
+  CHECK(nearest("padd", keys) == "");
   CHECK(nearest("stirde", keys, 1) == "stride");
   CHECK(nearest("strat", {"start"}, 1) == "start");
   CHECK(nearest("kepe", {"keep"}, 1) == "keep");
@@ -25,6 +25,18 @@ TEST_CASE("nearest finds the closest candidate") {
   CHECK(nearest("bat", {"cat", "rat", "bat"}) == "bat");
   CHECK(nearest("hat", {"cat", "rat"}) == "cat");
   CHECK(nearest(std::string(100000, 'a'), keys) == "");
+}
+
+TEST_CASE("the names of other programs stand for ours") {
+  const std::vector<std::string> keys = {"filters", "filterSize", "stride", "padding", "fp32", "bf16"};
+  CHECK(nearest("kernel_size", keys) == "filterSize");
+  CHECK(nearest("KernelSize", keys) == "filterSize");
+  CHECK(nearest("pad", keys) == "padding");
+  CHECK(nearest("fp16", keys) == "bf16");
+  CHECK(nearest("fp16", keys, 0) == "");
+  CHECK(usual_name("fp16", {"fp32"}) == "");
+  CHECK(usual_name("filters", keys) == "");
+  CHECK(did_you_mean("swish", {"relu", "silu"}) == "; did you mean 'silu'?");
 }
 
 TEST_CASE("short words have fewer typing mistakes") {

@@ -31,6 +31,59 @@ std::vector<double> tests_of(const Checkpoint& checkpoint, std::size_t value) {
 
 }  // namespace
 
+TEST_CASE("a run goes on where the disk has room for fewer checkpoints than --keep asks for") {
+  const Workshop shop;
+  shop.write(
+      replaced(replaced(kDefinition, "filters=2\n", "filters=200\n"), "channels=2\n", "channels=200\n"),
+      kParameters);
+  const std::string run = shop / "run";
+  const Args args = training(shop, run, 4) + Args{"--keep-best", "logprob", "--max-test-err", "0"};
+  run_well(args + Args{"--epochs", "1"});
+  const auto kib = static_cast<int>(fs::file_size(run + "/1.2.safetensors") >> 10);
+  fs::remove_all(run);
+  fs::create_directory(run);
+  const auto on_disk_of = [&](int size, const Args& command) {
+    const std::string script = fmt::format(
+        "mount -t tmpfs -o size={}k none {} || exit 77; \"$@\"; code=$?; ls {}; "
+        "exit $code",
+        size, run, run);
+    return Program(Args{"-rm", "/bin/sh", "-c", script, "sh"} + command, "/usr/bin/unshare").finish();
+  };
+  if (on_disk_of(64, {"true"}).code != 0) return test::skip("this process may not mount a file system");
+  // The best checkpoint may be another one than the newest, so there is room for two and a new one.
+  const Outcome kept = on_disk_of(kib * 7 / 2, Args{CONVNET_PROGRAM} + args + Args{"--keep", "9"});
+  INFO(kept.out << kept.err);
+  CHECK(kept.code == 0);
+  CHECK_THAT(kept.err, Catch::Contains("warning: the disk is full: there was room for") &&
+                           Catch::Contains("were removed: 1.1.safetensors"));
+  CHECK_THAT(kept.out, Catch::Contains("\n4.2.safetensors\n") && Catch::Contains("\nbest.safetensors\n"));
+  const Outcome full = on_disk_of(kib * 3 / 2, Args{CONVNET_PROGRAM} + training(shop, run, 4));
+  INFO(full.out << full.err);
+  CHECK(full.code == 1);
+  CHECK_THAT(full.err,
+             Catch::Contains("1.2.safetensors: cannot be written: No space left on device\nthe newest "
+                             "checkpoint that is left is " +
+                             run + "/1.1.safetensors"));
+}
+
+TEST_CASE("a folder that cannot be written is refused with the reason") {
+  const Workshop shop;
+  const std::string run = shop / "run";
+  fs::create_directory(run);
+  const auto on_read_only = [&](const Args& command) {
+    const std::string script = "mount -t tmpfs -o ro none " + run + " || exit 77; \"$@\"";
+    return Program(Args{"-rm", "/bin/sh", "-c", script, "sh"} + command, "/usr/bin/unshare").finish();
+  };
+  if (on_read_only({"true"}).code != 0) return test::skip("this process may not mount a file system");
+  const Outcome refused = on_read_only(Args{CONVNET_PROGRAM} + training(shop, run, 1));
+  INFO(refused.err);
+  CHECK(refused.code == 2);
+  CHECK_THAT(refused.err, Catch::Contains(run +
+                                          ": cannot be written: Read-only file system; checkpoints are to be "
+                                          "saved in " +
+                                          run));
+}
+
 TEST_CASE("the checkpoint of the best test is kept, by any value of a cost, also over resumed runs") {
   const Workshop shop;
   for (const auto& [cost, value] :

@@ -261,6 +261,8 @@ TEST_CASE("a damaged training image ends the run, and what was learned before it
   INFO(stopped.err);
   CHECK(stopped.code == 2);
   CHECK(stopped.err.find("a-2.tar: s/1012.jpg: a damaged JPEG: ") != std::string::npos);
+  CHECK(stopped.err.find("; --skip-bad-images 1 goes on past images that cannot be read\n") !=
+        std::string::npos);
   REQUIRE(files_in(photos.folder / "bad") ==
           std::vector<std::string>{"1.1.safetensors", "1.2-0001.safetensors"});
   const std::string file = photos.folder / "bad/1.2-0001.safetensors";

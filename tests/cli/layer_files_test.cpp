@@ -24,6 +24,15 @@ void check_plan_refused(const Workshop& shop, const std::string& message) {
 }
 
 const std::vector<Mistake> definition_mistakes = {
+    // Names of other programs.
+    {"filterSize=3", "kernelSize=3",
+     "net.cfg:12: layer 'conv1': unknown key 'kernelSize'; did you mean 'filterSize'?"},
+    {"filterSize=3", "filterSize=3\nlr=0.1",
+     "net.cfg:13: layer 'conv1': unknown key 'lr'; did you mean 'epsW'?"},
+    {"filterSize=3", "filterSize=3\npadding=same",
+     "net.cfg:13: layer 'conv1': padding expects an integer between 0 and 4096, not 'same'; with stride 1, "
+     "half the filter's size keeps the size of the image: 1 for a filter of 3, 2 for one of 5"},
+    {"neuron=relu", "neuron=swish", "unknown neuron 'swish'; did you mean 'silu'?"},
     // Types and inputs.
     {"type=pool", "type=pol",
      "net.cfg:15: layer 'pool1': unknown layer type 'pol'; did you mean 'pool'? known: data, "},
@@ -104,7 +113,7 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:18: layer 'pool1': sum expects 0 or 1 (also true/false, yes/no, on/off), not 'maybe'"},
     // Shapes.
     {"channels=1", "channels=3",
-     "net.cfg:10: layer 'conv1': channels=3, but input 'data' is 1x8x8 and has 1 channels"},
+     "net.cfg:10: layer 'conv1': channels=3, but input 'data' is 1x8x8 and has 1 channel"},
     {"channels=2", "channels=3",
      "net.cfg:18: layer 'pool1': channels=3, but input 'conv1' is 2x6x6 and has 2 channels"},
     {"filterSize=3", "filterSize=9",

@@ -27,7 +27,16 @@ TEST_CASE("a wrong option is named") {
       {{"--colour=red"}, "unknown option '--colour'; --help lists what there is"},
       {{"-x"}, "unknown option '-x'; --help lists what there is"},
       {{"--epochs", "1", "more"}, "unexpected argument 'more'; --help lists what there is"},
-      {{"--steps"}, "unknown option '--steps'"},  // one of bench
+      {{"--steps"}, "unknown option '--steps'; it is an option of 'convnet bench'"},
+      {{"--show-preds", "probs"}, "unknown option '--show-preds'; it is an option of 'convnet show'"},
+      {{"-f", "run"}, "unknown option '-f'; did you mean '--load-file'?"},
+      {{"--lr", "0.1"},
+       "unknown option '--lr'; learning rates are keys of the parameter file: epsW and epsB of each layer"},
+      {{"--momentum", "0.9"},
+       "unknown option '--momentum'; momentum is a key of the parameter file: momW and momB of each layer"},
+      {{"--batch-size=64"}, "unknown option '--batch-size'; did you mean '--mini'?"},
+      {{"--precision", "fp16"},
+       "--precision expects one of fp32, tf32, bf16, not 'fp16'; did you mean 'bf16'?"},
       {{"--mini"}, "--mini needs a value"},
       {{"--mini="}, "--mini needs a value"},
       {{"--save-file=", "--shuffle"}, "--save-file needs a value"},
@@ -83,6 +92,116 @@ TEST_CASE("a wrong option is named") {
   for (const Mistake& mistake : mistakes)
     check_refused(shop.dummy() + Args{"--save-file", shop / "out"} + mistake.args, mistake.message);
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
+}
+
+TEST_CASE("the value of an unknown option is no second mistake") {
+  const Workshop shop;
+  const Args train = shop.dummy() + Args{"--save-file", shop / "out"};
+  for (const std::string value : {"3", "-3", "run"}) {
+    const Outcome run = run_program(train + Args{"--minni", value, "--epochs", "1"});
+    CHECK(run.err == "unknown option '--minni'; did you mean '--mini'?\n");
+  }
+  const Outcome several = run_program(train + Args{"--minni", "--epoch=1", "-x", "--colour=red", "more"});
+  CHECK(several.code == 2);
+  CHECK(count(several.err, "\n") == 4);
+  CHECK(several.err.find("unexpected argument 'more'") != std::string::npos);
+}
+
+TEST_CASE("commands and options of cuda-convnet2 lead to ours") {
+  const Workshop shop;
+  check_refused({"shownet", "run"}, "unknown command 'shownet'; did you mean 'show'?");
+  check_refused({"convnet.py"}, "unknown command 'convnet.py'; did you mean 'train'?");
+  check_refused({"make-data", "--src-dir", "a", "--tgt-dir", "b"},
+                "unknown option '--src-dir'; did you mean '--src'?\nunknown option '--tgt-dir'; did you mean "
+                "'--dst'?");
+  check_refused({"show", "--write-features", "fc10"},
+                "unknown option '--write-features'; it is an option of 'convnet train'");
+}
+
+TEST_CASE("a checkpoint that is another program's file is called what it is") {
+  const Workshop shop;
+  const std::string file = shop / "net.bin", rest(200, '\0');
+  for (const auto& [first, message] : std::vector<std::pair<std::string, std::string>>{
+           {std::string("\x80\2}q\1(U\4", 8),
+            ": is a pickle, as cuda-convnet2's checkpoints are; convnet cannot"},
+           {"(dp1\nS'model'\n", ": is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it"},
+           {std::string("PK\3\4\24\0\0\0", 8),
+            ": is a zip file, as torch.save writes; save the weights by "
+            "safetensors.torch.save_file and start a run from them with "
+            "--init-from"},
+           {"\x08\x07\x12\x07pytorch", ": is an ONNX model, which convnet can write but not read"}}) {
+    write_file(file, first + rest);
+    check_refused({"predict", file, "a.png"}, file + message);
+    check_refused({"--load-file", file, "--test-only", "1"}, file + message);
+  }
+}
+
+TEST_CASE("a minibatch that is larger than every batch is announced as small as it is") {
+  const Workshop shop;
+  shop.write_data();
+  const Outcome train =
+      run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--mini", "5000"});
+  INFO(train.out << train.err);
+  const std::string warning =
+      "warning: --mini 5000 is more than the largest batch has, 40 images: minibatches have at most 40 "
+      "images\n";
+  CHECK_THAT(train.err, Catch::Contains(warning));
+  CHECK_THAT(train.out, Catch::Contains("; minibatches of 40 images"));
+  const auto plan = [&](const std::string& mini) {
+    return run_well(Args{"plan", "--data-provider", "mnist", "--data-path", shop.data_path()} + shop.net() +
+                    Args{"--mini", mini});
+  };
+  CHECK_THAT(plan("5000").err, Catch::Contains(warning));
+  CHECK(plan("40").err.empty());
+  CHECK(plan("5000").out == plan("40").out);
+  CHECK(run_well(shop.dummy() + Args{"--save-file", shop / "exact", "--epochs", "1", "--mini", "1000"})
+            .err.empty());
+}
+
+TEST_CASE("runs that count tests make one each epoch, unless an option says when") {
+  const Workshop shop;
+  const Args train = shop.dummy() + Args{"--epochs", "3"};
+  const auto tests = [](const Outcome& run) { return count(run.out, "Saved checkpoint"); };
+  const std::string note =
+      "is not given, and --patience needs tests: there is one at the end of each epoch "
+      "(--test-freq 2)";
+  const Outcome counted = run_well(train + Args{"--save-file", shop / "a", "--patience", "9"});
+  INFO(counted.out);
+  CHECK(tests(counted) == 3);
+  CHECK_THAT(counted.out, Catch::Contains("--test-freq " + note) && !Catch::Contains("--test-freq 57"));
+  const Outcome resumed = run_well({"--load-file", shop / "a", "--epochs", "5"});
+  CHECK(tests(resumed) == 2);
+  const Outcome best = run_well(train + Args{"--save-file", shop / "b", "--keep-best", "logprob"});
+  CHECK(tests(best) == 3);
+  CHECK_THAT(best.out, Catch::Contains("--keep-best needs tests"));
+  const Outcome given =
+      run_well(train + Args{"--save-file", shop / "c", "--patience", "9", "--test-freq", "3"});
+  CHECK(tests(given) == 2);
+  CHECK_THAT(given.out, !Catch::Contains(note));
+}
+
+TEST_CASE("a run notes what it would otherwise take in silence") {
+  const Workshop shop;
+  const Args train = shop.dummy() + Args{"--epochs", "1"};
+  const Outcome overlap = run_well(train + Args{"--save-file", shop / "a", "--test-range", "2-4"});
+  CHECK_THAT(overlap.out,
+             Catch::Contains("Note: batch 2 is both trained on and tested: test errors will look too good"));
+  const Outcome same = run_well(train + Args{"--save-file", shop / "b", "--test-range", "1-2", "--verbose"});
+  CHECK_THAT(same.out, Catch::Contains("% between tasks, ") && !Catch::Contains("waiting for each other"));
+  CHECK_THAT(same.out, Catch::Contains("Note: batches 1-2 are both trained on and tested"));
+  CHECK_THAT(same.out, !Catch::Contains("--max-test-err"));
+  const Outcome percent = run_well(train + Args{"--save-file", shop / "c", "--max-test-err", "20"});
+  CHECK_THAT(percent.out, !Catch::Contains("trained on and tested") &&
+                              Catch::Contains("Note: --max-test-err 20 is above every error, which is a "
+                                              "fraction: 20 % is 0.2"));
+}
+
+TEST_CASE("a parameter file that is missing on resume is the only error") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  const Outcome run = run_program({"--load-file", shop / "run", "--layer-params", shop / "missing.cfg"});
+  CHECK(run.code == 2);
+  CHECK(run.err == (shop / "missing.cfg") + ": cannot be read: No such file or directory\n");
 }
 
 TEST_CASE("the first letters of an option's name stand for it") {

@@ -70,6 +70,7 @@ TEST_CASE("training prints the lines that users grep for, and no progress line i
                   {R"(Trained to the end of epoch 2 in \d+\.\d s)", "  best test:   " + error + "[12]",
                    "  last test:   " + error + "2", "  checkpoint:  " + folder + "/2.2.safetensors",
                    "  test it:     convnet --load-file " + folder + " --test-only 1",
+                   "  use it:      convnet predict " + folder + R"( ARRAY\.npy\.\.\.)",
                    "  train on:    convnet --load-file " + folder + " --epochs 4"});
   check_lines(run.out, expected);
   CHECK(run.err.empty());
@@ -328,7 +329,8 @@ TEST_CASE("plan --json prints one JSON object and reads no image") {
     std::filesystem::resize_file(shop.data_path() + "/" + stem + "-labels-idx1-ubyte", 8);
   }
   const Outcome run = run_well(
-      Args{"plan", "--json", "--data-provider=mnist", "--data-path=" + shop.data_path()} + shop.net());
+      Args{"plan", "--json", "--mini=20", "--data-provider=mnist", "--data-path=" + shop.data_path()} +
+      shop.net());
   CHECK(nlohmann::json::parse(run.out).is_object());
   CHECK(run.err.empty());
   const Outcome text = run_well(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net());

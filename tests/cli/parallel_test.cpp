@@ -87,9 +87,10 @@ TEST_CASE("devices, slices and passes are printed at the start") {
             "Devices: cpu:5,3, 1 thread(s) each; minibatches of 33 images, 17 a replica on 2 replicas, "
             "in 2 passes") != std::string::npos);
   CHECK(run.out.find("% communication") != std::string::npos);
+  CHECK(run.out.find("% devices waiting for each other, ") != std::string::npos);
   CHECK(run.out.find("% waiting for data") != std::string::npos);
   const Outcome unused = run_well(options(shop, shop / "out2", "0,1,2", 1));
-  CHECK(unused.err.find("--gpu lists 3 devices, but the layers use 2") != std::string::npos);
+  CHECK(unused.err.find("the run has 3 devices, but the layers use 2") != std::string::npos);
 }
 
 TEST_CASE("option --parallel data puts every layer on all devices, whatever the file says") {

@@ -211,7 +211,7 @@ TEST_CASE("an error that all processes find is printed once, with the exit code 
   CHECK(run.err.find("rank") == std::string::npos);
   const Outcome devices = mpirun(launched(3, training(shop, shop / "out", "0")));
   CHECK(devices.code == 0);
-  CHECK(count(devices.err, "--gpu lists 3 devices, but the layers use 2") == 1);
+  CHECK(count(devices.err, "the run has 3 devices, but the layers use 2") == 1);
 }
 
 TEST_CASE("commands that run in one process say so") {
@@ -313,8 +313,8 @@ TEST_CASE("a process that never starts ends the others after the stall timeout")
   prepare_launcher();
   for (const std::string idle : {"0", "1"}) {
     INFO(idle);
-    const Args starts = Args{"-np", "1", CONVNET_PROGRAM} + training(shop, shop / "out", "0") +
-                        Args{"--stall-timeout", "3"};
+    const Args starts =
+        Args{"-np", "1", CONVNET_PROGRAM} + training(shop, shop / "out", "0") + Args{"--stall-timeout", "3"};
     const Args never = {"-np", "1", "/bin/sleep", "600"};
     const Outcome run = mpirun(idle == "0" ? never + Args{":"} + starts : starts + Args{":"} + never);
     INFO(run.out << run.err);

@@ -326,6 +326,8 @@ TEST_CASE("wrong wishes get an answer that helps") {
   CHECK(holds(error({shop / "nowhere", "--show-cost", "logprob"}),
               "there is no such checkpoint file or folder"));
   CHECK(holds(error({run, "--show-cost", "logprop"}), "did you mean 'logprob'?"));
+  CHECK(count(run_well({"show", "--help"}).out, "checkpoint folder (its newest) or file of a trained net") ==
+        1);
   CHECK(holds(error({run, "--show-cost", "logprob", "--cost-idx", "3"}),
               "--cost-idx 3: 'logprob' has 3 values: 0 (-log p), 1 (top-1 error), 2 (top-2 error)"));
   CHECK(

@@ -3,6 +3,7 @@
 // refuses and this program warns of.
 #include <algorithm>
 
+#include "providers/dummy.h"
 #include "tests/layers/against_reference.h"
 
 using namespace convnet;
@@ -295,4 +296,27 @@ TEST_CASE("weights without a cost to learn from are named: they stay as they are
   const auto after = small.tensors();
   CHECK(after.at("side.weights.s").values == before.at("side.weights.s").values);
   CHECK(after.at("p.weights.data").values != before.at("p.weights.data").values);
+}
+
+TEST_CASE("messages about data name its classes, and the order of dimensions that it may have") {
+  const auto errors_for = [](const Dims& image, std::vector<std::string> names) {
+    const auto classes = std::ssize(names);
+    const auto provider = make_dummy_provider(
+        {{"data", image, DataType::u8}, {"labels", {1}, DataType::s32, classes, std::move(names)}}, true, 1);
+    return build_net(between_data_and_cost(
+                         "[conv]\ntype=conv\ninputs=data\nchannels=3\nfilters=2\nfilterSize=3\n", "conv", 2),
+                     *provider)
+        .errors;
+  };
+  std::vector<std::string> names;
+  for (char letter = 'a'; letter <= 'l'; ++letter) names.emplace_back(1, letter);
+  CHECK(says(errors_for({3, 16, 16}, names),
+             "the data has 12 classes, but 'probs' has only 2 outputs; the classes are a, b, c, d, e, f, g, "
+             "h, i, j, …"));
+  CHECK(says(errors_for({3, 16, 16}, {"cat", "dog", "owl"}),
+             "has only 2 outputs; the classes are cat, dog, owl"));
+  const std::string advice = "an array of (N,H,W,C) is saved as (N,C,H,W) by images.transpose(0, 3, 1, 2)";
+  CHECK(says(errors_for({16, 16, 3}, {"cat", "dog"}), "has 16 channels; " + advice));
+  CHECK_FALSE(says(errors_for({16, 16, 4}, {"cat", "dog"}), advice));
+  CHECK_FALSE(says(errors_for({1, 16, 3}, {"cat", "dog"}), advice));
 }

@@ -250,7 +250,11 @@ TEST_CASE("Provider npy names what does not fit", "[providers]") {
   CHECK_THAT(error(),
              Catch::Contains("labels.npy holds 3 records, but ") && Catch::EndsWith("images.npy holds 2"));
   folder.write("labels.npy", npy_array("<f4", "(2,)", std::vector<float>(2)));
-  CHECK_THAT(error(), Catch::Contains("labels are a whole number for each image"));
+  CHECK_THAT(error(),
+             Catch::Contains("labels are a whole number for each image; save whole numbers by "
+                             "labels.astype(numpy.int32); arrays of other numbers have other names"));
+  folder.write("labels.npy", npy_array("|u1", "(2, 3)", std::vector<char>(6)));
+  CHECK_THAT(error(), Catch::Contains("save numbers of classes by labels.argmax(1) if each row is one-hot"));
   for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{1'000'000}, std::int64_t{1} << 40}) {
     folder.write("labels.npy", npy_array("<i8", "(2,)", std::vector<std::int64_t>{0, label}));
     CHECK_THAT(error(), Catch::EndsWith("record 1 (counted from 0) is label " + std::to_string(label) +

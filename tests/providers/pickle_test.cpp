@@ -205,7 +205,9 @@ TEST_CASE("damaged pickles are refused", "[pickle]") {
         "file: byte 1: it refers to an object outside of the file; only data and NumPy arrays are read");
   CHECK(error_of("\x1f\x8b") ==
         "file: byte 0: this is no pickle: 0x1f is no opcode of protocols 0 to 4 that stands for data");
-  CHECK(error_of("\x80\5N.") == "file: byte 0: this is a pickle of protocol 5; 0 to 4 are read");
+  CHECK(error_of("\x80\5N.") ==
+        "file: byte 0: this is a pickle of protocol 5; 0 to 4 are read: save it by "
+        "pickle.dump(data, file, protocol=4)");
   CHECK(error_of("N") == "file: byte 1: the file is truncated: 1 bytes should follow byte 1, there are 0");
   CHECK(error_of("X\xff\xff\xff\xff"s + "abc") ==
         "file: byte 0: the file is truncated: 4294967295 bytes should follow byte 5, there are 3");

@@ -183,6 +183,37 @@ TEST_CASE("a damaged checkpoint names the newest sound one before it") {
         std::string::npos);
 }
 
+TEST_CASE("on a full disk the oldest checkpoints make room, but never the newest that can be read") {
+  const TempFolder folder;
+  const auto fill = [&] {
+    for (int epoch = 1; epoch <= 4; ++epoch) write_empty_checkpoint(folder.path(), epoch);
+    write_file(folder / "4.1.safetensors", "damaged");
+    write_file(folder / "best.safetensors", "");
+  };
+  const auto save_if = [&](bool (*has_room)(const std::string&)) {
+    return save_making_room(folder.path(), "5.1.safetensors", [&, has_room] {
+      if (!has_room(folder.path())) throw DiskFullError("5.1.safetensors: no space");
+    });
+  };
+  const auto there = [&](const std::string& name) { return fs::exists(folder / (name + ".safetensors")); };
+  fill();
+  CHECK(save_if([](const std::string&) { return true; }).empty());
+  CHECK((there("1.1") && there("2.1") && there("3.1")));
+
+  const std::string warning =
+      save_if([](const std::string& in) { return !fs::exists(in + "/1.1.safetensors"); });
+  CHECK(warning == "the disk is full: there was room for " + (folder / "5.1.safetensors") +
+                       " only after older checkpoints, which --keep would have kept, were removed: "
+                       "1.1.safetensors");
+  CHECK((!there("1.1") && there("2.1") && there("3.1") && there("4.1") && there("best")));
+
+  fill();
+  const std::string error = message_of<RunError>([&] { save_if([](const std::string&) { return false; }); });
+  CHECK(error ==
+        "5.1.safetensors: no space\nthe newest checkpoint that is left is " + (folder / "3.1.safetensors"));
+  CHECK((!there("1.1") && !there("2.1") && there("3.1") && there("4.1") && there("best")));
+}
+
 TEST_CASE("each of 150 bits that flip in a checkpoint is found") {
   const TempFolder folder;
   Checkpoint checkpoint;
