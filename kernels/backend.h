@@ -161,8 +161,8 @@ class Backend {
   /// Returns whether all devices allocate from the same memory.
   virtual bool shares_memory() const = 0;
 
-  /// Measures the FLOP/s of the device in products of the backend's precision; the CPU's in fp32
-  /// multiply-adds.
+  /// Measures the FLOP/s of the device in products of the backend's precision. A CPU without products of bf16
+  /// numbers is measured in fp32.
   virtual double measure_peak_flops(int device) const = 0;
   /// Measures the bytes a second, read and written together, of a copy that is too large for caches.
   virtual double measure_copy_bandwidth(int device) const = 0;

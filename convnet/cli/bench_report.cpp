@@ -143,6 +143,10 @@ std::string bench_text(const json& r) {
       100 * r["executor_overhead"].get<double>(), r["gflops"].get<double>(),
       100 * r["peak_fraction"].get<double>(), r["peak_gflops"].get<double>(), r["threads"].get<int>(),
       r["copy_gb_per_s"].get<double>(), r["peak_memory_bytes"].get<double>() / (1 << 20));
+  if (r["peak_fraction"].get<double>() > 1)
+    text +=
+        "more than 100% of the peak: operations are counted as in direct convolutions, and Winograd's "
+        "method needs fewer\n";
   if (const json& recorded = r["recorded"]; recorded.is_boolean())
     text += recorded.get<bool>() ? "steps are recorded: each is started by one call\n"
                                  : "steps are not recorded: the host starts their operations one by one\n";

@@ -117,7 +117,8 @@ class CpuBackend : public Backend {
   }
   double measure_peak_flops(int) const override {
     const OpenMpScope scope;
-    return cpu::own_kernels(use_instruction_set()).measure_peak_flops(preparer_.threads());
+    return cpu::own_kernels(use_instruction_set())
+        .measure_peak_flops(preparer_.threads(), preparer_.bf16() ? DataType::bf16 : DataType::f32);
   }
 
   void enter_worker(int) const override { omp_set_num_threads(preparer_.threads()); }

@@ -19,9 +19,10 @@ struct OwnKernels {
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
   /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
-  /// Measures the FLOP/s of fp32 fused multiply-adds on `threads` cores: the best of five short loops, which
-  /// take about a tenth of a second.
-  double (*measure_peak_flops)(int threads);
+  /// Measures the FLOP/s of `threads` cores in products of bf16 or f32 numbers: the best of five short loops,
+  /// which take about a tenth of a second. Where the instruction set has no vector products of bf16 numbers,
+  /// it measures those of f32 numbers. Products of tiles (AMX) are not measured.
+  double (*measure_peak_flops)(int threads, DataType factors);
   /// Measures the bytes a second, read and written together, of a copy of 128 MiB.
   double (*measure_copy_bandwidth)(int threads);
 };
@@ -99,7 +100,7 @@ Prepared prepare_winograd(const ConvForward& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);
 
-double measure_peak_flops(int threads);
+double measure_peak_flops(int threads, DataType factors);
 double measure_copy_bandwidth(int threads);
 }  // namespace own
 

@@ -2,6 +2,9 @@
 #include "kernels/cpu/own_kernels.h"
 
 #include <omp.h>
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -9,12 +12,17 @@
 
 namespace convnet::cpu::own {
 
-double measure_peak_flops(int threads) {
-  // GCC and clang turn these into the widest fused multiply-adds there are; 12 independent chains hide their
-  // latency.
-  using Vector = float __attribute__((vector_size(64)));
-  constexpr int chains = 12;
-  constexpr int lanes = 16;
+namespace {
+
+// GCC and clang turn its arithmetic into the widest instructions there are.
+using Vector = float __attribute__((vector_size(64)));
+constexpr int kLanes = 16;
+
+/// Returns the FLOP/s of `threads` cores that repeat `multiply_add(sum, factor, term)`, which does
+/// `flops` operations: the best of five short loops.
+template <class MultiplyAdd>
+double best_rate(int threads, int flops, const MultiplyAdd& multiply_add) {
+  constexpr int chains = 12;  // as many independent sums hide the latency of an instruction
   constexpr int rounds = 4'000'000;
   double best = 0;
   for (int repeat = 0; repeat < 5; ++repeat) {
@@ -29,15 +37,28 @@ double measure_peak_flops(int threads) {
       for (int c = 0; c < chains; ++c) sums[c] = Vector{} + seed * static_cast<float>(c);
       for (int r = 0; r < rounds; ++r) {
 #pragma GCC unroll 12
-        for (int c = 0; c < chains; ++c) sums[c] = sums[c] * factor + term;
+        for (int c = 0; c < chains; ++c) sums[c] = multiply_add(sums[c], factor, term);
       }
       for (int c = 0; c < chains; ++c) sink += sums[c][0];
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     // The sum is used, so the loop cannot be dropped.
-    if (sink > 0) best = std::max(best, 2.0 * chains * lanes * rounds * threads / seconds);
+    if (sink > 0) best = std::max(best, 1.0 * flops * chains * rounds * threads / seconds);
   }
   return best;
+}
+
+}  // namespace
+
+double measure_peak_flops(int threads, [[maybe_unused]] DataType factors) {
+#if defined(__AVX512BF16__)
+  if (factors == DataType::bf16)
+    return best_rate(threads, 4 * kLanes, [](Vector sum, Vector factor, Vector term) {
+      return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)factor, (__m512bh)term);
+    });
+#endif
+  return best_rate(threads, 2 * kLanes,
+                   [](Vector sum, Vector factor, Vector term) { return sum * factor + term; });
 }
 
 double measure_copy_bandwidth(int threads) {
