@@ -16,18 +16,26 @@ namespace {
 /// it; else this one does, and ends the others, which wait for it.
 [[noreturn]] void end_together(const std::exception& error, Processes& processes, StandardStreams& streams) {
   constexpr double kWaitForOthers = 10;  // seconds
-  processes.fail(error, std::min(kWaitForOthers, processes.stall_seconds()));
-  const bool silent = processes.rank() > 0 || !processes.all_know();
-  const std::string text = silent ? "" : error.what();
+  processes.set_stall_seconds(std::min(kWaitForOthers, processes.stall_seconds()));
+  processes.fail(error);
   if (!processes.all_know()) {
     streams.unsilence_errors();
     fmt::print(stderr, "{}: {}\n", processes.name(processes.rank()), error.what());
     std::fflush(stderr);
     processes.transport().abort(1);
   }
-  if (dynamic_cast<const InputError*>(&error) != nullptr) throw InputError(text);
-  if (dynamic_cast<const DeviceError*>(&error) != nullptr) throw DeviceError(text);
-  throw RunError(text);
+  std::fflush(stdout);
+  if (processes.rank() == 0) fmt::print(stderr, "{}\n", error.what());
+  std::fflush(stderr);
+  // As soon as one process ends with an error, mpirun kills the others, which could not report it any more.
+  try {
+    processes.exchange("");
+  } catch (const std::exception&) {  // one has ended without waiting
+  }
+  const std::string reported;
+  if (dynamic_cast<const InputError*>(&error) != nullptr) throw InputError(reported);
+  if (dynamic_cast<const DeviceError*>(&error) != nullptr) throw DeviceError(reported);
+  throw RunError(reported);
 }
 
 /// Limits all processes to the least of their processors' instruction sets, so that their results and plans

@@ -114,7 +114,7 @@ std::string Processes::name(int rank) const {
 }
 
 /// Sends a message and receives one, each after its size.
-std::string Processes::swap(int to, const std::string& message, int from, double seconds) {
+std::string Processes::swap(int to, const std::string& message, int from) {
   // The transport may use them after an error has ended the wait.
   const auto out = std::make_shared<std::pair<std::string, std::string>>();
   const auto in = std::make_shared<std::pair<std::string, std::string>>();
@@ -131,18 +131,18 @@ std::string Processes::swap(int to, const std::string& message, int from, double
   transport_->receive(from, kChannel, piece(in->first), kept(receives, in));
   transport_->send(to, kChannel, piece(out->first), kept(sends, out));
   transport_->send(to, kChannel, piece(out->second), kept(sends, out));
-  wait(receives, *transport_, seconds, name(from));
+  wait(receives, *transport_, stall_seconds_, name(from));
   std::uint64_t coming = 0;
   std::memcpy(&coming, in->first.data(), sizeof coming);
   in->second.resize(coming);
   transport_->receive(from, kChannel, piece(in->second), kept(receives, in));
-  wait(receives, *transport_, seconds, name(from));
-  wait(sends, *transport_, seconds, name(to));
+  wait(receives, *transport_, stall_seconds_, name(from));
+  wait(sends, *transport_, stall_seconds_, name(to));
   return std::move(in->second);
 }
 
 /// An all-gather by Bruck's algorithm: each round doubles the number of blocks that a process has.
-std::vector<std::string> Processes::all_gather(std::string mine, double seconds) {
+std::vector<std::string> Processes::all_gather(std::string mine) {
   const auto size = static_cast<std::size_t>(count());
   std::vector<std::string> blocks = {std::move(mine)};  // of this process and those after it
   while (blocks.size() < size) {
@@ -150,7 +150,7 @@ std::vector<std::string> Processes::all_gather(std::string mine, double seconds)
     const std::string message = pack(blocks, std::min(blocks.size(), size - blocks.size()));
     const int to = (rank() - distance + count()) % count();
     const int from = (rank() + distance) % count();
-    unpack(swap(to, message, from, seconds), blocks);
+    unpack(swap(to, message, from), blocks);
   }
   if (blocks.size() != size) throw RunError("a process has sent a damaged message");
   std::rotate(blocks.begin(), blocks.end() - rank(), blocks.end());
@@ -159,11 +159,11 @@ std::vector<std::string> Processes::all_gather(std::string mine, double seconds)
 
 /// Sends this process's answer to all processes and returns the texts of all. Throws if any answer is an
 /// error.
-std::vector<std::string> Processes::answer(char kind, std::string_view text, double seconds) {
+std::vector<std::string> Processes::answer(char kind, std::string_view text) {
   const bool stop = asked_to_stop_ && asked_to_stop_();
   std::string block = {kind, stop ? '!' : ' '};
   block += text;
-  std::vector<std::string> all = all_gather(std::move(block), seconds);
+  std::vector<std::string> all = all_gather(std::move(block));
   stop_ = std::any_of(all.begin(), all.end(), [](const std::string& a) { return a.at(1) == '!'; });
   const auto bad = std::find_if(all.begin(), all.end(), [](const std::string& a) { return a[0] != kGood; });
   if (bad == all.end()) {
@@ -181,9 +181,7 @@ std::vector<std::string> Processes::answer(char kind, std::string_view text, dou
   throw RunError(what);
 }
 
-std::vector<std::string> Processes::exchange(std::string_view mine) {
-  return answer(kGood, mine, stall_seconds_);
-}
+std::vector<std::string> Processes::exchange(std::string_view mine) { return answer(kGood, mine); }
 
 void Processes::together(const std::function<void()>& work) {
   const int told = errors_told_;
@@ -191,16 +189,16 @@ void Processes::together(const std::function<void()>& work) {
     work();
   } catch (const std::exception& e) {
     // An exchange within the work may have told the others already.
-    if (errors_told_ == told) answer(kind_of(e), e.what(), stall_seconds_);
+    if (errors_told_ == told) answer(kind_of(e), e.what());
     throw;
   }
   exchange("");
 }
 
-void Processes::fail(const std::exception& error, double seconds) noexcept {
+void Processes::fail(const std::exception& error) noexcept {
   if (all_know()) return;
   try {
-    answer(kind_of(error), error.what(), seconds);
+    answer(kind_of(error), error.what());
   } catch (const std::exception&) {  // that error, or the others do not come
   }
 }

@@ -43,8 +43,8 @@ class Processes {
   /// Does `work` on all processes. If it throws on one of them, this throws the same error on all.
   void together(const std::function<void()>& work);
   /// Answers the next exchange of the others with an error, so that all processes end as this one does. Waits
-  /// for them no longer than `seconds`, and does nothing if they know the error from an exchange already.
-  void fail(const std::exception& error, double seconds) noexcept;
+  /// for them as exchange() does, and does nothing if they know the error from an exchange already.
+  void fail(const std::exception& error) noexcept;
   /// Returns whether all processes know the error that ended an exchange. Then only the first one reports it.
   bool all_know() const { return errors_told_ > 0; }
 
@@ -52,9 +52,9 @@ class Processes {
   bool stop() const { return stop_; }
 
  private:
-  std::vector<std::string> answer(char kind, std::string_view text, double seconds);
-  std::vector<std::string> all_gather(std::string mine, double seconds);
-  std::string swap(int to, const std::string& message, int from, double seconds);
+  std::vector<std::string> answer(char kind, std::string_view text);
+  std::vector<std::string> all_gather(std::string mine);
+  std::string swap(int to, const std::string& message, int from);
 
   std::unique_ptr<Transport> transport_;
   std::function<bool()> asked_to_stop_;

@@ -307,7 +307,7 @@ TEST_CASE("an error that all processes find is told without ranks") {
 TEST_CASE("a process that fails elsewhere answers the others' next exchange") {
   run_processes(2, [&](Processes& processes) {
     if (processes.rank() == 1)
-      processes.fail(DeviceError("out of memory"), 30);
+      processes.fail(DeviceError("out of memory"));
     else
       expect(error_of<DeviceError>([&] { processes.exchange("costs"); }).ends_with(": out of memory"),
              "the other's error");
