@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "convnet/base/error.h"
 #include "convnet/net/costs.h"
@@ -12,6 +14,8 @@
 
 namespace convnet {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Markdown shows indented lines as they are.
 std::string verbatim(const std::string& text) {
@@ -72,7 +76,7 @@ void TensorBoard::trained(std::uint64_t done, const CostSums& costs, const Train
       events_->scalar("learning rate/" + w.name, step,
                       static_cast<double>(rates[static_cast<std::size_t>(w.rate_index)].epsilon));
   }
-  events_->flush();
+  flush();
 }
 
 void TensorBoard::tested(std::uint64_t done, const CostSums& costs) {
@@ -85,7 +89,19 @@ void TensorBoard::tested(std::uint64_t done, const CostSums& costs) {
     const Picture& picture = pictures[i];
     events_->image("filters/" + filters_[i]->name, step, picture.width(), picture.height(), picture.png());
   }
+  flush();
+}
+
+void TensorBoard::flush() {
   events_->flush();
+  std::error_code unknown;
+  if (lost_ || fs::exists(events_->path(), unknown) || unknown) return;
+  lost_ = true;
+  fmt::print(
+      stderr,
+      "warning: {} was removed or renamed while this run trained; the curves of --tensorboard end here. "
+      "A run that goes on from a checkpoint begins new ones\n",
+      events_->path());
 }
 
 void TensorBoard::add_costs(std::int64_t step, const CostSums& costs, const std::string& kind) {

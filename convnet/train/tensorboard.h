@@ -29,11 +29,15 @@ class TensorBoard {
   void tested(std::uint64_t done, const CostSums& costs);
 
  private:
+  /// Writes the events so far to the file. Warns once if somebody has removed the file, because training can
+  /// go on without curves.
+  void flush();
   void add_costs(std::int64_t step, const CostSums& costs, const std::string& kind);
 
   const Net& net_;
   std::vector<const WeightBuffers*> filters_;  ///< matrices of the first layers
   std::optional<EventFile> events_;            ///< nullopt in all processes but the first
+  bool lost_ = false;                          ///< the file was removed, and a warning has said so
 };
 
 }  // namespace convnet

@@ -174,6 +174,22 @@ TEST_CASE("training whose folder is removed makes it again, says so and goes on"
   CHECK(run_program({"--load-file", shop / "run", "--test-only", "1"}).code == 0);
 }
 
+TEST_CASE("training whose event files are removed says so once and goes on") {
+  const Workshop shop;
+  shop.write_data();
+  Program program(shop.mnist() +
+                  Args{"--save-file", shop / "run", "--test-freq", "1", "--tensorboard", shop / "curves"});
+  REQUIRE(program.printed("Saved checkpoint", 1));
+  fs::remove_all(shop / "curves");
+  REQUIRE(program.printed("Saved checkpoint", 4));
+  program.send(SIGTERM);
+  const Outcome run = program.finish();
+  INFO(run.err);
+  CHECK(run.code == 0);
+  CHECK(count(run.err, "the curves of --tensorboard end here") == 1);
+  CHECK_FALSE(fs::exists(shop / "curves"));
+}
+
 TEST_CASE("training that is stopped in a test says how it ended") {
   const Workshop shop;
   Program program(shop.net() + Args{"--data-provider", "dummy-1x8x8-10", "--mini", "8", "--train-range",
