@@ -194,16 +194,17 @@ void Trainer::run_all() {
     save();
     summarise(seconds_since(start));
   };
+  if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
+    // Before a test that is due, because a test lets the prefetcher read the training batch after it.
+    together(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
+    if (stopped()) return stop_here();
+  }
   bool saved = true;
   if (state_.test_due) {
     if (!test()) return stop_here();
     saved = save_tested();
   }
   bool trained = false;
-  if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
-    together(processes_, [&] { provider_->load_training_data([&] { return stop_.arrived(); }); });
-    if (stopped()) return stop_here();
-  }
   for (Position work = next_batch(); work.epoch <= options_.epochs && !out_of_patience();
        work = next_batch()) {
     trained = true;

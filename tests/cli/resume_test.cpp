@@ -76,6 +76,23 @@ TEST_CASE("a resumed run ends like the uninterrupted one") {
   }
 }
 
+TEST_CASE("a run with shuffled images that is stopped in a test ends like the uninterrupted one") {
+  const Workshop shop;
+  const auto args = [&](const std::string& folder, const std::string& tests) {
+    return options(shop, 2, true, folder) + Args{"--test-one", "0", "--test-range", tests};
+  };
+  run_well(args(shop / "straight", "3"));
+  for (const char* folder : {"a", "b", "c"}) {
+    Program program(args(shop / folder, "3-30000"));
+    REQUIRE(program.printed("1.1 (", 1));  // the test after this batch takes minutes
+    program.send(SIGTERM);
+    REQUIRE(program.finish().code == 0);
+    // The test that is due comes first. It must not read training images while they are loaded.
+    run_well(args(shop / folder, "3"));
+    check_equal(last_of(shop / folder, 2), last_of(shop / "straight", 2));
+  }
+}
+
 TEST_CASE("a resumed run sees the crops of the uninterrupted one") {
   const Workshop shop;
   const Args crops = {"--inner-size", "6", "--crop-pad", "1", "--pixel-std", "1"},
