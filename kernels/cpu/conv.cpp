@@ -1,5 +1,10 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu/onednn.h"
 
@@ -69,6 +74,77 @@ Prepared prepare_conv(const OpDesc& op, const ConvGeometry& g, DataType type, bo
   });
 }
 
+/// Returns, for each row (or column) of a filter, whether it sees no pixel in any of `windows` windows of an
+/// image of `size` rows.
+std::vector<bool> blind_taps(const ConvGeometry& g, std::int64_t size, std::int64_t windows) {
+  std::vector<bool> blind(static_cast<std::size_t>(g.filter), true);
+  for (std::int64_t i = 0; i < windows; ++i) {
+    const std::int64_t start = i * g.stride - g.pad;
+    for (std::int64_t tap = std::max<std::int64_t>(0, -start); tap < std::min(g.filter, size - start); ++tap)
+      blind[static_cast<std::size_t>(tap)] = false;
+  }
+  return blind;
+}
+
+/// The gradients of a convolution's weights, in which those of the taps that see no pixel are set to zero
+/// afterwards: oneDNN 2.6 leaves some of them unwritten in convolutions of bf16 numbers whose stride is
+/// larger than 1.
+class BlindTapsZeroed : public PreparedOp {
+ public:
+  BlindTapsZeroed(Prepared gradients, const ConvGeometry& g) : gradients_(std::move(gradients)) {
+    args_ = gradients_->args();
+    workspace_bytes_ = gradients_->workspace_bytes();
+    algorithm_ = gradients_->algorithm();
+    const Blocking b = blocking_of(to_dnnl(args_[kGradient])).value();
+    const std::size_t rows = b.dims.size() - 2, columns = rows + 1;
+    Dims outer = b.padded_dims;
+    for (std::size_t i = 0; i < b.inner_sizes.size(); ++i) {
+      outer[static_cast<std::size_t>(b.inner_dims[i])] /= b.inner_sizes[i];
+      block_ *= b.inner_sizes[i];
+    }
+    if (outer[rows] != g.filter || outer[columns] != g.filter)
+      throw std::logic_error("the taps of weights are in blocks");
+    blocks_ = {0};
+    for (std::size_t d = 0; d < rows; ++d) add_offsets(outer[d], b.strides[d]);
+    const std::vector<bool> blind_row = blind_taps(g, g.h, g.oh), blind_column = blind_taps(g, g.w, g.ow);
+    for (std::size_t y = 0; y < blind_row.size(); ++y) {
+      for (std::size_t x = 0; x < blind_column.size(); ++x) {
+        if (blind_row[y] || blind_column[x])
+          taps_.push_back(static_cast<std::int64_t>(y) * b.strides[rows] +
+                          static_cast<std::int64_t>(x) * b.strides[columns]);
+      }
+    }
+  }
+
+  void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
+    gradients_->run(pointers, workspace, queue);
+    auto* const gradient = reinterpret_cast<float*>(pointers[kGradient]);
+    for (const std::int64_t block : blocks_)
+      for (const std::int64_t tap : taps_) std::fill_n(gradient + block + tap, block_, 0.0F);
+  }
+
+ private:
+  static constexpr std::size_t kGradient = 2;  ///< among the arguments
+
+  void add_offsets(std::int64_t count, std::int64_t stride) {
+    std::vector<std::int64_t> all;
+    for (const std::int64_t offset : blocks_)
+      for (std::int64_t i = 0; i < count; ++i) all.push_back(offset + i * stride);
+    blocks_ = std::move(all);
+  }
+
+  Prepared gradients_;
+  std::int64_t block_ = 1;            ///< numbers of a tap that lie together
+  std::vector<std::int64_t> blocks_;  ///< offsets of the first tap of each block
+  std::vector<std::int64_t> taps_;    ///< offsets of the taps that see no pixel, from the first tap
+};
+
+bool has_blind_taps(const ConvGeometry& g) {
+  for (const std::vector<bool>& blind : {blind_taps(g, g.h, g.oh), blind_taps(g, g.w, g.ow)})
+    if (std::find(blind.begin(), blind.end(), true) != blind.end()) return true;
+  return false;
+}
+
 /// Plans fuse nothing into the convolutions of this library; see cpu::fuses().
 void refuse_fusion(const OpDesc& op) {
   if (is_fused(op)) throw std::logic_error(op_name(op) + ": oneDNN computes it, without what is fused");
@@ -109,13 +185,15 @@ Prepared prepare(const ConvBackwardWeights& op, const LayoutHints& hints, DataTy
   const OpenConv conv(op.g, op.bias, type);
   std::vector<int> ids = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
   if (op.bias) ids.push_back(DNNL_ARG_DIFF_BIAS);
-  return prepare_conv<dnnl::convolution_backward_weights>(
+  Prepared gradients = prepare_conv<dnnl::convolution_backward_weights>(
       op, op.g, DataType::f32, winograd_pays(op.g, type, 64), hint_at(hints, 2), std::move(ids),
       [&](algorithm how, const Desc& weights) {
         return backward_pd<dnnl::convolution_backward_weights>(conv.forward(how, conv.weights, attributes()),
                                                                how, conv.src, weights, conv.bias, conv.dst,
                                                                conv.strides, conv.before, conv.after);
       });
+  if (type != DataType::bf16 || op.g.stride == 1 || !has_blind_taps(op.g)) return gradients;
+  return std::make_shared<BlindTapsZeroed>(std::move(gradients), op.g);
 }
 
 }  // namespace convnet::cpu::onednn
