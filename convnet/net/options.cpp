@@ -188,6 +188,10 @@ const OptionTable<DataOptions>& data_options() {
   return table;
 }
 
+OptionTable<DataOptions> planned_data_options() {
+  return data_options().without({"test-one", "shuffle", "skip-bad-images", "decode-threads"});
+}
+
 const OptionTable<DeviceOptions>& device_options() {
   static const OptionTable<DeviceOptions> table({
       parsed_option(

@@ -47,8 +47,7 @@ class Trainer {
   TrainingProgress progress(const Position& work) const;
   /// Returns the progress at which the last minibatch was trained, which was one of batch `work`.
   TrainingProgress last_progress(const Position& work) const;
-  /// Returns how many views a test computes at once: whole images, at most --mini views or those of one
-  /// image.
+  /// Returns how many views a test computes at once.
   std::int64_t test_minibatch() const;
   /// Returns how many batches of training are done when batch `work` is.
   std::int64_t batches_done(const Position& work) const;
