@@ -148,7 +148,10 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     known.push_back("--" + spec.param.key);
     values.emplace_back(spec.param.key, "");
     CLI::Option* option = app.add_option("--" + spec.param.key, values.back().second);
-    option->take_last();
+    if (spec.repeats)
+      option->join(',');
+    else
+      option->take_last();
     if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
     options.emplace_back(option, &values.back());
   }

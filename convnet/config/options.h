@@ -24,6 +24,7 @@ struct OptionSpec {
   ParamSpec param;                        ///< its key is without the dashes
   bool saved = true;                      ///< stored in checkpoints: part of the run, not of one invocation
   bool may_be_empty = false;              ///< an empty value is allowed; it overrides the checkpoint's value
+  bool repeats = false;                   ///< may be given several times, which is a list with commas
   std::optional<OptionGroup> group = {};  ///< nullopt: the group of the table's struct
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convnet/config/options.h"
+#include "convnet/net/settings.h"
 #include "convnet/plan/topology.h"
 #include "convnet/runtime/processes.h"
 #include "kernels/backend.h"
@@ -15,11 +16,15 @@
 
 namespace convnet {
 
-/// The files of a net, and changes to the definition.
+/// The option of NetFileOptions::set, without dashes.
+inline constexpr const char* kSetOption = "set";
+
+/// The files of a net, and changes to them.
 struct NetFileOptions {
   static constexpr OptionGroup group = OptionGroup::data;
   std::string layer_def, layer_params, layer_path;
   std::string conv_to_local, unshare_weights;
+  std::vector<Setting> set;
   bool strict = false;
   bool operator==(const NetFileOptions&) const = default;
 };
