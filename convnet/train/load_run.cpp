@@ -123,7 +123,8 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       {"tensorboard", "draws the curves of training"},
       {"keep-best", "keeps a checkpoint of training"},
       {"save-freq", "is for the checkpoints of training"},
-      {"patience", "ends training"}};
+      {"patience", "ends training"},
+      {"time-limit", "ends training"}};
   for (const auto& [option, use] : of_training) {
     if (given.contains(option) && (options.tests.only_tests() || options.check_grads))
       throw InputError("--" + option + " " + use + ", and " +
