@@ -163,14 +163,16 @@ const OptionTable<TrainOptions>& train_options() {
 }
 
 std::string parse_time(const std::string& text, double& seconds) {
-  const std::string wrong =
-      "expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, not '" + text + "'";
+  const auto wrong = [&] {
+    return "expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, not '" + text +
+           "'";
+  };
   const std::size_t dash = text.find('-', 1);
   std::string clock = text;
   seconds = 0;
   if (dash != std::string::npos) {
     const auto days = to_number<int>(text.substr(0, dash));
-    if (!days || *days < 0) return wrong;
+    if (!days || *days < 0) return wrong();
     seconds = 86400.0 * *days;
     clock = text.substr(dash + 1);
   }
@@ -178,19 +180,19 @@ std::string parse_time(const std::string& text, double& seconds) {
   if (dash == std::string::npos && parts == 1) {
     const auto minutes = to_number<double>(text);
     if (minutes) seconds = 60 * *minutes;
-    return minutes && *minutes > 0 && *minutes <= 1e9 ? "" : wrong;
+    return minutes && *minutes > 0 && *minutes <= 1e9 ? "" : wrong();
   }
-  if (parts > 3) return wrong;
+  if (parts > 3) return wrong();
   // With days, the first number is hours, else the last one is seconds.
   double unit = dash != std::string::npos || parts == 3 ? 3600 : 60;
   for (std::size_t at = 0; at <= clock.size(); unit /= 60) {
     const std::size_t end = std::min(clock.find(':', at), clock.size());
     const auto number = to_number<int>(clock.substr(at, end - at));
-    if (!number || *number < 0) return wrong;
+    if (!number || *number < 0) return wrong();
     seconds += unit * *number;
     at = end + 1;
   }
-  return seconds > 0 ? "" : wrong;
+  return seconds > 0 ? "" : wrong();
 }
 
 std::string TestOptions::test_option() const {

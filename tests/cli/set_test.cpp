@@ -65,7 +65,7 @@ nlohmann::json layers_of(const Args& args) {
   return nlohmann::json::parse(run_well(Args{"plan", "--json"} + args).out)["layers"];
 }
 
-TEST_CASE("--set gives the net of edited files") {
+TEST_CASE("option --set gives the net of edited files") {
   const Workshop shop, edited;
   edited.write(
       replaced(replaced(kDefinition, "filters=2", "filters=4"), "channels=2", "channels=4"),
@@ -93,7 +93,7 @@ TEST_CASE("--set gives the net of edited files") {
   CHECK_THAT(a.parameters_text, Catch::Contains("EPSW=0.001") || Catch::Contains("epsW=0.001"));
 }
 
-TEST_CASE("--set stays with the run") {
+TEST_CASE("option --set stays with the run") {
   const Workshop shop;
   const auto train = [&](const Args& more) {
     return run_well(shop.dummy() + Args{"--set", "fc10.wc=0.5"} + more);
