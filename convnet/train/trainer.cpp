@@ -194,9 +194,9 @@ void Trainer::run_all() {
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
-  const auto stop_here = [&] {
+  const auto stop_here = [&, before = state_.iteration] {
     save();
-    say_out_of_time();
+    say_out_of_time(before);
     summarise(seconds_since(start));
   };
   bool saved = true;
@@ -241,7 +241,7 @@ void Trainer::note_minibatch(double seconds) {
                   std::min(kLeastShare * options_.time_limit, kMostSeconds));
 }
 
-void Trainer::say_out_of_time() {
+void Trainer::say_out_of_time(std::uint64_t before) {
   std::string limit = stop_.out_of_time() ? clock_text(options_.time_limit) : "";
   if (processes_ != nullptr) {
     for (const std::string& of_process : processes_->exchange(limit)) {
@@ -250,6 +250,8 @@ void Trainer::say_out_of_time() {
   }
   if (limit.empty()) return;
   fmt::print("Stopped before --time-limit {}; the same command goes on from the checkpoint\n", limit);
+  if (state_.iteration == before)
+    fmt::print(stderr, "warning: no minibatch was trained in this time; --time-limit must be longer\n");
 }
 
 void Trainer::summarise(double seconds) const {

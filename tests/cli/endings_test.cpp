@@ -70,6 +70,9 @@ TEST_CASE("a time limit ends training with a checkpoint, and going on gives the 
   run_well(run + Args{shop / "whole", "--epochs", epochs});
   const std::string last = "/" + epochs + ".2.safetensors";
   check_equal_tensors((shop / "run") + last, (shop / "whole") + last);
+  const Outcome too_short = run_well(run + Args{shop / "none", "--time-limit", "0.0001"});
+  CHECK(too_short.err == "warning: no minibatch was trained in this time; --time-limit must be longer\n");
+  CHECK(files_in(shop / "none") == std::vector<std::string>{"0.0.safetensors"});
   check_refused({"--load-file", shop / "run", "--test-only", "--time-limit", "5"},
                 "--time-limit ends training, and --test-only does not train; leave it out");
   check_refused(run + Args{shop / "run", "--time-limit", "soon"},
