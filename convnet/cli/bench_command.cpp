@@ -37,12 +37,11 @@ struct BenchOptions {
 const OptionTable<BenchOptions>& options_of_bench() {
   static const auto table =
       OptionTable<BenchOptions>()
-          .add(&BenchOptions::files,
-               net_file_options().only({"layer-def", "layer-params", "layer-path", "strict"}))
+          .add(&BenchOptions::files, net_file_options())
           .add(&BenchOptions::checkpoints, read_checkpoint_option())
           .add(&BenchOptions::step, step_options())
-          .add(&BenchOptions::data, data_options().only({"data-provider", "data-path", "inner-size",
-                                                         "pixel-std", "image-size", "decode-threads"}))
+          .add(&BenchOptions::data,
+               data_options().without({"test-range", "test-one", "shuffle", "multiview-test"}))
           .add({
               unsaved_option(
                   "steps", &BenchOptions::steps,
@@ -62,11 +61,11 @@ std::vector<const std::byte*> pointers_to(const Matrices& matrices) {
   return pointers;
 }
 
-/// Reads a minibatch from the provider's first batches.
-Matrices one_minibatch(const Provider& provider, std::int64_t images) {
+/// Reads a minibatch from the provider's batches from number `first` on.
+Matrices one_minibatch(const Provider& provider, int first, std::int64_t images) {
   Matrices matrices(provider.matrices().size());
   std::int64_t have = 0;
-  for (int batch = 1; have < images; ++batch) {
+  for (int batch = first; have < images; ++batch) {
     provider.check_range({batch, batch}, "--mini " + std::to_string(images));
     const DataBatch data = provider.read({batch, 1, 0, images}, {});
     const std::int64_t take = std::min(images - have, data.images);
@@ -259,7 +258,7 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
 const std::vector<OptionSpec>& bench_command_options() { return options_of_bench().specs(); }
 
 void bench_command(const std::vector<std::string>& args) {
-  const OptionTexts given = parse_command_line(bench_command_options(), args);
+  const OptionTexts given = parse_training_line("bench", args);
   OptionTexts texts = given;
   const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
   BenchOptions options = options_of_bench().parse(texts);
@@ -281,7 +280,8 @@ void bench_command(const std::vector<std::string>& args) {
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
   if (net->backend().shares_memory()) check_images_fit(provider, mini, needed_memory(net->plans()));
-  const Matrices minibatch = one_minibatch(provider, mini);
+  const int first_batch = given.contains("train-range") ? options.data.train_range.first : 1;
+  const Matrices minibatch = one_minibatch(provider, first_batch, mini);
   net->init_weights(options.step.seed);
   const BenchMeasurement m = measure_all(*net, plan, minibatch, options);
 

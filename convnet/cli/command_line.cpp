@@ -1,5 +1,7 @@
 #include "convnet/cli/command_line.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -8,7 +10,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
-#include "convnet/cli/commands.h"
+#include "convnet/train/options.h"
 
 namespace convnet {
 namespace {
@@ -146,7 +148,10 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
     known.push_back("--" + spec.param.key);
     values.emplace_back(spec.param.key, "");
     CLI::Option* option = app.add_option("--" + spec.param.key, values.back().second);
-    option->take_last();
+    if (spec.repeats)
+      option->join(',');
+    else
+      option->take_last();
     if (spec.param.type == "boolean") option->expected(0, 1);  // a bare flag means 1
     options.emplace_back(option, &values.back());
   }
@@ -187,6 +192,37 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
                        "folder, or name it by a link");
     texts[value->first] = value->second;
   }
+  return texts;
+}
+
+std::vector<OptionSpec> unused_options(const Command& command) {
+  std::vector<OptionSpec> unused;
+  if (!command.takes_training_line) return unused;
+  const std::vector<OptionSpec>& used = command.options();
+  for (const OptionSpec& spec : train_options().specs()) {
+    // A checkpoint names a net: a command that cannot read one must not plan another net instead.
+    const bool names_net = spec.param.key == "load-file";
+    const bool is_used = std::any_of(
+        used.begin(), used.end(), [&](const OptionSpec& other) { return other.param.key == spec.param.key; });
+    if (!is_used && !names_net) unused.push_back(spec);
+  }
+  return unused;
+}
+
+OptionTexts parse_training_line(const std::string& name, const std::vector<std::string>& args) {
+  const Command& command = *find_command(name);
+  const std::vector<OptionSpec> unused = unused_options(command);
+  std::vector<OptionSpec> taken = command.options();
+  taken.insert(taken.end(), unused.begin(), unused.end());
+  OptionTexts texts = parse_command_line(taken, args);
+  TrainOptions checked;
+  if (const auto wrong = assign_options(train_options().specs(), texts, &checked); !wrong.empty())
+    throw InputError(join(wrong, "\n"));
+  std::vector<std::string> left_aside;
+  for (const OptionSpec& spec : unused) {
+    if (texts.erase(spec.param.key) > 0) left_aside.push_back("--" + spec.param.key);
+  }
+  if (!left_aside.empty()) fmt::print(stderr, "convnet {} does not use {}\n", name, join(left_aside));
   return texts;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "convnet/cli/commands.h"
 #include "convnet/config/options.h"
 
 namespace convnet {
@@ -22,5 +23,13 @@ CommandWords split_words(const std::vector<OptionSpec>& taken, const std::vector
 /// stand for it if they begin no other. Throws InputError naming an unknown option and the nearest known one,
 /// letters that begin several names, or an option without its value.
 OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::vector<std::string>& args);
+
+/// Returns the options of training that a command accepts and does not use, so that a command line of
+/// training can be planned and measured as it is. Most commands accept none.
+std::vector<OptionSpec> unused_options(const Command& command);
+/// Does the same as parse_command_line() for the command `name`, which also accepts unused_options(). Checks
+/// the values of all options of training, names the unused ones that are given on stderr, and returns the
+/// others.
+OptionTexts parse_training_line(const std::string& name, const std::vector<std::string>& args);
 
 }  // namespace convnet

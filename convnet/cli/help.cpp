@@ -9,6 +9,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
+#include "convnet/cli/command_line.h"
 #include "layers/layer.h"
 
 namespace convnet {
@@ -27,7 +28,7 @@ const std::array<GroupHelp, 5>& group_helps() {
   static const std::array<GroupHelp, 5> all = {{
       {OptionGroup::data,
        "Net and data",
-       {"--data-provider mnist --data-path fashion-mnist --train-range 1-6 --test-range 7",
+       {"--data-provider mnist --data-path fashion-mnist --train-range 1-6 --test-range 7 --shuffle 1",
         "--data-provider dummy-1x32x32-10 --train-range 1 --test-range 2 --inner-size 24",
         "--data-provider dummy-1x32x32-10 --inner-size 24", "--data-provider dummy-1x28x28-10 --pixel-std 1",
         "--data-path fashion-mnist --test-range 7", "--data-provider mnist --data-path fashion-mnist",
@@ -126,6 +127,17 @@ std::string option_meaning(const ParamSpec& spec) {
   return spec.doc + (spec.fallback && !spec.fallback->empty() ? "; default " + *spec.fallback : "");
 }
 
+std::string left_aside_text(const Command& command) {
+  const std::vector<OptionSpec> unused = unused_options(command);
+  if (unused.empty()) return "";
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : unused) names.push_back("--" + spec.param.key);
+  return fmt::format(
+      "A command line of training can be given to {} as it is: the options that only training uses are "
+      "checked and left aside, which a note on stderr says. They are {}.",
+      command.name, join(names));
+}
+
 std::string usage_text() {
   std::string text =
       "convnet trains convolutional networks that are described by two .cfg files.\n\nCommands:\n";
@@ -153,6 +165,8 @@ std::string command_help(const Command& command) {
     text += "  Examples:\n";
     for (const std::string& example : section.examples) text += "    " + wrapped(example, 4, 8) + "\n";
   }
+  if (const std::string left_aside = left_aside_text(command); !left_aside.empty())
+    text += "\n" + wrapped(left_aside, 0, 0) + "\n";
   if (std::string(command.example).find("$NET") != std::string::npos)
     text += "\n" + wrapped("In the examples $NET stands for " + std::string(kExampleNet) + ".", 0, 0) + "\n";
   return text + "\nExit codes: " + std::string(kExitCodes) + "\n";

@@ -29,6 +29,9 @@ std::string value_form(const ParamSpec& spec);
 /// Returns the sentence of an option, with its default.
 std::string option_meaning(const ParamSpec& spec);
 
+/// Returns what a command does with options that only training uses; "" if it does not accept them.
+std::string left_aside_text(const Command& command);
+
 /// Returns an overview of all commands.
 std::string usage_text();
 /// Returns the help of a command, wrapped to 96 columns.

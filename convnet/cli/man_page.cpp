@@ -55,6 +55,8 @@ std::string man_page() {
   for (const Command& command : commands()) {
     text += fmt::format(".SS convnet {}\n{}\n", groff(command.name), groff(command.summary));
     for (const HelpSection& section : help_sections(command)) text += section_text(section);
+    if (const std::string left_aside = left_aside_text(command); !left_aside.empty())
+      text += ".PP\n" + groff(left_aside) + "\n";
   }
   text += ".SH EXIT STATUS\n" + groff(std::string(kExitCodes)) + "\n";
   return text +

@@ -48,6 +48,7 @@ NamedNet open_named_net(const std::optional<Checkpoint>& checkpoint, const Optio
   }
   const Checkpoint& c = *checkpoint;
   net.files = stored_files(c, diagnostics);
+  apply_settings(files.set, net.files.definition, net.files.parameters, diagnostics);
   net.checkpoint_placement = c.placement;
   if (given.contains("data-provider")) {
     net.provider = open_provider(data, step.seed);

@@ -39,7 +39,7 @@ const OptionTable<PlaceCommandOptions>& options_of_place() {
           .add(&PlaceCommandOptions::files, net_file_options())
           .add(&PlaceCommandOptions::step, step_options())
           .add(&PlaceCommandOptions::data,
-               data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
+               planned_data_options().without({"train-range", "test-range", "multiview-test"}))
           .add({
               unsaved_option("model", &PlaceCommandOptions::model,
                              {.fallback = "",
@@ -191,7 +191,7 @@ std::vector<const PlacedCandidate*> rows_of(const PlacementAnswer& answer, int t
 const std::vector<OptionSpec>& place_command_options() { return options_of_place().specs(); }
 
 void place_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_command_line(place_command_options(), args);
+  const OptionTexts texts = parse_training_line("place", args);
   require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);

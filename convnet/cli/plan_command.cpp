@@ -38,8 +38,7 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
           .add(&PlanCommandOptions::files, net_file_options())
           .add(&PlanCommandOptions::checkpoints, read_checkpoint_option())
           .add(&PlanCommandOptions::step, step_options())
-          .add(&PlanCommandOptions::data,
-               data_options().only({"data-provider", "data-path", "inner-size", "pixel-std", "image-size"}))
+          .add(&PlanCommandOptions::data, planned_data_options())
           .add({
               unsaved_option(
                   "model", &PlanCommandOptions::model,
@@ -60,21 +59,40 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
   return table;
 }
 
-/// Returns the images of the largest minibatches of training and of tests. Warns if the batches of the data
-/// set have fewer than --mini, so that the plans are those of training. Random data has batches of no size of
-/// its own.
-std::pair<int, int> minibatches(const PlanCommandOptions& options, const OptionTexts& given,
-                                const Provider& provider, const std::optional<Checkpoint>& checkpoint) {
-  const int mini = options.step.mini;
-  const bool is_there = !checkpoint || given.contains("data-provider");
-  const std::optional<BatchSplit> split = provider.split();
-  if (!is_there || options.data.provider.starts_with("dummy-") || !split) return {mini, mini};
-  const std::int64_t train = std::min<std::int64_t>(mini, largest_batch(provider, split->train));
-  const std::int64_t test =
-      split->test ? std::min<std::int64_t>(mini, largest_batch(provider, *split->test)) : train;
-  if (const std::string warning = smaller_batches(mini, train); !warning.empty())
+/// The rows of the largest minibatches of training and of tests, where an image has several rows if tests see
+/// several views of it.
+struct Minibatches {
+  std::int64_t train, test;
+};
+
+/// Returns the minibatches of a run with these options. Warns if the batches of the data set have fewer
+/// images than --mini. Random data has batches of no size of its own unless --train-range and --test-range
+/// choose some.
+Minibatches minibatches(const PlanCommandOptions& options, const OptionTexts& given, const Provider& provider,
+                        const std::optional<Checkpoint>& checkpoint) {
+  const std::int64_t mini = options.step.mini, test_rows = rows_of_test(provider, mini);
+  if (checkpoint && !given.contains("data-provider")) return {mini, test_rows};
+  std::optional<BatchRange> train, test;
+  const auto range_of = [&](const char* option, const BatchRange& range, std::optional<BatchRange>& into) {
+    if (!given.contains(option)) return;
+    provider.check_range(range, std::string("--") + option);
+    into = range;
+  };
+  range_of("train-range", options.data.train_range, train);
+  range_of("test-range", options.data.test_range, test);
+  if (!train && !test && !options.data.provider.starts_with("dummy-")) {
+    if (const std::optional<BatchSplit> split = provider.split()) {
+      train = split->train;
+      test = split->test ? split->test : split->train;
+    }
+  }
+  const auto most = [&](const std::optional<BatchRange>& range, std::int64_t rows, std::int64_t views) {
+    return range ? std::min(rows, largest_batch(provider, *range) * views) : rows;
+  };
+  const std::int64_t train_rows = most(train, mini, 1);
+  if (const std::string warning = smaller_batches(mini, train_rows); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
-  return {static_cast<int>(train), static_cast<int>(test)};
+  return {train_rows, most(test, test_rows, provider.views())};
 }
 
 /// Returns what each device has and whether the plans fit, as `convnet plan` prints it.
@@ -119,8 +137,8 @@ std::string prediction_text(const nlohmann::json& prediction) {
 }
 
 /// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
-double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, int minibatch, int devices,
-                     Predictor& predictor) {
+double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, std::int64_t minibatch,
+                     int devices, Predictor& predictor) {
   DeviceOptions one = options.devices;
   one.threads = std::max(1, thread_count(one.threads) / devices);
   one.gpu = "0";
@@ -139,7 +157,7 @@ double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, int
 const std::vector<OptionSpec>& plan_command_options() { return options_of_plan().specs(); }
 
 void plan_command(const std::vector<std::string>& args) {
-  const OptionTexts given = parse_command_line(plan_command_options(), args);
+  const OptionTexts given = parse_training_line("plan", args);
   OptionTexts texts = given;
   const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, plan_command_options());
   PlanCommandOptions options = options_of_plan().parse(texts);
@@ -175,11 +193,13 @@ void plan_command(const std::vector<std::string>& args) {
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  const auto [train_images, test_images] = minibatches(options, given, provider, checkpoint);
+  const Minibatches rows = minibatches(options, given, provider, checkpoint);
   const auto target = make_target(options.devices, graph.gpu_count());
-  PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, options.devices, provider));
-  const Plan& train = plans.plan(Phase::train, train_images);
-  const Plan& test = plans.plan(Phase::test, test_images);
+  PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
+  plan_of_run.views = provider.views();
+  PlanSet plans(graph, provider.matrices(), *target, plan_of_run);
+  const Plan& train = plans.plan(Phase::train, rows.train);
+  const Plan& test = plans.plan(Phase::test, rows.test);
   verify(train, graph);
   verify(test, graph);
   nlohmann::json plan = plan_json(plans, train, test, options.report.verbose);
@@ -195,7 +215,7 @@ void plan_command(const std::vector<std::string>& args) {
       trace.write(options.trace);
     }
     if (const int devices = plans.devices(); devices > 1) {
-      const double alone = seconds_alone(net, options, train_images, devices, *predictor);
+      const double alone = seconds_alone(net, options, rows.train, devices, *predictor);
       plan["prediction"]["step_seconds_on_one_device"] = alone;
       if (const std::string warning = slower_warning(devices, simulation.step, alone); !warning.empty())
         fmt::print(stderr, "{}\n", warning);

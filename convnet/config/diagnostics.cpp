@@ -21,6 +21,7 @@ void add(std::vector<std::string>& messages, const SourceLocation& where, std::s
 }  // namespace
 
 std::string SourceLocation::str() const {
+  if (option) return *option;
   if (!file) return "";
   return line > 0 ? *file + ":" + std::to_string(line) : *file;
 }

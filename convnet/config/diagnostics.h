@@ -15,7 +15,9 @@ namespace convnet {
 struct SourceLocation {
   std::shared_ptr<const std::string> file;  ///< null: not from a file (a command-line option)
   int line = 0;                             ///< 1-based
-  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file.
+  /// The command-line option that replaced what the file has there, like "--set conv1.wc=0"; null: none.
+  std::shared_ptr<const std::string> option = nullptr;
+  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file; of an option its text.
   std::string str() const;
 };
 

@@ -50,9 +50,8 @@ IniFile parse_ini(std::string path, std::string text, Diagnostics& diagnostics) 
     diagnostics.error({file, static_cast<int>(line)}, "holds a NUL byte; this is not a text file");
     return ini;
   }
-  if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);  // byte order mark
-
-  ini.sections = expand_sections(read_sections(rest, file, diagnostics), diagnostics);
+  ini.sections =
+      expand_sections(read_sections(without_byte_order_mark(rest), file, diagnostics), diagnostics);
   return ini;
 }
 

@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "convnet/config/ini_lines.h"
+#include "convnet/config/text.h"
+
 namespace convnet {
 namespace {
 
@@ -33,7 +36,41 @@ std::size_t end_of_value(const std::vector<std::string>& lines, std::size_t line
   return line;
 }
 
+/// Puts `written` in the place of the value that begins in line `line`, from 1, and of the lines that
+/// continue it.
+void replace_value(std::vector<std::string>& lines, std::size_t line, const std::string& written) {
+  lines.at(line - 1) = written;
+  const std::size_t end = end_of_value(lines, line - 1);
+  for (std::size_t i = line; i < end; ++i) lines[i].clear();
+}
+
+/// Returns the line, from 1, where a section, which may be DEFAULT, has `key` itself; 0 if it does not.
+std::size_t line_of_key(const IniFile& file, const std::string& section, const std::string& key) {
+  Diagnostics known;
+  for (const RawSection& raw : read_sections(without_byte_order_mark(file.text), nullptr, known)) {
+    if (raw.section.name != section) continue;
+    if (const IniValue* value = raw.section.find(key)) return static_cast<std::size_t>(value->where.line);
+  }
+  return 0;
+}
+
 }  // namespace
+
+bool has_own_key(const IniFile& file, const std::string& section, const std::string& key) {
+  return line_of_key(file, section, key) > 0;
+}
+
+IniFile with_value(const IniFile& file, const std::string& section, const std::string& key,
+                   const std::string& text) {
+  std::vector<std::string> lines = lines_of(file.text);
+  if (const std::size_t line = line_of_key(file, section, key); line > 0) {
+    replace_value(lines, line, key + "=" + text);
+  } else {
+    if (lines.back().empty()) lines.pop_back();
+    lines.insert(lines.end(), {"[" + section + "]", key + "=" + text, ""});
+  }
+  return of_lines(file.path, lines);
+}
 
 IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
                  const std::optional<std::string>& text) {
@@ -47,9 +84,7 @@ IniFile with_key(const IniFile& file, const std::string& section, const std::str
   if (inherited) {
     lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(line), written);
   } else {
-    lines.at(line - 1) = written;
-    const std::size_t end = end_of_value(lines, line - 1);
-    for (std::size_t i = line; i < end; ++i) lines[i].clear();
+    replace_value(lines, line, written);
   }
   return of_lines(file.path, lines);
 }

@@ -14,6 +14,15 @@ namespace convnet {
 IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,
                  const std::optional<std::string>& text);
 
+/// Returns whether a section, which may be DEFAULT, has `key` itself, in upper or lower case.
+bool has_own_key(const IniFile& file, const std::string& section, const std::string& key);
+
+/// Returns the file with `key` of a section, which may be DEFAULT, set to `text`. All other lines keep their
+/// numbers: a key that the section does not have itself is added at the end of the file, below another header
+/// of the section.
+IniFile with_value(const IniFile& file, const std::string& section, const std::string& key,
+                   const std::string& text);
+
 /// Returns the file without the line of `key` that a section has or inherits from [DEFAULT], and without the
 /// lines that continue it. Returns the file unchanged if there is no such key.
 IniFile without_key(const IniFile& file, const std::string& section, const std::string& key);

@@ -20,13 +20,22 @@ std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, co
 
 std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
                                        const std::vector<std::string>& keys) {
-  const auto wanted = [&](const OptionSpec& spec) {
-    return std::find(keys.begin(), keys.end(), spec.param.key) != keys.end();
-  };
   std::vector<OptionSpec> selected;
-  std::copy_if(specs.begin(), specs.end(), std::back_inserter(selected), wanted);
+  std::copy_if(specs.begin(), specs.end(), std::back_inserter(selected), [&](const OptionSpec& spec) {
+    return std::find(keys.begin(), keys.end(), spec.param.key) != keys.end();
+  });
   if (selected.size() != keys.size()) throw std::logic_error("no such option among " + join(keys));
   return selected;
+}
+
+std::vector<OptionSpec> options_without(const std::vector<OptionSpec>& specs,
+                                        const std::vector<std::string>& keys) {
+  std::vector<OptionSpec> left;
+  std::copy_if(specs.begin(), specs.end(), std::back_inserter(left), [&](const OptionSpec& spec) {
+    return std::find(keys.begin(), keys.end(), spec.param.key) == keys.end();
+  });
+  if (left.size() + keys.size() != specs.size()) throw std::logic_error("no such option among " + join(keys));
+  return left;
 }
 
 void require_options(const OptionTexts& texts, const std::vector<std::string>& keys,

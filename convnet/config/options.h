@@ -24,6 +24,7 @@ struct OptionSpec {
   ParamSpec param;                        ///< its key is without the dashes
   bool saved = true;                      ///< stored in checkpoints: part of the run, not of one invocation
   bool may_be_empty = false;              ///< an empty value is allowed; it overrides the checkpoint's value
+  bool repeats = false;                   ///< may be given several times, which is a list with commas
   std::optional<OptionGroup> group = {};  ///< nullopt: the group of the table's struct
 };
 
@@ -71,6 +72,10 @@ std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, co
 /// not among them.
 std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
                                        const std::vector<std::string>& keys);
+/// Returns the options without those with these keys, in the order of `specs`. Throws std::logic_error for a
+/// key that is not among them.
+std::vector<OptionSpec> options_without(const std::vector<OptionSpec>& specs,
+                                        const std::vector<std::string>& keys);
 
 /// The declared options of a struct: its own fields, and those of its members that are groups of options. A
 /// struct with options of its own says where help lists them: `static constexpr OptionGroup group`.
@@ -104,6 +109,12 @@ class OptionTable {
   OptionTable only(const std::vector<std::string>& keys) const {
     OptionTable table;
     table.specs_ = select_options(specs_, keys);
+    return table;
+  }
+  /// Returns a table without these options.
+  OptionTable without(const std::vector<std::string>& keys) const {
+    OptionTable table;
+    table.specs_ = options_without(specs_, keys);
     return table;
   }
 

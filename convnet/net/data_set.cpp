@@ -75,6 +75,11 @@ std::int64_t largest_batch(const Provider& provider, const BatchRange& range) {
   return images;
 }
 
+std::int64_t rows_of_test(const Provider& provider, std::int64_t mini) {
+  const std::int64_t views = provider.views();
+  return std::max<std::int64_t>(1, mini / views) * views;
+}
+
 std::string smaller_batches(std::int64_t mini, std::int64_t largest) {
   if (mini <= largest) return "";
   const std::string images = fmt::format("{} image{}", largest, largest == 1 ? "" : "s");

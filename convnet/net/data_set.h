@@ -23,6 +23,9 @@ std::string choose_ranges(DataOptions& options, const OptionTexts& texts);
 
 /// Returns the number of images of the largest batch in `range`.
 std::int64_t largest_batch(const Provider& provider, const BatchRange& range);
+/// Returns the number of rows that a test computes at once: all views of whole images, at most `mini` rows or
+/// those of one image.
+std::int64_t rows_of_test(const Provider& provider, std::int64_t mini);
 /// Returns a warning that minibatches have `largest` images, as many as the largest batch, and not the `mini`
 /// that --mini asks for; "" if they have as many.
 std::string smaller_batches(std::int64_t mini, std::int64_t largest);

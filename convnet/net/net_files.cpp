@@ -41,6 +41,7 @@ NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics)
   NetFiles files = {read_definition(options, diagnostics), read_parameters(options, diagnostics)};
   // Without one of the files, every further error would only follow from that.
   if (files.definition.text.empty() || files.parameters.text.empty()) diagnostics.throw_if_errors();
+  apply_settings(options.set, files.definition, files.parameters, diagnostics);
   return files;
 }
 

@@ -17,8 +17,8 @@ struct NetFiles {
   IniFile definition, parameters;
 };
 
-/// Reads both files and converts the definition as the options say; --layer-path prefixes their names. Errors
-/// go to `diagnostics`. Throws InputError if one of the files cannot be read.
+/// Reads both files, and converts the definition and gives keys other values as the options say; --layer-path
+/// prefixes their names. Errors go to `diagnostics`. Throws InputError if one of the files cannot be read.
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
 /// Parses the files as a checkpoint has them; their paths begin with its name, because they may be other
 /// files by now where they come from.

@@ -58,6 +58,15 @@ std::string parse_hosts(const std::string& text, const ParamSpec&, std::vector<i
 }  // namespace
 
 const OptionTable<NetFileOptions>& net_file_options() {
+  OptionSpec set = parsed_option(
+      kSetOption, &NetFileOptions::set, parse_settings,
+      {.fallback = "",
+       .unit = "layer.key=value",
+       .doc =
+           "gives a key of a layer, or of DEFAULT, another value than its file does, for all of the run; may "
+           "be given several times, or as a list: a comma before LAYER.KEY= begins the next one, and any "
+           "other belongs to the value"});
+  set.repeats = set.may_be_empty = true;
   static const OptionTable<NetFileOptions> table({
       option("layer-def", &NetFileOptions::layer_def, {.unit = "file", .doc = "the layer definition file"}),
       option("layer-params", &NetFileOptions::layer_params,
@@ -79,6 +88,7 @@ const OptionTable<NetFileOptions>& net_file_options() {
            .doc = "layers, or inputs layer[i], that stop sharing the weights weightSource names"})),
       option("strict", &NetFileOptions::strict,
              {.fallback = "0", .doc = "unknown keys in the layer files are errors, not warnings"}),
+      std::move(set),
   });
   return table;
 }
@@ -186,6 +196,10 @@ const OptionTable<DataOptions>& data_options() {
            .doc = "threads of provider image that decode ahead of training; 0: one for each core"}),
   });
   return table;
+}
+
+OptionTable<DataOptions> planned_data_options() {
+  return data_options().without({"test-one", "shuffle", "skip-bad-images", "decode-threads"});
 }
 
 const OptionTable<DeviceOptions>& device_options() {

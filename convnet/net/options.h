@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convnet/config/options.h"
+#include "convnet/net/settings.h"
 #include "convnet/plan/topology.h"
 #include "convnet/runtime/processes.h"
 #include "kernels/backend.h"
@@ -15,11 +16,15 @@
 
 namespace convnet {
 
-/// The files of a net, and changes to the definition.
+/// The option of NetFileOptions::set, without dashes.
+inline constexpr const char* kSetOption = "set";
+
+/// The files of a net, and changes to them.
 struct NetFileOptions {
   static constexpr OptionGroup group = OptionGroup::data;
   std::string layer_def, layer_params, layer_path;
   std::string conv_to_local, unshare_weights;
+  std::vector<Setting> set;
   bool strict = false;
   bool operator==(const NetFileOptions&) const = default;
 };
@@ -40,6 +45,8 @@ struct DataOptions {
   bool operator==(const DataOptions&) const = default;
 };
 const OptionTable<DataOptions>& data_options();
+/// Returns those of them that a plan depends on.
+OptionTable<DataOptions> planned_data_options();
 
 /// How the devices of layers are chosen: by the file, each layer on all devices, or by a search for the
 /// fastest step.

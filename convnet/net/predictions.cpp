@@ -205,7 +205,33 @@ std::vector<ClassErrors> Confusion::by_class() const {
     row.taken = count;
     row.taken_for = predicted;
   }
+  const std::map<std::int64_t, std::int64_t> predicted = by_prediction();
+  for (ClassErrors& row : rows) {
+    const auto found = predicted.find(static_cast<std::int64_t>(row.label));
+    row.predicted = found == predicted.end() ? 0 : found->second;
+  }
   return rows;
+}
+
+std::map<std::int64_t, std::int64_t> Confusion::by_prediction() const {
+  std::map<std::int64_t, std::int64_t> predicted;
+  for (const auto& [pair, count] : counts_) predicted[pair.second] += count;
+  return predicted;
+}
+
+MacroAverages Confusion::macro_averages() const {
+  MacroAverages means;
+  std::map<std::int64_t, std::int64_t> classes = by_prediction();
+  for (const ClassErrors& row : by_class()) {
+    classes[static_cast<std::int64_t>(row.label)] += row.images;
+    means.precision += row.precision();
+    means.recall += row.recall();
+    means.f1 += row.f1();
+  }
+  means.classes = static_cast<std::int64_t>(classes.size());
+  const double count = std::max(1.0, static_cast<double>(means.classes));
+  for (double* sum : {&means.precision, &means.recall, &means.f1}) *sum /= count;
+  return means;
 }
 
 std::string Confusion::table(std::size_t most) const {

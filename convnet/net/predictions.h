@@ -66,7 +66,23 @@ struct ClassErrors {
   std::int64_t images = 0, wrong = 0;
   std::int64_t taken = 0;      ///< images that are taken for the class it is most often mistaken for
   std::int64_t taken_for = 0;  ///< that class, the first of several; 0 if there is none
+  std::int64_t predicted = 0;  ///< images of all classes that are taken for this one
+  std::int64_t right() const { return images - wrong; }
   double error() const { return static_cast<double>(wrong) / static_cast<double>(images); }
+  /// Returns the part of the class's images that are taken for it.
+  double recall() const { return static_cast<double>(right()) / static_cast<double>(images); }
+  /// Returns the part of the images taken for the class that are of it; 0 if there are none.
+  double precision() const {
+    return predicted == 0 ? 0 : static_cast<double>(right()) / static_cast<double>(predicted);
+  }
+  /// Returns the harmonic mean of precision and recall, 2 * right / (images + predicted).
+  double f1() const { return 2 * static_cast<double>(right()) / static_cast<double>(images + predicted); }
+};
+
+/// Means over classes, in which each class counts as much as any other.
+struct MacroAverages {
+  std::int64_t classes = 0;  ///< classes that have images, or that images are taken for
+  double precision = 0, recall = 0, f1 = 0;
 };
 
 /// Counts how often images of each class are taken for each class.
@@ -87,6 +103,9 @@ class Confusion {
 
   /// Returns the errors of each class that has images, by class.
   std::vector<ClassErrors> by_class() const;
+  /// Returns the means over all classes that have images or that images are taken for. A class without images
+  /// counts as 0.
+  MacroAverages macro_averages() const;
   /// Returns a line for each class that has images: its error, its images, and the class that it is most
   /// often mistaken for. The class with most errors comes first; there are at most `most` lines.
   std::string table(std::size_t most) const;
@@ -95,6 +114,9 @@ class Confusion {
   std::string csv() const;
 
  private:
+  /// Returns how many images are taken for each class that images are taken for.
+  std::map<std::int64_t, std::int64_t> by_prediction() const;
+
   std::vector<std::string> names_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> counts_;  ///< by label and prediction
   std::int64_t images_ = 0;

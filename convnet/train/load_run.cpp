@@ -24,18 +24,19 @@ namespace convnet {
 namespace {
 
 /// Throws InputError unless both definitions are the same logical net: a resumed run keeps the definition of
-/// its checkpoint.
-void check_same_net(const IniFile& saved, const IniFile& given, const std::string& checkpoint) {
+/// its checkpoint. `source` says where the given one comes from.
+void check_same_net(const IniFile& saved, const IniFile& given, const std::string& source,
+                    const std::string& checkpoint) {
   const std::vector<std::string> a = logical_signature(saved);
   const std::vector<std::string> b = logical_signature(given);
   if (a == b) return;
   std::string first = "one has more layers than the other";
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (a[i] == b[i]) continue;
-    first = "it has  " + a[i] + "\n  but the file has  " + b[i];
+    first = "it has  " + a[i] + "\n  but " + source + " has  " + b[i];
     break;
   }
-  throw InputError(given.path + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
+  throw InputError(source + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
                    "\n  A resumed run keeps its net; --init-from starts a new one from the weights that fit");
 }
 
@@ -122,7 +123,8 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       {"tensorboard", "draws the curves of training"},
       {"keep-best", "keeps a checkpoint of training"},
       {"save-freq", "is for the checkpoints of training"},
-      {"patience", "ends training"}};
+      {"patience", "ends training"},
+      {"time-limit", "ends training"}};
   for (const auto& [option, use] : of_training) {
     if (given.contains(option) && (options.tests.only_tests() || options.check_grads))
       throw InputError("--" + option + " " + use + ", and " +
@@ -138,17 +140,21 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
 }
 
 /// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
-/// the checkpoint's parameters are used. Adds a line to `notes` that says which are used.
-IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
-                       std::string& notes, Diagnostics& diagnostics) {
+/// the checkpoint's parameters are used. Adds a line to `notes` that says which are used, and whether the
+/// file has changed besides the keys that --set gave.
+IniFile parameters_now(const Checkpoint& checkpoint, IniFile definition, const NetFileOptions& options,
+                       bool given, std::string& notes, Diagnostics& diagnostics) {
   const std::string file = parameter_file(options);
   std::error_code error;
   if (!given && !std::filesystem::exists(file, error)) {
     add_note(notes, file + " is not there: the learning parameters are those of " + checkpoint.file);
     return parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics);
   }
-  IniFile now = read_parameters(options, diagnostics);
-  const bool changed = now.text != checkpoint.parameters_text;
+  IniFile now = read_parameters(options, diagnostics), with_settings = now;
+  Diagnostics reported_later;
+  const NetFileOptions then = net_file_options().parse(checkpoint.options);
+  apply_settings(then.set, definition, with_settings, reported_later);
+  const bool changed = with_settings.text != checkpoint.parameters_text;
   add_note(notes, "The learning parameters are those of " + file +
                       (changed ? ", which has changed since " + checkpoint.file : ""));
   return now;
@@ -193,13 +199,16 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
     run.files.parameters =
         parse_ini(run.checkpoint->parameters_path, run.checkpoint->parameters_text, diagnostics);
   } else {
-    run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
+    run.files.parameters = parameters_now(*run.checkpoint, run.files.definition, options, parameters_given,
+                                          run.notes, diagnostics);
   }
   // Without one of the files, every further error would only follow from that.
   if (run.files.definition.text.empty() || run.files.parameters.text.empty()) diagnostics.throw_if_errors();
-  if (definition_given) {
+  apply_settings(options.set, run.files.definition, run.files.parameters, diagnostics);
+  if (definition_given || !options.set.empty()) {
     diagnostics.throw_if_errors();
-    check_same_net(saved, run.files.definition, run.checkpoint->file);
+    check_same_net(saved, run.files.definition, definition_given ? run.files.definition.path : "--set",
+                   run.checkpoint->file);
   }
   if (!converted) return std::nullopt;
   return unconverted;
@@ -311,7 +320,8 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   run.checkpoint = checkpoint_of(first, processes);
   OptionTexts texts;
   if (run.checkpoint) texts = run.checkpoint->options;
-  for (const auto& [key, text] : given) texts[key] = text;
+  for (const auto& [key, text] : given)
+    texts[key] = key == kSetOption ? joined_settings(texts[key], text) : text;
   if (run.folder && run.checkpoint) drop_inherited_board(texts, given, *run.folder, *run.checkpoint);
   require_train_options(texts, first);
   run.options = parse_train_options(texts);
@@ -338,6 +348,8 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
 
   Diagnostics diagnostics;
   const std::optional<IniFile> unconverted = load_files(run, given, diagnostics);
+  if (!run.options.files.set.empty())
+    add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
   if (!run.options.tests.only_tests() && !run.options.check_grads) {
     if (tests_each_epoch(run.options, texts)) {

@@ -1,6 +1,9 @@
 #include "convnet/train/options.h"
 
+#include <algorithm>
+
 #include "convnet/base/error.h"
+#include "convnet/config/text.h"
 
 namespace convnet {
 
@@ -121,6 +124,17 @@ const OptionTable<TrainOptions>& train_options() {
              .unit = "tests",
              .doc = "training ends after so many tests without a better one, by the cost of --keep-best or "
                     "the error of the first cost; 0: after --epochs"}),
+        parsed_option("time-limit", &TrainOptions::time_limit,
+                      [](const std::string& text, const ParamSpec&, double& seconds) {
+                        return parse_time(text, seconds);
+                      },
+                      {.fallback = "",
+                       .unit = "time",
+                       .doc = "stop in time to save a checkpoint and end, with exit code 0, before so much "
+                              "time has passed "
+                              "since the program began; minutes, or as Slurm writes times: MM:SS, HH:MM:SS, "
+                              "D-HH, D-HH:MM, "
+                              "D-HH:MM:SS; the same command goes on"}),
         option(
             "tensorboard", &TrainOptions::tensorboard,
             {.fallback = "",
@@ -131,7 +145,10 @@ const OptionTable<TrainOptions>& train_options() {
             "check-grads", &TrainOptions::check_grads,
             {.fallback = "0", .doc = "compare every weight matrix's gradient with numeric ones and quit"})),
     };
-    for (OptionSpec& spec : own) spec.may_be_empty = spec.param.key == "tensorboard";
+    for (OptionSpec& spec : own) {
+      spec.may_be_empty = spec.param.key == "tensorboard";
+      if (spec.param.key == "time-limit") spec.saved = false;
+    }
     return OptionTable<TrainOptions>()
         .add(&TrainOptions::files, net_file_options())
         .add(&TrainOptions::step, step_options())
@@ -143,6 +160,39 @@ const OptionTable<TrainOptions>& train_options() {
         .add(&TrainOptions::report, report_options().only({"verbose", "profile"}));
   }();
   return table;
+}
+
+std::string parse_time(const std::string& text, double& seconds) {
+  const auto wrong = [&] {
+    return "expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, not '" + text +
+           "'";
+  };
+  const std::size_t dash = text.find('-', 1);
+  std::string clock = text;
+  seconds = 0;
+  if (dash != std::string::npos) {
+    const auto days = to_number<int>(text.substr(0, dash));
+    if (!days || *days < 0) return wrong();
+    seconds = 86400.0 * *days;
+    clock = text.substr(dash + 1);
+  }
+  const auto parts = 1 + std::count(clock.begin(), clock.end(), ':');
+  if (dash == std::string::npos && parts == 1) {
+    const auto minutes = to_number<double>(text);
+    if (minutes) seconds = 60 * *minutes;
+    return minutes && *minutes > 0 && *minutes <= 1e9 ? "" : wrong();
+  }
+  if (parts > 3) return wrong();
+  // With days, the first number is hours, else the last one is seconds.
+  double unit = dash != std::string::npos || parts == 3 ? 3600 : 60;
+  for (std::size_t at = 0; at <= clock.size(); unit /= 60) {
+    const std::size_t end = std::min(clock.find(':', at), clock.size());
+    const auto number = to_number<int>(clock.substr(at, end - at));
+    if (!number || *number < 0) return wrong();
+    seconds += unit * *number;
+    at = end + 1;
+  }
+  return seconds > 0 ? "" : wrong();
 }
 
 std::string TestOptions::test_option() const {

@@ -41,6 +41,7 @@ struct TrainOptions {
   CheckpointOptions checkpoints;
   StepOptions step;
   int epochs = 50000, test_freq = 57, patience = 0;
+  double time_limit = 0;  ///< seconds since the program began; 0: none
   std::string tensorboard;
   bool check_grads = false;
   TestOptions tests;
@@ -49,6 +50,10 @@ struct TrainOptions {
   bool operator==(const TrainOptions&) const = default;
 };
 const OptionTable<TrainOptions>& train_options();
+
+/// Parses a span of time as Slurm writes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS. Minutes
+/// may have a fraction. Like parse_value(), it returns what is wrong, or "".
+std::string parse_time(const std::string& text, double& seconds);
 
 /// Parses the options as OptionTable::parse() does, and checks that their combination makes sense. Throws
 /// InputError.

@@ -207,8 +207,18 @@ std::string test_json(const std::string& checkpoint, const CostSums& test, const
                          {"index", c.label},
                          {"images", c.images},
                          {"wrong", c.wrong},
-                         {"error", c.error()}});
-    results["errors_by_class"] = {{"cost", outputs.classifier()->cost}, {"classes", std::move(classes)}};
+                         {"error", c.error()},
+                         {"precision", c.precision()},
+                         {"recall", c.recall()},
+                         {"f1", c.f1()}});
+    const MacroAverages macro = confusion->macro_averages();
+    results["errors_by_class"] = {{"cost", outputs.classifier()->cost},
+                                  {"classes", std::move(classes)},
+                                  {"macro_averages",
+                                   {{"classes", macro.classes},
+                                    {"precision", macro.precision},
+                                    {"recall", macro.recall},
+                                    {"f1", macro.f1}}}};
   }
   // Names of files and classes may have any encoding.
   return results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);

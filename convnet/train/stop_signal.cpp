@@ -46,7 +46,11 @@ StopSignal::~StopSignal() { close(fd_); }
 
 bool StopSignal::arrived() {
   signalfd_siginfo info;
-  if (!arrived_ && (streams_.closed() || read(fd_, &info, sizeof info) == sizeof info)) arrived_ = true;
+  if (arrived_) return true;
+  if (streams_.closed() || read(fd_, &info, sizeof info) == sizeof info)
+    arrived_ = true;
+  else if (limit_ && seconds_since(start_) >= *limit_ - kept_back_)
+    arrived_ = out_of_time_ = true;
   return arrived_;
 }
 

@@ -1,10 +1,12 @@
-// Requests to end a run: SIGINT, SIGTERM, SIGHUP, SIGUSR1, or a closed pipe behind stdout. The training loop
-// checks for them between minibatches.
+// Requests to end a run: SIGINT, SIGTERM, SIGHUP, SIGUSR1, a closed pipe behind stdout, or a time limit. The
+// training loop checks for them between minibatches.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <thread>
 
+#include "convnet/base/clock.h"
 #include "convnet/base/standard_streams.h"
 
 namespace convnet {
@@ -18,8 +20,15 @@ class StopSignal {
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
   ~StopSignal();
-  /// Returns whether a signal has arrived, or nobody reads stdout any more. Does not block.
+  /// Returns whether a signal has arrived, nobody reads stdout any more, or the time is up. Does not block.
   bool arrived();
+
+  /// The time is up `seconds` after this object was made, less what keep_back() asks for.
+  void limit_time(double seconds) { limit_ = seconds; }
+  /// Keeps so many seconds of the time limit back for what remains to be done after arrived().
+  void keep_back(double seconds) { kept_back_ = seconds; }
+  /// Returns whether arrived() is true because the time is up.
+  bool out_of_time() const { return out_of_time_; }
 
   /// As long as it lives, the signals end the program at once, as they do by default. It is for long
   /// preparations, before there is anything to save. Another thread calls `before_end` first.
@@ -38,7 +47,10 @@ class StopSignal {
  private:
   const StandardStreams& streams_;
   int fd_ = -1;
-  bool arrived_ = false;
+  bool arrived_ = false, out_of_time_ = false;
+  Clock::time_point start_ = Clock::now();
+  std::optional<double> limit_;  ///< seconds from start_
+  double kept_back_ = 0;         ///< seconds
 };
 
 }  // namespace convnet

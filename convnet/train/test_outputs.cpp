@@ -158,9 +158,14 @@ void TestOutputs::finish() const {
 
 std::string TestOutputs::errors_text() const {
   constexpr std::size_t kMostClasses = 20;
-  if (classifier_)
-    return fmt::format("Errors by class ('{}', worst first):\n{}", classifier_->cost,
-                       confusion_->table(kMostClasses));
+  if (classifier_) {
+    const MacroAverages macro = confusion_->macro_averages();
+    return fmt::format(
+        "Errors by class ('{}', worst first):\n{}Means over {} class{}: precision {:.4f}, recall {:.4f}, F1 "
+        "{:.4f}\n",
+        classifier_->cost, confusion_->table(kMostClasses), macro.classes, macro.classes == 1 ? "" : "es",
+        macro.precision, macro.recall, macro.f1);
+  }
   const std::vector<std::string> costs = logreg_costs(graph_);
   return costs.empty() ? "" : "Errors by class: --logreg-name says of which cost: " + join(costs) + "\n";
 }

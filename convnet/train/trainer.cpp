@@ -186,12 +186,17 @@ void Trainer::run_all() {
   if (options_.tests.only_tests()) return test_only();
   if (options_.check_grads) return check_gradients();
   const auto start = Clock::now();
+  if (options_.time_limit > 0) {
+    stop_.limit_time(options_.time_limit);
+    note_minibatch(0);
+  }
   const bool work_left = state_.test_due || (next_batch().epoch <= options_.epochs && !out_of_patience());
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
-  const auto stop_here = [&] {
+  const auto stop_here = [&, before = state_.iteration] {
     save();
+    say_out_of_time(before);
     summarise(seconds_since(start));
   };
   if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
@@ -229,6 +234,27 @@ void Trainer::run_all() {
   if (trained) summarise(seconds_since(start));
 }
 
+void Trainer::note_minibatch(double seconds) {
+  constexpr double kForgets = 0.9;  // the first minibatches may be slow
+  constexpr double kLeastShare = 0.05, kMostSeconds = 30;
+  slow_minibatch_ = std::max(seconds, kForgets * slow_minibatch_);
+  stop_.keep_back(2 * (slow_minibatch_ + slow_save_) +
+                  std::min(kLeastShare * options_.time_limit, kMostSeconds));
+}
+
+void Trainer::say_out_of_time(std::uint64_t before) {
+  std::string limit = stop_.out_of_time() ? clock_text(options_.time_limit) : "";
+  if (processes_ != nullptr) {
+    for (const std::string& of_process : processes_->exchange(limit)) {
+      if (limit.empty()) limit = of_process;
+    }
+  }
+  if (limit.empty()) return;
+  fmt::print("Stopped before --time-limit {}; the same command goes on from the checkpoint\n", limit);
+  if (state_.iteration == before)
+    fmt::print(stderr, "warning: no minibatch was trained in this time; --time-limit must be longer\n");
+}
+
 void Trainer::summarise(double seconds) const {
   fmt::print("{}", summary_text(state_, options_, watched_, net_.graph(), provider_->matrices()[0], seconds,
                                 folder_, last_checkpoint_));
@@ -262,6 +288,7 @@ bool Trainer::train_batch(const Position& work) {
   {
     ProgressLine line(title, shows_progress());
     while (true) {
+      const auto minibatch_start = Clock::now();
       if (first == data->first + data->images) {
         if (data->last) break;
         wanted.first += wanted.count;
@@ -278,6 +305,7 @@ bool Trainer::train_batch(const Position& work) {
       ++state_.iteration;
       first += images;
       state_.position = {work.epoch, work.batch, ++minibatches, first};
+      note_minibatch(seconds_since(minibatch_start));
       line.show(first, std::max(first, provider_->images_in(work.batch)), first - resumed_at,
                 [&](double rate) {
                   return ProgressTexts{labelled_cost_text(state_.partial, net_.graph(), kLiveValues),

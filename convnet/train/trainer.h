@@ -47,8 +47,7 @@ class Trainer {
   TrainingProgress progress(const Position& work) const;
   /// Returns the progress at which the last minibatch was trained, which was one of batch `work`.
   TrainingProgress last_progress(const Position& work) const;
-  /// Returns how many views a test computes at once: whole images, at most --mini views or those of one
-  /// image.
+  /// Returns how many views a test computes at once.
   std::int64_t test_minibatch() const;
   /// Returns how many batches of training are done when batch `work` is.
   std::int64_t batches_done(const Position& work) const;
@@ -75,6 +74,11 @@ class Trainer {
   /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
   double seconds_left(const Position& work, std::int64_t image, double rate) const;
   void print_test(const CostSums& sums, double seconds);
+  /// Notes how long a minibatch took, for what --time-limit keeps back.
+  void note_minibatch(double seconds);
+  /// Prints that --time-limit has stopped the run, if it has on any process. `before` is the iteration at
+  /// which the run began.
+  void say_out_of_time(std::uint64_t before);
   /// Whether a stop signal has arrived. Several processes say the same, since their last exchange.
   bool stopped() { return processes_ == nullptr ? stop_.arrived() : processes_->stop(); }
 
@@ -129,10 +133,11 @@ class Trainer {
   Processes* processes_;  ///< of the run; null where there is one
   bool sound_ = true;     ///< the weights are those after the last step, all finite
   TrainingState state_;
-  TimeUse time_use_;        ///< of the current batch
-  StepProfile profile_;     ///< --profile
-  double test_error_ = 0;   ///< of the last test, as --max-test-err means it
-  bool best_test_ = false;  ///< the last test was the best one
+  TimeUse time_use_;                           ///< of the current batch
+  double slow_minibatch_ = 0, slow_save_ = 0;  ///< seconds of slow ones, for --time-limit
+  StepProfile profile_;                        ///< --profile
+  double test_error_ = 0;                      ///< of the last test, as --max-test-err means it
+  bool best_test_ = false;                     ///< the last test was the best one
   /// Null for tests and gradient checks, and in all processes but the first.
   std::unique_ptr<RunFolder> run_folder_;
   std::string folder_;                 ///< its path

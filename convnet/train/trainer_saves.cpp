@@ -62,6 +62,7 @@ void Trainer::reclaim_folder() {
 }
 
 void Trainer::save() {
+  const auto start = Clock::now();
   sound_ = false;  // if this fails, it would fail again
   Checkpoint c;
   net_.store(c.tensors);
@@ -97,6 +98,7 @@ void Trainer::save() {
   sound_ = true;
   last_checkpoint_ = c.file;
   saved_iteration_ = state_.iteration;
+  slow_save_ = std::max(slow_save_, seconds_since(start));
   fmt::print("Saved checkpoint to {}\n", folder_);
   std::fflush(stdout);
 }

@@ -7,15 +7,13 @@
 #include <cstdio>
 
 #include "convnet/base/error.h"
+#include "convnet/net/data_set.h"
 #include "convnet/net/net_files.h"
 #include "convnet/train/history.h"
 
 namespace convnet {
 
-std::int64_t Trainer::test_minibatch() const {
-  const std::int64_t views = provider_->views();
-  return std::max<std::int64_t>(1, options_.step.mini / views) * views;
-}
+std::int64_t Trainer::test_minibatch() const { return rows_of_test(*provider_, options_.step.mini); }
 
 bool Trainer::test() {
   const auto start = Clock::now();

@@ -3,9 +3,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
 
 namespace convnet {
@@ -48,6 +50,33 @@ TEST_CASE("training without an end is saved when its terminal is closed, but not
   REQUIRE(deaf.printed("Test output", 1));
   deaf.send(SIGTERM);
   CHECK(deaf.finish().code == 0);
+}
+
+TEST_CASE("a time limit ends training with a checkpoint, and going on gives the same bits") {
+  const Workshop shop;
+  const Args run = shop.dummy() + Args{"--mini", "100", "--test-freq", "1000000", "--save-file"};
+  const auto start = std::chrono::steady_clock::now();
+  const Outcome limited = run_well(run + Args{shop / "run", "--time-limit", "0:02"});
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // of a busy machine
+  CHECK_THAT(limited.out,
+             Catch::Contains("Saved checkpoint to " + (shop / "run") +
+                             "\nStopped before --time-limit 0:02; the same command goes on from the "
+                             "checkpoint\nTrained "));
+  const std::vector<std::string> files = files_in(shop / "run");
+  REQUIRE(files.size() == 1);
+  const std::string epochs = std::to_string(std::stoi(files[0]) + 1);
+  const Outcome resumed = run_well(run + Args{shop / "run", "--time-limit", "1-0", "--epochs", epochs});
+  CHECK_THAT(resumed.out, !Catch::Contains("--time-limit"));
+  run_well(run + Args{shop / "whole", "--epochs", epochs});
+  const std::string last = "/" + epochs + ".2.safetensors";
+  check_equal_tensors((shop / "run") + last, (shop / "whole") + last);
+  const Outcome too_short = run_well(run + Args{shop / "none", "--time-limit", "0.0001"});
+  CHECK(too_short.err == "warning: no minibatch was trained in this time; --time-limit must be longer\n");
+  CHECK(files_in(shop / "none") == std::vector<std::string>{"0.0.safetensors"});
+  check_refused({"--load-file", shop / "run", "--test-only", "--time-limit", "5"},
+                "--time-limit ends training, and --test-only does not train; leave it out");
+  check_refused(run + Args{shop / "run", "--time-limit", "soon"},
+                "--time-limit expects a time above 0: minutes, MM:SS");
 }
 
 TEST_CASE("training without an end is saved when nobody reads what it says any more") {

@@ -251,8 +251,66 @@ TEST_CASE("a wrong command is named") {
   check_refused({}, "convnet trains convolutional networks");
   check_refused({"layers", "convv"}, "unknown layer type 'convv'; did you mean 'conv'? known: data, ");
   check_refused({"layers", "conv", "fc"}, "usage: convnet layers [TYPE | --markdown]");
+  check_refused({"export", "--train-range", "1"}, "unknown option '--train-range'");
+}
+
+TEST_CASE("a command line of training can be planned and measured as it is") {
   const Workshop shop;
-  check_refused(Args{"plan"} + shop.dummy(), "unknown option '--train-range'");
+  shop.write_data();
+  const Args line =
+      shop.mnist() + Args{"--save-file", shop / "run", "--epochs",     "3",   "--test-freq=2",    "--shuffle",
+                          "--keep-best", "logprob",    "--inner-size", "6",   "--crop-pad",       "1",
+                          "--flip",      "1",          "--mixup",      "0.2", "--random-erasing", "0.25",
+                          "--pixel-std"};
+  const std::string left_aside = "--shuffle, --save-file, --keep-best, --epochs, --test-freq\n";
+  const Outcome plan = run_well(Args{"plan", "--json"} + line);
+  CHECK(plan.err == "convnet plan does not use " + left_aside);
+  const nlohmann::json planned = nlohmann::json::parse(plan.out);
+  const Outcome bench = run_well(Args{"bench", "--json", "--steps", "2"} + line);
+  CHECK(bench.err == "convnet bench does not use --test-range, " + left_aside);
+  CHECK(nlohmann::json::parse(bench.out)["mini"] == 16);
+  const Outcome place = run_well(Args{"place", "--json", "--gpu", "0,1", "--model",
+                                      std::string(CONVNET_SOURCE_DIR) + "/bench/models/nvlink-8gpu.json"} +
+                                 line);
+  CHECK(place.err ==
+        "convnet place does not use --train-range, --test-range, --shuffle, --save-file, --keep-best, "
+        "--epochs, "
+        "--test-freq\n");
+  CHECK_FALSE(std::filesystem::exists(shop / "run"));
+  // The plan is that of the run, whose checkpoint is planned without the data set.
+  run_well(line);
+  CHECK(nlohmann::json::parse(run_well({"plan", "--json", "--load-file", shop / "run"}).out) == planned);
+
+  // The names and values of the options are checked.
+  check_refused(Args{"plan"} + line + Args{"--epoch-count", "3"}, "unknown option '--epoch-count'");
+  const Outcome wrong = check_refused(Args{"plan"} + line + Args{"--epochs", "-1", "--mini", "0"},
+                                      "--epochs expects an integer between 0 and 1000000000, not '-1'");
+  CHECK_THAT(wrong.err, Catch::Contains("--mini expects an integer between 1 and 16777216, not '0'"));
+  // place cannot read the net of a checkpoint.
+  check_refused(Args{"place", "--load-file", shop / "run"} + shop.mnist(), "unknown option '--load-file'");
+}
+
+TEST_CASE("a plan has the minibatches of the batches that the options name") {
+  const Workshop shop;
+  shop.write_arrays();
+  const auto images = [&](const Args& options) {
+    return nlohmann::json::parse(run_well(Args{"plan", "--json", "--mini", "500", "--data-provider", "npy",
+                                               "--data-path", shop.data_path()} +
+                                          shop.net() + options)
+                                     .out)["images"];
+  };
+  CHECK(images({}) == 500);
+  CHECK(images({"--train-range", "3", "--test-range", "1"}) == 100);
+  check_refused(Args{"plan", "--data-provider", "npy", "--data-path", shop.data_path()} + shop.net() +
+                    Args{"--train-range", "1-9", "--test-range", "3"},
+                "--train-range");
+  const Args views =
+      Args{"plan", "--data-provider", "npy", "--data-path", shop.data_path(), "--mini", "100"} + shop.net() +
+      Args{"--inner-size", "6"};
+  const std::string single = run_well(views + Args{"--verbose", "1"}).out;
+  CHECK(run_well(views + Args{"--verbose", "1", "--multiview-test", "1"}).out != single);
+  check_refused(Args{"plan"} + shop.dummy() + Args{"--multiview-test", "1"},
+                "--multiview-test needs --inner-size");
 }
 
 TEST_CASE("a device that is not there is an error of the environment") {

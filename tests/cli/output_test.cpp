@@ -92,6 +92,7 @@ TEST_CASE("option --test-only prints one line a batch, and the costs do not depe
       R"(4\.\.\. )" + cost,
       R"(Errors by class \('logprob', worst first\):)"};
   expected.insert(expected.end(), 10, R"(  \d  [01]\.\d{4} +\d+ of +\d+(  \d+ taken for \d)?)");
+  expected.emplace_back(R"(Means over 10 classes: precision 0\.\d{4}, recall 0\.\d{4}, F1 0\.\d{4})");
   expected.insert(expected.end(), {"----------------------Averages-------------------------", cost});
   check_lines(run.out, expected);
   CHECK(files_in(shop / "out") == std::vector<std::string>{"1.2.safetensors"});

@@ -296,6 +296,26 @@ TEST_CASE("a request to stop reaches all processes, whichever gets it") {
   }
 }
 
+TEST_CASE("a time limit ends all processes together, and going on gives the same bits") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const auto run = [&](const std::string& name, const std::string& gpus, int epochs) {
+    return training(shop, shop / name, gpus, epochs) + Args{"--test-freq", "1000000"};
+  };
+  // The limit of one process is enough.
+  const Args endless = run("limited", "0", 1000000);
+  const Outcome limited = mpirun_well(launched({endless, endless + Args{"--time-limit", "0:04"}}));
+  CHECK(count(limited.out,
+              "Stopped before --time-limit 0:04; the same command goes on from the checkpoint\n") == 1);
+  const std::vector<std::string> files = files_in(shop / "limited");
+  REQUIRE(files.size() == 1);
+  const int epochs = std::stoi(files[0]) + 1;
+  mpirun_well(launched(2, run("limited", "0", epochs)));
+  run_well(run("whole", "0,1", epochs));
+  const std::string last = "/" + std::to_string(epochs) + ".2.safetensors";
+  check_equal_tensors((shop / "limited") + last, (shop / "whole") + last);
+}
+
 TEST_CASE("when a process dies the others end, and the newest checkpoint is whole") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);

@@ -122,7 +122,7 @@ TEST_CASE("features, probabilities and errors by class, however the net is place
   CHECK(read_file(shop / "c/m.csv") == csv);
   const std::size_t table = out.find("Errors by class ('logprob', worst first):\n");
   REQUIRE(table != std::string::npos);
-  CHECK(std::count(out.begin() + static_cast<std::ptrdiff_t>(table), out.end(), '\n') == 13);
+  CHECK(std::count(out.begin() + static_cast<std::ptrdiff_t>(table), out.end(), '\n') == 14);
 
   // The same from minibatches of another size, and from several devices.
   for (const Args& more :
@@ -317,7 +317,17 @@ TEST_CASE("the results of a test as JSON are alone on stdout, and those of the l
     CHECK_THAT(lines,
                Catch::Contains(fmt::format("  {}  {:.4f}  {:>6} of {:>6}", c["class"].get<std::string>(),
                                            c["error"].get<double>(), c["wrong"].get<int>(), 2)));
+    CHECK(c["recall"].get<double>() == Approx(1 - c["error"].get<double>()));
+    const double sum = c["precision"].get<double>() + c["recall"].get<double>();
+    CHECK(c["f1"].get<double>() * sum ==
+          Approx(2 * c["precision"].get<double>() * c["recall"].get<double>()));
   }
+  const json& macro = results["errors_by_class"]["macro_averages"];
+  CHECK(macro["classes"] == 10);
+  CHECK_THAT(lines, Catch::Contains(
+                        fmt::format("Means over 10 classes: precision {:.4f}, recall {:.4f}, F1 {:.4f}\n",
+                                    macro["precision"].get<double>(), macro["recall"].get<double>(),
+                                    macro["f1"].get<double>())));
   // Notes go to stderr, and --json 0 changes nothing.
   fs::remove(shop.parameters_path());
   const Outcome noted = run_program(test + Args{"--json"});

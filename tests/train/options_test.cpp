@@ -35,3 +35,29 @@ TEST_CASE("gradients are checked on one view of each image") {
   CHECK(parse_train_options({{"multiview-test", "1"}}).data.multiview_test);
   CHECK_FALSE(parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);
 }
+
+TEST_CASE("times are those of Slurm") {
+  const auto seconds = [](const std::string& text) {
+    double value = 0;
+    CHECK(parse_time(text, value).empty());
+    return value;
+  };
+  CHECK(seconds("90") == 5400);
+  CHECK(seconds("0.5") == 30);
+  CHECK(seconds("2:03") == 123);
+  CHECK(seconds("1:02:03") == 3723);
+  CHECK(seconds("48:00:00") == 172800);
+  CHECK(seconds("2-0") == 172800);
+  CHECK(seconds("1-02") == 93600);
+  CHECK(seconds("1-02:03") == 93780);
+  CHECK(seconds("1-02:03:04") == 93784);
+  for (const char* wrong : {"", "0", "-5", "soon", "1h", "1:", ":30", "1:2:3:4", "0:00", "1-", "-1:00",
+                            "1:-2", "1-2-3", "1.5:00", "nan", "1e300", "UNLIMITED"}) {
+    INFO(wrong);
+    double value = 0;
+    CHECK(
+        parse_time(wrong, value) ==
+        std::string("expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, not '") +
+            wrong + "'");
+  }
+}

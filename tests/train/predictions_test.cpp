@@ -100,6 +100,38 @@ TEST_CASE("a confusion matrix as table and CSV") {
         "unseen,0,0,0,0\r\n");
 }
 
+TEST_CASE("precision, recall and F1 of classes, and their means") {
+  Confusion confusion({"a", "b", "c", "d", "e"});
+  const auto add = [&](std::int64_t label, std::int64_t predicted, int times) {
+    for (int i = 0; i < times; ++i) confusion.add(label, predicted);
+  };
+  CHECK(confusion.macro_averages().classes == 0);
+  CHECK(confusion.macro_averages().f1 == 0);
+  add(0, 0, 3);
+  add(0, 1, 1);
+  add(1, 0, 2);
+  add(1, 3, 2);  // d has no images; e has none, and nothing is taken for it
+  add(2, 0, 1);
+  const std::vector<ClassErrors> classes = confusion.by_class();
+  REQUIRE(classes.size() == 3);
+  CHECK(classes[0].predicted == 6);
+  CHECK(classes[0].precision() == Approx(3.0 / 6));
+  CHECK(classes[0].recall() == Approx(3.0 / 4));
+  CHECK(classes[0].f1() == Approx(2 * 0.5 * 0.75 / (0.5 + 0.75)));
+  CHECK(classes[1].predicted == 1);
+  CHECK(classes[2].predicted == 0);
+  for (const std::size_t c : {1, 2}) {
+    CHECK(classes[c].precision() == 0);
+    CHECK(classes[c].recall() == 0);
+    CHECK(classes[c].f1() == 0);
+  }
+  const MacroAverages macro = confusion.macro_averages();
+  CHECK(macro.classes == 4);
+  CHECK(macro.precision == Approx(0.5 / 4));
+  CHECK(macro.recall == Approx(0.75 / 4));
+  CHECK(macro.f1 == Approx(0.6 / 4));
+}
+
 TEST_CASE("a name in a CSV file is text for spreadsheets, too") {
   CHECK(csv_field("cat") == "cat");
   CHECK(csv_field("a=b") == "a=b");
