@@ -70,17 +70,16 @@ void Net::submit(const Plan& plan, StepInputs inputs, TaskTimes* times,
     inputs.clip_norm = clip_norm_;
     // The weights after the first minibatch are the first average; initial weights are not averaged.
     inputs.average_share = inputs.iteration == 0 ? 1 : average_share_;
-    for (const WeightBuffers& w : plans_.weights())
-      count_updates(w, plan.images, before, inputs.rates, after);
+    for (const WeightBuffers& w : plans_.weights()) count_updates(w, plan, before, inputs.rates, after);
   }
   executor_.submit(plan, inputs, times, after_task);
   windows_after_.push_back(std::move(after));
 }
 
-/// Counts the updates of matrix `w` in a minibatch of `images` images, and fills in the fields of its rates
-/// that depend on them. Parts of a matrix share its name and its window, so all of them begin at the one in
-/// `before`.
-void Net::count_updates(const WeightBuffers& w, std::int64_t images, const UpdateWindows& before,
+/// Counts the updates of matrix `w` in a minibatch of `plan`, and fills in the fields of its rates that
+/// depend on them. An update whose microbatches have no images does nothing and is not counted. Parts of a
+/// matrix share its name and its window, so all of them begin at the one in `before`.
+void Net::count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWindows& before,
                         std::vector<Rates>& rates, UpdateWindows& after) const {
   const bool squares = w.keeps_squares();
   if (!w.accumulates() && !squares) return;
@@ -89,12 +88,15 @@ void Net::count_updates(const WeightBuffers& w, std::int64_t images, const Updat
   bool due = true;
   if (w.accumulates()) {
     ++window.minibatches;
-    window.images += images;
+    window.images += plan.images;
     due = window.minibatches >= minibatches_per_update(w);
     rates.at(static_cast<std::size_t>(w.rate_index)).images = due ? static_cast<float>(window.images) : 0;
     if (due) window.minibatches = window.images = 0;
   }
+  const int microbatches = update_window(graph_, graph_.nodes[w.node], plan.phase);
   for (int i = 0; squares && due && i < w.rates; ++i) {
+    // If the first microbatch of an update has no images, the others have none either.
+    if (graph_.images_of(plan.images, i * microbatches, plan.views) == 0) break;
     const auto updates = static_cast<double>(++window.updates);
     const LearningParams& p = spec(w).learning;
     Rates& own = rates.at(static_cast<std::size_t>(w.rate_index + i));

@@ -113,7 +113,7 @@ class Net {
   std::string name_of(const WeightBuffers& w, const char* suffix) const;
   /// Returns how many minibatches make one update; 1 unless its period is longer than a minibatch.
   int minibatches_per_update(const WeightBuffers& w) const;
-  void count_updates(const WeightBuffers& w, std::int64_t images, const UpdateWindows& before,
+  void count_updates(const WeightBuffers& w, const Plan& plan, const UpdateWindows& before,
                      std::vector<Rates>& rates, UpdateWindows& after) const;
   std::vector<float> initial_values(const WeightBuffers& w, std::uint64_t seed,
                                     std::map<std::string, InitSource>& sources) const;

@@ -1,7 +1,9 @@
 #include "convnet/plan/updates.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace convnet {
@@ -24,11 +26,21 @@ UpdateWriter::UpdateWriter(const Graph& graph, const NetBuffers& net_buffers, co
       net_buffers_(net_buffers),
       plan_(plan),
       clips_(clips && plan.phase == Phase::train),
+      joins_norms_(clips_ || scales_parts()),
       emitter_(emitter),
       backward_done_(graph.nodes.size(), 0),
       updated_(net_buffers.weights.size(), 0) {
   for (const WeightBuffers& w : net_buffers.weights)
     learners_.push_back(graph.gradient_sources({w.node, w.index}));
+}
+
+/// Returns whether LARS scales a matrix that is divided into parts.
+bool UpdateWriter::scales_parts() const {
+  return plan_.phase == Phase::train &&
+         std::any_of(net_buffers_.weights.begin(), net_buffers_.weights.end(), [&](const WeightBuffers& w) {
+           const WeightSpec& spec = graph_.weight({w.node, w.index});
+           return !spec.whole.empty() && spec.learning.trust > 0;
+         });
 }
 
 const WeightBuffers& UpdateWriter::weights(const Node& node, std::size_t i) const {
@@ -105,8 +117,7 @@ void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, Tas
   }
   due_.push_back(&w);
   due_bytes_ += layout.bytes();
-  // The norm of the whole gradient is known only when all gradients are.
-  if (due_bytes_ >= emitter_.target().joined_update_bytes() && !clips_) flush(place);
+  if (due_bytes_ >= emitter_.target().joined_update_bytes() && !joins_norms_) flush(place);
 }
 
 /// Returns for each shard the gradients that its update adds up: those of the replicas, or with several hosts
@@ -236,7 +247,7 @@ void UpdateWriter::make_scales(TaskPlace place) {
   scale_count_ = 0;
   UpdateScales scales;
   std::vector<BufferUse> sources;
-  std::map<std::size_t, int> matrices;
+  std::map<std::pair<std::string, std::size_t>, int> matrices;  // parts of a layer (parallel=model) are one
   for (const DeviceId device : devices()) {
     UpdateSquares op;
     std::vector<BufferUse> uses;
@@ -249,7 +260,10 @@ void UpdateWriter::make_scales(TaskPlace place) {
         uses.push_back(use);
       }
       if (part.accumulates) uses.push_back({step.kept[0].buffer, Access::read});
-      const int matrix = matrices.try_emplace(step.matrix, static_cast<int>(matrices.size())).first->second;
+      const WeightBuffers& w = net_buffers_.weights[step.matrix];
+      const int matrix =
+          matrices.try_emplace({graph_.nodes[w.node].whole, w.index}, static_cast<int>(matrices.size()))
+              .first->second;
       scales.parts.push_back({matrix, part.images, part.rate_index, part.accumulates});
       step.part.scale_index = scale_count_++;
     }

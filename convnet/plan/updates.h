@@ -83,6 +83,7 @@ class UpdateWriter {
   void make_steps(TaskPlace place, bool sums);
   Stream update_stream(bool sums) const;
   void constrain(const WeightBuffers& w, TaskPlace place);
+  bool scales_parts() const;
   void add_fetches(const WeightBuffers& w, const std::vector<UpdateShard>& shards, Fetches& fetches) const;
   void publish(const Fetches& fetches, TaskPlace place);
   void publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place);
@@ -97,6 +98,9 @@ class UpdateWriter {
   const NetBuffers& net_buffers_;
   const Plan& plan_;
   const bool clips_;
+  /// Updates of a pass wait for all its gradients, because they need the norm of the whole gradient, or that
+  /// of a matrix whose parts are several matrices here.
+  const bool joins_norms_;
   TaskEmitter& emitter_;
   std::vector<std::vector<NodeId>> learners_;  ///< by matrix: the nodes that contribute to its gradient
   Table<NodeId, int> backward_done_;           ///< by node: number of microbatches that have run backward

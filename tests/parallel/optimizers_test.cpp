@@ -172,6 +172,40 @@ TEST_CASE("optimisers give the answer of one device on several devices and hosts
   }
 }
 
+TEST_CASE("LARS takes the norms of a divided matrix over all its parts") {
+  for (const Way& way : {Way{"lars"}, Way{"lars", 0.3}}) {
+    INFO("clipped at " << way.clip_norm);
+    // Each part of fc2 is large enough for an update of its own.
+    const NetTexts layers = between_data_and_cost(
+        conv("conv1", "inputs=data channels=3 filters=4 filterSize=5 stride=2 neuron=tanh[1,1]") +
+            fc("fc1", "inputs=conv1 outputs=500 neuron=tanh[1,1]") +
+            fc("fc2", "inputs=fc1 outputs=1100 neuron=tanh[1,1]"),
+        "fc2", kClasses, keys_of("fc2", "epsW=0.05 epsB=0.1 momW=0.9 momB=0.8 wc=0.01"));
+    PlacedNet divided = place("parallel=model", layers, 2, {{"conv1", "0"}});
+    divided.placed.definition = with_keys(divided.placed.definition, {{"fc2", "parallel=model\ngpu=0,1"}});
+    SmallNet plain(with_optimizer(divided.plain, way), kImage, kClasses, with_way({}, way));
+    SmallNet placed(with_optimizer(divided.placed, way), kImage, kClasses, with_way(divided.options, way));
+    check_same_answer(train(placed, {24, 24, 2}), train(plain, {24, 24, 2}));
+  }
+}
+
+TEST_CASE("an update of a pass without images is not counted") {
+  // The layers above conv run twice a minibatch and are updated each time, if both halves have images.
+  const PlacedNet net =
+      place("two passes", with_optimizer(small_net(), {"adamw"}), 2, {{"conv", "0,1"}, {"top", "0"}});
+  const std::vector<std::int64_t> sizes = {1, 1, 1, 1};
+  check_same_answer(train(net.placed, net.options, sizes), train(net.plain, {}, sizes));
+  SmallNet placed(net.placed, kImage, kClasses, net.options);
+  const auto updates = [&](std::int64_t images, std::uint64_t number) {
+    placed.step(Phase::train, random_minibatch(kImage, images, kClasses, number), number);
+    std::map<std::string, std::int64_t> counted;
+    for (const auto& [name, window] : placed.net().windows()) counted[name] = window.updates;
+    return counted;
+  };
+  for (const auto& [name, count] : updates(1, 0)) CHECK(count == 1);
+  for (const auto& [name, count] : updates(2, 1)) CHECK(count == (name.starts_with("conv.") ? 2 : 3));
+}
+
 TEST_CASE("a net goes on from a checkpoint with the same bits, and on other devices with the same answer") {
   for (const Way& way : kWays) {
     for (const int period : {0, 2}) {
