@@ -354,7 +354,9 @@ LayerType bce_type() {
   LayerType type = cost_type("cost.bce", 2);
   type.doc =
       "Binary cross entropy of labels in [0,1] and logistic outputs. Prints it, the fraction "
-      "of outputs on the wrong side of 0.5, and the top-1 error; with children only the first.";
+      "of outputs on the wrong side of 0.5, and the top-1 error; with children only the first. A "
+      "logistic output of an input above 17 rounds to p = 1, so it costs 50 if t = 0; gradients are "
+      "not affected.";
   type.formula = "-sum (posWeight t log p + (1-t) log(1-p)), logs floored at -50";
   type.example = "[bce]\ntype=cost.bce\ninputs=tags,fc10\n\n; parameter file\n[bce]\ncoeff=1";
   type.params.push_back(pos_weight_spec());
