@@ -278,11 +278,18 @@ class Verifier {
       }
       if (!node.is_cost()) continue;
       const auto forward = std::count_if(plan_.tasks.begin(), plan_.tasks.end(), [&](const Task& t) {
-        return t.node == node.id && t.kind == TaskKind::forward;
+        return t.node == node.id && t.kind == TaskKind::forward && adds_to_costs(t);
       });
       if (forward != microbatches_with_images(0, graph_.microbatches))
         fail("cost '" + node.name + "' is not computed once for each image");
     }
+  }
+
+  /// The other forward tasks of a cost prepare what it reads.
+  bool adds_to_costs(const Task& task) const {
+    return std::any_of(task.uses.begin(), task.uses.end(), [&](const BufferUse& use) {
+      return plan_.buffers[use.buffer].kind == BufferKind::costs && use.access != Access::read;
+    });
   }
 
   std::int64_t microbatches_with_images(int first, int last) const {

@@ -184,9 +184,17 @@ TEST_CASE("a multiview test of several labels sees the mean probabilities of the
       "[seen]\ntype=fc\ninputs=data\noutputs=3\ninitW=0.01\nneuron=logistic\n"
       "[cost]\ntype=cost.bce\ninputs=target,seen\n",
       "[seen]\nepsW=0.0001\nepsB=0.0001\nmomW=0\nmomB=0\n[cost]\ncoeff=1\n");
-  done({"--layer-def", shop.definition_path(), "--layer-params", shop.parameters_path(), "--data-provider",
-        "npy", "--data-path", shop / "arrays", "--train-range", "1", "--test-range", "1", "--inner-size", "6",
-        "--epochs", "1", "--save-file", shop / "run"});
+  const Args training = {"--layer-def",     shop.definition_path(),
+                         "--layer-params",  shop.parameters_path(),
+                         "--data-provider", "npy",
+                         "--data-path",     shop / "arrays",
+                         "--train-range",   "1",
+                         "--test-range",    "1",
+                         "--inner-size",    "6",
+                         "--epochs",        "1",
+                         "--save-file",     shop / "run"};
+  done(training);
+  done(Args{"plan"} + training + Args{"--multiview-test", "1"});  // verifies the plan of the test
   const auto cost_of = [](const std::string& out) { return std::stod(out.substr(out.rfind("cost:  ") + 7)); };
   const Args test = {"--load-file",      shop / "run", "--test-only",    "1",
                      "--write-features", "seen",       "--feature-path", shop / "f"};
