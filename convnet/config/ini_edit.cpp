@@ -28,12 +28,17 @@ IniFile of_lines(const std::string& path, const std::vector<std::string>& lines)
   return parse_ini(path, std::move(text), known);
 }
 
-/// Returns the line after those that continue the value of line `line`; both from 0.
+/// Returns the line after those that continue the value of line `line`; both from 0. Comments and empty lines
+/// belong to the value only if a line that continues it follows.
 std::size_t end_of_value(const std::vector<std::string>& lines, std::size_t line) {
-  while (++line < lines.size()) {
-    if (lines[line].find_first_not_of(" \t\r") == 0) break;
+  std::size_t end = line + 1;
+  for (std::size_t at = end; at < lines.size(); ++at) {
+    const std::size_t first = lines[at].find_first_not_of(" \t\r");
+    if (first == std::string::npos || lines[at][first] == '#' || lines[at][first] == ';') continue;
+    if (first == 0) break;
+    end = at + 1;
   }
-  return line;
+  return end;
 }
 
 /// Puts `written` in the place of the value that begins in line `line`, from 1, and of the lines that

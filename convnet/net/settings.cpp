@@ -97,6 +97,18 @@ class Setter {
                   did_you_mean(s.key, names_of(specs), "'convnet layers " + type->name + "' lists its keys"));
   }
 
+  /// Makes messages about the values that were set name the option as their place. Call it last.
+  void name_places() {
+    for (const Set& set : set_) {
+      for (IniSection& section : set.file->sections) {
+        for (IniValue& value : section.values) {
+          if (value.key == set.key && set.setting.layer == (value.from_default ? kDefault : section.name))
+            value.where.option = std::make_shared<const std::string>("--set " + set.setting.str());
+        }
+      }
+    }
+  }
+
  private:
   /// Sets a key that the layer's type has. Of a key that may stand in both files, a value in the parameter
   /// file wins over one in the definition file.
@@ -122,7 +134,7 @@ class Setter {
       set(*file, s, s.key);
       found = true;
     }
-    if (found) return;
+    if (found) return check_inherited(s);
     const std::vector<ParamSpec> specs = specs_of_all_types();
     bool defines = false, learns = false;
     for (const ParamSpec& spec : specs) {
@@ -134,33 +146,58 @@ class Setter {
     if (!defines && !learns)
       return refuse(s, "no layer type has a key '" + s.key + "'" + did_you_mean(s.key, names_of(specs)));
     set(defines ? definition_ : parameters_, s, s.key);
+    check_inherited(s);
   }
 
-  static void set(IniFile& file, const Setting& s, const std::string& key) {
+  /// Refuses a key of [DEFAULT] that no layer takes from there, because the run would be the same without it.
+  void check_inherited(const Setting& s) {
+    const std::string key = lower(s.key);
+    std::string owner;  // a layer that has such a key
+    bool is_known = false;
+    for (const ParamSpec& spec : specs_of_all_types()) is_known = is_known || has_name(spec, key);
+    for (const IniSection& layer : definition_.sections) {
+      const IniValue* type_name = layer.find("type");
+      const LayerType* type = type_name == nullptr ? nullptr : find_layer_type(type_name->text);
+      if (type == nullptr) return;  // the graph builder reports this layer
+      const std::vector<ParamSpec> specs = specs_of(*type, layer);
+      const bool has_key =
+          std::any_of(specs.begin(), specs.end(), [&](const ParamSpec& spec) { return has_name(spec, key); });
+      if (has_key && owner.empty()) owner = layer.name;
+      for (const IniFile* file : {&definition_, &parameters_}) {
+        const IniSection* section = file->find(layer.name);
+        const IniValue* value = section == nullptr ? nullptr : section->find(key);
+        if (value != nullptr && value->from_default && (has_key || !is_known)) return;
+      }
+    }
+    for (const IniFile* file : {&definition_, &parameters_})
+      if (lower(file->text).find("%(" + key + ")") != std::string::npos) return;
+    refuse(s, owner.empty()
+                  ? "no layer of this net has the key '" + s.key + "'"
+                  : "changes nothing, because all layers that have this key have a value of their own; "
+                    "name a layer, like " +
+                        owner + "." + s.key);
+  }
+
+  void set(IniFile& file, const Setting& s, const std::string& key) {
     file = with_value(file, s.layer, key, s.text);
+    set_.push_back({&file, lower(key), s});
   }
 
   void refuse(const Setting& s, const std::string& why) {
     diagnostics_.error({}, "--set " + s.str() + ": " + why);
   }
 
+  struct Set {
+    IniFile* file;
+    std::string key;
+    Setting setting;
+  };
+
   IniFile& definition_;
   IniFile& parameters_;
   Diagnostics& diagnostics_;
+  std::vector<Set> set_;
 };
-
-/// Makes messages about the values name the option as their place.
-void name_places(const std::vector<Setting>& settings, IniFile& file) {
-  for (IniSection& section : file.sections) {
-    for (IniValue& value : section.values) {
-      for (const Setting& s : settings) {
-        const bool is_it = s.layer == (value.from_default ? kDefault : section.name);
-        if (is_it && value.key == lower(s.key))
-          value.where.option = std::make_shared<const std::string>("--set " + s.str());
-      }
-    }
-  }
-}
 
 }  // namespace
 
@@ -201,7 +238,7 @@ void apply_settings(const std::vector<Setting>& settings, IniFile& definition, I
                     Diagnostics& diagnostics) {
   Setter setter(definition, parameters, diagnostics);
   for (const Setting& setting : settings) setter.apply(setting);
-  for (IniFile* file : {&definition, &parameters}) name_places(settings, *file);
+  setter.name_places();
 }
 
 }  // namespace convnet

@@ -134,7 +134,7 @@ const OptionTable<TrainOptions>& train_options() {
                               "time has passed "
                               "since the program began; minutes, or as Slurm writes times: MM:SS, HH:MM:SS, "
                               "D-HH, D-HH:MM, "
-                              "D-HH:MM:SS; the same command goes on"}),
+                              "D-HH:MM:SS, UNLIMITED"}),
         option(
             "tensorboard", &TrainOptions::tensorboard,
             {.fallback = "",
@@ -164,12 +164,13 @@ const OptionTable<TrainOptions>& train_options() {
 
 std::string parse_time(const std::string& text, double& seconds) {
   const auto wrong = [&] {
-    return "expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS, not '" + text +
-           "'";
+    return "expects a time above 0: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS or UNLIMITED, not '" +
+           text + "'";
   };
   const std::size_t dash = text.find('-', 1);
   std::string clock = text;
   seconds = 0;
+  if (lower(text) == "unlimited" || lower(text) == "infinite") return "";
   if (dash != std::string::npos) {
     const auto days = to_number<int>(text.substr(0, dash));
     if (!days || *days < 0) return wrong();

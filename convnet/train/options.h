@@ -52,7 +52,8 @@ struct TrainOptions {
 const OptionTable<TrainOptions>& train_options();
 
 /// Parses a span of time as Slurm writes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS. Minutes
-/// may have a fraction. Like parse_value(), it returns what is wrong, or "".
+/// may have a fraction. UNLIMITED and INFINITE are 0 seconds, which mean no limit. Like parse_value(), it
+/// returns what is wrong, or "".
 std::string parse_time(const std::string& text, double& seconds);
 
 /// Parses the options as OptionTable::parse() does, and checks that their combination makes sense. Throws

@@ -49,7 +49,8 @@ std::string rate_jump_warning(const LoadedRun& run) {
   return fmt::format(
       "warning: a learning rate jumps where the run goes on: "
       "{}{}; the parameter file{} changed since the checkpoint",
-      first, others, range_now == range_then ? " or --epochs has" : ", --epochs or the training range has");
+      first, others,
+      range_now == range_then ? ", --set or --epochs has" : ", --set, --epochs or the training range has");
 }
 
 }  // namespace convnet

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "convnet/base/error.h"
+#include "convnet/base/progress_line.h"
 #include "convnet/net/costs.h"
 #include "convnet/plan/simulate.h"
 
@@ -139,6 +140,7 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
                     images.stores_floats() || images.dims.size() != 3 ? "ARRAY.npy" : "FILE");
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
+  if (options.time_limit > 0) text += " --time-limit " + clock_text(options.time_limit);
   if (out_of_patience(options, state.best))
     text += fmt::format(
         " --patience 0\n               --patience {} has ended the run; 0 clears it, and a larger number "

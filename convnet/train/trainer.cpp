@@ -194,9 +194,9 @@ void Trainer::run_all() {
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
   if (work_left) leave_later_checkpoints();
-  const auto stop_here = [&, before = state_.iteration] {
+  const auto stop_here = [&, before = state_.iteration, test_was_due = state_.test_due] {
     save();
-    say_out_of_time(before);
+    say_out_of_time(state_.iteration != before || (test_was_due && !state_.test_due));
     summarise(seconds_since(start));
   };
   if (next_batch().epoch <= options_.epochs && !out_of_patience()) {
@@ -242,17 +242,21 @@ void Trainer::note_minibatch(double seconds) {
                   std::min(kLeastShare * options_.time_limit, kMostSeconds));
 }
 
-void Trainer::say_out_of_time(std::uint64_t before) {
-  std::string limit = stop_.out_of_time() ? clock_text(options_.time_limit) : "";
+void Trainer::say_out_of_time(bool going_on) {
+  std::string limit = stop_.out_of_time() ? clock_text(std::max(1.0, options_.time_limit)) : "";
   if (processes_ != nullptr) {
     for (const std::string& of_process : processes_->exchange(limit)) {
       if (limit.empty()) limit = of_process;
     }
   }
   if (limit.empty()) return;
-  fmt::print("Stopped before --time-limit {}; the same command goes on from the checkpoint\n", limit);
-  if (state_.iteration == before)
-    fmt::print(stderr, "warning: no minibatch was trained in this time; --time-limit must be longer\n");
+  if (going_on)
+    fmt::print("Stopped before --time-limit {}; the command after 'train on:' goes on\n", limit);
+  else
+    throw RunError(fmt::format(
+        "--time-limit {} was over before {}, and a run that goes on with it would stop there again; "
+        "use a longer one",
+        limit, state_.test_due ? "a test ended" : "a minibatch was trained"));
 }
 
 void Trainer::summarise(double seconds) const {

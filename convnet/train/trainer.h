@@ -76,9 +76,9 @@ class Trainer {
   void print_test(const CostSums& sums, double seconds);
   /// Notes how long a minibatch took, for what --time-limit keeps back.
   void note_minibatch(double seconds);
-  /// Prints that --time-limit has stopped the run, if it has on any process. `before` is the iteration at
-  /// which the run began.
-  void say_out_of_time(std::uint64_t before);
+  /// Prints that --time-limit has stopped the run, if it has on any process. Throws RunError if the run is
+  /// not `going_on`: it has done nothing that a later run need not do again.
+  void say_out_of_time(bool going_on);
   /// Whether a stop signal has arrived. Several processes say the same, since their last exchange.
   bool stopped() { return processes_ == nullptr ? stop_.arrived() : processes_->stop(); }
 

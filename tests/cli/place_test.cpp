@@ -159,8 +159,8 @@ TEST_CASE("measured predictions of one device with all threads do not mix with t
   const Workshop shop;
   const std::string net = std::string(CONVNET_SOURCE_DIR) + "/configs/lenet";
   const Outcome plan = run_well({"plan", "--layer-def", net + ".cfg", "--layer-params", net + "-params.cfg",
-                                 "--data-provider", "dummy-1x28x28-10", "--gpu", "0,1", "--parallel", "auto",
-                                 "--device", "cpu", "--mini", "64", "--threads", "2"});
+                                 "--data-provider", "dummy-1x28x28-10", "--gpu", "0,1", "--parallel", "data",
+                                 "--model", "measured", "--device", "cpu", "--mini", "64", "--threads", "2"});
   CHECK(plan.out.find("one device alone: ") != std::string::npos);
 }
 

@@ -56,6 +56,10 @@ TEST_CASE("a value is set in place, or below another header at the end") {
   const IniFile own = with_value(file, "b", "d", "9");
   CHECK(own.text == file.text + "\n[b]\nd=9\n");
   CHECK(own.find("a")->find("d")->text == "3");
+  // Comments within a value do not end it.
+  const IniFile parted = parse_ini("x.cfg", "[a]\nk=1,\n# c\n  2\n; d\n\nl=3", diagnostics);
+  CHECK(parted.find("a")->find("k")->text == "1,\n2");
+  CHECK(with_value(parted, "a", "k", "9").text == "[a]\nk=9\n\n\n; d\n\nl=3");
   CHECK(own.find("b")->find("d")->text == "9");
   CHECK(with_value(own, "b", "d", "8").text == file.text + "\n[b]\nd=8\n");
   CHECK(with_value(file, "new", "k", "1").find("new")->find("k")->text == "1");
@@ -138,6 +142,11 @@ TEST_CASE("mistakes in --set are named") {
       {"fc10.inputs=pool2", "--set fc10.inputs=pool2: layer 'fc10': unknown input 'pool2'"},
   };
   for (const auto& [set, message] : mistakes) check_refused(plan + Args{"--set", set}, message);
+  check_refused(plan + Args{"--set", "DEFAULT.keep=0.5"}, "no layer of this net has the key 'keep'");
+  check_refused(
+      plan + Args{"--set", "DEFAULT.filters=9"},
+      "changes nothing, because all layers that have this key have a value of their own; name a layer, "
+      "like conv1.filters");
   check_refused(plan + Args{"--set", "conv1.espW=1", "--set", "conv2.wc=1"}, "there is no layer 'conv2'");
   // Lines keep their numbers.
   shop.write(replaced(kDefinition, "outputs=10", "outputs=ten"), kParameters);
