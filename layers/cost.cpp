@@ -332,7 +332,8 @@ LayerType logreg_type() {
                  {.fallback = "",
                   .min = 0,
                   .doc = "training: the weight of each class in cost and gradient, which stay "
-                         "sums over images; empty: all are 1",
+                         "sums over images; empty: all are 1. A mixed image has the mean of its two classes' "
+                         "weights, by their shares",
                   .file = CfgFile::parameters}));
   type.params.push_back(children_spec());
   type.create = create_logreg;

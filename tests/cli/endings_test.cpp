@@ -56,7 +56,7 @@ TEST_CASE("a time limit ends training with a checkpoint, and going on gives the 
   const Workshop shop;
   const Args run = shop.dummy() + Args{"--mini", "100", "--test-freq", "1000000", "--save-file"};
   const auto start = std::chrono::steady_clock::now();
-  const Outcome limited = run_well(run + Args{shop / "run", "--time-limit", "0.0001"});
+  const Outcome limited = run_well(run + Args{shop / "run", "--time-limit", "0:02"});
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));  // of a busy machine
   CHECK_THAT(limited.out,
              Catch::Contains("Saved checkpoint to " + (shop / "run") +

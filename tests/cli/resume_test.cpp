@@ -328,8 +328,8 @@ TEST_CASE("a run with steps and warm-up goes on at the same rates, and says wher
 
   shop.write(kDefinition, replaced(text, "factor=0.5", "factor=0.25"));
   const Outcome jump = run_well(options(shop, 4, true, shop / "resumed"));
-  CHECK(jump.err.find("'conv1' weights.data goes on with 0.005 instead of 0.01; the parameter file or "
-                      "--epochs has changed") != std::string::npos);
+  CHECK(jump.err.find("'conv1' weights.data goes on with 0.005 instead of 0.01; the parameter file, "
+                      "--set or --epochs has changed") != std::string::npos);
   // A cosine over more epochs than before is another curve.
   shop.write(kDefinition, replaced(kParameters, "epsW=0.01", "epsW=cosine[base=0.02]"));
   run_well(options(shop, 2, false, shop / "cosine"));
@@ -368,8 +368,8 @@ TEST_CASE("a run without ranges, or stopped within a batch, is not said to jump 
     return run_well({"--load-file", file, "--save-file", shop / "more", "--epochs", epochs}).err;
   };
   const std::string jump =
-      "'conv1' weights.data goes on with 2.5e-06 instead of 5e-06; the parameter file or "
-      "--epochs has changed";
+      "'conv1' weights.data goes on with 2.5e-06 instead of 5e-06; the parameter file, "
+      "--set or --epochs has changed";
   CHECK(resumed(shop / "2.1-0003.safetensors", "2").find("jumps") == std::string::npos);
   CHECK(resumed(shop / "run/2.1.safetensors", "2").find(jump) != std::string::npos);
   stop_within_batch(shop / "run/2.2.safetensors", shop / "2.2-0003.safetensors", 3);
@@ -382,7 +382,7 @@ TEST_CASE("a run without ranges, or stopped within a batch, is not said to jump 
   const Outcome wider = run_well({"--load-file", shop / "run/2.1.safetensors", "--save-file", shop / "wider",
                                   "--epochs", "2", "--train-range", "1-3", "--test-range", "3"});
   CHECK(wider.err.find(
-            "goes on with 1e-05 instead of 5e-06; the parameter file, --epochs or the training range "
+            "goes on with 1e-05 instead of 5e-06; the parameter file, --set, --epochs or the training range "
             "has changed") != std::string::npos);
 }
 
