@@ -207,8 +207,9 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
   apply_settings(options.set, run.files.definition, run.files.parameters, diagnostics);
   if (definition_given || !options.set.empty()) {
     diagnostics.throw_if_errors();
-    check_same_net(saved, run.files.definition, definition_given ? run.files.definition.path : "--set",
-                   run.checkpoint->file);
+    const std::string set = options.set.empty() ? "" : "--set " + settings_text(options.set);
+    const std::string with_set = run.files.definition.path + (set.empty() ? "" : " with " + set);
+    check_same_net(saved, run.files.definition, definition_given ? with_set : set, run.checkpoint->file);
   }
   if (!converted) return std::nullopt;
   return unconverted;

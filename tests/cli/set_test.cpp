@@ -123,7 +123,7 @@ TEST_CASE("option --set stays with the run") {
   resume({"4", "--set", ""});
   CHECK(read_checkpoint(shop / "run").parameters_text == kParameters);
   check_refused({"--load-file", shop / "run", "--epochs", "5", "--set", "fc10.outputs=20"},
-                "--set: is another net than that of checkpoint " + (shop / "run"));
+                "fc10.outputs=20: is another net than that of checkpoint " + (shop / "run"));
 }
 
 TEST_CASE("mistakes in --set are named") {
