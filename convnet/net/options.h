@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convnet/config/options.h"
-#include "convnet/net/settings.h"
+#include "convnet/graph/settings.h"
 #include "convnet/plan/topology.h"
 #include "convnet/runtime/processes.h"
 #include "kernels/backend.h"

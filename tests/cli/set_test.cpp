@@ -3,7 +3,7 @@
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/config/ini_edit.h"
-#include "convnet/net/settings.h"
+#include "convnet/graph/settings.h"
 #include "tests/catch.h"
 #include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"

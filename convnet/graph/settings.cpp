@@ -1,4 +1,4 @@
-#include "convnet/net/settings.h"
+#include "convnet/graph/settings.h"
 
 #include <algorithm>
 #include <cctype>
