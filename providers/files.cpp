@@ -85,8 +85,7 @@ void check_takes_array(const NpyArray& array, const LikeSet& like) {
            ? ": its numbers are bytes (uint8), but the net's data set has other numbers, which are read as "
              "float32; prepare the array as the data set was, and save it as float32"
            : ": its numbers are no bytes, but the net's data set has images of uint8; prepare the array as "
-             "the "
-             "data set was, and save it as uint8"));
+             "the data set was, and save it as uint8"));
 }
 
 /// Files and records of arrays as images of one size.

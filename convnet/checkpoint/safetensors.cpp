@@ -357,8 +357,7 @@ NamedTensor read_tensor(TensorEntry& entry, const ReadBytes& read) {
 std::string other_kind(std::string_view first) {
   if (first.starts_with("PK\3\4"))
     return "is a zip file, as torch.save writes; save the weights by safetensors.torch.save_file and start a "
-           "run "
-           "from them with --init-from";
+           "run from them with --init-from";
   const bool binary_pickle = first[0] == '\x80' && first[1] >= 2 && first[1] <= 5;
   if (binary_pickle || first.starts_with("(dp") || first.starts_with("(lp"))
     return "is a pickle, as cuda-convnet2's checkpoints are; convnet cannot read it";

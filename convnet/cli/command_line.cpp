@@ -63,12 +63,10 @@ bool is_boolean(const std::vector<OptionSpec>& taken, const std::string& option)
 
 /// Returns the name of a command that takes the option `name`; "" if there is none.
 std::string command_with(const std::string& name) {
+  if (!name.starts_with("--")) return "";
   for (const Command& command : commands()) {
     if (command.options == nullptr) continue;
-    const std::vector<OptionSpec>& specs = command.options();
-    if (std::any_of(specs.begin(), specs.end(),
-                    [&](const auto& spec) { return "--" + spec.param.key == name; }))
-      return command.name;
+    if (find_option(command.options(), name.substr(2)) != nullptr) return command.name;
   }
   return "";
 }
@@ -202,9 +200,7 @@ std::vector<OptionSpec> unused_options(const Command& command) {
   for (const OptionSpec& spec : train_options().specs()) {
     // A checkpoint names a net: a command that cannot read one must not plan another net instead.
     const bool names_net = spec.param.key == "load-file";
-    const bool is_used = std::any_of(
-        used.begin(), used.end(), [&](const OptionSpec& other) { return other.param.key == spec.param.key; });
-    if (!is_used && !names_net) unused.push_back(spec);
+    if (find_option(used, spec.param.key) == nullptr && !names_net) unused.push_back(spec);
   }
   return unused;
 }

@@ -28,9 +28,9 @@ struct Command {
   const std::vector<OptionSpec>& (*options)();  ///< null if it has none
   const char* example;                          ///< first words of the examples in its help
   InProcesses processes;
-  /// It takes a command line of `convnet train`, and leaves options aside that it does not use.
-  bool takes_training_line;
   void (*run)(const std::vector<std::string>& args, StandardStreams& streams);
+  /// It takes a command line of `convnet train`, and leaves options aside that it does not use.
+  bool takes_training_line = false;
 };
 const std::vector<Command>& commands();
 /// Returns the command of this name, or null.

@@ -61,8 +61,7 @@ bool takes(const Command& command, const std::string& example) {
   const std::vector<OptionSpec>& specs = command.options();
   for (std::size_t at = example.find("--"); at != std::string::npos; at = example.find("--", at + 2)) {
     const std::string key = example.substr(at + 2, example.find(' ', at) - at - 2);
-    if (std::none_of(specs.begin(), specs.end(), [&](const OptionSpec& s) { return s.param.key == key; }))
-      return false;
+    if (find_option(specs, key) == nullptr) return false;
   }
   return true;
 }

@@ -18,24 +18,37 @@ std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, co
   return wrong;
 }
 
+namespace {
+
+/// Returns those of the options whose keys are among `keys`, or those whose keys are not. Throws
+/// std::logic_error if a key has no option.
+std::vector<OptionSpec> options_by_key(const std::vector<OptionSpec>& specs,
+                                       const std::vector<std::string>& keys, bool among) {
+  std::vector<OptionSpec> found;
+  std::copy_if(specs.begin(), specs.end(), std::back_inserter(found), [&](const OptionSpec& spec) {
+    return (std::find(keys.begin(), keys.end(), spec.param.key) != keys.end()) == among;
+  });
+  if (found.size() != (among ? keys.size() : specs.size() - keys.size()))
+    throw std::logic_error("no such option among " + join(keys));
+  return found;
+}
+
+}  // namespace
+
+const OptionSpec* find_option(const std::vector<OptionSpec>& specs, const std::string& key) {
+  const auto found =
+      std::find_if(specs.begin(), specs.end(), [&](const OptionSpec& spec) { return spec.param.key == key; });
+  return found == specs.end() ? nullptr : &*found;
+}
+
 std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
                                        const std::vector<std::string>& keys) {
-  std::vector<OptionSpec> selected;
-  std::copy_if(specs.begin(), specs.end(), std::back_inserter(selected), [&](const OptionSpec& spec) {
-    return std::find(keys.begin(), keys.end(), spec.param.key) != keys.end();
-  });
-  if (selected.size() != keys.size()) throw std::logic_error("no such option among " + join(keys));
-  return selected;
+  return options_by_key(specs, keys, true);
 }
 
 std::vector<OptionSpec> options_without(const std::vector<OptionSpec>& specs,
                                         const std::vector<std::string>& keys) {
-  std::vector<OptionSpec> left;
-  std::copy_if(specs.begin(), specs.end(), std::back_inserter(left), [&](const OptionSpec& spec) {
-    return std::find(keys.begin(), keys.end(), spec.param.key) == keys.end();
-  });
-  if (left.size() + keys.size() != specs.size()) throw std::logic_error("no such option among " + join(keys));
-  return left;
+  return options_by_key(specs, keys, false);
 }
 
 void require_options(const OptionTexts& texts, const std::vector<std::string>& keys,

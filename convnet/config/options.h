@@ -72,6 +72,8 @@ std::vector<std::string> assign_options(const std::vector<OptionSpec>& specs, co
 /// not among them.
 std::vector<OptionSpec> select_options(const std::vector<OptionSpec>& specs,
                                        const std::vector<std::string>& keys);
+/// Returns the option with this key; null if it is not among them.
+const OptionSpec* find_option(const std::vector<OptionSpec>& specs, const std::string& key);
 /// Returns the options without those with these keys, in the order of `specs`. Throws std::logic_error for a
 /// key that is not among them.
 std::vector<OptionSpec> options_without(const std::vector<OptionSpec>& specs,

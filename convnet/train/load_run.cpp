@@ -126,7 +126,7 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       {"patience", "ends training"},
       {"time-limit", "ends training"}};
   for (const auto& [option, use] : of_training) {
-    if (given.contains(option) && (options.tests.only_tests() || options.check_grads))
+    if (given.contains(option) && !options.trains())
       throw InputError("--" + option + " " + use + ", and " +
                        (options.check_grads ? "--check-grads" : options.tests.test_option()) +
                        " does not train; leave it out");
@@ -313,7 +313,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   }
   if (processes != nullptr && first.check_grads)
     throw InputError("--check-grads works in one process; the gradients of several are the same");
-  if (!first.tests.only_tests() && !first.check_grads && is_first) {
+  if (first.trains() && is_first) {
     const std::lock_guard guard(claiming);
     run.folder = claim_run_folder(first.checkpoints);
     claimed = run.folder.get();
@@ -352,7 +352,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   if (!run.options.files.set.empty())
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
-  if (!run.options.tests.only_tests() && !run.options.check_grads) {
+  if (run.options.trains()) {
     if (tests_each_epoch(run.options, texts)) {
       run.options.test_freq = run.options.data.train_range.count();
       add_note(run.notes,
@@ -384,9 +384,9 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
-  if (!run.options.tests.only_tests() && !run.options.check_grads)
+  if (run.options.trains())
     add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));
-  if (run.checkpoint && !run.options.tests.only_tests() && !run.options.check_grads) {
+  if (run.checkpoint && run.options.trains()) {
     if (const std::string warning = rate_jump_warning(run); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
   }
@@ -399,8 +399,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     reported.throw_if_errors();
     convert_tensors(run.checkpoint->tensors, before, run.graph);
   }
-  if (run.checkpoint && !run.options.tests.only_tests() && !run.options.check_grads)
-    forget_other_best_test(run, processes);
+  if (run.checkpoint && run.options.trains()) forget_other_best_test(run, processes);
   run.statistics = run.checkpoint ? saved_statistics(*run.checkpoint, run.options.data, *run.provider)
                                   : run.provider->statistics(run.options.data.train_range);
   return run;

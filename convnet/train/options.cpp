@@ -131,10 +131,8 @@ const OptionTable<TrainOptions>& train_options() {
                       {.fallback = "",
                        .unit = "time",
                        .doc = "stop in time to save a checkpoint and end, with exit code 0, before so much "
-                              "time has passed "
-                              "since the program began; minutes, or as Slurm writes times: MM:SS, HH:MM:SS, "
-                              "D-HH, D-HH:MM, "
-                              "D-HH:MM:SS, UNLIMITED"}),
+                              "time has passed since the program began; minutes, or as Slurm writes times: "
+                              "MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS, UNLIMITED"}),
         option(
             "tensorboard", &TrainOptions::tensorboard,
             {.fallback = "",

@@ -47,6 +47,8 @@ struct TrainOptions {
   TestOptions tests;
   DeviceOptions devices;
   ReportOptions report;
+  /// Returns whether the run trains; else it only tests or checks gradients.
+  bool trains() const { return !tests.only_tests() && !check_grads; }
   bool operator==(const TrainOptions&) const = default;
 };
 const OptionTable<TrainOptions>& train_options();

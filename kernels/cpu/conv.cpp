@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/arguments.h"
 #include "kernels/cpu/onednn.h"
 
 namespace convnet::cpu::onednn {
@@ -118,7 +119,7 @@ class BlindTapsZeroed : public PreparedOp {
 
   void run(std::span<std::byte* const> pointers, std::byte* workspace, Queue* queue) const override {
     gradients_->run(pointers, workspace, queue);
-    auto* const gradient = reinterpret_cast<float*>(pointers[kGradient]);
+    float* const gradient = as_floats(pointers[kGradient]);
     for (const std::int64_t block : blocks_)
       for (const std::int64_t tap : taps_) std::fill_n(gradient + block + tap, block_, 0.0F);
   }

@@ -314,14 +314,19 @@ TEST_CASE("predict refuses nets that need more than the bytes of images") {
                 "net.cfg:21: layer 'more' reads matrix 2 of the data set (dataIdx=2)");
 }
 
-TEST_CASE("photographs get the names of their folders, whatever their sizes") {
-  const TempFolder folder;
+/// Writes net.cfg and params.cfg of a net that tells photographs of four classes apart.
+void write_photo_net(const TempFolder& folder) {
   write_file(folder / "net.cfg",
              "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
              "[fc]\ntype=fc\ninputs=data\noutputs=4\n[probs]\ntype=softmax\ninputs=fc\n"
              "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
   write_file(folder / "params.cfg",
              "[fc]\nepsW=0.00001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+}
+
+TEST_CASE("photographs get the names of their folders, whatever their sizes") {
+  const TempFolder folder;
+  write_photo_net(folder);
   const std::vector<image_sets::Item> items = image_sets::photographs(40, 4, 20);
   image_sets::write_folders(folder / "set/train", items);
   image_sets::write_folders(folder / "set/val", {items.begin(), items.begin() + 12});
@@ -373,12 +378,7 @@ TEST_CASE("photographs get the names of their folders, whatever their sizes") {
 
 TEST_CASE("predict scales files to the size that the data set's batches.meta gives") {
   const TempFolder folder;
-  write_file(folder / "net.cfg",
-             "[data]\ntype=data\ndataIdx=0\n[labels]\ntype=data\ndataIdx=1\n"
-             "[fc]\ntype=fc\ninputs=data\noutputs=4\n[probs]\ntype=softmax\ninputs=fc\n"
-             "[logprob]\ntype=cost.logreg\ninputs=labels,probs\n");
-  write_file(folder / "params.cfg",
-             "[fc]\nepsW=0.00001\nepsB=0.001\nmomW=0.9\nmomB=0.9\n[logprob]\ncoeff=1\n");
+  write_photo_net(folder);
   const std::vector<image_sets::Item> items = image_sets::photographs(12, 4, 40);
   std::filesystem::create_directory(folder / "set");
   write_file(folder / "set/batches.meta", image_sets::meta(4, 12, 40));
