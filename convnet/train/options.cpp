@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convnet/base/error.h"
+#include "convnet/base/progress_line.h"
 #include "convnet/config/text.h"
 
 namespace convnet {
@@ -193,6 +194,8 @@ std::string parse_time(const std::string& text, double& seconds) {
   }
   return seconds > 0 ? "" : wrong();
 }
+
+std::string TrainOptions::time_limit_text() const { return clock_text(std::max(1.0, time_limit)); }
 
 std::string TestOptions::test_option() const {
   if (test_only) return "--test-only";

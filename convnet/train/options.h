@@ -47,6 +47,8 @@ struct TrainOptions {
   TestOptions tests;
   DeviceOptions devices;
   ReportOptions report;
+  /// The time limit as --time-limit takes it, 0:01 and more.
+  std::string time_limit_text() const;
   /// Returns whether the run trains; else it only tests or checks gradients.
   bool trains() const { return !tests.only_tests() && !check_grads; }
   bool operator==(const TrainOptions&) const = default;

@@ -140,7 +140,7 @@ std::string summary_text(const TrainingState& state, const TrainOptions& options
                     images.stores_floats() || images.dims.size() != 3 ? "ARRAY.npy" : "FILE");
   const int more = state.position.epoch < options.epochs ? options.epochs : 2 * options.epochs;
   text += fmt::format("  train on:    convnet --load-file {} --epochs {}", run, more);
-  if (options.time_limit > 0) text += " --time-limit " + clock_text(options.time_limit);
+  if (options.time_limit > 0) text += " --time-limit " + options.time_limit_text();
   if (out_of_patience(options, state.best))
     text += fmt::format(
         " --patience 0\n               --patience {} has ended the run; 0 clears it, and a larger number "

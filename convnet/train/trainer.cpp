@@ -243,7 +243,7 @@ void Trainer::note_minibatch(double seconds) {
 }
 
 void Trainer::say_out_of_time(bool going_on) {
-  std::string limit = stop_.out_of_time() ? clock_text(std::max(1.0, options_.time_limit)) : "";
+  std::string limit = stop_.out_of_time() ? options_.time_limit_text() : "";
   if (processes_ != nullptr) {
     for (const std::string& of_process : processes_->exchange(limit)) {
       if (limit.empty()) limit = of_process;

@@ -304,8 +304,11 @@ TEST_CASE("a time limit ends all processes together, and going on gives the same
   };
   // The limit of one process is enough.
   const Args endless = run("limited", "0", 1000000);
-  const Outcome limited = mpirun_well(launched({endless, endless + Args{"--time-limit", "0:04"}}));
-  CHECK(count(limited.out, "Stopped before --time-limit 0:04; the command after 'train on:' goes on\n") == 1);
+  const auto [limited, limit] = run_limited(shop / "limited", [&](std::string text) {
+    return mpirun(launched({endless, endless + Args{"--time-limit", text}}));
+  });
+  CHECK(count(limited.out,
+              "Stopped before --time-limit " + limit + "; the command after 'train on:' goes on\n") == 1);
   const std::vector<std::string> files = files_in(shop / "limited");
   REQUIRE(files.size() == 1);
   const int epochs = std::stoi(files[0]) + 1;

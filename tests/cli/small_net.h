@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <regex>
 #include <stdexcept>
 #include <string>
@@ -106,6 +107,25 @@ inline std::string npy_file(const std::string& descr, const std::string& shape, 
   std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   header.resize(117, ' ');
   return std::string("\x93NUMPY\x01\0\x76\0", 10) + header + "\n" + values;
+}
+
+/// A run that was ended by --time-limit, and the limit.
+struct LimitedRun {
+  Outcome outcome;
+  std::string limit;
+};
+
+/// Returns what `run` returns for a limit of two seconds, or of a minute if a busy machine could not train by
+/// then. `folder` is the run's.
+inline LimitedRun run_limited(const std::string& folder, const std::function<Outcome(std::string)>& run) {
+  LimitedRun limited{run("0:02"), "0:02"};
+  if (limited.outcome.code != 0) {
+    std::filesystem::remove_all(folder);
+    limited = {run("1:00"), "1:00"};
+  }
+  INFO(limited.outcome.out << limited.outcome.err);
+  REQUIRE(limited.outcome.code == 0);
+  return limited;
 }
 
 /// A folder with the net's files, net.cfg and params.cfg, and on wish a data set.
