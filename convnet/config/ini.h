@@ -14,8 +14,9 @@ struct IniValue {
   std::string key;      ///< lower case: keys are case-insensitive
   std::string written;  ///< the key as the user wrote it
   std::string text;  ///< comments and outer blanks removed, continuation lines joined by '\n', interpolated
-  SourceLocation where;       ///< the line with the key
-  bool from_default = false;  ///< inherited from [DEFAULT]; such a key is never reported as unknown
+  SourceLocation where;         ///< the line with the key
+  bool from_default = false;    ///< inherited from [DEFAULT]; such a key is never reported as unknown
+  bool is_referred_to = false;  ///< a %(key)s of its section has the value
 };
 
 struct IniSection {

@@ -21,11 +21,16 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-IniFile of_lines(const std::string& path, const std::vector<std::string>& lines) {
+IniFile of_lines(const std::string& path, const std::vector<std::string>& lines, Diagnostics& diagnostics) {
   std::string text;
   for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\n") + lines[i];
+  return parse_ini(path, std::move(text), diagnostics);
+}
+
+/// Reports nothing: what is wrong with the text was reported when it was read.
+IniFile of_lines(const std::string& path, const std::vector<std::string>& lines) {
   Diagnostics known;
-  return parse_ini(path, std::move(text), known);
+  return of_lines(path, lines, known);
 }
 
 /// Returns the line after those that continue the value of line `line`; both from 0. Comments and empty lines
@@ -66,7 +71,7 @@ bool has_own_key(const IniFile& file, const std::string& section, const std::str
 }
 
 IniFile with_value(const IniFile& file, const std::string& section, const std::string& key,
-                   const std::string& text) {
+                   const std::string& text, Diagnostics& diagnostics) {
   std::vector<std::string> lines = lines_of(file.text);
   if (const std::size_t line = line_of_key(file, section, key); line > 0) {
     replace_value(lines, line, key + "=" + text);
@@ -74,7 +79,7 @@ IniFile with_value(const IniFile& file, const std::string& section, const std::s
     if (lines.back().empty()) lines.pop_back();
     lines.insert(lines.end(), {"[" + section + "]", key + "=" + text, ""});
   }
-  return of_lines(file.path, lines);
+  return of_lines(file.path, lines, diagnostics);
 }
 
 IniFile with_key(const IniFile& file, const std::string& section, const std::string& key,

@@ -19,9 +19,9 @@ bool has_own_key(const IniFile& file, const std::string& section, const std::str
 
 /// Returns the file with `key` of a section, which may be DEFAULT, set to `text`. All other lines keep their
 /// numbers: a key that the section does not have itself is added at the end of the file, below another header
-/// of the section.
+/// of the section. All that is wrong with the new file is reported.
 IniFile with_value(const IniFile& file, const std::string& section, const std::string& key,
-                   const std::string& text);
+                   const std::string& text, Diagnostics& diagnostics);
 
 /// Returns the file without the line of `key` that a section has or inherits from [DEFAULT], and without the
 /// lines that continue it. Returns the file unchanged if there is no such key.

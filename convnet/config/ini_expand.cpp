@@ -29,6 +29,7 @@ class Expander {
 
   IniSection expand(const RawSection& raw) {
     IniSection section{raw.section.name, raw.section.where, {}};
+    referred_to_.assign(raw.section.values.size(), false);
     for (const IniValue& value : raw.section.values) {
       std::string wrong;
       section.values.push_back(expand(raw, value, wrong));
@@ -49,6 +50,7 @@ class Expander {
       }
       if (!good()) return section;
     }
+    for (std::size_t i = 0; i < referred_to_.size(); ++i) section.values[i].is_referred_to = referred_to_[i];
     return section;
   }
 
@@ -112,14 +114,18 @@ class Expander {
     return wrong;
   }
 
-  const IniValue* look_up(const RawSection& raw, const std::string& key) const {
-    if (const auto own = raw.index.find(key); own != raw.index.end()) return &raw.section.values[own->second];
+  const IniValue* look_up(const RawSection& raw, const std::string& key) {
+    if (const auto own = raw.index.find(key); own != raw.index.end()) {
+      referred_to_[own->second] = true;
+      return &raw.section.values[own->second];
+    }
     const auto inherited = defaults_.index.find(key);
     return inherited == defaults_.index.end() ? nullptr : &defaults_.section.values[inherited->second];
   }
 
   const RawSection& defaults_;
   std::vector<bool> default_reported_;  ///< one error for a wrong default, however many sections inherit it
+  std::vector<bool> referred_to_;       ///< for each value that the section being expanded has itself
   Diagnostics& diagnostics_;
   std::size_t spent_ = 0;
 };

@@ -150,6 +150,7 @@ class Assigner {
  private:
   void report_unknown(const IniValue& value, const IniSection& section) {
     const std::string close = nearest(value.written, known_.names(), typing_edits(value.written));
+    if (close.empty() && value.is_referred_to) return;  // a name of the user's own
     const std::string message = "unknown key " + excerpt(value.written);
     const std::string hint = close.empty() ? "" : "; did you mean '" + close + "'?";
     if (const auto foreign = foreign_.find(value.key); foreign != foreign_.end()) {

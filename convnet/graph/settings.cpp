@@ -66,6 +66,12 @@ std::vector<std::string> names_of(const std::vector<ParamSpec>& specs) {
   return names;
 }
 
+/// Removes "FILE:LINE: " from the beginning of a message.
+std::string without_place(const std::string& message, const std::string& file) {
+  const std::size_t end = message.find(": ", message.starts_with(file) ? file.size() : 0);
+  return message.substr(end + 2);
+}
+
 /// Applies settings to the two files.
 class Setter {
  public:
@@ -179,7 +185,13 @@ class Setter {
   }
 
   void set(IniFile& file, const Setting& s, const std::string& key) {
-    file = with_value(file, s.layer, key, s.text);
+    Diagnostics before, after;
+    parse_ini(file.path, file.text, before);
+    file = with_value(file, s.layer, key, s.text, after);
+    for (const std::string& error : after.errors()) {
+      const std::vector<std::string>& old = before.errors();
+      if (std::find(old.begin(), old.end(), error) == old.end()) refuse(s, without_place(error, file.path));
+    }
     set_.push_back({&file, lower(key), s});
   }
 

@@ -139,34 +139,46 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
     add_note(notes, "--data-path is not used: data provider " + options.data.provider + " reads no files");
 }
 
+/// Returns whether a file of the net, with the keys that --set gave the checkpoint's run, has another text
+/// than the checkpoint has.
+bool has_changed(IniFile file, CfgFile which, const Checkpoint& checkpoint) {
+  Diagnostics ignored;
+  const bool is_definition = which == CfgFile::definition;
+  const std::string& other_text = is_definition ? checkpoint.parameters_text : checkpoint.definition_text;
+  IniFile other = parse_ini("", other_text, ignored);
+  apply_settings(net_file_options().parse(checkpoint.options).set, is_definition ? file : other,
+                 is_definition ? other : file, ignored);
+  return file.text != (is_definition ? checkpoint.definition_text : checkpoint.parameters_text);
+}
+
 /// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
-/// the checkpoint's parameters are used. Adds a line to `notes` that says which are used, and whether the
-/// file has changed besides the keys that --set gave.
-IniFile parameters_now(const Checkpoint& checkpoint, IniFile definition, const NetFileOptions& options,
-                       bool given, std::string& notes, Diagnostics& diagnostics) {
+/// the checkpoint's parameters are used. Adds a line to `notes` that says which are used.
+IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
+                       std::string& notes, Diagnostics& diagnostics) {
   const std::string file = parameter_file(options);
   std::error_code error;
   if (!given && !std::filesystem::exists(file, error)) {
+    if (options.set.empty() && !net_file_options().parse(checkpoint.options).set.empty())
+      throw InputError("--set '' gives keys the values of the parameter file again, but " + file +
+                       " is not there; name it with --layer-params");
     add_note(notes, file + " is not there: the learning parameters are those of " + checkpoint.file);
     return parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics);
   }
-  IniFile now = read_parameters(options, diagnostics), with_settings = now;
-  Diagnostics reported_later;
-  const NetFileOptions then = net_file_options().parse(checkpoint.options);
-  apply_settings(then.set, definition, with_settings, reported_later);
-  const bool changed = with_settings.text != checkpoint.parameters_text;
+  IniFile now = read_parameters(options, diagnostics);
+  const bool changed = has_changed(now, CfgFile::parameters, checkpoint);
   add_note(notes, "The learning parameters are those of " + file +
                       (changed ? ", which has changed since " + checkpoint.file : ""));
   return now;
 }
 
-/// Returns a line of `begin` and the checkpoint's name, which says that its text, `used`, is used, and
-/// whether the file differs from it.
-std::string note_of_unused(const std::string& file, const std::string& begin, const Checkpoint& checkpoint,
-                           const std::string& used) {
+/// Returns a line of `begin` and the checkpoint's name, which says that its text is used, and whether the
+/// file differs from it.
+std::string note_of_unused(const std::string& file, CfgFile which, const std::string& begin,
+                           const Checkpoint& checkpoint) {
   Diagnostics ignored;
   std::error_code error;
-  const bool differs = std::filesystem::is_regular_file(file, error) && read_ini(file, ignored).text != used;
+  const bool differs = std::filesystem::is_regular_file(file, error) &&
+                       has_changed(read_ini(file, ignored), which, checkpoint);
   return begin + checkpoint.file + (differs ? "; " + file + " differs from it and is not used" : "");
 }
 
@@ -188,19 +200,18 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
   const bool converted = saved.text != unconverted.text;
   const bool definition_given = given.contains("layer-def");
   add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
-                                       : note_of_unused(definition_file(options), "The net is that of ",
-                                                        *run.checkpoint, run.checkpoint->definition_text));
+                                       : note_of_unused(definition_file(options), CfgFile::definition,
+                                                        "The net is that of ", *run.checkpoint));
   run.files.definition = definition_given ? read_definition(options, diagnostics) : saved;
   const bool parameters_given = given.contains("layer-params") || given.contains("layer-path");
   if (run.options.tests.only_tests() && !parameters_given) {
     // The net is tested as it was trained, and the file may already be that of a later run.
-    add_note(run.notes, note_of_unused(parameter_file(options), "The learning parameters are those of ",
-                                       *run.checkpoint, run.checkpoint->parameters_text));
+    add_note(run.notes, note_of_unused(parameter_file(options), CfgFile::parameters,
+                                       "The learning parameters are those of ", *run.checkpoint));
     run.files.parameters =
         parse_ini(run.checkpoint->parameters_path, run.checkpoint->parameters_text, diagnostics);
   } else {
-    run.files.parameters = parameters_now(*run.checkpoint, run.files.definition, options, parameters_given,
-                                          run.notes, diagnostics);
+    run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
   }
   // Without one of the files, every further error would only follow from that.
   if (run.files.definition.text.empty() || run.files.parameters.text.empty()) diagnostics.throw_if_errors();

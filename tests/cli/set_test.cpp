@@ -49,20 +49,21 @@ TEST_CASE("a value is set in place, or below another header at the end") {
   CHECK(has_own_key(file, "a", "K"));
   CHECK(has_own_key(file, "DEFAULT", "d"));
   CHECK_FALSE(has_own_key(file, "b", "d"));
-  CHECK(with_value(file, "a", "k", "9").text == "\xEF\xBB\xBF[a]\nk=9\n\n# c\n[DEFAULT]\nd=3\n[b]\nm=4");
-  const IniFile all = with_value(file, "DEFAULT", "d", "9");
+  CHECK(with_value(file, "a", "k", "9", diagnostics).text ==
+        "\xEF\xBB\xBF[a]\nk=9\n\n# c\n[DEFAULT]\nd=3\n[b]\nm=4");
+  const IniFile all = with_value(file, "DEFAULT", "d", "9", diagnostics);
   CHECK(all.find("b")->find("d")->text == "9");
   CHECK(all.find("b")->find("d")->from_default);
-  const IniFile own = with_value(file, "b", "d", "9");
+  const IniFile own = with_value(file, "b", "d", "9", diagnostics);
   CHECK(own.text == file.text + "\n[b]\nd=9\n");
   CHECK(own.find("a")->find("d")->text == "3");
   // Comments within a value do not end it.
   const IniFile parted = parse_ini("x.cfg", "[a]\nk=1,\n# c\n  2\n; d\n\nl=3", diagnostics);
   CHECK(parted.find("a")->find("k")->text == "1,\n2");
-  CHECK(with_value(parted, "a", "k", "9").text == "[a]\nk=9\n\n\n; d\n\nl=3");
+  CHECK(with_value(parted, "a", "k", "9", diagnostics).text == "[a]\nk=9\n\n\n; d\n\nl=3");
   CHECK(own.find("b")->find("d")->text == "9");
-  CHECK(with_value(own, "b", "d", "8").text == file.text + "\n[b]\nd=8\n");
-  CHECK(with_value(file, "new", "k", "1").find("new")->find("k")->text == "1");
+  CHECK(with_value(own, "b", "d", "8", diagnostics).text == file.text + "\n[b]\nd=8\n");
+  CHECK(with_value(file, "new", "k", "1", diagnostics).find("new")->find("k")->text == "1");
 }
 
 nlohmann::json layers_of(const Args& args) {
@@ -122,6 +123,13 @@ TEST_CASE("option --set stays with the run") {
              Catch::Contains("top-3 error"));
   resume({"4", "--set", ""});
   CHECK(read_checkpoint(shop / "run").parameters_text == kParameters);
+  train({"--save-file", shop / "gone", "--epochs", "1", "--set", "conv1.filters=4,pool1.channels=4"});
+  CHECK_THAT(run_well({"--load-file", shop / "gone", "--epochs", "2"}).out,
+             !Catch::Contains("differs from it"));
+  std::filesystem::remove(shop.parameters_path());
+  check_refused({"--load-file", shop / "gone", "--epochs", "3", "--set", ""},
+                "--set '' gives keys the values of the parameter file again, but " + shop.parameters_path() +
+                    " is not there; name it with --layer-params");
   check_refused({"--load-file", shop / "run", "--epochs", "5", "--set", "fc10.outputs=20"},
                 "fc10.outputs=20: is another net than that of checkpoint " + (shop / "run"));
 }
@@ -139,6 +147,9 @@ TEST_CASE("mistakes in --set are named") {
       {"DEFAULT.wc=heavy", "--set DEFAULT.wc=heavy: layer 'conv1': wc"},
       {"conv1.type=cnv",
        "--set conv1.type=cnv: layer 'conv1': unknown layer type 'cnv'; did you mean 'conv'?"},
+      {"conv1.epsW=%(rate)s",
+       "--set conv1.epsW=%(rate)s: section 'conv1': 'epsW' refers to '%(rate)s', but neither the section nor "
+       "[DEFAULT] has that key"},
       {"fc10.inputs=pool2", "--set fc10.inputs=pool2: layer 'fc10': unknown input 'pool2'"},
   };
   for (const auto& [set, message] : mistakes) check_refused(plan + Args{"--set", set}, message);

@@ -290,6 +290,16 @@ TEST_CASE("other unknown keys are warnings, errors when strict", "[params]") {
   }
 }
 
+TEST_CASE("keys that a reference reads are no unknown ones", "[params]") {
+  for (const bool strict : {false, true}) {
+    const Result read = assign("[c]\nfilters=%(foo)s\nfoo=1", good_parameters, 1, strict);
+    CHECK(read.errors().empty());
+    CHECK(read.warnings().empty());
+  }
+  CHECK(assign("[c]\nfilters=1", "[c]\nespW=1\nepsB=%(espW)s").errors().at(0) ==
+        "par.cfg:2: layer 'c': unknown key 'espW'; did you mean 'epsW'?");
+}
+
 TEST_CASE("transposed short keys are misspelt ones", "[params]") {
   CHECK(assign("[c]\nfilters=1\nytpe=5").errors() ==
         Strings{"net.cfg:3: layer 'c': unknown key 'ytpe'; did you mean 'type'?"});
