@@ -37,22 +37,28 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
     const auto end = std::find(args.begin(), args.end(), "--");  // after it come names of files
     return std::find(args.begin(), end, option) != end;
   };
-  if (asked("--version")) {
+  if (!named && name.starts_with("-")) command = convnet::find_command("train");
+  const bool wants_version = asked("--version"), wants_help = asked("--help") || asked("-h");
+  const bool works_together =
+      command != nullptr && command->processes == convnet::InProcesses::all && !wants_version && !wants_help;
+  const bool several = convnet::launched_processes() > 1;
+  // Else the first process speaks for all.
+  if (several && !works_together && convnet::launched_rank() > 0) return 0;
+  if (wants_version) {
     fmt::print("{}", convnet::version_text());
     return 0;
   }
-  if (!named && name.starts_with("-")) command = convnet::find_command("train");
   if (command == nullptr) {
     std::vector<std::string> names;
     for (const convnet::Command& known : convnet::commands()) names.emplace_back(known.name);
     throw convnet::InputError("unknown command '" + name + "'" +
                               convnet::did_you_mean(name, names, "the commands are " + convnet::join(names)));
   }
-  if (asked("--help") || asked("-h")) {
+  if (wants_help) {
     if (!named) fmt::print("{}\n", convnet::usage_text());
     fmt::print("{}", convnet::command_help(*command));
   } else {
-    if (command->processes == convnet::InProcesses::one && convnet::launched_processes() > 1)
+    if (command->processes == convnet::InProcesses::refused && several)
       throw convnet::InputError("convnet " + std::string(command->name) +
                                 " runs in one process; start it without mpirun or srun");
     command->run(args, streams);

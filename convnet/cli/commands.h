@@ -13,10 +13,11 @@ class StandardStreams;
 /// The words that may follow the name of a command, besides options.
 enum class Operands { none, files, layer_types, topics, shells };
 
-/// Whether a command may be started in several processes, as mpirun does.
+/// What a command does if it is started in several processes, as mpirun does.
 enum class InProcesses {
-  one,  ///< it may not: each process would print the same and write the same files
-  any   ///< it may: the processes work together, or the command only prints a text
+  refused,  ///< it ends with an error, because each process would do the same work and write the same files
+  first,    ///< only the first process runs it, because it only prints a text
+  all       ///< the processes work together
 };
 
 /// A command: how it is run, and how help, the man page and completion describe it.

@@ -217,9 +217,13 @@ TEST_CASE("an error that all processes find is printed once, with the exit code 
 TEST_CASE("commands that run in one process say so") {
   const Outcome layers = mpirun(launched({{"predict", "run", "a.png"}, {"predict", "run", "a.png"}}));
   CHECK(layers.code == 2);
-  CHECK(layers.err.find("convnet predict runs in one process; start it without mpirun or srun") !=
-        std::string::npos);
-  CHECK(mpirun(launched({{"help"}, {"help"}})).code == 0);
+  CHECK(count(layers.err, "convnet predict runs in one process; start it without mpirun or srun") == 1);
+  for (const std::string command : {"help", "--version", "--help"}) {
+    const Outcome printed = mpirun_well(launched({{command}, {command}}));
+    CHECK(count(printed.out, command == "--version" ? "convnet " : "Commands:") == 1);
+  }
+  CHECK(count(mpirun(launched({{"tain"}, {"tain"}})).err, "unknown command 'tain'; did you mean 'train'?") ==
+        1);
 }
 
 TEST_CASE("processes that would not do the same are told so") {
