@@ -133,6 +133,17 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
   }
   if (options.check_grads && options.tests.only_tests())
     throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
+  if (options.tests.only_tests()) {
+    std::vector<std::string> unused;
+    for (const char* const option :
+         {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix"}) {
+      if (given.contains(option)) unused.push_back(std::string("--") + option);
+    }
+    if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");
+    if (!unused.empty())
+      add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
+                                  unused.size() == 1 ? "is" : "are", options.tests.test_option()));
+  }
   if (given.contains("save-path") && given.contains("save-file"))
     add_note(notes, "--save-path is not used: --save-file names the run's folder itself");
   if (given.contains("data-path") && options.data.provider.starts_with("dummy-"))

@@ -596,5 +596,19 @@ TEST_CASE("a checkpoint that is not there, or not one of ours, is refused") {
                 file + ": is not a checkpoint of convnet; a new run can take the weights");
 }
 
+TEST_CASE("tests say which options of training they do not use") {
+  const Workshop shop;
+  run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  const auto tested = [&](const Args& more) {
+    return run_well(Args{"--test-only", "1", "--test-range", "3"} + more).out;
+  };
+  const Args named = {"--load-file", shop / "run"};
+  CHECK_THAT(tested(named), !Catch::Contains("not used: "));
+  CHECK_THAT(tested(named + Args{"--save-file", shop / "other", "--epochs", "9"}),
+             Catch::Contains("--epochs, --save-file are not used: --test-only does not train\n"));
+  CHECK_THAT(tested({"--save-file", shop / "run", "--keep", "2"}),
+             Catch::Contains("--keep is not used: --test-only does not train\n"));
+}
+
 }  // namespace
 }  // namespace convnet
