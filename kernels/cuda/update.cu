@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "convnet/base/error.h"
+#include "kernels/cuda/activations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 #include "kernels/cuda/ranges.h"
@@ -20,16 +21,20 @@ CONVNET_DEVICE inline const Rates& rates_at(const std::byte* step, std::int64_t 
 
 CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 
-/// The parts of an update that are made in one launch.
+/// The parts of an update that are made in one launch. A thread updates kLanes weights in a row, so that it
+/// finds their part and the factors only once, and reads them 16 bytes at a time.
 struct Steps {
+  static constexpr int kLanes = 4;
   struct Part {
     float *weights, *increment, *accumulator, *squares;  ///< the last two may be null
     const float* sum;  ///< of earlier gradients, with the accumulator; null: none
-    int scale_index;   ///< pair of `scales`; -1: none
+    std::int64_t count;
+    int scale_index;  ///< pair of `scales`; -1: none
     int rate_index;
     float images;
     short first_gradient, end_gradient;
     UpdateRule rule;
+    bool aligned;  ///< all begin at multiples of 16 bytes
   };
 
   bool fits(int more_gradients) const {
@@ -44,6 +49,7 @@ struct Steps {
     part.accumulator = from.accumulates ? as_floats(args[gradient_end]) : nullptr;
     part.squares = from.rule == UpdateRule::adamw ? as_floats(args.back()) : nullptr;
     part.sum = sum;
+    part.count = from.count;
     part.scale_index = static_cast<int>(from.scale_index);
     part.rate_index = static_cast<int>(from.rate_index);
     part.images = static_cast<float>(from.images);
@@ -52,50 +58,89 @@ struct Steps {
     for (int g = summed; g < from.gradients; ++g)
       gradients[gradient_count++] = as_floats(args[2 + static_cast<std::size_t>(g)]);
     part.end_gradient = static_cast<short>(gradient_count);
-    ranges.add(from.count);
+    const auto begins_evenly = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
+    part.aligned = std::all_of(args.begin(), args.end(), begins_evenly) && begins_evenly(sum);
+    ranges.add((from.count + kLanes - 1) / kLanes);
   }
 
-  /// Updates one weight and returns whether it is finite after it.
-  CONVNET_DEVICE bool step(const std::byte* step_block, std::int64_t element) const {
-    const Ranges::Place at = ranges.find(element);
+  /// Updates the weights of vector `i` of all parts and returns whether they are finite after it.
+  CONVNET_DEVICE bool step(const std::byte* step_block, std::int64_t i) const {
+    const Ranges::Place at = ranges.find(i);
     const Part& part = parts[at.range];
-    const std::int64_t i = at.index;
     const Rates& rates = rates_at(step_block, part.rate_index);
-    float* accumulator = part.accumulator;
-    // Starts from the accumulator, so that the order of summation is fixed.
-    int g = part.first_gradient;
-    float gradient = part.sum != nullptr      ? part.sum[i]
-                     : accumulator != nullptr ? accumulator[i]
-                                              : gradients[g++][i];
-    for (; g < part.end_gradient; ++g) gradient += gradients[g][i];
-    const float images = accumulator != nullptr ? rates.images : part.images;
-    const bool due = images > 0;
-    if (accumulator != nullptr) accumulator[i] = due ? 0.0F : gradient;
-    if (!due) return true;
-    const float* pair = part.scale_index < 0 ? nullptr : scales + 2 * part.scale_index;
-    const UpdateFactors factors(rates, part.rule, images, pair);
-    float unused = 0;
-    float& square = part.squares != nullptr ? part.squares[i] : unused;
-    const float before = part.weights[i];
-    float weight = 0;
-    switch (part.rule) {
-      case UpdateRule::adamw:
-        weight = updated<UpdateRule::adamw>(factors, before, gradient, part.increment[i], square);
-        break;
-      case UpdateRule::nesterov:
-        weight = updated<UpdateRule::nesterov>(factors, before, gradient, part.increment[i], square);
-        break;
-      default: weight = updated<UpdateRule::momentum>(factors, before, gradient, part.increment[i], square);
-    }
-    part.weights[i] = weight;
-    return is_finite(weight);
+    const std::int64_t begin = at.index * kLanes;
+    if (part.aligned && begin + kLanes <= part.count) return step<kLanes>(part, rates, at.index);
+    bool finite = true;
+    CONVNET_UNROLL_BY(1)
+    for (std::int64_t k = begin; k < begin + kLanes && k < part.count; ++k)
+      finite = step<1>(part, rates, k) && finite;
+    return finite;
   }
 
-  Ranges ranges;
+  Ranges ranges;  ///< of vectors
   Part parts[Ranges::kMost];
   const float* gradients[kMostGradients];  ///< gradients of all parts
   const float* scales = nullptr;           ///< those of UpdateScales; null: none
   int part_count = 0, gradient_count = 0;
+
+ private:
+  template <int Lanes>
+  CONVNET_DEVICE static Vector<float, Lanes>& vector(float* memory, std::int64_t i) {
+    return reinterpret_cast<Vector<float, Lanes>*>(memory)[i];
+  }
+  template <int Lanes>
+  CONVNET_DEVICE static Vector<float, Lanes> vector(const float* memory, std::int64_t i) {
+    return reinterpret_cast<const Vector<float, Lanes>*>(memory)[i];
+  }
+
+  template <int Lanes>
+  CONVNET_DEVICE bool step(const Part& part, const Rates& rates, std::int64_t i) const {
+    float* accumulator = part.accumulator;
+    // Starts from the accumulator, so that the order of summation is fixed.
+    int g = part.first_gradient;
+    const float* first = part.sum != nullptr      ? part.sum
+                         : accumulator != nullptr ? accumulator
+                                                  : gradients[g++];
+    Vector<float, Lanes> gradient = vector<Lanes>(first, i);
+    CONVNET_UNROLL_BY(1)
+    for (; g < part.end_gradient; ++g) {
+      const Vector<float, Lanes> more = vector<Lanes>(gradients[g], i);
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) gradient.lane[lane] += more.lane[lane];
+    }
+    const float images = accumulator != nullptr ? rates.images : part.images;
+    const bool due = images > 0;
+    if (accumulator != nullptr) vector<Lanes>(accumulator, i) = due ? Vector<float, Lanes>{} : gradient;
+    if (!due) return true;
+    const float* pair = part.scale_index < 0 ? nullptr : scales + 2 * part.scale_index;
+    const UpdateFactors factors(rates, part.rule, images, pair);
+    switch (part.rule) {
+      case UpdateRule::adamw: return apply<UpdateRule::adamw, Lanes>(part, factors, gradient, i);
+      case UpdateRule::nesterov: return apply<UpdateRule::nesterov, Lanes>(part, factors, gradient, i);
+      default: return apply<UpdateRule::momentum, Lanes>(part, factors, gradient, i);
+    }
+  }
+
+  template <UpdateRule rule, int Lanes>
+  CONVNET_DEVICE static bool apply(const Part& part, const UpdateFactors& factors,
+                                   const Vector<float, Lanes>& gradient, std::int64_t i) {
+    constexpr bool has_squares = rule == UpdateRule::adamw;
+    Vector<float, Lanes> weights = vector<Lanes>(part.weights, i);
+    Vector<float, Lanes> increment = vector<Lanes>(part.increment, i);
+    Vector<float, Lanes> squares{};
+    if constexpr (has_squares) squares = vector<Lanes>(part.squares, i);
+    bool finite = true;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) {
+      float& weight = weights.lane[lane];
+      weight = updated<rule>(factors, weight, gradient.lane[lane], increment.lane[lane], squares.lane[lane]);
+      finite = is_finite(weight) && finite;
+    }
+    vector<Lanes>(part.weights, i) = weights;
+    vector<Lanes>(part.increment, i) = increment;
+    if constexpr (has_squares) vector<Lanes>(part.squares, i) = squares;
+    return finite;
+  }
 };
 
 /// Sums as many gradients of a part as leave a launch's number, in the order in which one launch would;
@@ -277,19 +322,43 @@ Prepared prepare(const UpdateScales& op, const OpForm& form, const Context&) {
   });
 }
 
+namespace {
+
+/// The averages that are moved in one launch.
+struct Averages {
+  struct Part {
+    const float* weights;
+    float* average;
+  };
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const Ranges::Place at = ranges.find(i);
+    const Part& part = parts[at.range];
+    const float share = reinterpret_cast<const StepHeader*>(step_block)->average_share;
+    part.average[at.index] = averaged(part.average[at.index], part.weights[at.index], share);
+  }
+
+  Ranges ranges;
+  Part parts[Ranges::kMost];
+  const std::byte* step_block;
+};
+
+}  // namespace
+
 template <>
 Prepared prepare(const Average& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
       form, [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        const std::byte* step = args.back();
-        for (const std::int64_t count : counts) {
-          const float* weights = as_floats(args[0]);
-          float* average = as_floats(args[1]);
-          for_each(stream, count, [=] CONVNET_DEVICE(std::int64_t i) {
-            const float share = reinterpret_cast<const StepHeader*>(step)->average_share;
-            average[i] = averaged(average[i], weights[i], share);
-          });
-          args = args.subspan(2);
+        const std::byte* step_block = args.back();
+        for (auto count = counts.begin(); count != counts.end();) {
+          Averages group;
+          group.step_block = step_block;
+          for (; count != counts.end() && !group.ranges.full(); ++count) {
+            group.parts[group.ranges.count()] = {as_floats(args[0]), as_floats(args[1])};
+            group.ranges.add(*count);
+            args = args.subspan(2);
+          }
+          for_each(stream, group.ranges.total(), group);
         }
       });
 }

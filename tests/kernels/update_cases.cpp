@@ -116,6 +116,9 @@ std::vector<OpCase> update_cases() {
     cases.push_back(with_rates(scales, clip_norm));
   }
   cases.push_back(with_rates(Average{{1, 5000, 3}}));
+  Average many_averages;
+  for (int i = 0; i < 70; ++i) many_averages.counts.push_back(i % 7 + 1);
+  cases.push_back(with_rates(many_averages));
 
   for (const std::size_t broken : {0, 63, 64, 129, 130}) {
     Values flags(130, 0);
