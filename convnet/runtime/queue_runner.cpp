@@ -425,11 +425,13 @@ class QueueRunner::Filling {
 };
 
 void QueueRunner::wait_for(const Mark& mark, const std::function<std::string()>& report) {
+  // Waking a thread takes the system longer than many a step does. Several processes may have to share the
+  // processors.
+  const double looks_on = processes_ == nullptr ? 0.05 : 0.005;  // seconds
   const auto start = Clock::now();
   while (!mark.reached()) {
     const double waited = seconds_since(start);
-    // Steps of small nets take less than the system needs to wake a thread.
-    if (waited <= 0.005) continue;
+    if (waited <= looks_on) continue;
     const std::string why = failure();
     if (!why.empty() || waited > stall_seconds_) give_up(why, waited, report());
     std::this_thread::sleep_for(std::chrono::microseconds(50));

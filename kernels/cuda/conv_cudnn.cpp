@@ -1,7 +1,10 @@
 // Convolutions through cuDNN's graph interface. For every operation, the engines that the library proposes
 // are timed once, and the choice is kept (tuning.h). Only deterministic engines that are not compiled at run
 // time are used. Plans are made on the first device and run on all, which are assumed to be of one kind.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -16,6 +19,14 @@
 #include "kernels/cuda/tuning.h"
 
 namespace convnet::cuda {
+
+/// Plans do not change when they run, so operations that are alike share one.
+struct ChosenConvolution {
+  ConvVariant variant;
+  std::size_t index = 0;                 ///< of the candidate among the acceptable ones
+  std::shared_ptr<const ConvPlan> plan;  ///< null for no images
+};
+
 namespace {
 
 class ConvOp : public PreparedOp {
@@ -24,18 +35,19 @@ class ConvOp : public PreparedOp {
       : problem_(problem), budget_(form.workspace_bytes) {
     args_ = form.args;
     if (problem_.g.n > 0 && problem_.g.oh * problem_.g.ow > 0) choose(*context.tuning, context.device);
-    algorithm_ = variant_.name() + ":" + std::to_string(index_);
-    workspace_bytes_ = areas(variant_, plan_ ? plan_->workspace : 0).bytes;
+    algorithm_ = chosen_name();
+    workspace_bytes_ = areas(chosen_.variant, chosen_.plan ? chosen_.plan->workspace : 0).bytes;
   }
 
   void run(std::span<std::byte* const> p, std::byte* workspace, Queue* queue) const override {
-    run_with(plan_ ? &*plan_ : nullptr, variant_, p, workspace, queue);
+    run_with(chosen_.plan.get(), chosen_.variant, p, workspace, queue);
   }
 
  private:
   const TensorDesc& images_argument() const {
     return args_.at(problem_.pass == ConvPass::backward_data ? 2 : 0);
   }
+  std::string chosen_name() const { return chosen_.variant.name() + ":" + std::to_string(chosen_.index); }
   std::int64_t rows() const { return problem_.g.n * problem_.g.oh * problem_.g.ow; }
 
   /// The type of the weights or of their gradient, as the library has them.
@@ -161,37 +173,51 @@ class ConvOp : public PreparedOp {
       try {
         const auto found = candidates(variant, handle);
         if (index >= found.size()) return false;
-        plan_ = finalized(found[index], handle, library_budget(variant));
+        chosen_ = {variant, index, plan_of(found[index], variant, handle)};
+        return true;
       } catch (const DeviceError&) {
         return false;
       }
-      variant_ = variant;
-      index_ = index;
-      return true;
     }
     return false;
   }
 
-  /// First those that the library thinks fast, then those that it thinks safe.
+  std::shared_ptr<const ConvPlan> plan_of(const Descriptor& config, const ConvVariant& variant,
+                                          cudnnHandle_t handle) const {
+    return std::make_shared<const ConvPlan>(finalized(config, handle, library_budget(variant)));
+  }
+
+  /// What the library proposes first: what it thinks fast, and then what it thinks safe.
+  static constexpr std::array kModes = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+
+  std::vector<Descriptor> candidates(const Descriptor& graph, cudnnBackendHeurMode_t mode) const {
+    std::vector<Descriptor> found = proposals(graph, mode);
+    std::erase_if(found, [&](const Descriptor& config) { return !acceptable(config, problem_.precision); });
+    return found;
+  }
+  /// Those of all modes.
   std::vector<Descriptor> candidates(const ConvVariant& variant, cudnnHandle_t handle) const {
     const Descriptor graph = graph_of(problem_, variant, handle);
     std::vector<Descriptor> found;
-    for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-      for (Descriptor& config : proposals(graph, mode)) {
-        if (acceptable(config, problem_.precision)) found.push_back(std::move(config));
-      }
+    for (const cudnnBackendHeurMode_t mode : kModes) {
+      for (Descriptor& config : candidates(graph, mode)) found.push_back(std::move(config));
     }
     return found;
   }
 
   void choose(Tuning& tuning, int device) {
+    const std::string key = fmt::format("device {}, workspace {}: {}", device, budget_, problem_.name());
+    if (const auto known = tuning.convolution(key)) {
+      chosen_ = *known;
+      return;
+    }
     Queue& queue = tuning.queue(device);
     const cudnnHandle_t handle = cudnn_of(&queue);
     const std::string library = "cudnn " + std::to_string(cudnnGetVersion());
     const auto try_them = [&] {
       const std::unique_ptr<const Trial> trial = trial_of(queue, device, tuning.times());
       try_candidates(*trial, library);
-      return variant_.name() + ":" + std::to_string(index_);
+      return chosen_name();
     };
     try {
       if (tuning.times())
@@ -200,6 +226,7 @@ class ConvOp : public PreparedOp {
             try_them);
       else
         try_them();
+      tuning.keep(key, std::make_shared<const ChosenConvolution>(chosen_));
     } catch (const NoRoom&) {
       if (!take_untried(handle)) throw;
     }
@@ -219,13 +246,11 @@ class ConvOp : public PreparedOp {
       }
       for (std::size_t i = 0; i < found.size(); ++i) {
         try {
-          plan_ = finalized(found[i], handle, library_budget(variant));
+          chosen_ = {variant, i, plan_of(found[i], variant, handle)};
+          return true;
         } catch (const DeviceError&) {
           continue;
         }
-        variant_ = variant;
-        index_ = i;
-        return true;
       }
     }
     return false;
@@ -287,47 +312,57 @@ class ConvOp : public PreparedOp {
     const auto start = Clock::now();
     double best = 0;
     std::string failure;  // the first: of what the library thinks best
+    bool has_room = true;
     const auto attempt = [&](const auto& work) {
       try {
         work();
       } catch (const DeviceError& error) {
         if (failure.empty()) failure = error.what();
+        if (dynamic_cast<const NoRoom*>(&error) != nullptr) has_room = false;
         trial.recover(problem_.name());
       }
     };
     const cudnnHandle_t handle = cudnn_of(&trial.queue);
     for (const ConvVariant& variant : variants()) {
       // Speed does not decide whether a gradient is rounded.
-      if (plan_ && (!times || (variant.narrow && !variant_.narrow))) break;
+      if (chosen_.plan && (!times || (variant.narrow && !chosen_.variant.narrow))) break;
       // So many of those that run are tried: the library puts the fastest first most of the time.
       constexpr int kFew = 8, kMost = 16;
       constexpr double kFewOnlyFrom = 1;  // seconds of this operation
       const auto most_tried = [&] { return !times ? 1 : seconds_since(start) < kFewOnlyFrom ? kMost : kFew; };
-      std::vector<Descriptor> found;
-      attempt([&] { found = candidates(variant, handle); });
+      std::optional<Descriptor> graph;
+      attempt([&] { graph = graph_of(problem_, variant, handle); });
       int tried = 0;
-      for (std::size_t i = 0; i < found.size() && tried < most_tried(); ++i) {
-        attempt([&] {
-          ConvPlan plan = finalized(found[i], handle, library_budget(variant));
-          if (variant.fused && problem_.relu && !keeps_nan(plan, variant, trial)) return;
-          const double seconds = time(plan, variant, trial, plan_ ? best : 0);
-          ++tried;
-          if (plan_ && seconds >= best) return;
-          best = seconds;
-          plan_ = std::move(plan);
-          variant_ = variant;
-          index_ = i;
-        });
+      std::size_t index = 0;
+      for (const cudnnBackendHeurMode_t mode : kModes) {
+        std::vector<Descriptor> found;
+        if (graph && tried < most_tried()) attempt([&] { found = candidates(*graph, mode); });
+        for (auto config = found.begin(); config != found.end() && tried < most_tried(); ++config, ++index) {
+          attempt([&] {
+            const auto plan = plan_of(*config, variant, handle);
+            if (variant.fused && problem_.relu && !keeps_nan(*plan, variant, trial)) return;
+            const double seconds = time(*plan, variant, trial, chosen_.plan ? best : 0);
+            ++tried;
+            if (chosen_.plan && seconds >= best) return;
+            best = seconds;
+            chosen_ = {variant, index, plan};
+          });
+        }
       }
     }
-    if (!plan_)
-      throw DeviceError(problem_.name() + ": " + library +
-                        " cannot do this: " + (failure.empty() ? "it proposes no engine" : failure));
+    if (chosen_.plan) return;
+    if (!has_room) throw NoRoom(problem_.name() + ": " + failure);
+    throw DeviceError(problem_.name() + ": " + library +
+                      " cannot do this: " + (failure.empty() ? "it proposes no engine" : failure));
   }
 
   std::unique_ptr<DeviceMemory> workspace_of(const ConvPlan& plan, const ConvVariant& variant,
                                              const Trial& trial) const {
-    return allocate_memory(trial.device, areas(variant, plan.workspace).bytes);
+    try {
+      return allocate_memory(trial.device, areas(variant, plan.workspace).bytes);
+    } catch (const DeviceError& error) {
+      throw NoRoom(error.what());
+    }
   }
 
   /// Returns whether NaN in images passes a relu that is part of the graph. Errors must show, and not every
@@ -374,9 +409,7 @@ class ConvOp : public PreparedOp {
 
   ConvProblem problem_;
   std::int64_t budget_;  ///< bytes of workspace that the form gives
-  ConvVariant variant_;
-  std::size_t index_ = 0;         ///< of the candidate among the acceptable ones
-  std::optional<ConvPlan> plan_;  ///< none for no images
+  ChosenConvolution chosen_;
 };
 
 /// Returns whether images are not channels last. Images of one channel or one pixel count as channels last,

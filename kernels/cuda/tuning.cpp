@@ -65,6 +65,17 @@ void Tuning::choose(const std::string& operation, const std::function<bool(const
   write();
 }
 
+std::shared_ptr<const ChosenConvolution> Tuning::convolution(const std::string& key) const {
+  const std::lock_guard lock(keeping_);
+  const auto found = convolutions_.find(key);
+  return found == convolutions_.end() ? nullptr : found->second;
+}
+
+void Tuning::keep(const std::string& key, std::shared_ptr<const ChosenConvolution> chosen) {
+  const std::lock_guard lock(keeping_);
+  convolutions_[key] = std::move(chosen);
+}
+
 Queue& Tuning::queue(int device) {
   const std::lock_guard lock(making_queues_);
   std::unique_ptr<Queue>& queue = queues_[device];

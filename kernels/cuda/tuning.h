@@ -15,6 +15,9 @@ namespace convnet::cuda {
 /// Makes a delay for timing candidates on a device.
 Delay make_delay(int device);
 
+/// What an operation has made of its choice for a convolution (conv_cudnn.cpp).
+struct ChosenConvolution;
+
 /// The choices for one kind of device. Several threads may use it.
 class Tuning {
  public:
@@ -35,6 +38,11 @@ class Tuning {
   void choose(const std::string& operation, const std::function<bool(const std::string& choice)>& take,
               const std::function<std::string()>& time);
 
+  /// Returns what was kept for a convolution of this process, so that the library is asked only once about
+  /// those that are alike; null if nothing was. `key` describes the convolution and the device.
+  std::shared_ptr<const ChosenConvolution> convolution(const std::string& key) const;
+  void keep(const std::string& key, std::shared_ptr<const ChosenConvolution> chosen);
+
   /// Returns the queue in which candidates run. The first call makes it, and keeps the device busy until its
   /// clock is raised.
   Queue& queue(int device);
@@ -46,8 +54,10 @@ class Tuning {
   std::string path_;  ///< empty: nothing is kept
   bool times_;
   std::mutex choosing_, making_queues_;
+  mutable std::mutex keeping_;
   std::map<std::string, std::string> choices_;
   std::map<int, std::unique_ptr<Queue>> queues_;
+  std::map<std::string, std::shared_ptr<const ChosenConvolution>> convolutions_;
 };
 
 /// Measure the FLOP/s of a large matrix product, and the bytes a second, read and written together, of a

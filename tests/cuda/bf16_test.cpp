@@ -15,7 +15,7 @@ void check(OpDesc op, std::vector<Values> inputs = {}, std::optional<std::size_t
            std::vector<std::vector<std::byte>> raw = {}) {
   OpCase c{std::move(op), std::move(inputs), std::move(raw), in_place, kTolerance};
   c.bf16 = true;
-  check_on_both(c);
+  BothBackends().check(c);
 }
 
 }  // namespace

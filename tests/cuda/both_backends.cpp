@@ -154,9 +154,9 @@ int test_device() {
   return cuda_devices(reason) - 1;
 }
 
-void check_on_both(const OpCase& c) {
-  const auto cpu = make_cpu_backend(1);
-  const auto cuda = make_cuda_backend(c.bf16 ? Precision::bf16 : Precision::fp32);
+void BothBackends::check(const OpCase& c) {
+  std::unique_ptr<Backend>& cuda = c.bf16 ? cuda_of_bf16_ : cuda_;
+  if (!cuda) cuda = make_cuda_backend(c.bf16 ? Precision::bf16 : Precision::fp32);
   check_binding(*cuda, c.op);
   const std::vector<Argument> args = arguments(c.op);
   Bytes inputs;
@@ -174,7 +174,7 @@ void check_on_both(const OpCase& c) {
       inputs.back() =
           converted(converted(inputs.back(), DataType::f32, DataType::bf16), DataType::bf16, DataType::f32);
   }
-  const Bytes expected = results_on(*cpu, c, LayoutHints(args.size()), inputs, false);
+  const Bytes expected = results_on(*cpu_, c, LayoutHints(args.size()), inputs, false);
   for (const bool last : {false, true}) {
     LayoutHints hints(args.size());
     for (std::size_t i = 0; i < args.size(); ++i)

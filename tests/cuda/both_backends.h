@@ -2,6 +2,8 @@
 // precision, from the same values.
 #pragma once
 
+#include <memory>
+
 #include "kernels/arguments.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_runner.h"
@@ -15,8 +17,17 @@ int test_device();
 /// the form says, and it takes no more workspace.
 void check_binding(const Backend& backend, const OpDesc& op);
 
-/// Checks the binding and compares all arguments after the operation, in every layout that the CUDA backend
-/// may meet: each four-dimensional argument plain or channels last. Running twice must give the same bits.
-void check_on_both(const OpCase& c);
+/// The backends on which cases of operations are compared. Making one takes milliseconds on a GPU, so it is
+/// for many cases.
+class BothBackends {
+ public:
+  /// Checks the binding and compares all arguments after the operation, in every layout that the CUDA backend
+  /// may meet: each four-dimensional argument plain or channels last. Running twice must give the same bits.
+  void check(const OpCase& c);
+
+ private:
+  std::unique_ptr<Backend> cpu_ = make_cpu_backend(1);
+  std::unique_ptr<Backend> cuda_, cuda_of_bf16_;  ///< made when a case needs them
+};
 
 }  // namespace convnet::test

@@ -1,6 +1,6 @@
 // The workspaces in the forms of operations that libraries do: their exact sizes for some shapes, and that
 // they hold what is bound in them, with large shapes, too. For the operations of the shared table, own
-// kernels' among them, check_on_both() compares what is bound with the form.
+// kernels' among them, BothBackends compares what is bound with the form.
 #include "kernels/cuda/form.h"
 
 #include "kernels/cuda/sizes.h"
