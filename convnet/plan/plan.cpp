@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "convnet/base/names.h"
+
 namespace convnet {
 
 const char* to_string(BufferKind kind) {
@@ -130,9 +132,27 @@ std::string work_name(const Task& task) {
   return is_message(task.kind) ? to_string(task.kind) : op_name(task.op);
 }
 
-std::string describe(const Task& task, const Graph& graph) {
-  const std::string layer = task.node.exists() ? graph.nodes[task.node].name + " " : "";
-  return layer + to_string(task.kind) + (is_message(task.kind) ? "" : ": " + op_name(task.op)) + ", device " +
+std::string describe(const Plan& plan, const Task& task, const Graph& graph) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> names;
+  const auto add = [&](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  if (task.node.exists()) add(graph.nodes[task.node].name);
+  for (const BufferUse& use : task.uses) {
+    const Buffer& b = plan.buffers[use.buffer];
+    if (task.node.exists()) continue;
+    if (is_message(task.kind))
+      add(b.name);
+    else if (b.node.exists())
+      add(graph.nodes[b.node].name);
+  }
+  const std::size_t more = names.size() > kNamed ? names.size() - kNamed : 0;
+  names.resize(names.size() - more);
+  std::string text = join(names);
+  if (more > 0) text += " and " + std::to_string(more) + " more";
+  return (text.empty() ? "" : text + " ") + to_string(task.kind) +
+         (is_message(task.kind) ? "" : ": " + op_name(task.op)) + ", device " +
          std::to_string(task.device.value());
 }
 

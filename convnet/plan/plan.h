@@ -216,7 +216,9 @@ std::vector<TaskId> causes(const Task& task);
 /// Returns the name of the task's operation, or "send" or "receive", for output.
 std::string work_name(const Task& task);
 
-/// Returns "conv1 forward: conv.forward, device 0", for errors and profiles.
-std::string describe(const Task& task, const Graph& graph);
+/// Returns "conv1 forward: conv.forward, device 0", for errors and profiles. Tasks of several layers name the
+/// first ones, and messages of several layers what they carry: "d conv1.weights.data, d fc1.biases receive,
+/// device 1".
+std::string describe(const Plan& plan, const Task& task, const Graph& graph);
 
 }  // namespace convnet

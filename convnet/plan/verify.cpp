@@ -50,7 +50,7 @@ class Verifier {
   }
 
   std::string task_name(TaskId t) const {
-    return "task " + std::to_string(t.value()) + " (" + describe(plan_.tasks[t], graph_) + ")";
+    return "task " + std::to_string(t.value()) + " (" + describe(plan_, plan_.tasks[t], graph_) + ")";
   }
 
   [[noreturn]] void fail(const std::string& what) const { throw std::logic_error("plan is wrong: " + what); }

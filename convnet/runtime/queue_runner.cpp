@@ -196,7 +196,7 @@ void QueueRunner::enqueue_task(const BoundPlan& bound, TaskId t, const Prepared&
       pointers.push_back(inputs.device[task.device][m]->data() + use.begin);
     } else if (unreachable(task, buffer)) {
       if (use.access != Access::read)
-        throw std::logic_error("executor: " + describe(task, plans_.graph()) + " writes to another device");
+        throw std::logic_error("executor: " + describe(plan, task, plans_.graph()) + " writes to another device");
       std::byte* here = ready.fetched[q]->data() + fetched;
       queue.copy(here, address_(buffer) + use.begin, bytes_of(plan, use));
       fetched += aligned(bytes_of(plan, use));
@@ -365,7 +365,7 @@ class QueueRunner::Filling {
     const DeviceId other = plan_.tasks[task.partner].device;
     runner_.wait_for_messages(
         plan_, ready_, [&] { return message.ended->load(); },
-        fmt::format("in {}, for device {} of {}", describe(task, runner_.plans_.graph()), other.value(),
+        fmt::format("in {}, for device {} of {}", describe(plan_, task, runner_.plans_.graph()), other.value(),
                     runner_.processes_->name(plan_.topology.process(other))));
   }
 
@@ -394,7 +394,7 @@ class QueueRunner::Filling {
       if (marks_ != nullptr) (*marks_)[t] = {begins, ended};
     }
     if (!after_task_) return;
-    runner_.wait_for(*queue.mark(), [&] { return "in " + describe(task, runner_.plans_.graph()); });
+    runner_.wait_for(*queue.mark(), [&] { return "in " + describe(plan_, task, runner_.plans_.graph()); });
     for (const TaskId t : group) after_task_(t);
   }
 
@@ -540,7 +540,7 @@ std::vector<double> QueueRunner::wait() {
     for (const TaskId t : step.marks.ids()) {
       if (!step.marks[t].end || step.marks[t].end->reached()) continue;
       report += "; the first that is not done is task " + std::to_string(t.value()) + " (" +
-                describe(plan.tasks[t], plans_.graph()) + ")";
+                describe(plan, plan.tasks[t], plans_.graph()) + ")";
       break;
     }
     return report;

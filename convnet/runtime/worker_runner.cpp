@@ -196,7 +196,7 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
   }
 
   std::string name(TaskId task) const {
-    return fmt::format("task {} ({})", task.value(), describe(plan_->tasks[task], bound_->graph()));
+    return fmt::format("task {} ({})", task.value(), describe(*plan_, plan_->tasks[task], bound_->graph()));
   }
 
   /// "runs task 7 (…); waits in task 9 (…) for task 3 (…)"

@@ -107,8 +107,9 @@ TEST_CASE("neurons work in place") {
   for (const auto& [config, data] : config_data()) {
     PlannedNet net(config);
     for (const Phase phase : {Phase::train, Phase::test}) {
-      for (const Task& task : net.plan(phase, 7).tasks) {
-        INFO(config << ": " << describe(task, net.graph));
+      const Plan& plan = net.plan(phase, 7);
+      for (const Task& task : plan.tasks) {
+        INFO(config << ": " << describe(plan, task, net.graph));
         if (std::holds_alternative<NeuronForward>(task.op)) {
           CHECK(task.uses[0].buffer == task.uses[1].buffer);
           ++seen;

@@ -49,10 +49,11 @@ TEST_CASE("every plan of configs is right in several processes") {
           // Beside messages, the tasks are those of one process.
           std::vector<std::string> tasks, tasks_alone;
           for (const Task& task : plan.tasks) {
-            if (!is_message(task.kind)) tasks.push_back(describe(task, net.graph));
+            if (!is_message(task.kind)) tasks.push_back(describe(plan, task, net.graph));
           }
-          for (const Task& task : alone.plans->plan(phase, images).tasks)
-            tasks_alone.push_back(describe(task, alone.graph));
+          const Plan& plan_alone = alone.plans->plan(phase, images);
+          for (const Task& task : plan_alone.tasks)
+            tasks_alone.push_back(describe(plan_alone, task, alone.graph));
           CHECK(tasks == tasks_alone);
           // Tests of replicas need none.
           if (phase == Phase::train) CHECK(messages(plan, TaskKind::send).empty() == (processes.size() == 1));
@@ -61,6 +62,21 @@ TEST_CASE("every plan of configs is right in several processes") {
       }
     }
   }
+}
+
+TEST_CASE("updates and messages of several layers are described by what they are for") {
+  const PlannedNet net = net_of_processes("lenet", 2, {1, 1});
+  const Plan& plan = net.plans->plan(Phase::train, 16);
+  std::set<std::string> updates, received;
+  for (const Task& task : plan.tasks) {
+    if (task.node.exists()) continue;
+    if (task.kind == TaskKind::reduce_update) updates.insert(describe(plan, task, net.graph));
+    if (task.kind == TaskKind::receive) received.insert(describe(plan, task, net.graph));
+  }
+  CHECK(updates.contains("conv2, conv1 reduce+update: update, device 0"));
+  CHECK(received.contains("d fc2.biases, d fc1.weights.pool2 receive, device 1"));
+  CHECK(
+      received.contains("d fc1.biases, d conv2.weights.pool1, d conv2.biases and 1 more receive, device 1"));
 }
 
 TEST_CASE("plans of files that place layers on devices are right with a process for each device") {
@@ -106,7 +122,7 @@ TEST_CASE("verify finds messages that do not fit together") {
   const std::vector<TaskId> sends = messages(good, TaskKind::send);
   REQUIRE(sends.size() > 4);
   for (const TaskId t : sends) {
-    INFO(describe(good.tasks[t], net.graph));
+    INFO(describe(good, good.tasks[t], net.graph));
     const TaskId other = good.tasks[t].partner;
     Plan bad = good;
     bad.tasks[t].partner = TaskId();

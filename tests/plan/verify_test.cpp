@@ -62,7 +62,7 @@ bool order_matters(const Plan& plan, const Task& first, const Task& second) {
 }
 
 std::string name(const Plan& plan, const Graph& graph, TaskId t) {
-  return std::to_string(t.value()) + " " + describe(plan.tasks[t], graph);
+  return std::to_string(t.value()) + " " + describe(plan, plan.tasks[t], graph);
 }
 
 /// A net that trains on 16 images; none, and the case is skipped, where the processor cannot compute in bf16.
