@@ -73,7 +73,10 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions
   // The tensor, of `count` finite numbers, each at least `least`.
   const auto take = [&](const char* user, const char* name, std::int64_t count, float least,
                         const char* what) {
-    const std::string tensor = options.provider + name;
+    std::string tensor = options.provider + name;
+    const auto then = checkpoint.options.find("data-provider");
+    if (!checkpoint.tensors.tensors.contains(tensor) && then != checkpoint.options.end())
+      tensor = then->second + name;
     const auto fail = [&](const std::string& wrong) {
       return InputError(
           fmt::format("{}: {} needs the tensor '{}', {}; {}", checkpoint.file, user, tensor, what, wrong));
@@ -122,6 +125,15 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
     }
   }
   return "";
+}
+
+std::string other_numbers(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
+  if (then.empty() || then[0].stores_floats() == now[0].stores_floats()) return "";
+  const auto kind = [](const MatrixInfo& images) {
+    return images.stores_floats() ? "float32 numbers" : "bytes (uint8)";
+  };
+  return fmt::format("its images are {}, but the net was trained on {}; prepare it as the run's data set was",
+                     kind(now[0]), kind(then[0]));
 }
 
 std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {

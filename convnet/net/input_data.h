@@ -25,14 +25,19 @@ std::function<std::shared_ptr<const DataBatch>(const LoadRequest&)> make_loader(
 /// dims (C,H,W) of an image.
 void save_statistics(const PixelStatistics& statistics, const DataOptions& options, const Dims& image,
                      TensorFile& into);
-/// Reads the statistics that images of `provider` need from a checkpoint. Throws InputError naming file and
-/// tensor if one is missing, does not fit or holds numbers that are not finite.
+/// Reads the statistics that images of `provider` need from a checkpoint. If none are stored under the
+/// provider's name, those of the provider that the run had are used, for the same images in another form.
+/// Throws InputError naming file and tensor if one is missing, does not fit or holds numbers that are not
+/// finite.
 PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions& options,
                                  const Provider& provider);
 
 /// Returns what is wrong if a class has another number in the data set `now` than in the one that a net was
 /// trained on; "" if every class that both name has the same number in both.
 std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
+/// Returns what is wrong if the images `now` are bytes and those that a net was trained on were floats, or
+/// the reverse; "" if they are of one kind.
+std::string other_numbers(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);
 /// Returns a warning if classes have other names in the data set `now` than in `then`, but kept their
 /// numbers; else "".
 std::string renamed_class(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now);

@@ -257,8 +257,10 @@ void load_data(LoadedRun& run) {
         "other data\n",
         run.train_images, before, run.checkpoint->file);
   const std::vector<MatrixInfo>& then = run.checkpoint->matrices;
-  if (const std::string wrong = renumbered_class(then, run.provider->matrices()); !wrong.empty())
-    throw InputError(run.checkpoint->file + ": the data set does not fit: " + wrong);
+  for (const auto& check : {other_numbers, renumbered_class}) {
+    if (const std::string wrong = check(then, run.provider->matrices()); !wrong.empty())
+      throw InputError(run.checkpoint->file + ": the data set does not fit: " + wrong);
+  }
   if (const std::string warning = renamed_class(then, run.provider->matrices()); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
 }

@@ -492,5 +492,25 @@ TEST_CASE("a checkpoint with weights that are not finite is refused") {
   }
 }
 
+TEST_CASE("a net is tested on the same images in another form") {
+  const Workshop shop;
+  shop.write_data();
+  run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1"});
+  std::filesystem::create_directory(shop / "arrays");
+  const std::string images = read_file(shop.data_path() + "/t10k-images-idx3-ubyte").substr(16);
+  const std::string labels = read_file(shop.data_path() + "/t10k-labels-idx1-ubyte").substr(8);
+  write_file(shop / "arrays/images.npy", npy_file("|u1", "20, 1, 8, 8", images));
+  write_file(shop / "arrays/labels.npy", npy_file("|u1", "20,", labels));
+  const Args test = {"--load-file", shop / "run", "--test-only", "1", "--json", "1"};
+  const auto costs = [&](const Args& more) {
+    return nlohmann::json::parse(run_well(test + more).out)["costs"];
+  };
+  CHECK(costs({"--data-provider", "npy", "--data-path", shop / "arrays", "--test-range", "1"}) == costs({}));
+  check_refused(
+      test + Args{"--data-provider", "dummy-1x8x8-10", "--test-range", "1"},
+      ": the data set does not fit: its images are float32 numbers, but the net was trained on bytes "
+      "(uint8); prepare it as the run's data set was");
+}
+
 }  // namespace
 }  // namespace convnet
