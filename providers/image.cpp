@@ -466,7 +466,8 @@ class ImageProvider final : public Provider {
 
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed, const std::optional<BatchRange>& shuffled) {
-  return make_image_provider(open_image_source(path, options.hold_out), path, options, seed, shuffled);
+  return make_image_provider(open_image_source(path, options.hold_out, options.labels), path, options, seed,
+                             shuffled);
 }
 
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,

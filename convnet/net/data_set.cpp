@@ -26,6 +26,7 @@ ImageOptions image_options(const DataOptions& options) {
   images.random_erasing = options.random_erasing;
   images.random_resized_crop = options.random_resized_crop;
   images.hold_out = options.hold_out;
+  images.labels = options.labels;
   return images;
 }
 

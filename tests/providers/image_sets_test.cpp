@@ -52,7 +52,7 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
             ": there is no batches.meta (the original's batches), no tar and no folder of images here; "
-            "photos belong into a folder for each class");
+            "photos belong into a folder for each class, or --labels names a table of their classes");
 }
 
 TEST_CASE("folders of training and test images have several usual names", "[image]") {
