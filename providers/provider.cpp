@@ -138,6 +138,7 @@ std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, co
 /// Options that would do nothing.
 void check_stored_options(const std::string& name, const ImageOptions& images) {
   const char* const option = !images.labels.empty()           ? "--labels"
+                             : images.grey                    ? "--grey"
                              : images.image_size > 0          ? "--image-size"
                              : images.color_noise > 0         ? "--color-noise"
                              : images.skip_bad_images         ? "--skip-bad-images"

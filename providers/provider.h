@@ -127,6 +127,7 @@ struct ImageOptions {
 
   // Only provider "image" reads these.
   std::string labels = {};       ///< CSV file with the classes of the photos (label_table.h); "": none
+  bool grey = false;             ///< one channel, the luma, instead of RGB
   int image_size = 0;            ///< length to which shorter sides are scaled, pixels; 0: see image.h
   double color_noise = 0;        ///< scale of the noise, in standard deviations; 0: no noise
   bool skip_bad_images = false;  ///< replace an unreadable image by the next readable one
@@ -142,6 +143,8 @@ struct ImageOptions {
 
   /// Returns whether training crops squares at random positions.
   bool crops() const { return inner_size > 0 || crop_pad > 0; }
+  /// Returns the number of channels of photographs.
+  int channels() const { return grey ? 1 : 3; }
   bool mixes() const { return mixup > 0 || cutmix > 0; }
   /// Returns whether read() subtracts the mean image, because it adds noise to the difference and scales
   /// both.

@@ -174,6 +174,10 @@ const OptionTable<DataOptions>& data_options() {
                  {.fallback = "0",
                   .doc = "tests average the softmax over several crops of each image, at the borders and the "
                          "centre: nine, or ten of provider image, with mirror images"})),
+      option("grey", &DataOptions::grey,
+             {.fallback = "0",
+              .doc = "photographs of provider image have one channel, their luma, instead of three: for "
+                     "X-rays, scans and digits"}),
       option("image-size", &DataOptions::image_size,
              {.fallback = "0",
               .min = 0,

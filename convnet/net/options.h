@@ -37,6 +37,7 @@ struct DataOptions {
   BatchRange train_range, test_range;
   bool hold_out = false;  ///< ImageOptions::hold_out; set by choose_ranges()
   bool test_one = true, shuffle = false;
+  bool grey = false;
   int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
   double color_noise = 0, scalar_mean = -1;
   bool pixel_std = false, multiview_test = false, skip_bad_images = false;

@@ -432,6 +432,43 @@ TEST_CASE("what images look like stays as it was") {
   run_well(resume);
 }
 
+TEST_CASE("grey photographs train, predict, and stay grey for a run's life") {
+  const Photographs photos;
+  write_file(photos.folder / "net.cfg", replaced(kColorNet, "channels=3", "channels=1"));
+  const auto grey = [&](const std::string& set, const std::string& into) {
+    return with(photos.train(set, into), "--color-noise", "0") +
+           Args{"--grey", "1", "--mixup", "0.2", "--random-erasing", "0.5", "--pixel-std", "1"};
+  };
+  for (const char* set : {"folders", "tars", "pickles"}) {
+    INFO(set);
+    const std::string run = photos.folder / (std::string("grey-") + set);
+    run_well(grey(set, std::string("grey-") + set));
+    CHECK(newest(run).tensors.at("image.mean").dims == Dims{1, 16, 16});
+    CHECK(newest(run).tensors.at("image.deviations").dims == Dims{1});
+  }
+  const std::string run = photos.folder / "grey-folders";
+  // predict gives the probabilities of a test.
+  run_well({"--load-file", run, "--test-only", "1", "--test-out", photos.folder / "out"});
+  const std::string names = read_file(photos.folder / "out/names_2.txt");
+  const std::string file = photos.folder / "folders/val/" + names.substr(0, names.find('\n'));
+  const Outcome predicted = run_well({"predict", run, file, "--json", "1", "--top", "4"});
+  const std::string saved = read_file(photos.folder / "out/probabilities_2.npy");
+  float first = 0;
+  std::memcpy(&first, saved.data() + saved.size() - 10 * 4 * sizeof(float), sizeof first);
+  const nlohmann::json classes = nlohmann::json::parse(predicted.out)["files"][0]["classes"];
+  const auto zero =
+      std::find_if(classes.begin(), classes.end(), [](const auto& c) { return c["index"] == 0; });
+  REQUIRE(zero != classes.end());
+  CHECK((*zero)["probability"].get<float>() == Approx(first).epsilon(1e-4));
+  CHECK_THAT(run_well({"export", run, photos.folder / "grey.onnx"}).out,
+             Catch::Contains("from images (N, 1, 16, 16) to probs (N, 4)"));
+  run_well({"show", "--load-file", run, "--html", photos.folder / "page.html"});
+  check_refused({"--load-file", run, "--epochs", "3", "--grey", "0"},
+                "this run has --grey 1, for all of its life; --grey 0 is for a new run");
+  check_refused(with(grey("folders", "noisy"), "--color-noise", "0.1"),
+                "--color-noise adds colours, and --grey makes the photographs grey; leave one out");
+}
+
 TEST_CASE("images of folders and tars keep their names") {
   const Photographs set;
   for (const std::string form : {"folders", "tars"}) {
