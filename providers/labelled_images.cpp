@@ -46,7 +46,9 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
   if (classes.empty() && shards.empty())
     throw InputError(folder +
                      ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp, or *.tar shards with KEY.jpg and "
-                     "KEY.cls, should be in it, or train/ (and val/) with either");
+                     "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
+                     "the classes of "
+                     "photos in one folder");
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);

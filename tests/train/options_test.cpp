@@ -31,7 +31,7 @@ TEST_CASE("options that belong together are checked together") {
         "--test-out");
 }
 
-TEST_CASE("--plateau is a factor, a number of tests and perhaps a least product") {
+TEST_CASE("option --plateau is a factor, a number of tests and perhaps a least product") {
   const auto plateau = [](const std::string& text) {
     return parse_train_options({{"plateau", text}}).plateau;
   };
