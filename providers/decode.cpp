@@ -159,6 +159,13 @@ std::vector<std::uint8_t> blend_onto_white(const std::uint8_t* pixels, std::size
 
 }  // namespace
 
+void make_grey(DecodedImage& image) {
+  for (std::size_t i = 0; i + 2 < image.pixels.size(); i += 3) {
+    std::uint8_t* const rgb = image.pixels.data() + i;
+    rgb[0] = rgb[1] = rgb[2] = luma(rgb[0], rgb[1], rgb[2]);
+  }
+}
+
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side) {
   if (bytes.starts_with("\xff\xd8"sv)) return decode_jpeg(bytes, name, wanted_side);
   const bool is_png = bytes.starts_with(png_magic);

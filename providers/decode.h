@@ -18,6 +18,13 @@ struct DecodedImage {
   std::vector<std::uint8_t> pixels;  ///< (H,W,3)
 };
 
+/// Returns the luma of a colour (ITU-R BT.601, as in grey JPEGs); for r = g = b it is that number.
+constexpr std::uint8_t luma(std::uint8_t r, std::uint8_t g, std::uint8_t b) {
+  return static_cast<std::uint8_t>((299 * r + 587 * g + 114 * b + 500) / 1000);
+}
+/// Gives every pixel the grey of its luma.
+void make_grey(DecodedImage& image);
+
 /// Decodes a JPEG, PNG or BMP file. Grey images become RGB, CMYK images (JPEG) are converted, transparent
 /// images (PNG, BMP) are blended onto white. JPEGs are rotated as their EXIF orientation says. If
 /// `wanted_side` > 0, a JPEG may be decoded smaller by a factor of 2, 4 or 8, if its shorter side is then

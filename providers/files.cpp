@@ -137,8 +137,7 @@ class StoredFiles final : public StoredProvider {
       if (dims[0] == 3) {
         for (std::size_t c = 0; c < 3; ++c) to[c * plane + p] = std::byte{rgb[c]};
       } else {
-        // ITU-R BT.601, as JPEG's grey.
-        to[p] = static_cast<std::byte>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+        to[p] = std::byte{luma(rgb[0], rgb[1], rgb[2])};
       }
     }
   }

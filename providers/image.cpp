@@ -56,11 +56,11 @@ int choose_training_size(int side, int image_size, double least_area) {
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
                                     int side) {
   const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
-  std::vector<MatrixInfo> matrices = {{"data", {3, side, side}, type, 0},
+  std::vector<MatrixInfo> matrices = {{"data", {options.channels(), side, side}, type, 0},
                                       {"labels", {1}, DataType::s32, info.classes, info.class_names},
                                       {"multi-hot labels", {info.classes}, DataType::f32, 0}};
   matrices[0].stored_type = DataType::u8;
-  if (options.inner_size > 0) matrices[0].stored = {3, image_size, image_size};
+  if (options.inner_size > 0) matrices[0].stored = {options.channels(), image_size, image_size};
   return matrices;
 }
 
@@ -88,6 +88,7 @@ class ImageProvider final : public Provider {
       : source_(std::move(source)),
         path_(std::move(path)),
         options_(options),
+        channels_(static_cast<std::size_t>(options.channels())),
         image_size_(choose_image_size(source_->info(), options)),
         side_(options.inner_size > 0 ? options.inner_size : image_size_),
         training_size_(choose_training_size(side_, image_size_, options.random_resized_crop)),
@@ -101,6 +102,8 @@ class ImageProvider final : public Provider {
         workers_(std::make_unique<WorkerPool>(options.decode_threads)) {
     if (options.crop_pad > 0)
       throw InputError("--crop-pad is for providers of small images, not for 'image'");
+    if (options.color_noise > 0 && options.grey)
+      throw InputError("--color-noise adds colours, and --grey makes the photographs grey; leave one out");
     if (shuffled && !source_->any_order())
       throw InputError(
           "--shuffle: cuda-convnet2's batches are read a file at a time, and their images "
@@ -177,14 +180,17 @@ class ImageProvider final : public Provider {
     const bool wants_mean = options_.scalar_mean < 0;
     const bool wants_pca = options_.color_noise > 0;
     const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
-    if (!wants_mean) statistics.mean.assign(3 * plane, static_cast<float>(options_.scalar_mean));
+    if (!wants_mean) statistics.mean.assign(channels_ * plane, static_cast<float>(options_.scalar_mean));
     if (wants_mean && !info.mean.empty()) statistics.mean = centre_of(info.mean);
     if (wants_pca) statistics.color_pca = info.color_pca;
     if (statistics.mean.empty() || (wants_pca && statistics.color_pca.empty()) || options_.pixel_std) {
       const Sample sample = measure(range);
       if (statistics.mean.empty()) statistics.mean = sample.mean;
       if (wants_pca && statistics.color_pca.empty()) statistics.color_pca = color_pca(sample.colors);
-      if (options_.pixel_std) statistics.deviations = color_deviations(sample.colors);
+      if (options_.pixel_std) {
+        statistics.deviations = color_deviations(sample.colors);
+        statistics.deviations.resize(channels_);
+      }
     }
     for (std::size_t i = 0; i < statistics.mean.size() && options_.pixel_std; ++i)
       statistics.mean[i] /= statistics.deviations[i / plane];
@@ -197,7 +203,7 @@ class ImageProvider final : public Provider {
     std::vector<std::int32_t> labels;
   };
   struct Sample {
-    std::vector<float> mean;  ///< (3,side,side)
+    std::vector<float> mean;  ///< (C,side,side)
     ColorSums colors;
   };
 
@@ -325,12 +331,18 @@ class ImageProvider final : public Provider {
     return options_.flip != Flip::off && (random.value[2] & 1) != 0;
   }
 
+  /// Returns a square as the net sees it: in colour or grey.
+  DecodedImage seen(DecodedImage square) const {
+    if (channels_ == 1) make_grey(square);
+    return square;
+  }
+
   /// Scales a random window of a training image to what is seen.
   DecodedImage resized_crop(const DecodedImage& image, const ImagePlace& place) const {
     const auto window = random_window(crop_key_, place, image.height, image.width,
                                       {options_.random_resized_crop, 1, least_ratio, most_ratio});
-    return resize_image(cut_window(image, window ? *window : middle_window(image.height, image.width)),
-                        {side_, side_});
+    return seen(resize_image(cut_window(image, window ? *window : middle_window(image.height, image.width)),
+                             {side_, side_}));
   }
 
   template <class Item>
@@ -342,7 +354,7 @@ class ImageProvider final : public Provider {
     }
     const ImageSize size = scaled_to_shorter_side({image.height, image.width}, image_size_);
     for (const View& view : views_of(size, place)) {
-      const DecodedImage square = resize_image(image, size, {view.y, view.x, side_, side_});
+      const DecodedImage square = seen(resize_image(image, size, {view.y, view.x, side_, side_}));
       write_view(square, view.mirror, place, statistics, out);
       out += element_count(matrices_[0].dims);
     }
@@ -357,12 +369,12 @@ class ImageProvider final : public Provider {
       augmentation_.erase(place, statistics, reinterpret_cast<std::byte*>(out));
   }
 
-  /// Copies a square from (H,W,3) to (3,H,W).
+  /// Copies a square from (H,W,3) to (C,H,W).
   template <class Item>
   void write_square(const DecodedImage& square, bool mirror, Item* out) const {
     const auto side = static_cast<std::size_t>(side_);
     for (std::size_t y = 0; y < side; ++y)
-      for (std::size_t c = 0; c < 3; ++c) {
+      for (std::size_t c = 0; c < channels_; ++c) {
         const std::uint8_t* const from = square.pixels.data() + y * side * 3 + c;
         Item* const to = out + (c * side + y) * side;
         if (mirror)
@@ -387,7 +399,7 @@ class ImageProvider final : public Provider {
       for (std::size_t c = 0; c < 3; ++c)
         for (std::size_t k = 0; k < 3; ++k) noise[c] += scale * pca[3 + 3 * c + k] * pca[k] * lots[k];
     }
-    for (std::size_t c = 0; c < 3; ++c) {
+    for (std::size_t c = 0; c < channels_; ++c) {
       const float deviation = statistics.deviations.empty() ? 1 : statistics.deviations[c];
       float* const channel = pixels + c * plane;
       for (std::size_t i = 0; i < plane; ++i) channel[i] /= deviation;
@@ -401,7 +413,7 @@ class ImageProvider final : public Provider {
     }
   }
 
-  /// Cuts the centre out of a mean image of image_size_.
+  /// Cuts the centre out of a mean image (3,H,W) of image_size_; makes it grey if the net sees grey.
   std::vector<float> centre_of(const std::vector<float>& mean) const {
     std::vector<float> out;
     const std::ptrdiff_t border = (image_size_ - side_) / 2;
@@ -410,15 +422,19 @@ class ImageProvider final : public Provider {
         const auto from = mean.begin() + (c * image_size_ + border + y) * image_size_ + border;
         out.insert(out.end(), from, from + side_);
       }
+    if (channels_ == 3) return out;
+    const std::size_t plane = out.size() / 3;
+    for (std::size_t i = 0; i < plane; ++i)
+      out[i] = (299 * out[i] + 587 * out[plane + i] + 114 * out[2 * plane + i]) / 1000;
+    out.resize(plane);
     return out;
   }
 
   /// Measures the centres of a fixed sample of the range's images.
   Sample measure(const BatchRange& range) const {
     const int batches = std::min(sample_batches, range.count());
-    const std::size_t size =
-        std::size_t{3} * static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
-    std::vector<std::int64_t> sums(size, 0);  // integers: the order of adding does not matter
+    const std::size_t plane = static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_);
+    std::vector<std::int64_t> sums(channels_ * plane, 0);  // integers: the order of adding does not matter
     Sample sample;
     std::mutex mutex;
     for (int b = 0; b < batches; ++b) {
@@ -429,25 +445,26 @@ class ImageProvider final : public Provider {
         const Found found = find(batch, i * images / taken, image_size_);
         const ImageSize scaled = scaled_to_shorter_side({found.image.height, found.image.width}, image_size_);
         const View centre = {(scaled.height - side_) / 2, (scaled.width - side_) / 2, false};
-        const DecodedImage square = resize_image(found.image, scaled, {centre.y, centre.x, side_, side_});
+        const DecodedImage square =
+            seen(resize_image(found.image, scaled, {centre.y, centre.x, side_, side_}));
         ColorSums colors;
         colors.add(square);
         const std::lock_guard lock(mutex);
         sample.colors.add(colors);
-        for (std::size_t p = 0; p < size; ++p) sums[p] += square.pixels[p];
+        for (std::size_t c = 0; c < channels_; ++c)
+          for (std::size_t p = 0; p < plane; ++p) sums[c * plane + p] += square.pixels[3 * p + c];
       });
     }
-    const std::size_t plane = size / 3;
     const double images = static_cast<double>(sample.colors.pixels) / static_cast<double>(plane);
-    sample.mean.resize(size);
-    for (std::size_t p = 0; p < size; ++p)
-      sample.mean[p % 3 * plane + p / 3] = static_cast<float>(static_cast<double>(sums[p]) / images);
+    for (const std::int64_t sum : sums)
+      sample.mean.push_back(static_cast<float>(static_cast<double>(sum) / images));
     return sample;
   }
 
   const std::unique_ptr<ImageSource> source_;
   const std::string path_;
   const ImageOptions options_;
+  const std::size_t channels_;   ///< of what the net sees
   const int image_size_, side_;  ///< shorter side of scaled images; side of what the net sees
   const int training_size_;      ///< shorter side that training images keep at least when they are decoded
   const Augmentation augmentation_;
@@ -466,7 +483,8 @@ class ImageProvider final : public Provider {
 
 std::unique_ptr<Provider> make_image_provider(const std::string& path, const ImageOptions& options,
                                               std::uint64_t seed, const std::optional<BatchRange>& shuffled) {
-  return make_image_provider(open_image_source(path, options.hold_out), path, options, seed, shuffled);
+  return make_image_provider(open_image_source(path, options.hold_out, options.labels), path, options, seed,
+                             shuffled);
 }
 
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,

@@ -13,8 +13,8 @@ namespace convnet {
 class ImageSource;
 
 /// Opens the data set at `path`, which is anything that open_image_source() reads.
-/// - Matrix 0 holds images (3,N,N), where N is --inner-size, or the image size without it. Matrix 1 holds a
-/// label for
+/// - Matrix 0 holds images (C,N,N), where C is ImageOptions::channels() and N is --inner-size, or the image
+/// size without it. Matrix 1 holds a label for
 ///   each image: if the image has several, a random one in training and the first one in tests; -1 if it has
 ///   none. Matrix 2 has a number for every class, 1 if the image has this label, else 0.
 /// - Images are scaled so that their shorter side is the image size: --image-size, else what the data set

@@ -1,4 +1,4 @@
-// Folders of images, a class each.
+// Folders of images: a class each, or photos whose classes stand in a table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,38 +11,22 @@
 #include "convnet/base/philox.h"
 #include "providers/image_parts.h"
 #include "providers/image_source.h"
+#include "providers/labelled_images.h"
 
 namespace convnet {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct ImageFile {
-  std::uint64_t order = 0;  ///< hash of class and name
-  std::int32_t label = 0;
-  std::string name;  ///< in the folder of its class
+/// An image with its place in the order of batches.
+struct DealtImage {
+  std::uint64_t order = 0;  ///< hash of the name
+  LabelledImage image;
 };
 
-class ImageFolders final : public ImageSource {
+/// Images that are dealt to batches of dealt_batch_images, in an order that depends only on their names.
+class DealtImages : public ImageSource {
  public:
-  ImageFolders(const std::string& path, bool hold_out) : parts_(find_parts(path)) {
-    classes_ = names_in(parts_[0].folder, true);
-    std::sort(classes_.begin(), classes_.end());
-    if (classes_.empty())
-      throw InputError(fmt::format(
-          "{}: there is no batches.meta (the original's batches), no tar and no folder of images here; "
-          "photos belong into a folder for each class",
-          parts_[0].folder));
-    info_.classes = static_cast<std::int64_t>(classes_.size());
-    info_.class_names = classes_;
-    for (const ImagePart& part : parts_) files_.push_back(files_of(part.folder));
-    if (hold_out && parts_.size() == 1) hold_out_tenth();
-    std::vector<std::size_t> batches;
-    for (const std::vector<ImageFile>& files : files_)
-      batches.push_back((files.size() + dealt_batch_images - 1) / dealt_batch_images);
-    number_parts(parts_, batches);
-  }
-
   bool has(int batch) const override {
     return std::any_of(parts_.begin(), parts_.end(),
                        [&](const ImagePart& p) { return p.batches.holds(batch); });
@@ -56,83 +40,156 @@ class ImageFolders final : public ImageSource {
   std::int64_t images_in(int batch) const override {
     const std::size_t part = part_of(batch);
     return std::min(dealt_batch_images,
-                    static_cast<std::int64_t>(files_[part].size()) - first_of(part, batch));
+                    static_cast<std::int64_t>(images_[part].size()) - first_of(part, batch));
+  }
+  std::string name(int batch, std::int64_t image) const override { return at(batch, image).name; }
+
+ protected:
+  /// Deals the images of each part. With `hold_out`, a tenth of the images of a single part becomes a second
+  /// one.
+  void deal(std::vector<ImagePart> parts, std::vector<std::vector<DealtImage>> images, bool hold_out) {
+    parts_ = std::move(parts);
+    images_ = std::move(images);
+    for (std::vector<DealtImage>& of_part : images_)
+      std::sort(of_part.begin(), of_part.end(), [](const DealtImage& a, const DealtImage& b) {
+        return std::tie(a.order, a.image.label, a.image.name) <
+               std::tie(b.order, b.image.label, b.image.name);
+      });
+    if (hold_out && parts_.size() == 1) hold_out_tenth();
+    std::vector<std::size_t> batches;
+    for (const std::vector<DealtImage>& of_part : images_)
+      batches.push_back((of_part.size() + dealt_batch_images - 1) / dealt_batch_images);
+    number_parts(parts_, batches);
   }
 
-  std::string name(int batch, std::int64_t image) const override {
+  std::size_t part_of(int batch) const { return parts_[0].batches.holds(batch) ? 0 : 1; }
+  const ImagePart& part(int batch) const { return parts_[part_of(batch)]; }
+  const LabelledImage& at(int batch, std::int64_t image) const {
     const std::size_t part = part_of(batch);
-    const ImageFile& file = files_[part][static_cast<std::size_t>(first_of(part, batch) + image)];
-    return (fs::path(classes_[static_cast<std::size_t>(file.label)]) / file.name).string();
-  }
-
-  EncodedImage read(int batch, std::int64_t image) const override {
-    const std::size_t part = part_of(batch);
-    const ImageFile& file = files_[part][static_cast<std::size_t>(first_of(part, batch) + image)];
-    const std::string path =
-        (fs::path(parts_[part].folder) / classes_[static_cast<std::size_t>(file.label)] / file.name).string();
-    return {path, read_whole_file(path), {file.label}};
+    return images_[part][static_cast<std::size_t>(first_of(part, batch) + image)].image;
   }
 
  private:
-  std::size_t part_of(int batch) const { return parts_[0].batches.holds(batch) ? 0 : 1; }
   std::int64_t first_of(std::size_t part, int batch) const {
     return (batch - parts_[part].batches.first) * dealt_batch_images;
-  }
-
-  std::vector<ImageFile> files_of(const std::string& folder) {
-    std::vector<ImageFile> files;
-    for (const std::string& name : names_in(folder, true)) {
-      const auto found = std::lower_bound(classes_.begin(), classes_.end(), name);
-      if (found == classes_.end() || *found != name)
-        throw InputError(fmt::format("{}: class '{}' is not in {}", folder, name, parts_[0].folder));
-      add_files((fs::path(folder) / name).string(), static_cast<std::int32_t>(found - classes_.begin()),
-                files);
-    }
-    if (files.empty())
-      throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
-    std::sort(files.begin(), files.end(), [](const ImageFile& a, const ImageFile& b) {
-      return std::tie(a.order, a.label, a.name) < std::tie(b.order, b.label, b.name);
-    });
-    return files;
   }
 
   /// Makes a second part. Which images are in it does not change where others are added.
   void hold_out_tenth() {
     constexpr std::uint64_t kShare = 10;
-    std::vector<ImageFile>& all = files_[0];
+    std::vector<DealtImage>& all = images_[0];
     if (all.size() < 2)
       throw InputError(parts_[0].folder + ": there is one image, and none is left to test with");
     auto held = std::stable_partition(all.begin(), all.end(),
-                                      [](const ImageFile& file) { return file.order % kShare != 0; });
+                                      [](const DealtImage& image) { return image.order % kShare != 0; });
     // If there are few images, the hash may put all of them into one part.
     held = std::clamp(held, all.begin() + 1, all.end() - 1);
-    std::vector<ImageFile> tests(std::make_move_iterator(held), std::make_move_iterator(all.end()));
+    std::vector<DealtImage> tests(std::make_move_iterator(held), std::make_move_iterator(all.end()));
     all.erase(held, all.end());
-    files_.push_back(std::move(tests));
+    images_.push_back(std::move(tests));
     parts_[0].name = "train";
     parts_.push_back({"held out", parts_[0].folder, {}});
     held_out_ = true;
   }
 
-  void add_files(const std::string& folder, std::int32_t label, std::vector<ImageFile>& files) {
-    ImageFiles found = image_files_below(folder);
-    for (std::string& name : found.names) {
-      const std::uint64_t order = philox_key(0, classes_[static_cast<std::size_t>(label)] + "/" + name);
-      files.push_back({order, label, std::move(name)});
-    }
-    info_.left_out.add(found.left_out);
+  std::vector<ImagePart> parts_;
+  std::vector<std::vector<DealtImage>> images_;  // by part, in the order of batches
+  bool held_out_ = false;
+};
+
+/// A folder for each class.
+class ClassFolders final : public DealtImages {
+ public:
+  ClassFolders(const std::string& path, bool hold_out) {
+    const std::vector<ImagePart> parts = find_parts(path);
+    std::vector<std::string>& classes = info_.class_names;
+    classes = names_in(parts[0].folder, true);
+    std::sort(classes.begin(), classes.end());
+    if (classes.empty())
+      throw InputError(fmt::format(
+          "{}: there is no batches.meta (the original's batches), no tar and no folder of images here; "
+          "photos belong into a folder for each class, or --labels names a table of their classes",
+          parts[0].folder));
+    info_.classes = static_cast<std::int64_t>(classes.size());
+    std::vector<std::vector<DealtImage>> images;
+    for (const ImagePart& part : parts) images.push_back(images_of(part.folder, parts[0].folder));
+    deal(parts, std::move(images), hold_out);
   }
 
-  std::vector<ImagePart> parts_;
-  std::vector<std::string> classes_;           // sorted
-  std::vector<std::vector<ImageFile>> files_;  // by part, in the order of batches
-  bool held_out_ = false;
+  EncodedImage read(int batch, std::int64_t image) const override {
+    const LabelledImage& found = at(batch, image);
+    const std::string path = (fs::path(part(batch).folder) / found.name).string();
+    return {path, read_whole_file(path), {found.label}};
+  }
+
+ private:
+  std::vector<DealtImage> images_of(const std::string& folder, const std::string& training) {
+    const std::vector<std::string>& classes = info_.class_names;
+    std::vector<DealtImage> images;
+    for (const std::string& name : names_in(folder, true)) {
+      const auto found = std::lower_bound(classes.begin(), classes.end(), name);
+      if (found == classes.end() || *found != name)
+        throw InputError(fmt::format("{}: class '{}' is not in {}", folder, name, training));
+      const ImageFiles files = image_files_below((fs::path(folder) / name).string());
+      for (const std::string& file : files.names) {
+        const std::string below = name + "/" + file;
+        images.push_back(
+            {philox_key(0, below), {below, -1, {}, static_cast<std::int32_t>(found - classes.begin())}});
+      }
+      info_.left_out.add(files.left_out);
+    }
+    if (images.empty())
+      throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+    return images;
+  }
+};
+
+/// Photos, in folders or tars, whose classes stand in a table.
+class PhotosWithTable final : public DealtImages {
+ public:
+  PhotosWithTable(const std::string& path, LabelledImages photos, bool hold_out)
+      : photos_(std::move(photos)) {
+    info_.class_names = photos_.class_names;
+    info_.classes = static_cast<std::int64_t>(photos_.class_names.size());
+    info_.left_out = photos_.left_out;
+    std::vector<ImagePart> parts = {{"", path, {}}};
+    std::vector<std::vector<DealtImage>> images = {dealt(std::move(photos_.training))};
+    if (!photos_.validation.empty()) {
+      parts[0].name = "train";
+      parts.push_back({"val", path, {}});
+      images.push_back(dealt(std::move(photos_.validation)));
+    }
+    deal(std::move(parts), std::move(images), hold_out);
+  }
+
+  EncodedImage read(int batch, std::int64_t image) const override {
+    const LabelledImage& photo = at(batch, image);
+    const std::string name = photo.tar < 0 ? (fs::path(photos_.folder) / photo.name).string() : photo.name;
+    return {name, photos_.read(photo), {photo.label}};
+  }
+
+ private:
+  static std::vector<DealtImage> dealt(std::vector<LabelledImage> photos) {
+    std::vector<DealtImage> images;
+    images.reserve(photos.size());
+    for (LabelledImage& photo : photos) images.push_back({philox_key(0, photo.name), std::move(photo)});
+    return images;
+  }
+
+  LabelledImages photos_;  // its lists of images are empty
 };
 
 }  // namespace
 
 std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool hold_out) {
-  return std::make_unique<ImageFolders>(folder, hold_out);
+  return std::make_unique<ClassFolders>(folder, hold_out);
+}
+
+std::unique_ptr<ImageSource> open_photos(const std::string& path, const std::string& table, bool hold_out) {
+  std::error_code ignored;
+  LabelledImages photos =
+      fs::is_regular_file(path, ignored) ? find_photos(std::vector{path}, table) : find_photos(path, table);
+  return std::make_unique<PhotosWithTable>(path, std::move(photos), hold_out);
 }
 
 }  // namespace convnet

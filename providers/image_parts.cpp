@@ -174,6 +174,16 @@ std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t chann
   return side;
 }
 
+std::vector<TarMember> image_members(const InputFile& tar) {
+  std::vector<TarMember> members = index_tar(tar);
+  std::erase_if(members, [](const TarMember& member) {
+    const std::size_t base = member.name.rfind('/') + 1;  // 0 without one
+    return member.name.substr(base).starts_with('.') ||
+           !is_image_extension(lower_extension(member.name, member.name.rfind('.')));
+  });
+  return members;
+}
+
 std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) {
   const std::string& path = file.path();
   struct Pair {

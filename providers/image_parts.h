@@ -62,6 +62,9 @@ std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t chann
 
 constexpr std::int64_t max_classes = 1'000'000;
 
+/// Returns the members of a tar that are named like images, without hidden ones.
+std::vector<TarMember> image_members(const InputFile& tar);
+
 /// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp) with KEY.cls.
 struct ShardImage {
   std::string name;

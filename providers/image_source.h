@@ -84,13 +84,16 @@ constexpr std::int64_t dealt_batch_images = 1024;
 ///   names.
 /// In the last two forms, folders `train` and `val` (or else `test`) may hold two such sets of the same
 /// classes; the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
-/// folders without a second set, chosen by a hash of class and name, becomes the second set. Throws
-/// InputError or RunError.
-std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out = false);
+/// folders without a second set, chosen by a hash of class and name, becomes the second set. If `table` is
+/// not empty, it is the CSV file with the classes of the photos in the folder or tars (find_photos()), which
+/// form batches as those of folders do. Throws InputError or RunError.
+std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hold_out = false,
+                                               const std::string& table = "");
 
 // One function for each form; open_image_source() calls them.
 std::unique_ptr<ImageSource> open_image_pickles(const std::string& folder);
 std::unique_ptr<ImageSource> open_image_tars(const std::string& path);
 std::unique_ptr<ImageSource> open_image_folders(const std::string& folder, bool hold_out);
+std::unique_ptr<ImageSource> open_photos(const std::string& path, const std::string& table, bool hold_out);
 
 }  // namespace convnet

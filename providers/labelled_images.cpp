@@ -9,6 +9,7 @@
 #include "convnet/base/error.h"
 #include "convnet/base/printable.h"
 #include "providers/image_parts.h"
+#include "providers/label_table.h"
 
 namespace convnet {
 namespace {
@@ -45,7 +46,9 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
   if (classes.empty() && shards.empty())
     throw InputError(folder +
                      ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp, or *.tar shards with KEY.jpg and "
-                     "KEY.cls, should be in it, or train/ (and val/) with either");
+                     "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
+                     "the classes of "
+                     "photos in one folder");
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);
@@ -102,6 +105,77 @@ void Finder::name_classes() {
                                  (fs::path(found_.folder) / "classes.txt").string(), count, most_label_));
 }
 
+/// Lists photos whose classes stand in a table.
+class PhotoFinder {
+ public:
+  explicit PhotoFinder(LabelledImages& found) : found_(found) {}
+
+  void find_part(const std::string& folder, std::vector<LabelledImage>& images);
+  void find_tar(const std::string& path, std::vector<LabelledImage>& images);
+  /// Gives the photos their labels and leaves out those without a row; `where` is where the photos are.
+  void label(const std::string& table, const std::string& where);
+
+ private:
+  LabelledImages& found_;
+};
+
+void PhotoFinder::find_part(const std::string& folder, std::vector<LabelledImage>& images) {
+  const ImageFiles files = image_files_below(folder);
+  std::vector<std::string> tars = names_in(folder, false);
+  std::erase_if(tars, [](const std::string& name) { return !name.ends_with(".tar"); });
+  std::sort(tars.begin(), tars.end(), natural_less);
+  if (!files.names.empty() && !tars.empty())
+    throw InputError(fmt::format("{}: holds photos ({}, …) and tars ({}, …): it should be one or the other",
+                                 folder, printable(*std::min_element(files.names.begin(), files.names.end())),
+                                 printable(tars[0])));
+  for (const std::string& file : files.names) {
+    const fs::path path = fs::path(folder) / file;
+    images.push_back({path.lexically_relative(found_.folder).string(), -1, {0, fs::file_size(path)}, -1});
+  }
+  std::sort(images.begin(), images.end(),
+            [](const LabelledImage& a, const LabelledImage& b) { return a.name < b.name; });
+  found_.left_out.add(files.left_out);
+  for (const std::string& tar : tars) find_tar((fs::path(folder) / tar).string(), images);
+}
+
+void PhotoFinder::find_tar(const std::string& path, std::vector<LabelledImage>& images) {
+  const auto tar = static_cast<std::int32_t>(found_.tars.size());
+  found_.tars.push_back(std::make_shared<const InputFile>(path));
+  for (TarMember& member : image_members(*found_.tars.back())) {
+    std::string_view name = member.name;
+    if (name.starts_with("./")) name.remove_prefix(2);
+    images.push_back({std::string(name), tar, member.at, -1});
+  }
+}
+
+void PhotoFinder::label(const std::string& table, const std::string& where) {
+  std::vector<std::string> names;
+  for (const auto* images : {&found_.training, &found_.validation})
+    for (const LabelledImage& image : *images) names.push_back(image.name);
+  PhotoLabels labels = match_labels(parse_label_table(table, read_whole_file(table)), names, where);
+  found_.class_names = std::move(labels.class_names);
+  auto label = labels.labels.begin();
+  for (auto* images : {&found_.training, &found_.validation}) {
+    for (LabelledImage& image : *images) {
+      image.label = *label++;
+      if (image.tar >= 0)
+        image.name = fs::path(found_.tars[static_cast<std::size_t>(image.tar)]->path()).filename().string() +
+                     ": " + image.name;
+      if (image.label < 0) found_.left_out.without_row.push_back(image.name);
+    }
+    std::erase_if(*images, [](const LabelledImage& image) { return image.label < 0; });
+  }
+  if (found_.training.empty())
+    throw InputError(fmt::format("{}: names no photo for training, only some for validation", table));
+}
+
+/// Returns whether there are photos in a folder, at any depth, or tars.
+bool holds_photos(const std::string& folder) {
+  const std::vector<std::string> files = names_in(folder, false);
+  return std::any_of(files.begin(), files.end(), [](const std::string& f) { return f.ends_with(".tar"); }) ||
+         !image_files_below(folder).names.empty();
+}
+
 }  // namespace
 
 std::string LabelledImages::read(const LabelledImage& image) const {
@@ -131,6 +205,31 @@ LabelledImages find_labelled_images(const std::vector<std::string>& shards) {
   Finder finder(found);
   for (const std::string& shard : shards) finder.find_shard(shard, found.training);
   finder.name_classes();
+  return found;
+}
+
+LabelledImages find_photos(const std::string& folder, const std::string& table) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) throw InputError(folder + ": no such folder");
+  LabelledImages found;
+  found.folder = folder;
+  PhotoFinder finder(found);
+  try {
+    const std::vector<ImagePart> parts = find_parts(folder, holds_photos);
+    finder.find_part(parts[0].folder, found.training);
+    if (parts.size() > 1) finder.find_part(parts[1].folder, found.validation);
+  } catch (const fs::filesystem_error& e) {
+    throw RunError(fmt::format("{}: cannot be read: {}", e.path1().string(), e.code().message()));
+  }
+  finder.label(table, folder);
+  return found;
+}
+
+LabelledImages find_photos(const std::vector<std::string>& tars, const std::string& table) {
+  LabelledImages found;
+  PhotoFinder finder(found);
+  for (const std::string& tar : tars) finder.find_tar(tar, found.training);
+  finder.label(table, fmt::format("{}", fmt::join(tars, ", ")));
   return found;
 }
 

@@ -42,4 +42,13 @@ LabelledImages find_labelled_images(const std::string& folder);
 /// Lists the images in tar shards, all for training.
 LabelledImages find_labelled_images(const std::vector<std::string>& shards);
 
+/// Lists the photos that lie in `folder` at any depth, or in the tars in it. Their classes stand in the CSV
+/// file `table` (label_table.h). Photos below a folder `train` (or with another name for it) are for training
+/// and those below `val` for validation; without such folders all are for training. Photos without a row are
+/// left out. Throws InputError or RunError.
+LabelledImages find_photos(const std::string& folder, const std::string& table);
+
+/// Lists the photos in tars, all for training.
+LabelledImages find_photos(const std::vector<std::string>& tars, const std::string& table);
+
 }  // namespace convnet

@@ -137,7 +137,9 @@ std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, co
 
 /// Options that would do nothing.
 void check_stored_options(const std::string& name, const ImageOptions& images) {
-  const char* const option = images.image_size > 0            ? "--image-size"
+  const char* const option = !images.labels.empty()           ? "--labels"
+                             : images.grey                    ? "--grey"
+                             : images.image_size > 0          ? "--image-size"
                              : images.color_noise > 0         ? "--color-noise"
                              : images.skip_bad_images         ? "--skip-bad-images"
                              : images.random_resized_crop > 0 ? "--random-resized-crop"
@@ -187,6 +189,10 @@ std::string left_out_text(const LeftOutFiles& files) {
         "warning: {} picture(s) are left out, as {}: only files named .jpg, .jpeg, .png and .bmp are "
         "read; convert them to JPEG or PNG",
         others.size(), others.front()));
+  if (const auto& others = files.without_row; !others.empty())
+    warnings.push_back(
+        fmt::format("warning: {} photo(s) have no line in the table of --labels and are left out, as {}",
+                    others.size(), others.front()));
   return fmt::format("{}", fmt::join(warnings, "\n"));
 }
 

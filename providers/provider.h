@@ -126,6 +126,8 @@ struct ImageOptions {
   double scalar_mean = -1;  ///< number to subtract instead of the mean image; negative: the mean image
 
   // Only provider "image" reads these.
+  std::string labels = {};       ///< CSV file with the classes of the photos (label_table.h); "": none
+  bool grey = false;             ///< one channel, the luma, instead of RGB
   int image_size = 0;            ///< length to which shorter sides are scaled, pixels; 0: see image.h
   double color_noise = 0;        ///< scale of the noise, in standard deviations; 0: no noise
   bool skip_bad_images = false;  ///< replace an unreadable image by the next readable one
@@ -141,17 +143,21 @@ struct ImageOptions {
 
   /// Returns whether training crops squares at random positions.
   bool crops() const { return inner_size > 0 || crop_pad > 0; }
+  /// Returns the number of channels of photographs.
+  int channels() const { return grey ? 1 : 3; }
   bool mixes() const { return mixup > 0 || cutmix > 0; }
   /// Returns whether read() subtracts the mean image, because it adds noise to the difference and scales
   /// both.
   bool read_subtracts_mean() const { return color_noise > 0; }
 };
 
-/// Paths of files in folders of images that look like images but cannot be read.
+/// Paths of files that look like images but are no part of a data set.
 struct LeftOutFiles {
   std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
   std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, WebP, …
+  std::vector<std::string> without_row;     ///< photos that the table of ImageOptions::labels does not name
   void add(const LeftOutFiles& more) {
+    without_row.insert(without_row.end(), more.without_row.begin(), more.without_row.end());
     dangling_links.insert(dangling_links.end(), more.dangling_links.begin(), more.dangling_links.end());
     other_formats.insert(other_formats.end(), more.other_formats.begin(), more.other_formats.end());
   }

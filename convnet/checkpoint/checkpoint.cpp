@@ -60,6 +60,8 @@ json to_json(const TrainingState& s) {
     if (h.count > 1) entry["count"] = h.count;
     history.push_back(std::move(entry));
   }
+  json changes = json::array();
+  for (const RateChange& c : s.plateau.changes) changes.push_back({c.epoch, c.batch, c.factor});
   json windows = json::array();
   for (const auto& [matrix, w] : s.windows) windows.push_back({matrix, w.minibatches, w.images, w.updates});
   return {{"position",
@@ -74,6 +76,7 @@ json to_json(const TrainingState& s) {
           {"partial_seconds", s.partial_seconds},
           {"windows", windows},
           {"best", {s.best.value, s.best.epoch, s.best.batch, s.best.tests_since, s.best.watched}},
+          {"plateau", {{"tests_since", s.plateau.tests_since}, {"changes", changes}}},
           {"history", history}};
 }
 
@@ -100,6 +103,16 @@ TrainingState state_from(const json& j) {
     s.best = {best.at(0).get<double>(), static_cast<int>(whole(best.at(1), kMostEpochs)),
               static_cast<int>(whole(best.at(2), kMostEpochs)), whole(best.at(3), kMostImages),
               best.size() > 4 ? best.at(4).get<std::string>() : ""};
+  }
+  if (j.contains("plateau")) {
+    const json& plateau = j.at("plateau");
+    s.plateau.tests_since = whole(plateau.at("tests_since"), kMostImages);
+    for (const json& change : plateau.at("changes")) {
+      const double factor = change.at(2).get<double>();
+      if (!(factor > 0 && factor <= 1)) throw std::out_of_range("a factor of learning rates makes no sense");
+      s.plateau.changes.push_back({static_cast<int>(whole(change.at(0), kMostEpochs)),
+                                   static_cast<int>(whole(change.at(1), kMostEpochs)), factor});
+    }
   }
   for (const json& entry : j.at("history")) {
     HistoryEntry h;

@@ -66,6 +66,22 @@ struct BestTest {
   std::string watched = {};
 };
 
+/// A change of the factor that all learning rates have.
+struct RateChange {
+  int epoch = 0, batch = 0;  ///< training batch that it came after
+  double factor = 1;         ///< the new factor, in (0,1]
+  bool operator==(const RateChange&) const = default;
+};
+
+/// The learning rates' drops because tests got no better (--plateau).
+struct Plateau {
+  std::int64_t tests_since = 0;     ///< tests since the best one or the last drop
+  std::vector<RateChange> changes;  ///< from the start of training on
+  /// Returns the factor of all learning rates.
+  double factor() const { return changes.empty() ? 1 : changes.back().factor; }
+  bool operator==(const Plateau&) const = default;
+};
+
 /// The state of training in a checkpoint, without the tensors.
 struct TrainingState {
   Position position;
@@ -76,6 +92,7 @@ struct TrainingState {
   double partial_seconds = 0;
   UpdateWindows windows;
   BestTest best;
+  Plateau plateau;
   std::vector<HistoryEntry> history;
 };
 

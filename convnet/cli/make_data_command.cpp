@@ -37,7 +37,8 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
                              {.unit = "folder",
                               .doc = "folder of the images: CLASS/*.jpg|png, *.tar shards "
                                      "with KEY.jpg and KEY.cls, train/ and val/ with either, "
-                                     "or the three ILSVRC2012 tars; or a comma list of tars"}),
+                                     "or the three ILSVRC2012 tars; or a comma list of tars; with --labels "
+                                     "photos in folders or tars of any form"}),
               unsaved_option("dst", &MakeDataCommandOptions::dst,
                              {.unit = "folder",
                               .doc = "folder for the data set; if an interrupted make-data began it, the "
@@ -57,7 +58,7 @@ const OptionTable<MakeDataCommandOptions>& options_of_make_data() {
                               .unit = "images",
                               .doc = "images of a batch"}),
           })
-          .add(&MakeDataCommandOptions::data, data_options().only({"skip-bad-images"}))
+          .add(&MakeDataCommandOptions::data, data_options().only({"labels", "skip-bad-images"}))
           .add(&MakeDataCommandOptions::devices, device_options().only({"threads"}))
           .add(&MakeDataCommandOptions::step, step_options().only({"seed"}));
   return table;
@@ -82,17 +83,19 @@ std::optional<LabelledImages> find_ilsvrc(const std::vector<std::string>& tars) 
   return find_ilsvrc_images({by_name[ilsvrc_training], by_name[ilsvrc_validation], by_name[ilsvrc_devkit]});
 }
 
-/// Finds the images in what --src names: a folder, or a comma list of tars.
-LabelledImages find_images(const std::string& src) {
+/// Finds the images in what --src names: a folder, or a comma list of tars. `labels` is --labels.
+LabelledImages find_images(const std::string& src, const std::string& labels) {
   std::error_code ignored;
   std::vector<std::string> tars;
   if (fs::is_directory(src, ignored)) {
+    if (!labels.empty()) return find_photos(src, labels);
     for (const char* name : {ilsvrc_training, ilsvrc_validation, ilsvrc_devkit})
       if (fs::exists(fs::path(src) / name, ignored)) tars.push_back((fs::path(src) / name).string());
     if (auto ilsvrc = find_ilsvrc(tars)) return std::move(*ilsvrc);
     return find_labelled_images(src);
   }
   tars = fs::exists(src, ignored) ? std::vector<std::string>{src} : split_list(src);
+  if (!labels.empty()) return find_photos(tars, labels);
   if (auto ilsvrc = find_ilsvrc(tars)) return std::move(*ilsvrc);
   return find_labelled_images(tars);
 }
@@ -119,7 +122,7 @@ void make_data_command(const std::vector<std::string>& args) {
   const MakeDataCommandOptions options = options_of_make_data().parse(texts);
   require_options(texts, {"src", "dst"}, "");
   refuse_inside(options.dst, options.src);
-  const LabelledImages images = find_images(options.src);
+  const LabelledImages images = find_images(options.src, options.data.labels);
   for (const std::string& warning :
        {too_many_threads(options.devices.threads), left_out_text(images.left_out)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);

@@ -20,6 +20,7 @@ struct TrainingProgress {
   double epochs = 0;        ///< finished epochs, with fractions
   double batch_epochs = 0;  ///< one batch, as a fraction of an epoch
   double minibatches = 0;   ///< number of finished minibatches
+  double factor = 1;        ///< factor of all rates (--plateau)
 };
 
 /// A rate as a function of the progress of training.
@@ -37,7 +38,7 @@ class Schedule {
   /// and what is allowed.
   static Schedule parse(std::string_view text);
 
-  /// Returns the rate.
+  /// Returns the rate, with the progress's factor.
   double at(const TrainingProgress& progress) const;
   double base() const { return base_; }
   /// Returns whether the base is 0, which freezes the matrix.

@@ -16,6 +16,7 @@ ImageOptions image_options(const DataOptions& options) {
   images.pixel_std = options.pixel_std;
   images.multiview = options.multiview_test;
   images.scalar_mean = options.scalar_mean;
+  images.grey = options.grey;
   images.image_size = options.image_size;
   images.color_noise = options.color_noise;
   images.skip_bad_images = options.skip_bad_images;
@@ -26,6 +27,7 @@ ImageOptions image_options(const DataOptions& options) {
   images.random_erasing = options.random_erasing;
   images.random_resized_crop = options.random_resized_crop;
   images.hold_out = options.hold_out;
+  images.labels = options.labels;
   return images;
 }
 

@@ -94,6 +94,16 @@ const OptionTable<NetFileOptions>& net_file_options() {
 }
 
 const OptionTable<DataOptions>& data_options() {
+  OptionSpec labels = option(
+      "labels", &DataOptions::labels,
+      {.fallback = "",
+       .unit = "file",
+       .doc =
+           "CSV file with a line PHOTO,CLASS for each photo of provider image, or of make-data's --src; "
+           "PHOTO is "
+           "a path below the folder or a file's name, with or without its extension; empty: folders are the "
+           "classes"});
+  labels.may_be_empty = true;
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
              {.unit = "provider",
@@ -101,6 +111,7 @@ const OptionTable<DataOptions>& data_options() {
                      "for random data"}),
       option("data-path", &DataOptions::path,
              {.fallback = "", .unit = "folder", .doc = "folder of the data set"}),
+      std::move(labels),
       parsed_option("train-range", &DataOptions::train_range, parse_range,
                     {.unit = "batches", .doc = "training batches, like 1-5"}),
       parsed_option("test-range", &DataOptions::test_range, parse_range,
@@ -163,6 +174,10 @@ const OptionTable<DataOptions>& data_options() {
                  {.fallback = "0",
                   .doc = "tests average the softmax over several crops of each image, at the borders and the "
                          "centre: nine, or ten of provider image, with mirror images"})),
+      option("grey", &DataOptions::grey,
+             {.fallback = "0",
+              .doc = "photographs of provider image have one channel, their luma, instead of three: for "
+                     "X-rays, scans and digits"}),
       option("image-size", &DataOptions::image_size,
              {.fallback = "0",
               .min = 0,

@@ -33,10 +33,11 @@ const OptionTable<NetFileOptions>& net_file_options();
 /// The data set, the batches of it that are used, and how its images are prepared.
 struct DataOptions {
   static constexpr OptionGroup group = OptionGroup::data;
-  std::string provider, path;
+  std::string provider, path, labels;
   BatchRange train_range, test_range;
   bool hold_out = false;  ///< ImageOptions::hold_out; set by choose_ranges()
   bool test_one = true, shuffle = false;
+  bool grey = false;
   int inner_size = 0, crop_pad = 0, image_size = 0, decode_threads = 0;
   double color_noise = 0, scalar_mean = -1;
   bool pixel_std = false, multiview_test = false, skip_bad_images = false;

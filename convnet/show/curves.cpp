@@ -150,6 +150,20 @@ std::string costs_csv(const TrainingState& state, const Graph& graph) {
   return text;
 }
 
+namespace {
+
+/// Returns the factor of all learning rates in a run after `done` batches of training.
+double factor_after(const Plateau& plateau, double done, const BatchRange& train_range) {
+  double factor = 1;
+  for (const RateChange& change : plateau.changes) {
+    const double at = (change.epoch - 1.0) * train_range.count() + change.batch - train_range.first + 1;
+    if (at <= done) factor = change.factor;
+  }
+  return factor;
+}
+
+}  // namespace
+
 Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRange& train_range, int epochs) {
   constexpr int kSteps = 200;
   struct Group {
@@ -187,6 +201,7 @@ Chart rate_chart(const TrainingState& state, const Graph& graph, const BatchRang
       const double done = finished * i / kSteps;
       TrainingProgress progress = TrainingProgress::after(done, batches, epochs);
       progress.minibatches = static_cast<double>(state.iteration) * i / kSteps;
+      progress.factor = factor_after(state.plateau, done, train_range);
       series.points.push_back({done / batches, group.schedule->at(progress)});
       series.labels.push_back(fmt::format("epoch {:.2f}", done / batches));
     }

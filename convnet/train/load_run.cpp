@@ -75,7 +75,8 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
 
 /// Returns whether tests come at the end of each epoch: if the run counts on them and no option says when.
 bool tests_each_epoch(const TrainOptions& options, const OptionTexts& texts) {
-  return !texts.contains("test-freq") && (options.patience > 0 || !options.checkpoints.keep_best.empty());
+  return !texts.contains("test-freq") &&
+         (options.patience > 0 || options.plateau.on() || !options.checkpoints.keep_best.empty());
 }
 
 /// Returns a note if batches are both trained on and tested; "" if none is.
@@ -86,6 +87,17 @@ std::string overlap_text(const DataOptions& data) {
   return fmt::format(
       "Note: {} both trained on and tested: test errors will look too good",
       both.count() == 1 ? fmt::format("batch {} is", both.first) : fmt::format("batches {} are", both.str()));
+}
+
+/// Returns a note if the run has too few tests for --plateau to lower a rate; "" if it has enough.
+std::string idle_plateau_text(const TrainOptions& options) {
+  const std::int64_t batches = std::int64_t{options.epochs} * options.data.train_range.count();
+  const std::int64_t tests = (batches + options.test_freq - 1) / options.test_freq;
+  const std::int64_t needed =
+      std::int64_t{options.plateau.tests} + 2;  // the first one is the best, the last ends
+  if (!options.plateau.on() || tests >= needed) return "";
+  return fmt::format("Note: --plateau {} lowers no rate: that takes {} tests, and the run has {}",
+                     plateau_text(options.plateau), needed, tests);
 }
 
 /// A line about defaults that a new user may not expect, where they are not given; "" for none.
@@ -124,6 +136,7 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
       {"keep-best", "keeps a checkpoint of training"},
       {"save-freq", "is for the checkpoints of training"},
       {"patience", "ends training"},
+      {"plateau", "lowers the learning rates of training"},
       {"time-limit", "ends training"}};
   for (const auto& [option, use] : of_training) {
     if (given.contains(option) && !options.trains())
@@ -382,8 +395,12 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
       add_note(run.notes,
                fmt::format("--test-freq is not given, and {} needs tests: there is one at the end of "
                            "each epoch (--test-freq {})",
-                           run.options.patience > 0 ? "--patience" : "--keep-best", run.options.test_freq));
+                           run.options.patience > 0   ? "--patience"
+                           : run.options.plateau.on() ? "--plateau"
+                                                      : "--keep-best",
+                           run.options.test_freq));
     }
+    add_note(run.notes, idle_plateau_text(run.options));
     add_note(run.notes, defaults_text(run.options, texts));
     add_note(run.notes, overlap_text(run.options.data));
   }
@@ -424,6 +441,8 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     convert_tensors(run.checkpoint->tensors, before, run.graph);
   }
   if (run.checkpoint && run.options.trains()) forget_other_best_test(run, processes);
+  if (run.checkpoint && !run.options.plateau.on())
+    end_plateau(run.checkpoint->state.plateau, run.checkpoint->state.position);
   run.statistics = run.checkpoint ? saved_statistics(*run.checkpoint, run.options.data, *run.provider)
                                   : run.provider->statistics(run.options.data.train_range);
   return run;

@@ -115,8 +115,8 @@ const OptionTable<TrainOptions>& train_options() {
              .min = 1,
              .max = 1e9,
              .unit = "batches",
-             .doc = "batches between tests with a checkpoint; with --patience or --keep-best the default is "
-                    "one test at the end of each epoch"}),
+             .doc = "batches between tests with a checkpoint; with --patience, --plateau or --keep-best the "
+                    "default is one test at the end of each epoch"}),
         option(
             "patience", &TrainOptions::patience,
             {.fallback = "0",
@@ -125,6 +125,14 @@ const OptionTable<TrainOptions>& train_options() {
              .unit = "tests",
              .doc = "training ends after so many tests without a better one, by the cost of --keep-best or "
                     "the error of the first cost; 0: after --epochs"}),
+        parsed_option("plateau", &TrainOptions::plateau, parse_plateau,
+                      {.fallback = "0",
+                       .unit = "factor,tests[,least]",
+                       .doc = "all learning rates are multiplied by the factor after so many tests without a "
+                              "better one, as "
+                              "--patience counts them, and again after as many more; the product of the "
+                              "factors stays at or "
+                              "above least, like 0.1,5,0.001; 0: never"}),
         parsed_option("time-limit", &TrainOptions::time_limit,
                       [](const std::string& text, const ParamSpec&, double& seconds) {
                         return parse_time(text, seconds);
@@ -212,6 +220,10 @@ TrainOptions parse_train_options(const OptionTexts& texts) {
     wrong.emplace_back("--write-features LAYER and --feature-path FOLDER need each other");
   if (!tests.logreg_name.empty() && !tests.only_tests())
     wrong.emplace_back("--logreg-name is for --test-out, --confusion and --test-only");
+  if (options.plateau.on() && options.patience > 0 && options.patience <= options.plateau.tests)
+    wrong.push_back("--patience " + std::to_string(options.patience) + " ends training before --plateau " +
+                    plateau_text(options.plateau) + " lowers the learning rates; it should be above " +
+                    std::to_string(options.plateau.tests));
   if (tests.json && !tests.test_only)
     wrong.emplace_back("--json prints the results of --test-only 1; other runs of train print lines");
   if (!wrong.empty()) throw InputError(join(wrong, "\n"));

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convnet/net/options.h"
+#include "convnet/train/plateau.h"
 
 namespace convnet {
 
@@ -41,6 +42,7 @@ struct TrainOptions {
   CheckpointOptions checkpoints;
   StepOptions step;
   int epochs = 50000, test_freq = 57, patience = 0;
+  PlateauOptions plateau;
   double time_limit = 0;  ///< seconds since the program began; 0: none
   std::string tensorboard;
   bool check_grads = false;

@@ -25,9 +25,11 @@ std::string rate_jump_warning(const LoadedRun& run) {
   const BatchRange range_then = c.train_range                       ? *c.train_range
                                 : c.options.contains("train-range") ? options_then.data.train_range
                                                                     : range_now;
-  const TrainingProgress then = progress_in(batch_after(c.state.position, range_then), range_then,
-                                            options_then.epochs, c.state.iteration);
-  const TrainingProgress now = progress_in(next, range_now, run.options.epochs, c.state.iteration);
+  TrainingProgress then = progress_in(batch_after(c.state.position, range_then), range_then,
+                                      options_then.epochs, c.state.iteration);
+  TrainingProgress now = progress_in(next, range_now, run.options.epochs, c.state.iteration);
+  then.factor = c.state.plateau.factor();
+  if (run.options.plateau.on()) now.factor = then.factor;
   std::string first;
   int jumps = 0;
   for (const Node& node : run.graph.nodes) {
@@ -50,7 +52,9 @@ std::string rate_jump_warning(const LoadedRun& run) {
       "warning: a learning rate jumps where the run goes on: "
       "{}{}; the parameter file{} changed since the checkpoint",
       first, others,
-      range_now == range_then ? ", --set or --epochs has" : ", --set, --epochs or the training range has");
+      now.factor != then.factor ? ", --plateau, --set or --epochs has"
+      : range_now == range_then ? ", --set or --epochs has"
+                                : ", --set, --epochs or the training range has");
 }
 
 }  // namespace convnet

@@ -138,12 +138,16 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
 Position Trainer::next_batch() const { return batch_after(state_.position, train_range_); }
 
 TrainingProgress Trainer::progress(const Position& work) const {
-  return progress_in(work, train_range_, options_.epochs, state_.iteration);
+  TrainingProgress progress = progress_in(work, train_range_, options_.epochs, state_.iteration);
+  progress.factor = state_.plateau.factor();
+  return progress;
 }
 
 TrainingProgress Trainer::last_progress(const Position& work) const {
   const std::uint64_t before_last = std::max<std::uint64_t>(1, state_.iteration) - 1;
-  return progress_in(work, train_range_, options_.epochs, before_last);
+  TrainingProgress progress = progress_in(work, train_range_, options_.epochs, before_last);
+  progress.factor = state_.plateau.factor();
+  return progress;
 }
 
 std::int64_t Trainer::batches_done(const Position& work) const {

@@ -74,6 +74,8 @@ class Trainer {
   /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
   double seconds_left(const Position& work, std::int64_t image, double rate) const;
   void print_test(const CostSums& sums, double seconds);
+  /// Lowers the learning rates if --plateau asks for it after a test, and says so.
+  void lower_rates();
   /// Notes how long a minibatch took, for what --time-limit keeps back.
   void note_minibatch(double seconds);
   /// Prints that --time-limit has stopped the run, if it has on any process. Throws RunError if the run is

@@ -33,11 +33,22 @@ bool Trainer::test() {
   test_error_ = first_error(sums, net_.graph());
   best_test_ = note_test(state_.best, watched_, watched_.of(sums, net_.graph()), state_.position);
   print_test(sums, seconds_since(start));
+  lower_rates();
   add_to_history(state_.history, {state_.position.epoch, state_.position.batch, first, std::move(sums)},
                  test_range_.count());
   if (options_.data.test_one) ++state_.test_cursor;
   state_.test_due = false;
   return true;
+}
+
+void Trainer::lower_rates() {
+  if (!note_plateau(state_.plateau, options_.plateau, best_test_, state_.position)) return;
+  fmt::print(
+      "Learning rates drop to {:.4g} of those in the parameter file: {} test{} without a better {} than {} "
+      "(--plateau {})\n",
+      state_.plateau.factor(), options_.plateau.tests, options_.plateau.tests == 1 ? "" : "s",
+      watched_.text(net_.graph()), best_value_text(), plateau_text(options_.plateau));
+  std::fflush(stdout);
 }
 
 bool Trainer::test_batch(LoadRequest piece, CostSums& sums, TestOutputs* outputs) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <sstream>
 
 #include "convnet/base/error.h"
@@ -24,6 +25,17 @@ TEST_CASE("help lists each option once, under a heading with two examples") {
       CHECK(section.examples.size() == 2);
     }
     CHECK(listed == command.options().size());
+  }
+}
+
+TEST_CASE("no command has two options of one name") {
+  for (const Command& command : commands()) {
+    if (command.options == nullptr) continue;
+    std::set<std::string> names;
+    for (const OptionSpec& spec : command.options()) {
+      INFO(command.name << ": --" << spec.param.key);
+      CHECK(names.insert(spec.param.key).second);
+    }
   }
 }
 

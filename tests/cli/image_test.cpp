@@ -305,6 +305,52 @@ TEST_CASE("links to images that lead nowhere are counted and named") {
             .err == warning);
 }
 
+TEST_CASE("photos with a table of labels train, and the checkpoint knows the table") {
+  const Photographs photos;
+  const std::vector<Item> items = photographs(40, 4, 20);
+  std::string table = "id,label\n";
+  std::filesystem::create_directories(photos.folder / "flat/more");
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    write_file(photos.folder / "flat/" + (i % 2 ? "more/" : "") + std::to_string(i) + ".jpg", items[i].bytes);
+    if (i > 0) table += std::to_string(i) + "," + std::to_string(8 + items[i].label) + "\n";
+  }
+  write_file(photos.folder / "labels.csv", table);
+  Args args = photos.train("flat", "run") + Args{"--labels", photos.folder / "labels.csv"};
+  const auto ranges = std::find(args.begin(), args.end(), "--train-range");
+  args.erase(ranges, ranges + 4);
+  const Outcome run = run_program(args);
+  INFO(run.out << run.err);
+  REQUIRE(run.code == 0);
+  CHECK(run.err.find("1 photo(s) have no line in the table of --labels and are left out, as 0.jpg") !=
+        std::string::npos);
+  const Outcome test = run_program({"--load-file", photos.folder / "run", "--test-only", "1", "--json", "1"});
+  INFO(test.out << test.err);
+  REQUIRE(test.code == 0);
+  for (const auto& of_class : nlohmann::json::parse(test.out)["errors_by_class"]["classes"])
+    CHECK(of_class["class"] == std::to_string(8 + of_class["index"].get<int>()));
+  // A run that goes on with other classes is refused.
+  write_file(photos.folder / "labels.csv", table.replace(table.find(",8"), 2, ",x"));
+  const Outcome other = run_program({"--load-file", photos.folder / "run", "--epochs", "3"});
+  INFO(other.out << other.err);
+  CHECK(other.code == 2);
+}
+
+TEST_CASE("tables of labels are refused where there are labels already, or no photos") {
+  const Photographs photos;
+  write_file(photos.folder / "labels.csv", "x,1\n");
+  const auto error = [&](const Args& args) {
+    const Outcome run = run_program(args + Args{"--labels", photos.folder / "labels.csv"});
+    CHECK(run.code == 2);
+    return run.err;
+  };
+  CHECK(error(photos.train("pickles", "run"))
+            .find("holds batches with labels (batches.meta); --labels is for") != std::string::npos);
+  CHECK(error(photos.train("folders", "run")).find("labels.csv:1: there is no photo 'x' in ") !=
+        std::string::npos);
+  CHECK(error(with(photos.train("folders", "run"), "--data-provider", "dummy-3x16x16-4"))
+            .find("--labels is for data provider 'image', not for 'dummy-3x16x16-4'") != std::string::npos);
+}
+
 TEST_CASE("pictures of formats that are not read are counted") {
   const Photographs photos;
   const std::string folder = photos.folder / "folders/train/c1/";
@@ -384,6 +430,43 @@ TEST_CASE("what images look like stays as it was") {
   CHECK(error({"--color-noise", "0.1"}).find("--color-noise needs the tensor 'image.colorPca'") !=
         std::string::npos);
   run_well(resume);
+}
+
+TEST_CASE("grey photographs train, predict, and stay grey for a run's life") {
+  const Photographs photos;
+  write_file(photos.folder / "net.cfg", replaced(kColorNet, "channels=3", "channels=1"));
+  const auto grey = [&](const std::string& set, const std::string& into) {
+    return with(photos.train(set, into), "--color-noise", "0") +
+           Args{"--grey", "1", "--mixup", "0.2", "--random-erasing", "0.5", "--pixel-std", "1"};
+  };
+  for (const char* set : {"folders", "tars", "pickles"}) {
+    INFO(set);
+    const std::string run = photos.folder / (std::string("grey-") + set);
+    run_well(grey(set, std::string("grey-") + set));
+    CHECK(newest(run).tensors.at("image.mean").dims == Dims{1, 16, 16});
+    CHECK(newest(run).tensors.at("image.deviations").dims == Dims{1});
+  }
+  const std::string run = photos.folder / "grey-folders";
+  // predict gives the probabilities of a test.
+  run_well({"--load-file", run, "--test-only", "1", "--test-out", photos.folder / "out"});
+  const std::string names = read_file(photos.folder / "out/names_2.txt");
+  const std::string file = photos.folder / "folders/val/" + names.substr(0, names.find('\n'));
+  const Outcome predicted = run_well({"predict", run, file, "--json", "1", "--top", "4"});
+  const std::string saved = read_file(photos.folder / "out/probabilities_2.npy");
+  float first = 0;
+  std::memcpy(&first, saved.data() + saved.size() - 10 * 4 * sizeof(float), sizeof first);
+  const nlohmann::json classes = nlohmann::json::parse(predicted.out)["files"][0]["classes"];
+  const auto zero =
+      std::find_if(classes.begin(), classes.end(), [](const auto& c) { return c["index"] == 0; });
+  REQUIRE(zero != classes.end());
+  CHECK((*zero)["probability"].get<float>() == Approx(first).epsilon(1e-4));
+  CHECK_THAT(run_well({"export", run, photos.folder / "grey.onnx"}).out,
+             Catch::Contains("from images (N, 1, 16, 16) to probs (N, 4)"));
+  run_well({"show", "--load-file", run, "--html", photos.folder / "page.html"});
+  check_refused({"--load-file", run, "--epochs", "3", "--grey", "0"},
+                "this run has --grey 1, for all of its life; --grey 0 is for a new run");
+  check_refused(with(grey("folders", "noisy"), "--color-noise", "0.1"),
+                "--color-noise adds colours, and --grey makes the photographs grey; leave one out");
 }
 
 TEST_CASE("images of folders and tars keep their names") {

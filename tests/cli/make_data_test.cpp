@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "providers/pickle.h"
 #include "tests/catch.h"
 #include "tests/cli/run_program.h"
 #include "tests/data/image_folders.h"
@@ -228,6 +229,48 @@ TEST_CASE("make-data names what is wrong with its options") {
   CHECK(skipping.err.starts_with("1 images were left out:\n  train/dog/bad.png: "));
   check_refused(source.args("set", {"--skip-bad-images", "--seed", "7"}),
                 "holds a data set made with --seed 1 (now 7)");
+}
+
+TEST_CASE("make-data takes the classes of photos from a table") {
+  const TempFolder folder;
+  for (int i = 0; i < 5; ++i)
+    write_below(folder / "photos", std::to_string(i) + ".png",
+                test_images::png(test_images::waves(20, 20, i)));
+  write_file(folder / "labels.csv", "id,label\r\n0,10\r\n1,9\r\n3.png,\"9\"\r\n4,10\r\n");
+  const auto make = [&](const Args& more) {
+    return run_program(
+        Args{"make-data", "--src", folder / "photos", "--labels", folder / "labels.csv", "--size", "16"} +
+        more);
+  };
+  const Outcome run = make({"--dst", folder / "set"});
+  INFO(run.out << run.err);
+  CHECK(run.code == 0);
+  CHECK(run.out.starts_with(folder / "photos: 4 training images, 0 validation images, 2 classes\n"));
+  CHECK(run.err == "warning: 1 photo(s) have no line in the table of --labels and are left out, as 2.png\n");
+  const PickleValue meta = read_pickle(folder / "set/batches.meta");
+  CHECK(meta.at("label_names")[0].string("name") == "9");
+  CHECK(meta.at("label_names")[1].string("name") == "10");
+  // Other labels are another data set.
+  write_file(folder / "labels.csv", "0,9\n1,9\n3,9\n4,10\n");
+  const Outcome other = make({"--dst", folder / "set"});
+  CHECK(other.code == 2);
+  CHECK(other.err.find("holds a data set made with other images") != std::string::npos);
+  write_file(folder / "labels.csv", "0,9\n1,9\n7,9\n");
+  const Outcome wrong = make({"--dst", folder / "other"});
+  CHECK(wrong.code == 2);
+  CHECK(wrong.err.find(folder / "labels.csv:3: there is no photo '7' in " + folder / "photos") !=
+        std::string::npos);
+  CHECK(!std::filesystem::exists(folder / "other"));
+  // Shards of the same photos.
+  std::string tar;
+  for (const char* name : {"0.png", "1.png"}) tar += tars::member(name, read_file(folder / "photos/" + name));
+  write_file(folder / "p.tar", tar + tars::end());
+  write_file(folder / "labels.csv", "0,9\n1,8\n");
+  const Outcome tars = run_program({"make-data", "--src", folder / "p.tar", "--labels", folder / "labels.csv",
+                                    "--size", "16", "--dst", folder / "of-tar"});
+  INFO(tars.err);
+  CHECK(tars.code == 0);
+  CHECK(tars.out.starts_with(folder / "p.tar: 2 training images, 0 validation images, 2 classes\n"));
 }
 
 TEST_CASE("make-data takes tars") {

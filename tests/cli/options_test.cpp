@@ -171,6 +171,11 @@ TEST_CASE("runs that count tests make one each epoch, unless an option says when
   CHECK_THAT(counted.out, Catch::Contains("--test-freq " + note) && !Catch::Contains("--test-freq 57"));
   const Outcome resumed = run_well({"--load-file", shop / "a", "--epochs", "5"});
   CHECK(tests(resumed) == 2);
+  const Outcome few = run_well(train + Args{"--save-file", shop / "few", "--plateau", "0.1,9"});
+  CHECK_THAT(few.out,
+             Catch::Contains("--plateau needs tests: there is one at the end of each epoch") &&
+                 Catch::Contains("Note: --plateau 0.1,9 lowers no rate: that takes 11 tests, and the run "
+                                 "has "));
   const Outcome best = run_well(train + Args{"--save-file", shop / "b", "--keep-best", "logprob"});
   CHECK(tests(best) == 3);
   CHECK_THAT(best.out, Catch::Contains("--keep-best needs tests"));
@@ -397,6 +402,7 @@ TEST_CASE("options of training are refused beside options that only test") {
            {"--tensorboard", shop / "other", "draws the curves of training"},
            {"--keep-best", "logprob", "keeps a checkpoint of training"},
            {"--save-freq", "2", "is for the checkpoints of training"},
+           {"--plateau", "0.1,2", "lowers the learning rates of training"},
            {"--patience", "2", "ends training"}}) {
     check_refused(test + Args{option, value},
                   option + " " + use + ", and --test-only does not train; leave it out");

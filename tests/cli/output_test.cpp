@@ -245,6 +245,23 @@ TEST_CASE("the learning rates of --verbose are those of the batch's last minibat
   CHECK(rates == std::map<std::int64_t, float>{{10, 0.01F}, {20, 0.001F}});
 }
 
+TEST_CASE("TensorBoard's learning rates drop with --plateau") {
+  const Workshop shop;
+  // Nothing is learned, so no test is better than the first one.
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0."), "eps$1=1e-30"));
+  const Outcome run = run_well(shop.dummy() + Args{"--save-file", shop / "run", "--epochs", "3", "--mini",
+                                                   "100", "--test-freq", "1", "--plateau", "0.5,2,0.4",
+                                                   "--tensorboard", shop / "board"});
+  CHECK(count(run.out, "Learning rates drop to 0.5 of") == 1);
+  CHECK(count(run.out, "Learning rates drop to 0.4 of") == 1);
+  CHECK(count(run.out, "Learning rates drop") == 2);
+  std::map<std::int64_t, float> rates;
+  for (const test::Event& event : test::read_folder(shop / "board"))
+    if (event.tag == "learning rate/conv1.biases") rates[event.step] = event.scalar.value();
+  CHECK(rates == std::map<std::int64_t, float>{
+                     {10, 1e-30F}, {20, 1e-30F}, {30, 1e-30F}, {40, 5e-31F}, {50, 5e-31F}, {60, 4e-31F}});
+}
+
 TEST_CASE("a data set of arrays trains a regression, a second set of labels and a net on features") {
   const Workshop shop;
   std::filesystem::create_directories(shop / "arrays");

@@ -322,6 +322,18 @@ TEST_CASE("a time limit ends all processes together, and going on gives the same
   check_equal_tensors((shop / "limited") + last, (shop / "whole") + last);
 }
 
+TEST_CASE("learning rates of all processes drop together with --plateau") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1"), kParameters);
+  const Args plateau = {"--plateau", "0.5,1"};
+  const Outcome one = run_well(training(shop, shop / "one", "0,1", 5) + plateau);
+  REQUIRE(count(one.out, "Learning rates drop") >= 2);
+  mpirun_well(launched(2, training(shop, shop / "several", "0", 3) + plateau));
+  const Outcome several = mpirun_well(launched(2, training(shop, shop / "several", "0", 5)));
+  CHECK(count(several.out, "Learning rates drop") < count(one.out, "Learning rates drop"));
+  check_equal_tensors(shop / "several/5.2.safetensors", shop / "one/5.2.safetensors");
+}
+
 TEST_CASE("when a process dies the others end, and the newest checkpoint is whole") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);

@@ -21,7 +21,7 @@ void check_equal(const std::string& file, const std::string& expected) {
   const TensorFile a = read_safetensors(file);
   const TensorFile b = read_safetensors(expected);
   check_equal_tensors(a, b);
-  for (const char* key : {"position", "iteration", "test_cursor", "test_due", "history"}) {
+  for (const char* key : {"position", "iteration", "test_cursor", "test_due", "best", "plateau", "history"}) {
     INFO(key);
     CHECK(state_of(a).at(key) == state_of(b).at(key));
   }
@@ -335,6 +335,69 @@ TEST_CASE("a run with steps and warm-up goes on at the same rates, and says wher
   run_well(options(shop, 2, false, shop / "cosine"));
   const Outcome longer = run_well(options(shop, 4, false, shop / "cosine"));
   CHECK(longer.err.find("goes on with 0.01 instead of") != std::string::npos);
+}
+
+TEST_CASE("rates that drop with --plateau go on to the same bits, resumed or killed") {
+  const Workshop shop;
+  const auto args = [&](const std::string& folder, int epochs) {
+    return options(shop, epochs, true, shop / folder) + Args{"--plateau", "0.5,1", "--verbose", "1"};
+  };
+  const Outcome straight = run_well(args("straight", 8));
+  CHECK(count(straight.out, "Learning rates drop to ") >= 3);
+  CHECK(
+      straight.out.find("Learning rates drop to 0.5 of those in the parameter file: 1 test without a better "
+                        "logprob (top-1 error) than ") != std::string::npos);
+  // The rates are 0.01 and 0.02 in the file.
+  const std::size_t drop = straight.out.find("Learning rates drop to 0.5 of");
+  CHECK(straight.out.rfind("learning rate: 0.01 to 0.02\n", drop) != std::string::npos);
+  CHECK(straight.out.find("learning rate: 0.005 to 0.01\n", drop) != std::string::npos);
+  const nlohmann::json plateau = state_of(read_safetensors(last_of(shop / "straight", 8))).at("plateau");
+  CHECK(plateau.at("changes").size() ==
+        static_cast<std::size_t>(count(straight.out, "Learning rates drop to ")));
+
+  for (const int epochs : {1, 2, 5, 8}) {
+    const Outcome part = run_well(args("resumed", epochs));
+    CHECK(part.err.find("jumps") == std::string::npos);
+  }
+  check_equal(last_of(shop / "resumed", 8), last_of(shop / "straight", 8));
+  Program killed(args("killed", 8));
+  REQUIRE(killed.printed("Learning rates drop to ", 2));
+  killed.send(SIGKILL);
+  killed.finish();
+  run_well(args("killed", 8));
+  check_equal(last_of(shop / "killed", 8), last_of(shop / "straight", 8));
+  run_well(options(shop, 8, true, shop / "without"));
+  CHECK_FALSE(same_weights(last_of(shop / "without", 8), last_of(shop / "straight", 8)));
+
+  // Without the option the rates are those of the file again, and a warning says that they jump.
+  const Outcome ended = run_well(args("straight", 9) + Args{"--plateau", "0"});
+  CHECK(ended.err.find("goes on with 0.01 instead of ") != std::string::npos);
+  CHECK(ended.err.find("--plateau, --set or --epochs has changed") != std::string::npos);
+  CHECK(ended.out.find("learning rate: 0.01 to 0.02\n") != std::string::npos);
+  CHECK(ended.out.find("Learning rates drop") == std::string::npos);
+  CHECK(state_of(read_safetensors(last_of(shop / "straight", 9))).at("plateau").at("changes").back().at(2) ==
+        1.0);
+}
+
+TEST_CASE("a checkpoint with a factor of learning rates that makes no sense is refused") {
+  const Workshop shop;
+  run_well(options(shop, 1, false, shop / "run"));
+  TensorFile contents = read_safetensors(last_of(shop / "run", 1));
+  contents.metadata.erase("checksum.metadata");
+  for (const double factor : {0.0, -1.0, 2.0}) {
+    nlohmann::json state = state_of(contents);
+    state["plateau"] = {{"tests_since", 0}, {"changes", {{1, 1, factor}}}};
+    contents.metadata["state"] = state.dump();
+    write_safetensors(shop / "wrong.safetensors", contents);
+    check_refused({"--load-file", shop / "wrong.safetensors", "--epochs", "2"},
+                  "a factor of learning rates makes no sense");
+  }
+  // Checkpoints of older versions have none.
+  nlohmann::json state = state_of(contents);
+  state.erase("plateau");
+  contents.metadata["state"] = state.dump();
+  write_safetensors(shop / "old.safetensors", contents);
+  run_well({"--load-file", shop / "old.safetensors", "--epochs", "2", "--save-file", shop / "goes-on"});
 }
 
 /// Changes a finished checkpoint into one that was stopped after `minibatches` of its batch, of 48 images

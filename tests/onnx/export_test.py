@@ -269,12 +269,14 @@ def check_metadata():
         (folder / "params.cfg").write_text("[fc]\nepsW=0.000001\nepsB=0.001\nmomW=0\nmomB=0\n[logprob]\ncoeff=1\n")
         for name, options, sizes in [("cropped", ("--inner-size", 14), {"image_size": 16, "crop_size": 14}),
                                      ("whole", ("--image-size", 18), {"image_size": 18}),
-                                     ("both", ("--image-size", 18, "--inner-size", 14), {"image_size": 18, "crop_size": 14})]:
+                                     ("both", ("--image-size", 18, "--inner-size", 14), {"image_size": 18, "crop_size": 14}),
+                                     ("grey", ("--image-size", 18, "--grey", 1), {"image_size": 18})]:
             convnet("--layer-def", folder / "net.cfg", "--layer-params", folder / "params.cfg", "--data-provider", "image", "--data-path",
                     folder / "set", "--epochs", 1, "--scalar-mean", 0, "--save-file", folder / name, *options)
             convnet("export", folder / name, folder / "net.onnx")
             side = sizes.get("crop_size", 18)
-            wanted = {"checkpoint": "1.1.safetensors", "provider": "image", "input_dims": [3, side, side],
+            wanted = {"checkpoint": "1.1.safetensors", "provider": "image",
+                      "input_dims": [1 if name == "grey" else 3, side, side],
                       "input_numbers": "pixels from 0 to 255", "mean_subtraction": "inside the model", "deviation_division": "none",
                       "class_output": "probs", "class_names": ["cat", "dog"], **sizes}
             found = metadata(folder / "net.onnx")

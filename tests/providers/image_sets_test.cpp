@@ -52,7 +52,7 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
             ": there is no batches.meta (the original's batches), no tar and no folder of images here; "
-            "photos belong into a folder for each class");
+            "photos belong into a folder for each class, or --labels names a table of their classes");
 }
 
 TEST_CASE("folders of training and test images have several usual names", "[image]") {
@@ -253,6 +253,13 @@ TEST_CASE("options that do not fit the provider are errors", "[image]") {
         }).starts_with("--shuffle: cuda-convnet2's batches are read a file at a time,"));
   CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, sized(64)); }) ==
         "--image-size is for data provider 'image', not for 'dummy-3x8x8-10'");
+  ImageOptions grey;
+  grey.grey = true;
+  CHECK(message_of<InputError>([&] { make_provider("dummy-3x8x8-10", "", 1, grey); }) ==
+        "--grey is for data provider 'image', not for 'dummy-3x8x8-10'");
+  grey.color_noise = 0.1;
+  CHECK(read_error_of(folder.path(), grey) ==
+        "--color-noise adds colours, and --grey makes the photographs grey; leave one out");
   CHECK(read_error_of("") == "data provider 'image' needs --data-path, the folder of the data set");
   // The default of --image-size is 8/7 of --inner-size.
   CHECK(open_images(folder.path(), sized(0, 224))->matrices()[0].dims == Dims{3, 224, 224});

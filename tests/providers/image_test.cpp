@@ -245,6 +245,78 @@ TEST_CASE("mean image, deviations and colours are measured where no meta has the
         Approx((plain[0] + measured.mean[0]) / scaled.deviations[0]));
 }
 
+TEST_CASE("with one channel photographs are the luma of what they are in colour", "[image]") {
+  const TempFolder folder;
+  write_folders(folder.path(), photographs(6, 2, 20));
+  ImageOptions color = sized(20, 16), grey = color;
+  grey.grey = true;
+  for (const double least_area : {0.0, 0.3})
+    for (const bool multiview : {false, true}) {
+      color.random_resized_crop = grey.random_resized_crop = least_area;
+      color.multiview = grey.multiview = multiview;
+      const auto in_color = open_images(folder.path(), color), in_grey = open_images(folder.path(), grey);
+      CHECK(in_grey->matrices()[0].dims == Dims{1, 16, 16});
+      CHECK(in_grey->matrices()[0].stored == Dims{1, 20, 20});
+      for (const int epoch : {0, 1, 2}) {
+        const DataBatch rgb = in_color->read({1, epoch}, {}), one = in_grey->read({1, epoch}, {});
+        REQUIRE(3 * one.matrices[0].size() == rgb.matrices[0].size());
+        CHECK(image_labels_of(one) == image_labels_of(rgb));
+        std::vector<std::byte> wanted;
+        for (std::int64_t i = 0; i < rgb.images; ++i) {
+          const std::vector<std::byte> image = image_of(rgb, i);
+          for (std::size_t p = 0; p < 256; ++p) {
+            const auto value = [&](std::size_t c) { return std::to_integer<int>(image[c * 256 + p]); };
+            wanted.push_back(
+                static_cast<std::byte>((299 * value(0) + 587 * value(1) + 114 * value(2) + 500) / 1000));
+          }
+        }
+        CHECK(one.matrices[0] == wanted);
+      }
+    }
+}
+
+TEST_CASE("mean image and deviation of grey photographs are those of what is seen", "[image]") {
+  const TempFolder folder;
+  write_folders(folder.path(), photographs(6, 2, 16));
+  ImageOptions options = sized(16);
+  options.grey = true;
+  const DataBatch seen = open_images(folder.path(), options)->read({1, 0}, {});
+  std::vector<double> mean(256);
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < seen.matrices[0].size(); ++i) {
+    const double value = std::to_integer<int>(seen.matrices[0][i]);
+    mean[i % 256] += value / 6;
+    sum += value;
+    squares += value * value;
+  }
+  const double count = 6 * 256, deviation = std::sqrt(squares / count - sum / count * (sum / count));
+  options.pixel_std = true;
+  const auto provider = open_images(folder.path(), options);
+  const PixelStatistics measured = provider->statistics({1, 1});
+  REQUIRE(measured.mean.size() == 256);
+  REQUIRE(measured.deviations.size() == 1);
+  CHECK(measured.deviations[0] == Approx(deviation));
+  for (const std::size_t p : {0, 17, 255}) CHECK(measured.mean[p] == Approx(mean[p] / deviation));
+  CHECK(floats_of(provider->read({1, 0}, measured).matrices[0])[3] ==
+        Approx(std::to_integer<int>(seen.matrices[0][3]) / deviation));
+  options.pixel_std = false;
+  options.scalar_mean = 7;
+  CHECK(open_images(folder.path(), options)->statistics({1, 1}).mean == std::vector<float>(256, 7.0F));
+  // A mean image of a meta is one of colours.
+  const TempFolder pickles;
+  std::vector<float> colors(3 * 16 * 16, 10);
+  std::fill(colors.begin() + 256, colors.begin() + 512, 20.0F);
+  std::fill(colors.begin() + 512, colors.end(), 30.0F);
+  write_file(pickles / "batches.meta",
+             meta(2, 6, 16, {{"data_mean", pickles::array({3 * 16 * 16, 1}, colors)}}));
+  write_batch(pickles.path(), 1, photographs(6, 2, 16), 6);
+  options = sized(0, 12);
+  options.grey = true;
+  const std::vector<float> of_meta = open_images(pickles.path(), options)->statistics({1, 1}).mean;
+  REQUIRE(of_meta.size() == 144);
+  CHECK(of_meta[0] == Approx(0.299 * 10 + 0.587 * 20 + 0.114 * 30));
+}
+
 namespace {
 
 /// Computes the colour noise of an image of `batch` in double precision, by channel.

@@ -43,6 +43,13 @@ std::vector<std::string> texts(const LabelledImages& found, const std::vector<La
 
 using Texts = std::vector<std::string>;
 
+/// What the table `text` makes of the folder's photos.
+LabelledImages find_with_table(const Folder& folder, const std::string& text) {
+  const TempFolder other;
+  write_file(other / "labels.csv", text);
+  return find_photos(folder.folder.path(), other / "labels.csv");
+}
+
 /// Images whose bytes are their names, with classes.
 std::string shard(const std::vector<std::pair<std::string, std::string>>& images) {
   std::string tar;
@@ -145,4 +152,49 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
   CHECK(shard_error(shard({{"a.png", "1000000"}})) == "a.cls: class 1000000; classes are 0 to 999999");
   CHECK(shard_error(tars::end()) == "there are no images (.jpg, .jpeg, .png, .bmp) in it");
   CHECK(shard_error("not a tar").starts_with("byte 0: "));
+}
+
+TEST_CASE("photos of a table get its classes, and others are left out", "[labelled_images]") {
+  const Folder folder({"b.png", "a.jpg", "more/c.bmp", "more/d.png", "notes.txt", "e.gif"});
+  const LabelledImages found = find_with_table(folder, "id,label\nd,10\na,9\nb,10\n");
+  CHECK(found.class_names == Texts{"9", "10"});
+  CHECK(texts(found, found.training) == Texts{"a.jpg=0", "b.png=1", "more/d.png=1"});
+  CHECK(found.validation.empty());
+  CHECK(found.left_out.without_row == Texts{"more/c.bmp"});
+  CHECK(
+      left_out_text(found.left_out)
+          .find(
+              "warning: 1 photo(s) have no line in the table of --labels and are left out, as more/c.bmp") !=
+      std::string::npos);
+}
+
+TEST_CASE("a table names photos of training and validation", "[labelled_images]") {
+  const Folder folder({"train/1.png", "train/2.png", "val/3.png", "test/4.png"});
+  const LabelledImages found = find_with_table(folder, "1,cat\nval/3.png,cat\n2,dog\n");
+  CHECK(texts(found, found.training) == Texts{"train/1.png=0", "train/2.png=1"});
+  CHECK(texts(found, found.validation) == Texts{"val/3.png=0"});
+  // Competitions keep the labels of tests to themselves.
+  CHECK(find_with_table(folder, "1,cat\n2,dog\n").validation.empty());
+  CHECK(message_of<InputError>([&] {
+          find_with_table(folder, "3,cat\n");
+        }).ends_with("labels.csv: names no photo for training, only some for validation"));
+}
+
+TEST_CASE("photos in tars get the classes of a table", "[labelled_images]") {
+  const Folder folder({});
+  folder.add("p-2.tar", tars::member("./p/3.png", "./p/3.png") + tars::end());
+  folder.add("p-1.tar", tars::member("p/1.png", "p/1.png") + tars::member("p/2.jpg", "p/2.jpg") +
+                            tars::member("p/notes.txt", "x") + tars::end());
+  const LabelledImages found = find_with_table(folder, "p/1.png,cat\n3,dog\n");
+  REQUIRE(found.training.size() == 2);
+  CHECK(found.training[0].name == "p-1.tar: p/1.png");
+  CHECK(found.read(found.training[0]) == "p/1.png");
+  CHECK(found.training[1].name == "p-2.tar: p/3.png");
+  CHECK(found.read(found.training[1]) == "./p/3.png");
+  CHECK(found.training[1].label == 1);
+  CHECK(found.left_out.without_row == Texts{"p-1.tar: p/2.jpg"});
+  folder.add("x.png", "x");
+  CHECK(message_of<InputError>([&] { find_with_table(folder, "3,dog\n"); }) ==
+        folder.folder.path() +
+            ": holds photos (x.png, …) and tars (p-1.tar, …): it should be one or the other");
 }

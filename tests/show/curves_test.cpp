@@ -72,6 +72,18 @@ TEST_CASE("history becomes points over epochs, values of children added") {
   CHECK(net.chart(four_batches(), {"logprob", 0, 1, {3, 4}}).series[0].points[0].y == 3);
 }
 
+TEST_CASE("the chart of learning rates shows the drops of --plateau") {
+  const SmallGraph net;
+  TrainingState state = four_batches();
+  state.position = {2, 4};
+  state.plateau.changes = {{1, 4, 0.5}, {2, 4, 0.25}};
+  const Chart chart = rate_chart(state, net.graph, {3, 4}, 10);
+  REQUIRE(chart.series.size() == 1);
+  for (const Point& point : chart.series[0].points)
+    CHECK(point.y == Approx(point.x < 1 ? 0.1 : point.x < 2 ? 0.05 : 0.025));
+  CHECK(chart.series[0].points.back().x == 2);
+}
+
 TEST_CASE("the history as CSV has a line for each value") {
   const SmallGraph net;
   TrainingState state = four_batches();

@@ -31,6 +31,61 @@ TEST_CASE("options that belong together are checked together") {
         "--test-out");
 }
 
+TEST_CASE("option --plateau is a factor, a number of tests and perhaps a least product") {
+  const auto plateau = [](const std::string& text) {
+    return parse_train_options({{"plateau", text}}).plateau;
+  };
+  CHECK(plateau("0.1,5") == PlateauOptions{0.1, 5, 0});
+  CHECK(plateau("0.5,1,1e-3") == PlateauOptions{0.5, 1, 1e-3});
+  CHECK_FALSE(plateau("0").on());
+  CHECK(plateau_text({0.1, 5, 0}) == "0.1,5");
+  CHECK(plateau_text({0.5, 1, 0.001}) == "0.5,1,0.001");
+  const auto refusal = [](const OptionTexts& texts) {
+    return message_of<InputError>([&] { parse_train_options(texts); });
+  };
+  const std::string expects =
+      "--plateau expects FACTOR,TESTS or FACTOR,TESTS,LEAST, like 0.1,5, or 0 for none, not '";
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"0.1", ""},
+           {"0.1,5,0.1,2", ""},
+           {"1,5", ": FACTOR is above 0 and below 1"},
+           {"0,5", ": FACTOR is above 0 and below 1"},
+           {"-0.1,5", ": FACTOR is above 0 and below 1"},
+           {"nan,5", ": FACTOR is above 0 and below 1"},
+           {"x,5", ": FACTOR is above 0 and below 1"},
+           {"0.1,0", ": TESTS is a whole number from 1 on"},
+           {"0.1,2.5", ": TESTS is a whole number from 1 on"},
+           {"0.1,99999999999", ": TESTS is a whole number from 1 on"},
+           {"0.1,5,1", ": LEAST, the least product of the factors, is from 0 on and below 1"},
+           {"0.1,5,-1", ": LEAST, the least product of the factors, is from 0 on and below 1"},
+           {"0.1,5,inf", ": LEAST, the least product of the factors, is from 0 on and below 1"}})
+    CHECK(refusal({{"plateau", text}}) == expects + text + "'" + why);
+  CHECK(refusal({{"plateau", "0.1,5"}, {"patience", "5"}}) ==
+        "--patience 5 ends training before --plateau 0.1,5 lowers the learning rates; it should be above 5");
+  CHECK(parse_train_options({{"plateau", "0.1,5"}, {"patience", "6"}}).patience == 6);
+}
+
+TEST_CASE("rates drop after tests without a better one, and stop at the least product") {
+  const PlateauOptions options{0.1, 2, 0.005};
+  Plateau plateau;
+  CHECK_FALSE(note_plateau(plateau, options, true, {1, 1}));
+  CHECK_FALSE(note_plateau(plateau, options, false, {1, 2}));
+  CHECK_FALSE(note_plateau(plateau, options, true, {2, 1}));
+  CHECK_FALSE(note_plateau(plateau, options, false, {2, 2}));
+  CHECK(note_plateau(plateau, options, false, {3, 1}));
+  CHECK(plateau.factor() == 0.1);
+  for (int epoch = 4; epoch < 12; ++epoch) note_plateau(plateau, options, false, {epoch, 1});
+  CHECK(plateau.changes == std::vector<RateChange>{{3, 1, 0.1}, {5, 1, 0.1 * 0.1}, {7, 1, 0.005}});
+  end_plateau(plateau, {12, 1});
+  CHECK(plateau.factor() == 1);
+  CHECK(plateau.changes.back() == RateChange{12, 1, 1});
+  end_plateau(plateau, {13, 1});
+  CHECK(plateau.changes.size() == 4);
+  Plateau never;
+  for (int epoch = 1; epoch < 9; ++epoch) CHECK_FALSE(note_plateau(never, {}, false, {epoch, 1}));
+  CHECK(never == Plateau{});
+}
+
 TEST_CASE("gradients are checked on one view of each image") {
   CHECK(parse_train_options({{"multiview-test", "1"}}).data.multiview_test);
   CHECK_FALSE(parse_train_options({{"multiview-test", "1"}, {"check-grads", "1"}}).data.multiview_test);

@@ -1,0 +1,42 @@
+// Tables of photos and their classes: CSV files that stand beside photos, as competitions and medical sets
+// have them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace convnet {
+
+/// A line of a table.
+struct LabelRow {
+  std::int64_t line = 0;   ///< in the file, from 1
+  std::string photo;       ///< a file's name, or its path below the folder; with or without its extension
+  std::string class_name;  ///< without control characters
+};
+
+struct LabelTable {
+  std::string file;            ///< name for messages
+  std::vector<LabelRow> rows;  ///< at least one; the first one may be a header
+};
+
+/// Parses a CSV file with two fields in each line: the photo and its class. Blanks around them are removed.
+/// Throws InputError naming file and line.
+LabelTable parse_label_table(const std::string& file, std::string_view text);
+
+/// The classes of photos.
+struct PhotoLabels {
+  std::vector<std::string> class_names;  ///< ordered as numbers if all are numbers, else by name
+  std::vector<int> labels;               ///< for each photo an index into class_names, or -1 if it has no row
+};
+
+/// Finds the row of each photo. `photos` are paths below the folder `where`, all different. A row names a
+/// photo by its path or, if no other photo has the same, by its file name; both may lack the extension. The
+/// first line is a header, and left out, if other lines follow, it names no photo and has no extension of
+/// photos, and its class stands in no other line. Throws InputError, naming file and line, for rows that name
+/// no photo, several photos, or a photo that another row names.
+PhotoLabels match_labels(const LabelTable& table, const std::vector<std::string>& photos,
+                         const std::string& where);
+
+}  // namespace convnet

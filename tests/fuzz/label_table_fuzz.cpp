@@ -1,0 +1,20 @@
+// Tables of labels of any bytes are read or refused, and so are their matches with photos.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "convnet/base/error.h"
+#include "providers/label_table.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace convnet;
+  try {
+    const LabelTable table =
+        parse_label_table("fuzz.csv", std::string_view(reinterpret_cast<const char*>(data), size));
+    const PhotoLabels found = match_labels(table, {"a.jpg", "b/a.png", "b/c.jpg", "c/d.bmp"}, "photos");
+    for (const int label : found.labels)
+      if (label < -1 || label >= static_cast<int>(found.class_names.size())) __builtin_trap();
+  } catch (const InputError&) {  // what is expected of most inputs
+  }
+  return 0;
+}
