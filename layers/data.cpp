@@ -49,8 +49,8 @@ std::shared_ptr<const Layer> create(const LayerType& type, const LayerSource& so
     for (const SourceMatrix& m : source.matrices)
       matrices.push_back(std::to_string(matrices.size()) + " '" + m.name + "' (" +
                          (m.classes > 0 ? std::to_string(m.classes) + " classes" : m.shape.str()) + ")");
-    source.error("dataIdx",
-                 "dataIdx=" + std::to_string(p.data_idx) + ", but the data provider has " + join(matrices));
+    source.error("dataIdx", "dataIdx=" + std::to_string(p.data_idx) +
+                                ", but the data provider has only matrix " + join(matrices));
     return nullptr;
   }
   const SourceMatrix& matrix = source.matrices[index];

@@ -309,7 +309,7 @@ LayerType rscale_type() {
       "(--multiview-test) images of side tgtSize as they are. Has no gradient.";
   type.formula =
       "size = tgtSize + s, s in 0...side - floor(side/maxScale) with P(s) proportional to (s+1)^2; scale "
-      "uniform in [max(1, side/(1+size)), side/size]";
+      "uniform in [max(1, side/(1+size)), side/size]; where size exceeds side, the image is not scaled";
   type.example = "[scale1]\ntype=rscale\ninputs=data\nchannels=3\nmaxScale=1.25\ntgtSize=26";
   type.params = {
       channels_spec(),

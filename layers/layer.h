@@ -52,8 +52,9 @@ struct InitFunction {
   std::vector<std::string> args;
   SourceLocation where;
 };
-/// Returns whether initWFunc and initBFunc accept a function of this name.
-bool is_init_function(std::string_view name);
+/// Returns why initWFunc or initBFunc cannot make values by this call: there is no such function, or it takes
+/// other arguments; "" if it can.
+std::string wrong_call(const InitFunction& f);
 
 /// Bounds of the norms of a matrix's rows after each update; see Constrain.
 struct WeightConstraint {

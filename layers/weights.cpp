@@ -8,6 +8,10 @@ namespace {
 
 constexpr const char* kInitFunctions[] = {"makew", "makewcat", "makeb", "makebcat", "makeb_vec"};
 
+bool is_init_function(const std::string& name) {
+  return std::find(std::begin(kInitFunctions), std::end(kInitFunctions), name) != std::end(kInitFunctions);
+}
+
 /// "module.name(a,b)", or "module.name" without arguments; the module's name has no meaning here. False after
 /// reporting what is wrong.
 bool parse_init_function(const LayerSource& source, const std::string& key, const std::string& text,
@@ -23,10 +27,11 @@ bool parse_init_function(const LayerSource& source, const std::string& key, cons
   }
   if (call) out.args = split_list(text.substr(open + 1, text.size() - open - 2));
   if (const IniValue* value = source.definition->find(key)) out.where = value->where;
-  if (!is_init_function(out.name))
-    source.warning(key, key + "=" + text + ": there is no function '" + out.name +
-                            "' here (known: " + join({std::begin(kInitFunctions), std::end(kInitFunctions)}) +
-                            "); the weights cannot be made from scratch, only loaded");
+  // A known function without parentheses gets its error when weights are made: nets that are only loaded may
+  // have it.
+  if (const std::string wrong = wrong_call(out); !wrong.empty() && (call || !is_init_function(out.name)))
+    source.warning(
+        key, key + "=" + text + ": " + wrong + "; the weights cannot be made from scratch, only loaded");
   return true;
 }
 
@@ -95,8 +100,22 @@ std::string parse_value(const std::string& text, const ParamSpec& spec, InitialD
   return wrong.empty() || to_number<double>(text) ? wrong : wrong + ", or he or xavier";
 }
 
-bool is_init_function(std::string_view name) {
-  return std::find(std::begin(kInitFunctions), std::end(kInitFunctions), name) != std::end(kInitFunctions);
+std::string wrong_call(const InitFunction& f) {
+  if (!is_init_function(f.name))
+    return "there is no function '" + f.name +
+           "' here (known: " + join({std::begin(kInitFunctions), std::end(kInitFunctions)}) + ")";
+  if (f.name == "makeb_vec") {
+    for (const std::string& item : f.args) {
+      double value = 0;
+      if (std::string wrong = parse_value(item, ParamSpec{}, value); !wrong.empty())
+        return "'" + item + "' " + wrong;
+    }
+    return "";
+  }
+  if (f.args.empty()) return f.name + " needs the name of a checkpoint";
+  const bool several = f.name.ends_with("cat");
+  if (several == (f.args.size() > 1)) return "";
+  return f.name + (several ? " needs a checkpoint and layers" : " takes a checkpoint alone");
 }
 
 bool parse_weight_params(const LayerType& type, const LayerSource& source, WeightParams& params,

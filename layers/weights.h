@@ -154,8 +154,8 @@ std::vector<ParamSpec> weight_param_specs() {
       param_per_input("wball", field(&WeightParams::wball),
                       {.fallback = "0",
                        .min = 0,
-                       .doc = "norm that every output's weights are scaled to after an update (local: that "
-                              "they may have at most); 0: none",
+                       .doc = "norm that every output's weights are scaled to after an update (sfc: those of "
+                              "all parts together; local: that they may have at most); 0: none",
                        .file = CfgFile::parameters}),
       param("updatePeriod", field(&WeightParams::update_period),
             {.fallback = "0",

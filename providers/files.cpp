@@ -166,10 +166,13 @@ std::vector<FileImage> images_in_file(const std::string& file, const LikeSet& li
 std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, const LikeSet& like,
                                               const ImageOptions& options) {
   check_views(options);
-  if (like.provider == "image")
+  if (like.provider == "image") {
+    ImageOptions of_files = options;
+    of_files.can_skip = false;
     return make_image_provider(
         std::make_unique<FileSource>(std::move(images), like.matrices.at(0), like.matrices.at(1)),
-        "the files", options, 0);
+        "the files", of_files, 0);
+  }
   auto stored = std::make_unique<StoredFiles>(std::move(images), like);
   // Tests see no augmentation.
   const bool plain = !options.crops() && !options.pixel_std && !options.multiview && options.scalar_mean < 0;

@@ -293,6 +293,7 @@ class ImageProvider final : public Provider {
         }
         return found;
       } catch (const InputError& bad) {
+        if (!options_.can_skip) throw;
         if (!options_.skip_bad_images)
           throw InputError(
               fmt::format("{}; --skip-bad-images 1 goes on past images that cannot be read", bad.what()));

@@ -131,6 +131,7 @@ struct ImageOptions {
   int image_size = 0;            ///< length to which shorter sides are scaled, pixels; 0: see image.h
   double color_noise = 0;        ///< scale of the noise, in standard deviations; 0: no noise
   bool skip_bad_images = false;  ///< replace an unreadable image by the next readable one
+  bool can_skip = true;          ///< the command has the option --skip-bad-images, which messages may name
   int decode_threads = 0;        ///< 0: as many as there are cores
   /// If folders of classes have no test set, hold out a tenth of the images, by a hash of their names.
   bool hold_out = false;

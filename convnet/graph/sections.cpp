@@ -52,9 +52,9 @@ class SectionReader {
       if (definition_.find(section.name) != nullptr) continue;
       const std::string message = "section [" + section.name + "] is ignored: there is no such layer" +
                                   did_you_mean(section.name, section_names());
-      // Beside errors it may say why a layer has no parameters.
+      // Beside errors it may say why a layer has no parameters, and only errors are printed then.
       if (diagnostics_.has_errors())
-        diagnostics_.error(section.where, message);
+        diagnostics_.error(section.where, "warning: " + message);
       else
         diagnostics_.warning(section.where, message);
     }
@@ -432,14 +432,15 @@ class SectionReader {
   void check_users() {
     for (const Node& node : graph_.nodes) {
       if (!node.users.empty() || node.is_cost()) continue;
-      // A user that is itself broken was reported already.
+      // A user that is itself broken was reported already, perhaps because it misspells the name.
       const bool named =
           std::any_of(definition_.sections.begin(), definition_.sections.end(), [&](const auto& s) {
             const IniValue* inputs = s.find("inputs");
             if (inputs == nullptr || !broken_.contains(s.name)) return false;
             const std::vector<std::string> names = split_list(inputs->text);
             return std::any_of(names.begin(), names.end(), [&](const auto& n) {
-              return n == node.name || (node.implicit && node.name.starts_with(n + "_"));
+              return nearest(n, section_names(), typing_edits(n)) == node.name ||
+                     (node.implicit && node.name.starts_with(n + "_"));
             });
           });
       if (!named)

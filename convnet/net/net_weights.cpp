@@ -174,19 +174,17 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
   const auto wrong = [&](const std::string& message) {
     return InputError(f.where.str() + ": " + w.name + ": " + f.name + ": " + message);
   };
-  if (!is_init_function(f.name))
-    throw wrong("there is no such function; the weights cannot be made from scratch");
+  if (const std::string why = wrong_call(f); !why.empty())
+    throw InputError(f.where.str() + ": " + w.name + ": " + why +
+                     "; the weights cannot be made from scratch");
   if (f.name == "makeb_vec") {
     for (const std::string& item : f.args) {
       double value = 0;
-      if (std::string why = parse_value(item, ParamSpec{}, value); !why.empty()) throw wrong(why);
+      parse_value(item, ParamSpec{}, value);
       values.push_back(static_cast<float>(value));
     }
   } else {
-    if (f.args.empty()) throw wrong("names no checkpoint");
     const bool several = f.name.ends_with("cat");
-    if (several != (f.args.size() > 1))
-      throw wrong(several ? "needs a checkpoint and layers" : "takes a checkpoint alone");
     std::vector<std::string> layers(f.args.begin() + 1, f.args.end());
     if (!several) layers = {graph_.nodes[w.node].whole};
     try {
@@ -207,8 +205,15 @@ std::vector<float> Net::initial_values(const WeightBuffers& w, std::uint64_t see
 
 void Net::init_weights(std::uint64_t seed) {
   std::map<std::string, InitSource> sources;  // by the names in init functions; each is read once
+  std::vector<std::string> wrong;
   for (const WeightBuffers& w : plans_.weights()) {
-    const std::vector<float> values = part_of(spec(w), initial_values(w, seed, sources));
+    std::vector<float> values;
+    try {
+      values = part_of(spec(w), initial_values(w, seed, sources));
+    } catch (const InputError& e) {
+      wrong.emplace_back(e.what());
+      continue;
+    }
     executor_.write_weights(w, values);
     const std::vector<float> zeros(values.size(), 0.0F);
     set_increment(w, zeros);
@@ -216,6 +221,7 @@ void Net::init_weights(std::uint64_t seed) {
     executor_.write_shards(w, &UpdateShard::squares, zeros);
     executor_.write_averages(w, values);
   }
+  if (!wrong.empty()) throw InputError(join(wrong, "\n"));
   windows_.clear();
 }
 

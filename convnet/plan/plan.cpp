@@ -140,11 +140,12 @@ std::string describe(const Plan& plan, const Task& task, const Graph& graph) {
   };
   if (task.node.exists()) add(graph.nodes[task.node].name);
   for (const BufferUse& use : task.uses) {
+    // Damaged plans are described, too.
+    if (task.node.exists() || !plan.buffers.has(use.buffer)) continue;
     const Buffer& b = plan.buffers[use.buffer];
-    if (task.node.exists()) continue;
     if (is_message(task.kind))
       add(b.name);
-    else if (b.node.exists())
+    else if (use.access != Access::read && graph.nodes.has(b.node))
       add(graph.nodes[b.node].name);
   }
   const std::size_t more = names.size() > kNamed ? names.size() - kNamed : 0;

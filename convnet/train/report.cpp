@@ -268,6 +268,8 @@ void print_gradients(const std::vector<GradientReport>& reports) {
                r.error);
     ++count[static_cast<std::size_t>(r.verdict)];
   }
+  if (reports.empty())
+    return fmt::print("No gradient was checked: no layer of this net learns (all rates are 0)\n");
   if (count[2] > 0) throw RunError(fmt::format("{} of {} gradients are wrong", count[2], reports.size()));
   if (count[1] == 0) {
     fmt::print("All {} gradients are right\n", count[0]);

@@ -126,6 +126,8 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
   if (!prints_json())
     fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(largest_minibatch)));
   if (!loaded.notes.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", loaded.notes);
+  if (loaded.checkpoint && options_.trains())
+    fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
         too_many_threads(options_.devices.threads), left_out_text(provider_->left_out()),

@@ -144,7 +144,8 @@ const std::vector<Mistake> definition_mistakes = {
      "net.cfg:14: layer 'conv2' has no section [conv2] in the parameter file; it needs epsW, epsB, momW, "
      "momB"},
     {"dataIdx=1", "dataIdx=2",
-     "net.cfg:6: layer 'labels': dataIdx=2, but the data provider has 0 'data' (1x8x8), 1 'labels' (10 "
+     "net.cfg:6: layer 'labels': dataIdx=2, but the data provider has only matrix 0 'data' (1x8x8), 1 "
+     "'labels' (10 "
      "classes)"},
     {"outputs=10", "outputs=5",
      "net.cfg:31: layer 'logprob': the data has 10 classes, but 'probs' has only 5 outputs"},

@@ -389,7 +389,19 @@ TEST_CASE("init functions make weights from checkpoints, and errors say where") 
   refused("initWFunc=makewcat(" + checkpoint + ",conv1,conv1)\n", "makewcat: gives 4 outputs, not 2");
   refused("initWFunc=makewcat(" + checkpoint + ",fc10,conv1)\n", "makewcat: ");
   refused("initBFunc=makeb_vec(1,2,3)\n", "makeb_vec: gives 3 values, but 2 takes 2");
-  refused("initWFunc=gauss(1)\n", "gauss: there is no such function");
+  refused("initWFunc=gauss(1)\n", "conv1.weights.data: there is no function 'gauss' here");
+  refused("initWFunc=w.makew(0.5,3)\n",
+          "makew takes a checkpoint alone; the weights cannot be made from scratch");
+  // All that is wrong is said, and `plan` warns.
+  shop.write(
+      replaced(kDefinition, "neuron=relu\n", "neuron=relu\ninitWFunc=makew(a,b)\ninitBFunc=makebcat(a)\n"),
+      kParameters);
+  const Outcome both = run_program(shop.dummy() + Args{"--save-file", shop / "none"});
+  CHECK(both.code == 2);
+  for (const char* said : {"makew takes a checkpoint alone", "makebcat needs a checkpoint and layers"})
+    CHECK(count(both.err, std::string(said) + "; the weights cannot be made from scratch\n") == 1);
+  const Outcome planned = run_well(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net());
+  CHECK(count(planned.err, "warning: ") == 2);
 }
 
 TEST_CASE("makew takes no matrix of as many numbers in another shape") {

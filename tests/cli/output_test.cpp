@@ -197,7 +197,7 @@ TEST_CASE("a --save-file that exists is resumed from, with the same command line
   CHECK(lines_of(more.out).at(3) == "The learning parameters are those of " + shop.parameters_path());
   CHECK(lines_of(more.out).at(4) ==
         "Not given, and so as in cuda-convnet2: --test-freq 57 (batches between tests)");
-  CHECK(lines_of(more.out).at(5).starts_with("2.1 (50.00%)... "));
+  CHECK(lines_of(more.out).at(6).starts_with("2.1 (50.00%)... "));
   const Outcome again = run_well(args + Args{"--epochs", "2"});
   CHECK(lines_of(again.out).back() == "Nothing to train: 2 of 2 epochs are done");
 }

@@ -80,8 +80,8 @@ TEST_CASE("every missing dependency of a net with bnorm on two hosts is found") 
   for (const TaskId t : good.tasks.ids()) {
     for (std::size_t k = 0; k < good.tasks[t].after.size(); ++k) {
       bad.tasks[t].after.erase(bad.tasks[t].after.begin() + static_cast<std::ptrdiff_t>(k));
-      INFO(describe(good.tasks[t], placed.graph())
-           << " no longer waits for " << describe(good.tasks[good.tasks[t].after[k]], placed.graph()));
+      INFO(describe(good, good.tasks[t], placed.graph())
+           << " no longer waits for " << describe(good, good.tasks[good.tasks[t].after[k]], placed.graph()));
       CHECK_THROWS_AS(verify(bad, placed.graph()), std::logic_error);
       bad.tasks[t].after = good.tasks[t].after;
       ++dropped;

@@ -113,7 +113,7 @@ TEST_CASE("a step that stalls ends with a report of who waits for whom") {
   INFO(report);
   CHECK(report.find("stalled: no task has ended for") != std::string::npos);
   CHECK(report.find("device 1 (physical 7) runs task " + std::to_string(stuck.value()) + " (" +
-                    describe(plan.tasks[stuck], net.graph)) != std::string::npos);
+                    describe(plan, plan.tasks[stuck], net.graph)) != std::string::npos);
   CHECK(report.find("device 0 (physical 4) waits in task") != std::string::npos);
   CHECK(report.find("reduce+update") != std::string::npos);
   CHECK(report.find("last done:") != std::string::npos);
@@ -124,7 +124,7 @@ TEST_CASE("what a task throws on one device ends the step on all") {
   const Plan& plan = net.plans->plan(Phase::train, 6);
   Executor executor(*net.plans, *net.backend, {0, 1});
   for (const TaskId t : plan.tasks.ids()) {
-    INFO(describe(plan.tasks[t], net.graph));
+    INFO(describe(plan, plan.tasks[t], net.graph));
     CHECK_THROWS_WITH(executor.run(plan, net.inputs, nullptr,
                                    [t](TaskId task) {
                                      if (task == t) throw std::runtime_error("broken");
