@@ -62,7 +62,7 @@ struct BestTest {
   double value = 0;
   int epoch = 0, batch = 0;      ///< training batch it came after; epoch 0: there was no test yet
   std::int64_t tests_since = 0;  ///< tests after it
-  /// What the run watched, as WatchedCost::key() names it; "" in older checkpoints.
+  /// The WatchedCost::key() of the value that the run watched; "" in older checkpoints.
   std::string watched = {};
 };
 

@@ -13,7 +13,7 @@ class StandardStreams;
 /// The words that may follow the name of a command, besides options.
 enum class Operands { none, files, layer_types, topics, shells };
 
-/// What a command does if it is started in several processes, as mpirun does.
+/// Says what happens if a command is started in several processes, as mpirun starts them.
 enum class InProcesses {
   refused,  ///< it ends with an error, because each process would do the same work and write the same files
   first,    ///< only the first process runs it, because it only prints a text

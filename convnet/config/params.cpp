@@ -76,7 +76,8 @@ class KnownKeys {
   std::map<std::string, CfgFile> files_;
 };
 
-/// Returns the end of a message for a `padding` by a word, as other programs have it; "" for all others.
+/// Returns what to add to a message if `padding` is a word, like the "same" of other programs; "" for other
+/// keys.
 std::string padding_hint(const ParamSpec& spec, const std::string& text) {
   if (spec.key != "padding") return "";
   if (text == "same" || text == "SAME")

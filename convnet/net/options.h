@@ -46,7 +46,7 @@ struct DataOptions {
   bool operator==(const DataOptions&) const = default;
 };
 const OptionTable<DataOptions>& data_options();
-/// Returns those of them that a plan depends on.
+/// Returns the data options that a plan depends on.
 OptionTable<DataOptions> planned_data_options();
 
 /// How the devices of layers are chosen: by the file, each layer on all devices, or by a search for the

@@ -51,7 +51,7 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
   return std::nullopt;
 }
 
-/// The same in several processes, where the first one's files decide.
+/// Reads it in each of several processes, where the first one's files decide which it is.
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* processes) {
   if (processes == nullptr) return checkpoint_of(given);
   std::optional<Checkpoint> checkpoint;
@@ -250,7 +250,8 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
   return unconverted;
 }
 
-void load_data(LoadedRun& run) {
+/// Opens the data set and checks that the run can use it.
+void open_data(LoadedRun& run) {
   const DataOptions& data = run.options.data;
   const bool learns = !run.options.tests.only_tests();
   run.provider = open_provider(data, run.options.step.seed);
@@ -326,6 +327,43 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
   }
   run.placement = head + placement_text(placement);
   return placement;
+}
+
+/// Opens the data set. Says where its folder's name comes from if it is not there.
+void load_data(LoadedRun& run, const OptionTexts& given) {
+  try {
+    open_data(run);
+  } catch (const InputError& e) {
+    std::error_code none;
+    const std::string& path = run.options.data.path;
+    if (!run.checkpoint || given.contains("data-path") || path.empty() || std::filesystem::exists(path, none))
+      throw;
+    throw InputError(
+        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
+                    "folder, name it with --data-path",
+                    e.what(), path, run.checkpoint->file));
+  }
+}
+
+/// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
+void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) {
+  GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
+  Placement placement;
+  if (run.options.devices.parallel == Parallel::automatic) {
+    diagnostics.throw_if_errors();
+    placement = place_layers(run, processes);
+    graph_of.placement = &placement;
+  }
+  run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
+  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+}
+
+/// Converts the tensors of the checkpoint, whose definition was `unconverted` before an option changed it.
+void convert_checkpoint(LoadedRun& run, const IniFile& unconverted) {
+  Diagnostics reported;
+  const Graph before = build_graph(unconverted, run.files.parameters, run.provider->matrices(), {}, reported);
+  reported.throw_if_errors();
+  convert_tensors(run.checkpoint->tensors, before, run.graph);
 }
 
 }  // namespace
@@ -404,27 +442,8 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     add_note(run.notes, defaults_text(run.options, texts));
     add_note(run.notes, overlap_text(run.options.data));
   }
-  try {
-    load_data(run);
-  } catch (const InputError& e) {
-    std::error_code none;
-    const std::string& path = run.options.data.path;
-    if (!run.checkpoint || given.contains("data-path") || path.empty() || std::filesystem::exists(path, none))
-      throw;
-    throw InputError(
-        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
-                    "folder, name it with --data-path",
-                    e.what(), path, run.checkpoint->file));
-  }
-  GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
-  Placement placement;
-  if (run.options.devices.parallel == Parallel::automatic) {
-    diagnostics.throw_if_errors();
-    placement = place_layers(run, processes);
-    graph_of.placement = &placement;
-  }
-  run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
-  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  load_data(run, given);
+  make_graph(run, processes, diagnostics);
   if (run.options.trains())
     add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));
   if (run.checkpoint && run.options.trains()) {
@@ -433,13 +452,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   }
   if (const std::string& layer = run.options.tests.write_features; !layer.empty())
     keep_output(run.graph, layer);
-  if (unconverted) {
-    Diagnostics reported;
-    const Graph before =
-        build_graph(*unconverted, run.files.parameters, run.provider->matrices(), {}, reported);
-    reported.throw_if_errors();
-    convert_tensors(run.checkpoint->tensors, before, run.graph);
-  }
+  if (unconverted) convert_checkpoint(run, *unconverted);
   if (run.checkpoint && run.options.trains()) forget_other_best_test(run, processes);
   if (run.checkpoint && !run.options.plateau.on())
     end_plateau(run.checkpoint->state.plateau, run.checkpoint->state.position);

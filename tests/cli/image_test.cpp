@@ -286,7 +286,12 @@ TEST_CASE("a BMP without pixels is an unreadable image like others, whatever it 
   const Outcome stopped = run_program(args);
   CHECK(stopped.code == 2);
   CHECK(stopped.err.find(name + ": a damaged image: 0 x 0 pixels") != std::string::npos);
+  CHECK(stopped.err.find("--skip-bad-images 1 goes on past images") != std::string::npos);
   CHECK(run_well(args + Args{"--skip-bad-images", "1"}).err.find(name) != std::string::npos);
+  // `predict` has no such option.
+  const Outcome predicted = run_program({"predict", photos.folder / "run", name});
+  CHECK(predicted.code == 1);
+  CHECK(predicted.err.find("--skip-bad-images") == std::string::npos);
   const Args make = {"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made",
                      "--size",    "16"};
   CHECK(run_program(make).code == 2);

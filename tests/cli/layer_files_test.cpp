@@ -478,5 +478,15 @@ TEST_CASE("a net too large for the machine is refused before it runs") {
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
+TEST_CASE("a misspelt input gives one error, and a warning beside it is called so") {
+  const Workshop shop;
+  shop.write(replaced(kDefinition, "inputs=labels,probs", "inputs=labels,prob"), kParameters + "[nolayer]\n");
+  const Outcome run = run_program(Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net());
+  CHECK(run.code == 2);
+  CHECK(run.err ==
+        shop.definition_path() + ":31: layer 'logprob': unknown input 'prob'; did you mean 'probs'?\n" +
+            shop.parameters_path() + ":15: warning: section [nolayer] is ignored: there is no such layer\n");
+}
+
 }  // namespace
 }  // namespace convnet

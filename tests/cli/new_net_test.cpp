@@ -52,6 +52,14 @@ TEST_CASE("option --check-grads finds all gradients of a net with every layer ty
   CHECK_FALSE(std::filesystem::exists(shop / "out"));
 }
 
+TEST_CASE("option --check-grads says so if nothing learns") {
+  const Workshop shop;
+  shop.write(kDefinition, std::regex_replace(kParameters, std::regex("eps(.)=0.0."), "eps$1=0"));
+  const Args check = {"--data-provider", "dummy-1x8x8-10", "--train-range", "1", "--check-grads"};
+  CHECK_THAT(run_well(shop.net() + check).out,
+             Catch::EndsWith("No gradient was checked: no layer of this net learns (all rates are 0)\n"));
+}
+
 TEST_CASE("option --check-grads needs no folder and no test range") {
   const Workshop shop;
   const Args check =

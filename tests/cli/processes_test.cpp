@@ -15,7 +15,7 @@
 namespace convnet {
 namespace {
 
-/// What Open MPI needs in order to start processes for root, and more of them than there are cores.
+/// Sets what Open MPI needs in order to start processes for root, and more of them than there are cores.
 void prepare_launcher() {
   for (const auto& [name, value] :
        std::map<std::string, std::string>{{"OMPI_ALLOW_RUN_AS_ROOT", "1"},

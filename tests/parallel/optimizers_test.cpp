@@ -10,7 +10,7 @@ using namespace convnet::test;
 
 namespace {
 
-/// What a net is trained with.
+/// A way to train a net.
 struct Way {
   std::string optimizer;
   double clip_norm = 0, ema = 0;

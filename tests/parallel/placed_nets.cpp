@@ -392,7 +392,7 @@ class RandomNet {
     current_[0] = add("conv", like + owner + " weightSource=" + owner + "[0]", gpus);
   }
 
-  /// To half the side.
+  /// Adds layers that halve the side.
   void shrink(const std::string& type, const std::string& keys) {
     if (side_ < 3) return;
     each(type, keys);
