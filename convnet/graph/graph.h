@@ -115,6 +115,7 @@ struct GraphOptions {
   /// The place of every layer, whatever the file says; null: as in the file. With a placement, weights are
   /// updated once a minibatch, or after as many minibatches as the file says. Must outlive the call.
   const Placement* placement = nullptr;
+  int processes = 1;  ///< number of processes that `devices` are of together
 
   /// Returns whether these options place layers elsewhere than the file does.
   bool moved() const { return data_parallel || placement != nullptr; }

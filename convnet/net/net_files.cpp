@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "convnet/net/convert.h"
@@ -61,7 +62,10 @@ PlanOptions plan_options(const StepOptions& options, const DeviceOptions& device
 }
 
 GraphOptions graph_options(const NetFileOptions& files, const DeviceOptions& devices) {
-  return {files.strict, true, static_cast<int>(devices.gpus().size()), devices.parallel == Parallel::data};
+  GraphOptions options{files.strict, true, static_cast<int>(devices.gpus().size()),
+                       devices.parallel == Parallel::data};
+  options.processes = std::max(1, static_cast<int>(devices.devices_of_processes.size()));
+  return options;
 }
 
 std::string unused_devices(const Graph& graph, const DeviceOptions& options) {

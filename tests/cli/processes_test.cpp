@@ -226,6 +226,16 @@ TEST_CASE("commands that run in one process say so") {
         1);
 }
 
+TEST_CASE("devices that are missing are counted over all processes") {
+  const Workshop shop;
+  shop.write(with_gpus("gpu=0,1,2,3"), kParameters);
+  const Outcome run = mpirun(launched(2, training(shop, shop / "out", "0")));
+  CHECK(run.code == 2);
+  CHECK(run.err.find(
+            "index 3 is beyond the 2 devices of 2 processes; the layers need 4 in all of them together, as "
+            "each process's --gpu lists them") != std::string::npos);
+}
+
 TEST_CASE("processes that would not do the same are told so") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
