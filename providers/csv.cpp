@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "convnet/base/error.h"
+#include "convnet/base/utf8.h"
 
 namespace convnet {
 namespace {
@@ -85,6 +86,13 @@ std::vector<CsvRecord> parse_csv(const std::string& file, std::string_view text)
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
     throw InputError(file + ": is a text in UTF-16; save it as CSV in UTF-8");
   if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+  if (!is_utf8(text)) {
+    std::int64_t line = 1;
+    for (std::string_view rest = text; is_utf8(rest.substr(0, rest.find('\n'))); ++line)
+      rest.remove_prefix(rest.find('\n') + 1);
+    throw InputError(fmt::format(
+        "{}:{}: holds bytes that are no UTF-8 (perhaps Latin-1); save it as CSV in UTF-8", file, line));
+  }
   CsvParser parser(file, text);
   std::vector<CsvRecord> records;
   while (!parser.at_end()) {

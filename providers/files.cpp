@@ -22,10 +22,12 @@ constexpr int kMostAspect = 1000;
 
 class FileSource final : public ImageSource {
  public:
-  FileSource(std::vector<FileImage> files, const MatrixInfo& images, const MatrixInfo& labels)
+  /// `cropped` says that the net sees only a part of each image.
+  FileSource(std::vector<FileImage> files, const MatrixInfo& images, const MatrixInfo& labels, bool cropped)
       : files_(std::move(files)) {
-    // Checkpoints of older versions do not say it; then the options decide.
-    if (images.stored.size() == 3) info_.image_size = static_cast<int>(images.stored[1]);
+    // Checkpoints of older versions do not say the size of images that are cropped; then the options decide.
+    const Dims& whole = cropped ? images.stored : images.dims;
+    if (whole.size() == 3) info_.image_size = static_cast<int>(whole[1]);
     info_.classes = labels.classes;
     info_.class_names = labels.class_names;
   }
@@ -169,9 +171,9 @@ std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, con
   if (like.provider == "image") {
     ImageOptions of_files = options;
     of_files.can_skip = false;
-    return make_image_provider(
-        std::make_unique<FileSource>(std::move(images), like.matrices.at(0), like.matrices.at(1)),
-        "the files", of_files, 0);
+    return make_image_provider(std::make_unique<FileSource>(std::move(images), like.matrices.at(0),
+                                                            like.matrices.at(1), options.inner_size > 0),
+                               "the files", of_files, 0);
   }
   auto stored = std::make_unique<StoredFiles>(std::move(images), like);
   // Tests see no augmentation.

@@ -81,6 +81,10 @@ class PhotoIndex {
       const auto found = form.find(name);
       if (found == form.end()) continue;
       const auto [first, last] = found->second;
+      if (first != last && photos_[first] == photos_[last])
+        throw InputError(
+            fmt::format("{}:{}: '{}' is in several tars; their photos should have different names",
+                        table_.file, row.line, printable(photos_[first])));
       if (first != last)
         throw InputError(
             fmt::format("{}:{}: '{}' may be '{}' or '{}'; give the path below the folder with the "
@@ -136,8 +140,13 @@ PhotoLabels match_labels(const LabelTable& table, const std::vector<std::string>
                          const std::string& where) {
   const PhotoIndex index(table, photos);
   std::span<const LabelRow> rows = table.rows;
-  if (has_header(rows, index)) rows = rows.subspan(1);
-  PhotoLabels found{sorted_classes(rows), std::vector<int>(photos.size(), -1)};
+  std::string header;
+  if (has_header(rows, index)) {
+    header = fmt::format("{}:{}: '{},{}'", table.file, rows[0].line, printable(rows[0].photo),
+                         printable(rows[0].class_name));
+    rows = rows.subspan(1);
+  }
+  PhotoLabels found{sorted_classes(rows), std::vector<int>(photos.size(), -1), std::move(header)};
   std::unordered_map<std::string_view, int> labels;
   for (const std::string& name : found.class_names) labels.emplace(name, static_cast<int>(labels.size()));
 

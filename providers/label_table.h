@@ -29,6 +29,7 @@ LabelTable parse_label_table(const std::string& file, std::string_view text);
 struct PhotoLabels {
   std::vector<std::string> class_names;  ///< ordered as numbers if all are numbers, else by name
   std::vector<int> labels;               ///< for each photo an index into class_names, or -1 if it has no row
+  std::string header;  ///< the line that was left out as a header, with its place; "" if none was
 };
 
 /// Finds the row of each photo. `photos` are paths below the folder `where`, all different. A row names a

@@ -154,6 +154,7 @@ void PhotoFinder::label(const std::string& table, const std::string& where) {
     for (const LabelledImage& image : *images) names.push_back(image.name);
   PhotoLabels labels = match_labels(parse_label_table(table, read_whole_file(table)), names, where);
   found_.class_names = std::move(labels.class_names);
+  found_.left_out.header = std::move(labels.header);
   auto label = labels.labels.begin();
   for (auto* images : {&found_.training, &found_.validation}) {
     for (LabelledImage& image : *images) {

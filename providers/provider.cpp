@@ -189,6 +189,9 @@ std::string left_out_text(const LeftOutFiles& files) {
         "warning: {} picture(s) are left out, as {}: only files named .jpg, .jpeg, .png and .bmp are "
         "read; convert them to JPEG or PNG",
         others.size(), others.front()));
+  if (!files.header.empty())
+    warnings.push_back("Note: the table of --labels begins with a header, which is left out: " +
+                       files.header);
   if (const auto& others = files.without_row; !others.empty())
     warnings.push_back(
         fmt::format("warning: {} photo(s) have no line in the table of --labels and are left out, as {}",

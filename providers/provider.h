@@ -157,7 +157,9 @@ struct LeftOutFiles {
   std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
   std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, WebP, …
   std::vector<std::string> without_row;     ///< photos that the table of ImageOptions::labels does not name
+  std::string header;  ///< the first line of that table if it was taken for a header, with its place
   void add(const LeftOutFiles& more) {
+    if (header.empty()) header = more.header;
     without_row.insert(without_row.end(), more.without_row.begin(), more.without_row.end());
     dangling_links.insert(dangling_links.end(), more.dangling_links.begin(), more.dangling_links.end());
     other_formats.insert(other_formats.end(), more.other_formats.begin(), more.other_formats.end());

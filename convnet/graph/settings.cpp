@@ -95,9 +95,11 @@ class Setter {
     if (spec != specs.end()) return set_known(s, *spec);
     // A name of the user's own, which other values refer to.
     for (const std::string& place : {s.layer, std::string(kDefault)}) {
-      for (IniFile* file : {&parameters_, &definition_}) {
-        if (has_own_key(*file, place, s.key)) return set(*file, s, s.key);
-      }
+      std::vector<IniFile*> with_key;
+      for (IniFile* file : {&parameters_, &definition_})
+        if (has_own_key(*file, place, s.key)) with_key.push_back(file);
+      for (IniFile* file : with_key) set(*file, s, s.key);
+      if (!with_key.empty()) return;
     }
     refuse(s, "a layer of type '" + type->name + "' has no key '" + s.key + "'" +
                   did_you_mean(s.key, names_of(specs), "'convnet layers " + type->name + "' lists its keys"));

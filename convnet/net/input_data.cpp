@@ -164,9 +164,11 @@ void check_same_images(const DataOptions& now, const Checkpoint& checkpoint) {
       throw InputError(fmt::format("{}: this run has --{} {}, for all of its life; --{} {} is for a new run",
                                    checkpoint.file, option, before, option, given));
   };
-  differs("grey", then.grey ? 1 : 0, now.grey ? 1 : 0);
+  if (then.provider == now.provider) {
+    differs("grey", then.grey ? 1 : 0, now.grey ? 1 : 0);
+    differs("image-size", then.image_size, now.image_size);
+  }
   differs("inner-size", then.inner_size, now.inner_size);
-  differs("image-size", then.image_size, now.image_size);
   differs("scalar-mean", then.scalar_mean, now.scalar_mean);
   differs("pixel-std", then.pixel_std ? 1 : 0, now.pixel_std ? 1 : 0);
 }

@@ -124,6 +124,17 @@ void add_note(std::string& notes, const std::string& line) {
   if (!line.empty()) notes += (notes.empty() ? "" : "\n") + line;
 }
 
+/// Removes the options of the checkpoint that only provider image has, if this invocation names another
+/// provider.
+void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, const Checkpoint& checkpoint) {
+  const auto then = checkpoint.options.find("data-provider");
+  if (then == checkpoint.options.end() || texts.at("data-provider") == then->second) return;
+  for (const char* const option : {"image-size", "grey", "labels", "color-noise", "random-resized-crop",
+                                   "skip-bad-images", "decode-threads"}) {
+    if (!given.contains(option)) texts.erase(option);
+  }
+}
+
 /// Throws InputError for an option of this invocation that the run, of these options, has no use for; notes
 /// those that a command line of cuda-convnet2 may have beside others.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
@@ -398,6 +409,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   if (run.checkpoint) texts = run.checkpoint->options;
   for (const auto& [key, text] : given)
     texts[key] = key == kSetOption ? joined_settings(texts[key], text) : text;
+  if (run.checkpoint) drop_options_of_provider(texts, given, *run.checkpoint);
   if (run.folder && run.checkpoint) drop_inherited_board(texts, given, *run.folder, *run.checkpoint);
   require_train_options(texts, first);
   run.options = parse_train_options(texts);

@@ -6,6 +6,13 @@
 #include "convnet/config/text.h"
 
 namespace convnet {
+namespace {
+
+/// The least factor of learning rates: a denormal one would make the rates inexact, and one of 0 would end
+/// training.
+constexpr double kSmallest = 1e-30;
+
+}  // namespace
 
 std::string parse_plateau(const std::string& text, const ParamSpec&, PlateauOptions& out) {
   constexpr int kMostTests = 1'000'000'000;
@@ -19,7 +26,7 @@ std::string parse_plateau(const std::string& text, const ParamSpec&, PlateauOpti
   const std::optional<double> factor = to_number<double>(parts[0]),
                               least = parts.size() == 3 ? to_number<double>(parts[2]) : 0;
   const std::optional<int> tests = to_number<int>(parts[1]);
-  if (!factor || *factor <= 0 || *factor >= 1) return wrong(": FACTOR is above 0 and below 1");
+  if (!factor || *factor < kSmallest || *factor >= 1) return wrong(": FACTOR is above 0 and below 1");
   if (!tests || *tests < 1 || *tests > kMostTests) return wrong(": TESTS is a whole number from 1 on");
   if (!least || *least < 0 || *least >= 1)
     return wrong(": LEAST, the least product of the factors, is from 0 on and below 1");
@@ -39,8 +46,6 @@ bool note_plateau(Plateau& plateau, const PlateauOptions& options, bool is_best,
   if (plateau.tests_since < options.tests) return false;
   plateau.tests_since = 0;
   const double factor = std::max(plateau.factor() * options.factor, options.least);
-  // A denormal factor would make the rates inexact, and one of 0 would end training.
-  constexpr double kSmallest = 1e-30;
   if (factor >= plateau.factor() || factor < kSmallest) return false;
   plateau.changes.push_back({at.epoch, at.batch, factor});
   return true;

@@ -199,6 +199,7 @@ void Trainer::run_all() {
   const bool work_left = state_.test_due || (next_batch().epoch <= options_.epochs && !out_of_patience());
   if (work_left && !options_.tensorboard.empty())
     use_board([&] { board_.emplace(board_folder_.get(), net_, files_, state_.iteration); });
+  keep_best_again();
   if (work_left) leave_later_checkpoints();
   const auto stop_here = [&, before = state_.iteration, test_was_due = state_.test_due] {
     save();

@@ -74,6 +74,9 @@ class Trainer {
   /// Returns the seconds that the rest of the run takes at this many images a second, tests aside.
   double seconds_left(const Position& work, std::int64_t image, double rate) const;
   void print_test(const CostSums& sums, double seconds);
+  /// Keeps the checkpoint that the run goes on from as the best one if it is that: a run that was killed
+  /// right after saving it has not done so.
+  void keep_best_again();
   /// Lowers the learning rates if --plateau asks for it after a test, and says so.
   void lower_rates();
   /// Notes how long a minibatch took, for what --time-limit keeps back.

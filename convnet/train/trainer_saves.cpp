@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 
 #include "convnet/net/input_data.h"
 
@@ -39,6 +40,20 @@ bool Trainer::save_tested() {
   fmt::print("No checkpoint saved: the test error, {:.6f}, is above --max-test-err {}\n", test_error_, most);
   std::fflush(stdout);
   return false;
+}
+
+void Trainer::keep_best_again() {
+  const auto is_in_folder = [&](const std::filesystem::path& file) {
+    std::error_code none;
+    return file.filename() != kBestFile && std::filesystem::equivalent(file.parent_path(), folder_, none);
+  };
+  const Position& at = state_.position;
+  const bool is_best = at.minibatches == 0 && state_.best.epoch == at.epoch &&
+                       state_.best.batch == at.batch && !state_.test_due;
+  if (!is_best || options_.checkpoints.keep_best.empty()) return;
+  together(processes_, [&] {
+    if (is_first() && is_in_folder(last_checkpoint_)) keep_as_best(folder_, last_checkpoint_);
+  });
 }
 
 std::string Trainer::save_after_error() {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "convnet/checkpoint/checkpoint.h"
+#include "tests/cli/equal_tensors.h"
 #include "tests/cli/small_net.h"
 
 using namespace convnet;
@@ -106,6 +107,15 @@ TEST_CASE("the checkpoint of the best test is kept, by any value of a cost, also
   CHECK(wrong.code == 2);
   CHECK_THAT(wrong.err, Catch::Contains("--keep-best logprop: there is no such cost") &&
                             Catch::Contains("did you mean 'logprob'?"));
+}
+
+TEST_CASE("a best checkpoint that a killed run has saved and not yet kept is kept when it goes on") {
+  const Workshop shop;
+  run_well(training(shop, shop / "run", 1) + Args{"--keep-best", "logprob", "--test-freq", "2"});
+  std::filesystem::remove(shop / "run/best.safetensors");
+  run_well({"--load-file", shop / "run", "--epochs", "1"});
+  check_equal_tensors(read_checkpoint(shop / "run/best.safetensors").tensors,
+                      read_checkpoint(shop / "run").tensors);
 }
 
 TEST_CASE("a best test counts only beside tests of the same value, and where its checkpoint is kept") {

@@ -435,6 +435,22 @@ TEST_CASE("what images look like stays as it was") {
   CHECK(error({"--color-noise", "0.1"}).find("--color-noise needs the tensor 'image.colorPca'") !=
         std::string::npos);
   run_well(resume);
+  // Arrays of such images are no provider's own form, and have none of its options.
+  std::filesystem::create_directory(photos.folder / "arrays");
+  write_file(photos.folder / "arrays/images.npy",
+             npy_file("|u1", "4, 3, 20, 20", std::string(4 * 3 * 400, 'x')));
+  write_file(photos.folder / "arrays/labels.npy", npy_file("|u1", "4,", std::string("\0\1\2\3", 4)));
+  run_well({"--load-file", photos.folder / "run", "--test-only", "1", "--data-provider", "npy", "--data-path",
+            photos.folder / "arrays", "--test-range", "1"});
+}
+
+TEST_CASE("a net of photographs that are all of one size predicts them without options of sizes") {
+  const Photographs photos;
+  const Args whole = with(with(photos.train("pickles", "whole"), "--color-noise", "0"), "--inner-size", "0");
+  run_well(whole);
+  const std::string file = photos.folder / "photo.jpg";
+  write_file(file, photographs(1, 4, 20)[0].bytes);
+  run_well({"predict", photos.folder / "whole", file});
 }
 
 TEST_CASE("grey photographs train, predict, and stay grey for a run's life") {

@@ -49,5 +49,7 @@ TEST_CASE("CSV errors name the line", "[csv]") {
   CHECK(csv_error_of("a,b\nc,d \"e\"\n") ==
         "t.csv:2: a quote in the middle of a field; the whole field should be in quotes, and the quote "
         "doubled");
+  CHECK(csv_error_of("a,b\nc,\xE9\nd,e") ==
+        "t.csv:2: holds bytes that are no UTF-8 (perhaps Latin-1); save it as CSV in UTF-8");
   CHECK(csv_error_of(std::string("\xFF\xFE") + "a") == "t.csv: is a text in UTF-16; save it as CSV in UTF-8");
 }

@@ -43,7 +43,9 @@ TEST_CASE("classes that are numbers are ordered as numbers", "[label_table]") {
 
 TEST_CASE("a header names no photo and no class of another line", "[label_table]") {
   CHECK(match_table("id,label\na,cat\nb,dog").class_names == Texts{"cat", "dog"});
+  CHECK(match_table("id,label\na,cat\nb,dog").header == "t.csv:1: 'id,label'");
   // The first line of these is a row.
+  CHECK(match_table("a,label\nb,dog").header.empty());
   CHECK(match_table("a,label\nb,dog").class_names == Texts{"dog", "label"});
   CHECK(table_error_of("x.jpg,fox\nb,dog") ==
         "t.csv:1: there is no photo 'x.jpg' in photos; photos there are named like 'a.jpg'");

@@ -50,6 +50,7 @@ TEST_CASE("option --plateau is a factor, a number of tests and perhaps a least p
            {"0.1,5,0.1,2", ""},
            {"1,5", ": FACTOR is above 0 and below 1"},
            {"0,5", ": FACTOR is above 0 and below 1"},
+           {"1e-31,5", ": FACTOR is above 0 and below 1"},
            {"-0.1,5", ": FACTOR is above 0 and below 1"},
            {"nan,5", ": FACTOR is above 0 and below 1"},
            {"x,5", ": FACTOR is above 0 and below 1"},
