@@ -85,7 +85,10 @@ PixelStatistics saved_statistics(const Checkpoint& checkpoint, const DataOptions
     if (found == checkpoint.tensors.tensors.end()) throw fail("it is not there");
     const std::vector<float>& values = found->second.values;
     if (static_cast<std::int64_t>(values.size()) != count)
-      throw fail(fmt::format("it has {} values, not {}", values.size(), count));
+      throw fail(fmt::format("it has {} values, not {}{}", values.size(), count,
+                             std::string_view(name) == ".mean"
+                                 ? ": the run's images have another size or number of channels"
+                                 : ""));
     if (!std::all_of(values.begin(), values.end(), [&](float v) { return std::isfinite(v) && v >= least; }))
       throw fail(least > 0 ? "it holds others" : "it holds numbers that are not finite (NaN or infinity)");
     return values;

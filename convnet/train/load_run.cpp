@@ -420,6 +420,12 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   // A gradient check makes a plan for tests, but does not test.
   if (run.options.check_grads && !texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
+  // A run that named no ranges may have held images out, and a test of it that names some still does.
+  const auto named_ranges = [](const OptionTexts& of) {
+    return of.contains("train-range") || of.contains("test-range");
+  };
+  if (run.checkpoint && run.options.tests.only_tests() && !named_ranges(run.checkpoint->options))
+    run.options.data.hold_out = true;
   const std::string batches = choose_ranges(run.options.data, texts);
   if (run.folder && !run.options.tensorboard.empty()) {
     check_folder_writable(run.options.tensorboard, "event files are to be written to");

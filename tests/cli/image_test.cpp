@@ -444,6 +444,22 @@ TEST_CASE("what images look like stays as it was") {
             photos.folder / "arrays", "--test-range", "1"});
 }
 
+TEST_CASE("a test that names the images that a run has held out tests those alone") {
+  const Photographs photos;
+  Args run = with(photos.train("folders", "held"), "--data-path", photos.folder / "folders/train");
+  for (const char* option : {"--train-range", "--test-range"}) {
+    const auto at = std::find(run.begin(), run.end(), option);
+    run.erase(at, at + 2);
+  }
+  CHECK_THAT(run_well(run).out, Catch::Contains("Batches: training 1, tests 2: a tenth of the images"));
+  const Args test = {"--load-file", photos.folder / "held", "--test-only", "1", "--json", "1"};
+  const auto costs = [&](const Args& more) {
+    return nlohmann::json::parse(run_well(test + more).out)["costs"];
+  };
+  CHECK(costs({"--test-range", "2"}) == costs({}));
+  CHECK(costs({"--test-range", "1"}) != costs({}));
+}
+
 TEST_CASE("a net of photographs that are all of one size predicts them without options of sizes") {
   const Photographs photos;
   const Args whole = with(with(photos.train("pickles", "whole"), "--color-noise", "0"), "--inner-size", "0");
