@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string_view>
 
 #include "convnet/base/error.h"
 #include "convnet/config/text.h"

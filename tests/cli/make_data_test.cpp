@@ -246,7 +246,10 @@ TEST_CASE("make-data takes the classes of photos from a table") {
   INFO(run.out << run.err);
   CHECK(run.code == 0);
   CHECK(run.out.starts_with(folder / "photos: 4 training images, 0 validation images, 2 classes\n"));
-  CHECK(run.err == "warning: 1 photo(s) have no line in the table of --labels and are left out, as 2.png\n");
+  CHECK(run.err ==
+        "Note: the table of --labels begins with a header, which is left out: " + folder / "labels.csv" +
+            ":1: 'id,label'\n"
+            "warning: 1 photo(s) have no line in the table of --labels and are left out, as 2.png\n");
   const PickleValue meta = read_pickle(folder / "set/batches.meta");
   CHECK(meta.at("label_names")[0].string("name") == "9");
   CHECK(meta.at("label_names")[1].string("name") == "10");
