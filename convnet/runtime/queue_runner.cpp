@@ -196,7 +196,8 @@ void QueueRunner::enqueue_task(const BoundPlan& bound, TaskId t, const Prepared&
       pointers.push_back(inputs.device[task.device][m]->data() + use.begin);
     } else if (unreachable(task, buffer)) {
       if (use.access != Access::read)
-        throw std::logic_error("executor: " + describe(plan, task, plans_.graph()) + " writes to another device");
+        throw std::logic_error("executor: " + describe(plan, task, plans_.graph()) +
+                               " writes to another device");
       std::byte* here = ready.fetched[q]->data() + fetched;
       queue.copy(here, address_(buffer) + use.begin, bytes_of(plan, use));
       fetched += aligned(bytes_of(plan, use));
@@ -365,8 +366,8 @@ class QueueRunner::Filling {
     const DeviceId other = plan_.tasks[task.partner].device;
     runner_.wait_for_messages(
         plan_, ready_, [&] { return message.ended->load(); },
-        fmt::format("in {}, for device {} of {}", describe(plan_, task, runner_.plans_.graph()), other.value(),
-                    runner_.processes_->name(plan_.topology.process(other))));
+        fmt::format("in {}, for device {} of {}", describe(plan_, task, runner_.plans_.graph()),
+                    other.value(), runner_.processes_->name(plan_.topology.process(other))));
   }
 
   /// Puts tasks into the queue of the first: one, or messages that go on at the same time.
