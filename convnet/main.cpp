@@ -42,7 +42,7 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   const bool works_together =
       command != nullptr && command->processes == convnet::InProcesses::all && !wants_version && !wants_help;
   const bool several = convnet::launched_processes() > 1;
-  // Of the other commands, only the first process does the work and reports errors.
+  // The first process does the work of all other commands and reports their errors.
   if (several && !works_together && convnet::launched_rank() > 0) return 0;
   if (wants_version) {
     fmt::print("{}", convnet::version_text());

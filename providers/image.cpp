@@ -494,4 +494,17 @@ std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> sourc
   return std::make_unique<ImageProvider>(std::move(source), path, options, seed, shuffled);
 }
 
+const std::vector<OptionOfImage>& options_of_image() {
+  using Options = ImageOptions;
+  static const std::vector<OptionOfImage> all = {
+      {"labels", [](const Options& o) { return !o.labels.empty(); }},
+      {"grey", [](const Options& o) { return o.grey; }},
+      {"image-size", [](const Options& o) { return o.image_size > 0; }},
+      {"color-noise", [](const Options& o) { return o.color_noise > 0; }},
+      {"skip-bad-images", [](const Options& o) { return o.skip_bad_images; }},
+      {"random-resized-crop", [](const Options& o) { return o.random_resized_crop > 0; }},
+      {"decode-threads", [](const Options& o) { return o.decode_threads > 0; }}};
+  return all;
+}
+
 }  // namespace convnet

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "providers/provider.h"
 
@@ -37,5 +38,12 @@ std::unique_ptr<Provider> make_image_provider(const std::string& path, const Ima
 std::unique_ptr<Provider> make_image_provider(std::unique_ptr<ImageSource> source, const std::string& path,
                                               const ImageOptions& options, std::uint64_t seed,
                                               const std::optional<BatchRange>& shuffled = {});
+
+/// An option that only provider image has.
+struct OptionOfImage {
+  const char* name;  ///< on the command line, without dashes
+  bool (*is_on)(const ImageOptions& options);
+};
+const std::vector<OptionOfImage>& options_of_image();
 
 }  // namespace convnet

@@ -137,15 +137,10 @@ std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, co
 
 /// Options that would do nothing.
 void check_stored_options(const std::string& name, const ImageOptions& images) {
-  const char* const option = !images.labels.empty()           ? "--labels"
-                             : images.grey                    ? "--grey"
-                             : images.image_size > 0          ? "--image-size"
-                             : images.color_noise > 0         ? "--color-noise"
-                             : images.skip_bad_images         ? "--skip-bad-images"
-                             : images.random_resized_crop > 0 ? "--random-resized-crop"
-                             : images.decode_threads > 0      ? "--decode-threads"
-                                                              : nullptr;
-  if (option) throw InputError(fmt::format("{} is for data provider 'image', not for '{}'", option, name));
+  for (const OptionOfImage& option : options_of_image()) {
+    if (option.is_on(images))
+      throw InputError(fmt::format("--{} is for data provider 'image', not for '{}'", option.name, name));
+  }
 }
 
 }  // namespace

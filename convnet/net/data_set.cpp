@@ -37,8 +37,12 @@ std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_
   return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
 }
 
+bool names_ranges(const OptionTexts& texts) {
+  return texts.contains("train-range") || texts.contains("test-range");
+}
+
 std::string choose_ranges(DataOptions& options, const OptionTexts& texts) {
-  if (texts.contains("train-range") || texts.contains("test-range")) return "";
+  if (names_ranges(texts)) return "";
   options.hold_out = true;
   DataOptions any_order = options;
   any_order.shuffle = false;

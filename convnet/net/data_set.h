@@ -15,6 +15,9 @@ ImageOptions image_options(const DataOptions& options);
 /// Opens the data set. `seed` decides the random choices of its provider.
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
+/// Returns whether the options name a range of batches.
+bool names_ranges(const OptionTexts& texts);
+
 /// Chooses the ranges of batches if `texts` has neither --train-range nor --test-range: all batches of the
 /// data set, or, if it has none for tests, all but a tenth for training and that tenth for tests. Returns a
 /// sentence about the choice, or "" if ranges are given. Throws InputError if the data set does not tell its

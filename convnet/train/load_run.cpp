@@ -19,6 +19,7 @@
 #include "convnet/place/placed_files.h"
 #include "convnet/train/rate_jumps.h"
 #include "convnet/train/watched_cost.h"
+#include "providers/image.h"
 
 namespace convnet {
 namespace {
@@ -64,7 +65,7 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* pr
 void require_train_options(const OptionTexts& texts, const TrainOptions& given) {
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
   // Without both, choose_ranges() takes what there is.
-  const bool any_range = texts.contains("train-range") || texts.contains("test-range");
+  const bool any_range = names_ranges(texts);
   if (any_range && !given.tests.only_tests()) required.emplace_back("train-range");
   if (any_range && !given.check_grads) required.emplace_back("test-range");
   const CheckpointOptions& named = given.checkpoints;
@@ -73,10 +74,13 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
 
-/// Returns whether tests come at the end of each epoch: if the run counts on them and no option says when.
-bool tests_each_epoch(const TrainOptions& options, const OptionTexts& texts) {
-  return !texts.contains("test-freq") &&
-         (options.patience > 0 || options.plateau.on() || !options.checkpoints.keep_best.empty());
+/// Returns the option for which tests come at the end of each epoch: one that counts on tests, where no
+/// option says when they come. "" if there is none.
+std::string tests_each_epoch(const TrainOptions& options, const OptionTexts& texts) {
+  if (texts.contains("test-freq")) return "";
+  if (options.patience > 0) return "--patience";
+  if (options.plateau.on()) return "--plateau";
+  return options.checkpoints.keep_best.empty() ? "" : "--keep-best";
 }
 
 /// Returns a note if batches are both trained on and tested; "" if none is.
@@ -104,7 +108,7 @@ std::string idle_plateau_text(const TrainOptions& options) {
 std::string defaults_text(const TrainOptions& options, const OptionTexts& texts) {
   std::vector<std::string> defaults;
   if (!texts.contains("epochs")) defaults.push_back(fmt::format("--epochs {}", options.epochs));
-  if (!texts.contains("test-freq") && !tests_each_epoch(options, texts))
+  if (!texts.contains("test-freq") && tests_each_epoch(options, texts).empty())
     defaults.push_back(fmt::format("--test-freq {} (batches between tests)", options.test_freq));
   if (!texts.contains("test-one") && options.data.test_range.count() > 1)
     defaults.emplace_back("--test-one 1 (each test uses one test batch, in turn)");
@@ -129,9 +133,8 @@ void add_note(std::string& notes, const std::string& line) {
 void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, const Checkpoint& checkpoint) {
   const auto then = checkpoint.options.find("data-provider");
   if (then == checkpoint.options.end() || texts.at("data-provider") == then->second) return;
-  for (const char* const option : {"image-size", "grey", "labels", "color-noise", "random-resized-crop",
-                                   "skip-bad-images", "decode-threads"}) {
-    if (!given.contains(option)) texts.erase(option);
+  for (const OptionOfImage& option : options_of_image()) {
+    if (!given.contains(option.name)) texts.erase(option.name);
   }
 }
 
@@ -421,10 +424,7 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
   if (run.options.check_grads && !texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
   // A run that named no ranges may have held images out, and a test of it that names some still does.
-  const auto named_ranges = [](const OptionTexts& of) {
-    return of.contains("train-range") || of.contains("test-range");
-  };
-  if (run.checkpoint && run.options.tests.only_tests() && !named_ranges(run.checkpoint->options))
+  if (run.checkpoint && run.options.tests.only_tests() && !names_ranges(run.checkpoint->options))
     run.options.data.hold_out = true;
   const std::string batches = choose_ranges(run.options.data, texts);
   if (run.folder && !run.options.tensorboard.empty()) {
@@ -446,15 +446,12 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
   if (run.options.trains()) {
-    if (tests_each_epoch(run.options, texts)) {
+    if (const std::string counts = tests_each_epoch(run.options, texts); !counts.empty()) {
       run.options.test_freq = run.options.data.train_range.count();
       add_note(run.notes,
                fmt::format("--test-freq is not given, and {} needs tests: there is one at the end of "
                            "each epoch (--test-freq {})",
-                           run.options.patience > 0   ? "--patience"
-                           : run.options.plateau.on() ? "--plateau"
-                                                      : "--keep-best",
-                           run.options.test_freq));
+                           counts, run.options.test_freq));
     }
     add_note(run.notes, idle_plateau_text(run.options));
     add_note(run.notes, defaults_text(run.options, texts));

@@ -187,7 +187,7 @@ class ConvOp : public PreparedOp {
     return std::make_shared<const ConvPlan>(finalized(config, handle, library_budget(variant)));
   }
 
-  /// What the library proposes first: what it thinks fast, and then what it thinks safe.
+  /// The library proposes what it thinks fast in the first mode, and what it thinks safe in the second.
   static constexpr std::array kModes = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
 
   std::vector<Descriptor> candidates(const Descriptor& graph, cudnnBackendHeurMode_t mode) const {
@@ -195,7 +195,7 @@ class ConvOp : public PreparedOp {
     std::erase_if(found, [&](const Descriptor& config) { return !acceptable(config, problem_.precision); });
     return found;
   }
-  /// Those of all modes.
+  /// Returns the candidates of all modes.
   std::vector<Descriptor> candidates(const ConvVariant& variant, cudnnHandle_t handle) const {
     const Descriptor graph = graph_of(problem_, variant, handle);
     std::vector<Descriptor> found;

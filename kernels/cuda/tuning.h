@@ -15,7 +15,7 @@ namespace convnet::cuda {
 /// Makes a delay for timing candidates on a device.
 Delay make_delay(int device);
 
-/// What an operation has made of its choice for a convolution (conv_cudnn.cpp).
+/// A choice for a convolution with its plan; conv_cudnn.cpp defines it.
 struct ChosenConvolution;
 
 /// The choices for one kind of device. Several threads may use it.

@@ -55,7 +55,7 @@ TEST_CASE("convolutions agree with the CPU in every way of doing them", "[cuda][
       for (const std::string way : {"plain", "fused"})
         for (const std::string images : {"", "+padded", "+blocks"})
           for (const std::string rounded : {"", "+narrow"}) {
-            // Of a way that does not exist, all engines would be timed again.
+            // The backend would time all engines again for a way that does not exist.
             const bool forward = op.name().starts_with("conv.forward");
             const bool backward_data = op.name() == "conv.backward_data";
             const bool asymmetric = !cuda::symmetric(op.g), few = cuda::has_few_channels(op.g);
