@@ -1,4 +1,6 @@
-// concat, pass, eltsum, eltmax, sum: layers that put features together.
+// concat, pass, eltsum, eltmax, eltmul, sum: layers that put features together.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "layers/layer.h"
@@ -171,6 +173,61 @@ std::shared_ptr<const Layer> create_eltmax(const LayerType& type, const LayerSou
   return std::make_shared<EltmaxLayer>(*shape, source.inputs.size());
 }
 
+class EltmulLayer : public Layer {
+ public:
+  /// `by_map`: input 1 has a factor for each map of input 0.
+  EltmulLayer(const FeatureShape& shape, bool by_map)
+      : Layer(shape, {.division = by_map ? Division::none : Division::as_inputs,
+                      .backward_reads = BackwardReads::inputs}),
+        by_map(by_map) {}
+
+  std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
+    if (by_map) return nullptr;
+    return std::make_shared<EltmulLayer>(FeatureShape{count, 1, 1, false}, false);
+  }
+
+  void forward(Lowering& l) const override {
+    l.run(EltwiseProduct{dims(l), by_map}, {l.input(0), l.input(1), l.output()});
+  }
+
+  void backward(Lowering& l) const override {
+    if (l.wants_input_gradient(0))
+      l.run(EltwiseProduct{dims(l), by_map}, {l.output_gradient(), l.input(1), l.input_gradient(0)});
+    if (!l.wants_input_gradient(1)) return;
+    const std::vector<Value> args = {l.output_gradient(), l.input(0), l.input_gradient(1)};
+    if (by_map)
+      l.run(MapProductSums{dims(l)}, args);
+    else
+      l.run(EltwiseProduct{dims(l)}, args);
+  }
+
+ private:
+  Dims dims(const Lowering& l) const { return output.dims(l.microbatch().images); }
+
+  const bool by_map;
+};
+
+std::shared_ptr<const Layer> create_eltmul(const LayerType& type, const LayerSource& source) {
+  NoParams p;
+  if (!parse_params(type, source, p)) return nullptr;
+  const LayerInput &first = source.inputs[0], &second = source.inputs[1];
+  if (first.shape.image && first.shape.size() > first.shape.c && second.shape.size() == first.shape.c)
+    return std::make_shared<EltmulLayer>(first.shape, true);
+  if (second.shape.image && first.shape.size() == second.shape.c && second.shape.size() > second.shape.c) {
+    source.error("inputs", fmt::format("the maps come first: inputs={},{}", second.name, first.name));
+    return nullptr;
+  }
+  if (first.shape.image && second.shape.size() != first.shape.size()) {
+    source.error("inputs",
+                 fmt::format("'{}' must have the shape of '{}', {}, or a number for each of its {} maps, "
+                             "but is {}",
+                             second.name, first.name, first.shape.str(), first.shape.c, second.shape.str()));
+    return nullptr;
+  }
+  const std::optional<FeatureShape> shape = common_shape(source);
+  return shape ? std::make_shared<EltmulLayer>(*shape, false) : nullptr;
+}
+
 struct SumParams {
   int stride = 1;
 };
@@ -251,6 +308,23 @@ LayerType eltmax_type() {
   type.min_inputs = 2;
   type.max_inputs = 64;
   type.create = create_eltmax;
+  return type;
+}
+
+LayerType eltmul_type() {
+  LayerType type;
+  type.name = "eltmul";
+  type.doc =
+      "Element-wise product of two inputs of equal shape, or of maps and a factor for each of them "
+      "(squeeze-and-excitation, Hu et al., arXiv 1709.01507).";
+  type.formula = "y = x_1 * x_2; with a factor for each map y_(c,i,j) = x_1,(c,i,j) * x_2,c";
+  type.example =
+      "[squeeze]\ntype=pool\npool=avg\ninputs=conv2\nchannels=64\nsizeX=8\nstride=8\n\n"
+      "[excite]\ntype=fc\ninputs=squeeze\noutputs=64\nneuron=logistic\n\n"
+      "[scale2]\ntype=eltmul\ninputs=conv2,excite";
+  type.min_inputs = 2;
+  type.max_inputs = 2;
+  type.create = create_eltmul;
   return type;
 }
 

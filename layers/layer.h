@@ -242,6 +242,7 @@ LayerType concat_type();
 LayerType pass_type();
 LayerType eltsum_type();
 LayerType eltmax_type();
+LayerType eltmul_type();
 LayerType sum_type();
 LayerType neuron_type();
 LayerType dropout_type();

@@ -41,9 +41,11 @@ const std::vector<Command>& commands() {
        "Prints the classes of images (files, or arrays in .npy files), or the outputs of layers.",
        Operands::files, predict_command_options, "convnet predict run photo.jpg", InProcesses::refused,
        plain<predict_command>},
-      {"export", "CHECKPOINT FILE.onnx [--output LAYER,...]",
-       "Writes a trained net as an ONNX model, for other programs to run.", Operands::files,
-       export_command_options, "convnet export run net.onnx", InProcesses::refused, plain<export_command>},
+      {"export", "CHECKPOINT FILE.onnx|FILE.safetensors [--output LAYER,...]",
+       "Writes a trained net as an ONNX model, for other programs to run, or its weights with PyTorch's "
+       "names.",
+       Operands::files, export_command_options, "convnet export run net.onnx", InProcesses::refused,
+       plain<export_command>},
       {"make-data", "--src FOLDER --dst FOLDER [options]",
        "Makes a data set for provider image (cuda-convnet2's "
        "batches of JPEGs) from folders or tars of images.",

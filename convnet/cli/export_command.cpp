@@ -1,4 +1,4 @@
-// `convnet export` writes a trained net as a model for ONNX.
+// `convnet export` writes a trained net as a model for ONNX, or its weights under PyTorch's names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "convnet/cli/commands.h"
 #include "convnet/cli/trained_net.h"
 #include "convnet/net/input_data.h"
+#include "convnet/net/net_weights.h"
 #include "convnet/net/predictions.h"
 #include "convnet/onnx/export.h"
 #include "providers/dummy.h"
@@ -24,12 +25,12 @@ struct ExportOptions {
 };
 
 const OptionTable<ExportOptions>& options_of_export() {
-  static const auto table = OptionTable<ExportOptions>().add(
-      {unsaved_option("output", &ExportOptions::output,
-                      {.fallback = "",
-                       .unit = "layers",
-                       .doc = "comma list of the layers whose outputs are those of the model, after their "
-                              "neurons; if not given, the layer whose outputs predict prints"})});
+  static const auto table = OptionTable<ExportOptions>().add({unsaved_option(
+      "output", &ExportOptions::output,
+      {.fallback = "",
+       .unit = "layers",
+       .doc = "comma list of the layers whose outputs are those of an ONNX model, after their "
+              "neurons; if not given, the layer whose outputs predict prints"})});
   return table;
 }
 
@@ -43,40 +44,106 @@ std::string ports_text(const std::vector<OnnxTensor>& ports) {
   return join(texts);
 }
 
-/// Returns what a program needs to prepare images for the model, and to name its outputs. docs/export.md
-/// describes the keys.
-std::vector<std::pair<std::string, std::string>> metadata_of(const TrainedNet& trained,
-                                                             const PixelStatistics& statistics,
-                                                             const Graph& graph,
-                                                             const std::vector<std::string>& outputs) {
+using Metadata = std::vector<std::pair<std::string, std::string>>;
+
+void add(Metadata& metadata, const std::string& key, const nlohmann::json& value) {
+  using nlohmann::json;
+  metadata.emplace_back(key, value.is_string() ? value.get<std::string>()
+                                               : value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+/// Returns what a program needs to prepare images for the net. docs/export.md describes the keys.
+Metadata metadata_of_images(const TrainedNet& trained) {
   const MatrixInfo& images = trained.checkpoint.matrices.at(0);
   const DataOptions& data = trained.options.data;
-  std::vector<std::pair<std::string, std::string>> metadata;
-  const auto add = [&](const std::string& key, const nlohmann::json& value) {
-    using nlohmann::json;
-    metadata.emplace_back(key, value.is_string()
-                                   ? value.get<std::string>()
-                                   : value.dump(-1, ' ', false, json::error_handler_t::replace));
-  };
-  add("checkpoint", std::filesystem::path(trained.checkpoint.file).filename().string());
-  add("provider", data.provider);
-  add("input_dims", images.dims);
-  add("input_numbers", images.stores_floats() ? "float32 as in the data set" : "pixels from 0 to 255");
-  add("mean_subtraction", statistics.mean.empty() ? "none" : "inside the model");
-  add("deviation_division", statistics.deviations.empty() ? "none" : "inside the model");
+  Metadata metadata;
+  add(metadata, "checkpoint", std::filesystem::path(trained.checkpoint.file).filename().string());
+  add(metadata, "provider", data.provider);
+  add(metadata, "input_dims", images.dims);
+  add(metadata, "input_numbers",
+      images.stores_floats() ? "float32 as in the data set" : "pixels from 0 to 255");
   const Dims& whole = images.stored.empty() ? images.dims : images.stored;
   if (data.provider == "image")
-    add("image_size", whole.back());
+    add(metadata, "image_size", whole.back());
   else if (!images.stored.empty())
-    add("image_dims", whole);
-  if (data.inner_size > 0) add("crop_size", data.inner_size);
-  if (!has_answer(graph)) return metadata;
-  const Answer usual = find_answer(graph, trained.checkpoint.matrices, "");
-  if (usual.class_names.empty() || std::ranges::find(outputs, usual.layers[0]) == outputs.end())
-    return metadata;
-  add("class_output", usual.layers[0]);
-  add("class_names", usual.class_names);
+    add(metadata, "image_dims", whole);
+  if (data.inner_size > 0) add(metadata, "crop_size", data.inner_size);
   return metadata;
+}
+
+/// Adds the names of the classes if the layer with a number for each class is one of `outputs`.
+void add_classes(Metadata& metadata, const TrainedNet& trained, const Graph& graph,
+                 const std::vector<std::string>& outputs) {
+  if (!has_answer(graph)) return;
+  const Answer usual = find_answer(graph, trained.checkpoint.matrices, "");
+  if (usual.class_names.empty() || std::ranges::find(outputs, usual.layers[0]) == outputs.end()) return;
+  add(metadata, "class_output", usual.layers[0]);
+  add(metadata, "class_names", usual.class_names);
+}
+
+void write_model(const std::string& file, const TrainedNet& trained, const Graph& graph,
+                 const PixelStatistics& statistics, const std::string& output) {
+  const std::vector<std::string> outputs = find_answer(graph, trained.checkpoint.matrices, output).layers;
+  OnnxModel model = onnx_model(graph, trained.checkpoint, statistics, outputs);
+  model.metadata = metadata_of_images(trained);
+  add(model.metadata, "mean_subtraction", statistics.mean.empty() ? "none" : "inside the model");
+  add(model.metadata, "deviation_division", statistics.deviations.empty() ? "none" : "inside the model");
+  add_classes(model.metadata, trained, graph, outputs);
+  make_folders_of(file);
+  write_onnx(file, model);
+  fmt::print("{}: from {} to {}, {} operators\n", file, ports_text(model.inputs), ports_text(model.outputs),
+             model.nodes.size());
+}
+
+/// Returns an array that NumPy broadcasts over images: for images (C,H,W) of dims (C,1,1) if all numbers of a
+/// channel are equal, else (C,H,W). `numbers` has one for each channel or for each element of an image.
+nlohmann::json over_image(const std::vector<float>& numbers, const Dims& image) {
+  if (image.size() != 3) return numbers;
+  const auto channels = static_cast<std::size_t>(image[0]), each = numbers.size() / channels;
+  bool equal = true;
+  for (std::size_t i = 0; i < numbers.size(); ++i) equal = equal && numbers[i] == numbers[i - i % each];
+  const auto height = static_cast<std::size_t>(equal ? 1 : image[1]),
+             width = static_cast<std::size_t>(equal ? 1 : image[2]);
+  nlohmann::json array;
+  for (std::size_t c = 0; c < channels; ++c)
+    for (std::size_t y = 0; y < height; ++y)
+      for (std::size_t x = 0; x < width; ++x) array[c][y][x] = numbers[c * each + y * width + x];
+  return array;
+}
+
+constexpr const char *kOnnx = ".onnx", *kSafetensors = ".safetensors";
+
+/// Throws InputError if a file of weights would replace anything but another one, or be taken for a
+/// checkpoint, which is a safetensors file, too.
+void check_replaces_weights(const std::string& file) {
+  if (Position::of_file_name(std::filesystem::path(file).filename().string()))
+    throw InputError("FILE.safetensors " + file + ": is a name of checkpoints; name another file");
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) return;
+  try {
+    if (read_any_safetensors(file).metadata.contains("checkpoint")) return;
+  } catch (const InputError&) {  // no safetensors file
+  }
+  throw InputError("FILE.safetensors " + file +
+                   ": there is another kind of file of that name; remove it or name another file");
+}
+
+void write_weights(const std::string& file, const TrainedNet& trained, const Graph& graph,
+                   const PixelStatistics& statistics) {
+  PytorchWeights weights = pytorch_weights(graph, trained.checkpoint);
+  Metadata metadata = metadata_of_images(trained);
+  const Dims& image = trained.checkpoint.matrices.at(0).dims;
+  if (!statistics.deviations.empty()) add(metadata, "deviations", over_image(statistics.deviations, image));
+  if (!statistics.mean.empty()) add(metadata, "mean", over_image(statistics.mean, image));
+  if (has_answer(graph))
+    add_classes(metadata, trained, graph, find_answer(graph, trained.checkpoint.matrices, "").layers);
+  weights.file.metadata.insert(metadata.begin(), metadata.end());
+  weights.file.metadata["format"] = "pt";  // without it, Hugging Face's libraries refuse the file
+  make_folders_of(file);
+  write_safetensors(file, weights.file);
+  fmt::print("{}: {} tensors\n", file, weights.file.tensors.size());
+  for (const std::string& name : weights.unnamed)
+    fmt::print("  {} keeps its name: PyTorch has none for it\n", name);
 }
 
 }  // namespace
@@ -87,21 +154,30 @@ void export_command(const std::vector<std::string>& args) {
   const auto [named, options] = split_words(export_command_options(), args);
   const ExportOptions asked =
       options_of_export().parse(parse_command_line(export_command_options(), options));
-  if (named.size() != 2) throw InputError("usage: convnet export CHECKPOINT FILE.onnx [--output LAYER,...]");
+  if (named.size() != 2)
+    throw InputError("usage: convnet export CHECKPOINT FILE.onnx|FILE.safetensors [--output LAYER,...]");
+  const std::string& file = named[1];
+  const bool weights = file.ends_with(kSafetensors);
+  if (!weights && !file.ends_with(kOnnx))
+    throw InputError(file +
+                     ": must end with '.onnx' (a model) or '.safetensors' (weights with PyTorch's names)");
+  if (weights && !asked.output.empty())
+    throw InputError("--output names the outputs of an ONNX model; " + file +
+                     " gets the weights of all layers");
   const TrainedNet trained = open_trained_net(named[0], {});
-  check_outputs({{"FILE.onnx", named[1], "the model is to be written to", OnnxModel::begins}},
+  check_outputs({{weights ? "FILE.safetensors" : "FILE.onnx", file,
+                  weights ? "the weights are to be written to" : "the model is to be written to",
+                  weights ? "" : OnnxModel::begins}},
                 {trained.checkpoint.file});
+  if (weights) check_replaces_weights(file);
   const std::vector<MatrixInfo>& matrices = trained.checkpoint.matrices;
   const Graph graph = graph_of(trained, matrices);
   const std::unique_ptr<Provider> like = make_dummy_provider(matrices, trained.set.has_mean, 0);
   const PixelStatistics statistics = saved_statistics(trained.checkpoint, trained.options.data, *like);
-  const std::vector<std::string> outputs = find_answer(graph, matrices, asked.output).layers;
-  OnnxModel model = onnx_model(graph, trained.checkpoint, statistics, outputs);
-  model.metadata = metadata_of(trained, statistics, graph, outputs);
-  make_folders_of(named[1]);
-  write_onnx(named[1], model);
-  fmt::print("{}: from {} to {}, {} operators\n", named[1], ports_text(model.inputs),
-             ports_text(model.outputs), model.nodes.size());
+  if (weights)
+    write_weights(file, trained, graph, statistics);
+  else
+    write_model(file, trained, graph, statistics, asked.output);
 }
 
 }  // namespace convnet

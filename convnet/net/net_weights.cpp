@@ -232,13 +232,8 @@ std::vector<std::string> source_names(const std::string& layer, const std::strin
                                       bool of_convnet) {
   // Averages, where there are any, are what the other run's tests saw.
   std::vector<std::string> names = {increment_name(layer, matrix, kAverageSuffix), layer + "." + matrix};
-  if (of_convnet) return names;
-  // PyTorch's names, with the layer as the module.
-  static const std::map<std::string, std::string> parameters = {
-      {"weights", "weight"},           {"biases", "bias"},           {"scale", "weight"}, {"shift", "bias"},
-      {"runningMean", "running_mean"}, {"runningVar", "running_var"}};
-  const auto parameter = parameters.find(matrix.substr(0, matrix.find('.')));
-  if (first_input && parameter != parameters.end()) names.push_back(layer + "." + parameter->second);
+  const std::string of_pytorch = of_convnet ? "" : pytorch_name(layer, matrix, first_input);
+  if (!of_pytorch.empty()) names.push_back(of_pytorch);
   return names;
 }
 
@@ -334,6 +329,37 @@ const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string
   if (!all_finite(found->second.values))
     throw InputError(file + ": tensor '" + name + "' holds numbers that are not finite (NaN or infinity)");
   return found->second.values;
+}
+
+const std::vector<float>& tested_matrix(const Checkpoint& checkpoint, const std::string& layer,
+                                        const WeightSpec& spec) {
+  const std::string average = increment_name(layer, spec.name, kAverageSuffix);
+  const bool averaged = checkpoint.tensors.tensors.contains(average);
+  return matrix_of(checkpoint.tensors, checkpoint.file, averaged ? average : layer + "." + spec.name,
+                   spec.dims);
+}
+
+std::string pytorch_name(const std::string& layer, const std::string& matrix, bool first_input) {
+  static const std::map<std::string, std::string> parameters = {
+      {"weights", "weight"},           {"biases", "bias"},           {"scale", "weight"}, {"shift", "bias"},
+      {"runningMean", "running_mean"}, {"runningVar", "running_var"}};
+  const auto parameter = parameters.find(matrix.substr(0, matrix.find('.')));
+  return first_input && parameter != parameters.end() ? layer + "." + parameter->second : "";
+}
+
+PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint) {
+  PytorchWeights result;
+  for (const Node& node : graph.nodes) {
+    for (std::size_t i = 0; i < node.owners.size(); ++i) {
+      if (node.owners[i] != WeightOwner{node.id, i}) continue;  // another layer's
+      const WeightSpec& spec = graph.weight(node.owners[i]);
+      const bool first_input = i == 0 || i >= node.layer->input_weights();
+      std::string name = pytorch_name(node.whole, spec.name, first_input);
+      if (name.empty()) name = result.unnamed.emplace_back(node.whole + "." + spec.name);
+      result.file.tensors[name] = {spec.dims, tested_matrix(checkpoint, node.whole, spec)};
+    }
+  }
+  return result;
 }
 
 std::string Net::name_of(const WeightBuffers& w, const char* suffix) const {

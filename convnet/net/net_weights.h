@@ -1,11 +1,12 @@
-// The tensors of a net in checkpoints.
+// The names and values of a net's tensors in checkpoints, and PyTorch's names for them.
 #pragma once
 
 #include <array>
 #include <string>
 #include <vector>
 
-#include "convnet/checkpoint/safetensors.h"
+#include "convnet/checkpoint/checkpoint.h"
+#include "convnet/graph/graph.h"
 
 namespace convnet {
 
@@ -25,5 +26,23 @@ std::string increment_name(const std::string& layer, const std::string& weight,
 /// both if it is missing, has other dims, or holds numbers that are not finite.
 const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
                                     const std::string& name, const Dims& dims);
+
+/// Returns the values of a layer's matrix that tests of the checkpoint use: its running averages if there are
+/// any, else the weights. Throws as matrix_of().
+const std::vector<float>& tested_matrix(const Checkpoint& checkpoint, const std::string& layer,
+                                        const WeightSpec& spec);
+
+/// Returns the name that PyTorch gives to a matrix of a module with the name of the layer, like
+/// "conv1.weight" for "conv1.weights.data"; "" if it has none. `first_input` is false for the weights of
+/// further inputs, which modules of PyTorch do not have.
+std::string pytorch_name(const std::string& layer, const std::string& matrix, bool first_input);
+
+/// The weights of a net for programs that know PyTorch's names.
+struct PytorchWeights {
+  TensorFile file;
+  std::vector<std::string> unnamed;  ///< tensors for which PyTorch has no name; they have the checkpoint's
+};
+/// Makes them from a checkpoint and its net, of which no layer may be divided. Throws as matrix_of().
+PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint);
 
 }  // namespace convnet

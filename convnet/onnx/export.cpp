@@ -61,15 +61,11 @@ class ModelTensors {
   Tensor weights(const WeightOwner& owner) {
     const WeightSpec& spec = graph_.weight(owner);
     const std::string& layer = graph_.nodes[owner.node].whole;
-    const std::string name = increment_name(layer, spec.name, "");
+    const std::string name = layer + "." + spec.name;
     const auto [found, is_new] = weights_.try_emplace(name);
     if (is_new) {
-      const std::string average = increment_name(layer, spec.name, kAverageSuffix);
-      const bool averaged = checkpoint_.tensors.tensors.contains(average);
       found->second = builder_.unique(name);
-      model_.constants.push_back(
-          {found->second, spec.dims,
-           matrix_of(checkpoint_.tensors, checkpoint_.file, averaged ? average : name, spec.dims)});
+      model_.constants.push_back({found->second, spec.dims, tested_matrix(checkpoint_, layer, spec)});
     }
     return {found->second, spec.dims, true};
   }

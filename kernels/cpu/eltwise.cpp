@@ -1,8 +1,9 @@
-// Sums and maxima of several tensors: flat loops over the memory, whatever the layout; padding holds zeros
-// everywhere and so gives zeros.
+// Sums, maxima and products of several tensors: flat loops over the memory, whatever the layout; padding
+// holds zeros everywhere and so gives zeros. Products by map go over the maps.
 #include <array>
 #include <stdexcept>
 
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/own_kernel.h"
 
 namespace convnet::cpu::own {
@@ -66,6 +67,53 @@ void keep_winners(const T* __restrict own, const T* __restrict other, bool befor
   }
 }
 
+template <class T>
+void multiply(const T* __restrict a, const T* __restrict b, std::int64_t count, T* __restrict dst) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dst[i] = stored_as<T>(to_float(a[i]) * to_float(b[i]));
+}
+
+// The maps that are stored together as a block are a run of memory, whose number i belongs to map i % block.
+// Blocks divide kLanes, so each lane of a row of kLanes numbers belongs to one map.
+constexpr int kLanes = 16;
+using Floats = Vector<float, kLanes>::Type;
+using Doubles = Vector<double, kLanes>::Type;
+
+/// Calls body(position, numbers) for a run's rows of kLanes numbers; the last one may have fewer.
+template <class Body>
+void for_rows_of(std::int64_t run, const Body& body) {
+  std::int64_t at = 0;
+  for (; at + kLanes <= run; at += kLanes) body(at, std::integral_constant<std::size_t, kLanes>{});
+  if (at < run) body(at, static_cast<std::size_t>(run - at));
+}
+
+/// Calls body(first map, number of maps, offset of the run) for the blocks of maps of all images, in
+/// parallel. Maps are counted over all images, each of which has view.c.
+template <class Body>
+void for_blocks(const ActivationView& view, const Body& body) {
+  const std::int64_t blocks = view.padded_c / view.block, run = view.spatial * view.block;
+#pragma omp parallel for schedule(static) if (view.size() >= kParallelElements)
+  for (std::int64_t i = 0; i < view.n * blocks; ++i)
+    body(i / blocks * view.c + i % blocks * view.block,
+         std::min(view.block, view.c - i % blocks * view.block), i * run);
+}
+
+/// The arguments of an operation on maps (N,C,H,W) or vectors (N,C): those with the dims of the first one lie
+/// as that one does, the others, with a number for each map, are plain. All have its type.
+struct Maps {
+  std::vector<TensorDesc> tensors;
+  DataType type;
+  ActivationView view;
+
+  Maps(const OpDesc& op, const Dims& dims, const LayoutHints& hints) {
+    const TensorDesc first = walkable(dims, hints);
+    tensors = argument_tensors(op, first);
+    type = first.type;
+    for (TensorDesc& tensor : tensors) tensor.type = type;
+    view = activation_view(first).value();
+  }
+};
+
 }  // namespace
 
 Prepared prepare(const EltwiseSum& op, const LayoutHints& hints) {
@@ -123,6 +171,66 @@ Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints) {
               if (k != index)
                 keep_winners<T>(as<T>(args[index]) + begin, as<T>(args[k]) + begin, k < index, end - begin,
                                 diff_src + begin);
+          });
+        });
+      });
+}
+
+Prepared prepare(const EltwiseProduct& op, const LayoutHints& hints) {
+  if (!op.by_map) {
+    const Flat flat(op, op.dims, 2, hints);
+    return std::make_shared<KernelOp>(
+        flat.tensors, [type = flat.type, count = flat.count](std::span<std::byte* const> args) {
+          with_stored(type, [&]<class T>(T) {
+            const T *a = as<T>(args[0]), *b = as<T>(args[1]);
+            T* dst = as<T>(args[2]);
+            for_pieces(count, [=](std::int64_t begin, std::int64_t end) {
+              multiply(a + begin, b + begin, end - begin, dst + begin);
+            });
+          });
+        });
+  }
+  const Maps maps(op, op.dims, hints);
+  return std::make_shared<KernelOp>(
+      maps.tensors, [type = maps.type, view = maps.view](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T *a = as<T>(args[0]), *b = as<T>(args[1]);
+          T* dst = as<T>(args[2]);
+          for_blocks(view, [=](std::int64_t map, std::int64_t maps_here, std::int64_t offset) {
+            Floats factors{};
+            for (int lane = 0; lane < kLanes; ++lane)
+              if (lane % view.block < maps_here) factors[lane] = to_float(b[map + lane % view.block]);
+            for_rows_of(view.spatial * view.block, [&](std::int64_t at, auto numbers) {
+              Floats v;
+              load_floats<kLanes>(a + offset + at, numbers, v);
+              v *= factors;
+              store_floats<kLanes>(dst + offset + at, numbers, v);
+            });
+          });
+        });
+      });
+}
+
+Prepared prepare(const MapProductSums& op, const LayoutHints& hints) {
+  const Maps maps(op, op.dims, hints);
+  return std::make_shared<KernelOp>(
+      maps.tensors, [type = maps.type, view = maps.view](std::span<std::byte* const> args) {
+        with_stored(type, [&]<class T>(T) {
+          const T *a = as<T>(args[0]), *b = as<T>(args[1]);
+          T* sums = as<T>(args[2]);
+          for_blocks(view, [=](std::int64_t map, std::int64_t maps_here, std::int64_t offset) {
+            Doubles total{};
+            for_rows_of(view.spatial * view.block, [&](std::int64_t at, auto numbers) {
+              Floats x, y;
+              load_floats<kLanes>(a + offset + at, numbers, x);
+              load_floats<kLanes>(b + offset + at, numbers, y);
+              total += __builtin_convertvector(x, Doubles) * __builtin_convertvector(y, Doubles);
+            });
+            for (std::int64_t m = 0; m < maps_here; ++m) {
+              double sum = 0;
+              for (std::int64_t lane = m; lane < kLanes; lane += view.block) sum += total[lane];
+              sums[map + m] = stored_as<T>(static_cast<float>(sum));
+            }
           });
         });
       });

@@ -68,6 +68,8 @@ Prepared prepare(const NoisyRelu& op, const LayoutHints& hints);
 Prepared prepare(const EltwiseSum& op, const LayoutHints& hints);
 Prepared prepare(const EltwiseMax& op, const LayoutHints& hints);
 Prepared prepare(const EltwiseMaxBackward& op, const LayoutHints& hints);
+Prepared prepare(const EltwiseProduct& op, const LayoutHints& hints);
+Prepared prepare(const MapProductSums& op, const LayoutHints& hints);
 Prepared prepare(const Concat& op, const LayoutHints& hints);
 Prepared prepare(const Split& op, const LayoutHints& hints);
 Prepared prepare(const GroupSumForward& op, const LayoutHints& hints);

@@ -1,4 +1,5 @@
-// Sums and maxima of several tensors: flat over the memory, whatever its layout.
+// Sums, maxima and products of several tensors: flat over the memory, whatever its layout. Products by map go
+// over the maps.
 #include <stdexcept>
 
 #include "convnet/base/error.h"
@@ -57,6 +58,76 @@ void sum_terms(Stream stream, std::int64_t count, const std::vector<float>& coef
   for_elements<kFlatLanes<T>>(stream, count, args, terms);
 }
 
+struct Multiply {
+  CONVNET_DEVICE float operator()(float a, float b) const { return a * b; }
+};
+
+/// Multiplies each map by its factor: a thread for Lanes channels of a pixel.
+template <class T, int Lanes>
+struct ScaleMaps {
+  View view;
+  Numbers<T, Lanes> src, factors, dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = view.place(i);
+    Vector<float, Lanes> v = src[i];
+    const Vector<float, Lanes> factor = factors[at.n * view.c + at.c];
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) v.lane[lane] *= factor.lane[lane];
+    dst.set(i, v);
+  }
+};
+
+/// Sums the products of some pixels of Lanes maps in one thread. The sums are (part, image, map).
+template <class T, int Lanes>
+struct ProductSums {
+  View view;
+  int parts;  ///< threads that share the pixels of a map: thread p takes pixels p, p + parts, ...
+  Numbers<T, Lanes> a, b;
+  Numbers<float, Lanes> sums;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t maps = view.n * view.c, map = i % maps, n = map / view.c;
+    const int c = static_cast<int>(map % view.c), pixels = static_cast<int>(view.spatial());
+    Vector<float, Lanes> sum{};
+    CONVNET_UNROLL_BY(4)
+    for (int s = static_cast<int>(i / maps); s < pixels; s += parts) {
+      const std::int64_t at = view.index(n, c, s);
+      const Vector<float, Lanes> x = a[at], y = b[at];
+      CONVNET_UNROLL
+      for (int lane = 0; lane < Lanes; ++lane) sum.lane[lane] += x.lane[lane] * y.lane[lane];
+    }
+    sums.set(i, sum);
+  }
+};
+
+/// Adds the sums of all parts of a map.
+template <class T>
+struct AddParts {
+  std::int64_t maps;
+  int parts;
+  const float* sums;
+  T* dst;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    float sum = 0;
+    for (int part = 0; part < parts; ++part) sum += sums[part * maps + i];
+    dst[i] = stored_as<T>(sum);
+  }
+};
+
+/// Calls f(stored, lanes): a value of the type that maps of `view` are stored as, and how many channels a
+/// thread works on.
+template <class F>
+void with_lanes(DataType type, const View& view, const F& f) {
+  with_stored_type(type, [&](auto stored) {
+    if (lanes_of(view) == kLanes)
+      f(stored, std::integral_constant<int, kLanes>{});
+    else
+      f(stored, std::integral_constant<int, 1>{});
+  });
+}
+
 }  // namespace
 
 template <>
@@ -112,6 +183,46 @@ Prepared prepare(const EltwiseMaxBackward& op, const OpForm& form, const Context
           for (int k = 0; k < index; ++k) wins = wins && beats(own, sources.from[k][i]);
           for (int k = index + 1; k < sources.count; ++k) wins = wins && !beats(sources.from[k][i], own);
           diff_src[i] = wins ? diff_dst[i] : 0.0F;
+        });
+      });
+}
+
+template <>
+Prepared prepare(const EltwiseProduct& op, const OpForm& form, const Context&) {
+  const TensorDesc& src = form.args[0];
+  if (!op.by_map)
+    return std::make_shared<KernelOp>(form, [type = src.type, count = element_count(op.dims)](
+                                                Stream stream, std::span<std::byte* const> args, std::byte*) {
+      with_stored_type(type,
+                       [&](auto stored) { flat_binary<decltype(stored)>(stream, count, args, Multiply()); });
+    });
+  return std::make_shared<KernelOp>(form, [type = src.type, view = channels_view(src)](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
+    with_lanes(type, view, [&](auto stored, auto lanes) {
+      using Maps = Numbers<decltype(stored), lanes()>;
+      const View vectors = in_vectors(view, lanes());
+      for_each(stream, vectors.size(),
+               ScaleMaps<decltype(stored), lanes()>{vectors, Maps(args[0]), Maps(args[1]), Maps(args[2])});
+    });
+  });
+}
+
+template <>
+Prepared prepare(const MapProductSums&, const OpForm& form, const Context&) {
+  const TensorDesc& src = form.args[0];
+  const View view = channels_view(src);
+  return std::make_shared<KernelOp>(
+      form, [type = src.type, view, parts = map_parts(view)](Stream stream, std::span<std::byte* const> args,
+                                                             std::byte* workspace) {
+        with_lanes(type, view, [&](auto stored, auto lanes) {
+          using T = decltype(stored);
+          const View vectors = in_vectors(view, lanes());
+          for_each(stream, parts * vectors.n * vectors.c,
+                   ProductSums<T, lanes()>{vectors, static_cast<int>(parts), Numbers<T, lanes()>(args[0]),
+                                           Numbers<T, lanes()>(args[1]), Numbers<float, lanes()>(workspace)});
+          for_each(stream, view.n * view.c,
+                   AddParts<T>{view.n * view.c, static_cast<int>(parts), as_floats(workspace),
+                               reinterpret_cast<T*>(args[2])});
         });
       });
 }

@@ -87,6 +87,15 @@ class Former {
     check_sources(op_name(op) + ": ", op.inputs, "inputs");
     return alike(op, op.dims, DataType::f32);
   }
+  OpForm operator()(const EltwiseProduct& op) const {
+    return op.by_map ? of_maps(op, op.dims) : alike(op, op.dims, hinted_type(hints_, 0));
+  }
+  /// The workspace holds the sums of the parts of all maps.
+  OpForm operator()(const MapProductSums& op) const {
+    OpForm form = of_maps(op, op.dims);
+    form.workspace_bytes = bytes_of_floats(map_parts(channels_view(form.args[0])) * op.dims[0] * op.dims[1]);
+    return form;
+  }
   template <one_of<Scale, ColorTransform, SquaresBackward> Op>
   OpForm operator()(const Op& op) const {
     return own(argument_tensors(op, hinted_or_preferred(op.dims, 0)));
@@ -285,6 +294,13 @@ class Former {
     for (const std::optional<TensorDesc>& hint : hints_)
       if (hint && hint->plain()) tensor.layout = nullptr;
     return own(argument_tensors(op, tensor));
+  }
+  /// Gives the arguments that have a number for each map the type of the first one.
+  OpForm of_maps(const OpDesc& op, const Dims& dims) const {
+    const TensorDesc maps = activation(dims, 0);
+    std::vector<TensorDesc> args = argument_tensors(op, maps);
+    for (TensorDesc& arg : args) arg.type = maps.type;
+    return own(std::move(args));
   }
   static OpForm of_costs(const OpDesc& op, int columns, std::int64_t images) {
     return own(argument_tensors(op), cost_table_bytes(columns, images));

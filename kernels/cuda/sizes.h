@@ -49,6 +49,15 @@ inline std::int64_t update_scales_bytes(const UpdateScales& op) {
   return (1 + 2 * matrices) * size_of(DataType::f64);
 }
 
+/// Returns the number of threads that share the pixels of a map in MapProductSums, so that small batches of
+/// few maps occupy a GPU, too.
+inline std::int64_t map_parts(const View& view) {
+  constexpr std::int64_t kThreads = std::int64_t{1} << 17, kMost = 64;
+  const std::int64_t maps = std::max<std::int64_t>(1, view.n * view.c / lanes_of(view));
+  return std::clamp<std::int64_t>(kThreads / maps, 1,
+                                  std::min(kMost, std::max<std::int64_t>(1, view.spatial() / 4)));
+}
+
 // Batch normalisation.
 
 /// Divides the values of all channels into less than 2^31 parts. The division depends only on the shape, so

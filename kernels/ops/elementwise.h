@@ -118,6 +118,27 @@ struct EltwiseMaxBackward {
   }
 };
 
+/// dst = a * b. If b is `by_map`, it has a factor for each map of each image.
+struct EltwiseProduct {
+  Dims dims;
+  bool by_map = false;
+
+  std::string name() const { return by_map ? "eltmul.maps" : "eltmul"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("a", dims), args::read("b", by_map ? Dims{dims.at(0), dims.at(1)} : dims),
+            args::write("dst", dims)};
+  }
+};
+/// sums = for each map of each image, the sum of a * b over its pixels.
+struct MapProductSums {
+  Dims dims;
+
+  std::string name() const { return "eltmul.sums"; }
+  std::vector<Argument> arguments() const {
+    return {args::read("a", dims), args::read("b", dims), args::write("sums", {dims.at(0), dims.at(1)})};
+  }
+};
+
 /// Concatenates the features of all inputs for each image, in (C,H,W) order.
 struct Concat {
   std::vector<Dims> from;

@@ -1,6 +1,7 @@
 // convnet export as a user meets it: what it prints, and what it refuses. tests/onnx computes the models.
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
@@ -53,7 +54,8 @@ TEST_CASE("the input of a model is images, also where the data layer has that na
 TEST_CASE("export refuses what it cannot write") {
   const TrainedShop shop;
   const std::string run = shop / "run", model = shop / "net.onnx";
-  check_refused({"export", run}, "usage: convnet export CHECKPOINT FILE.onnx [--output LAYER,...]");
+  check_refused({"export", run},
+                "usage: convnet export CHECKPOINT FILE.onnx|FILE.safetensors [--output LAYER,...]");
   check_refused({"export", run, model, model}, "usage: convnet export");
   check_refused({"export", run, model, "--output", "prob"},
                 "the net has no layer 'prob'; did you mean 'probs'?");
@@ -64,6 +66,86 @@ TEST_CASE("export refuses what it cannot write") {
   check_refused({"export", run, run + "/1.1.safetensors"}, "is a file that the command reads");
   check_refused({"export", shop / "nothing", model}, "nothing");
   CHECK_FALSE(fs::exists(model));
+}
+
+TEST_CASE("export writes the weights with PyTorch's names, and a new run can begin with them") {
+  const TrainedShop shop;
+  const std::string weights = shop / "net.safetensors";
+  CHECK(run_well({"export", shop / "run", weights}).out == weights + ": 4 tensors\n");
+  const TensorFile file = read_safetensors(weights),
+                   checkpoint = read_safetensors(shop / "run/1.1.safetensors");
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"conv1.bias", "conv1.weight", "fc10.bias", "fc10.weight"});
+  const NamedTensor &exported = file.tensors.at("fc10.weight"),
+                    &trained = checkpoint.tensors.at("fc10.weights.pool1");
+  CHECK(exported.dims == trained.dims);
+  CHECK(exported.values == trained.values);
+  CHECK(file.metadata.at("format") == "pt");
+  CHECK(file.metadata.at("checkpoint") == "1.1.safetensors");
+  CHECK(file.metadata.at("input_dims") == "[1,8,8]");
+  CHECK(file.metadata.at("class_output") == "probs");
+  CHECK_FALSE(file.metadata.contains("deviations"));
+  // The mean image, exactly.
+  const auto mean =
+      nlohmann::json::parse(file.metadata.at("mean")).get<std::vector<std::vector<std::vector<float>>>>();
+  REQUIRE(mean.size() == 1);
+  REQUIRE(mean[0].size() == 8);
+  std::vector<float> pixels;
+  for (const std::vector<float>& row : mean[0]) pixels.insert(pixels.end(), row.begin(), row.end());
+  CHECK(pixels == checkpoint.tensors.at("mnist.mean").values);
+
+  const std::string copied =
+      run_well(shop.mnist() + Args{"--init-from", weights, "--save-file", shop / "again", "--epochs", "0",
+                                   "--force-save", "1"})
+          .out;
+  CHECK(count(copied, "copied from") == 4);
+  CHECK(read_safetensors(shop / "again/0.0.safetensors").tensors.at("conv1.weights.data").values ==
+        checkpoint.tensors.at("conv1.weights.data").values);
+}
+
+TEST_CASE("exported weights are those that tests use, with the deviations of pixels") {
+  Workshop shop;
+  shop.write(replaced(kDefinition, "inputs=data\nchannels=1\nfilters=2\nfilterSize=3\n",
+                      "inputs=data,data\nchannels=1,1\nfilters=2\nfilterSize=3,3\n"),
+             kParameters);
+  shop.write_data();
+  run_well(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--ema", "0.9", "--pixel-std",
+                               "1", "--scalar-mean", "128"});
+  const std::string weights = shop / "net.safetensors";
+  CHECK(run_well({"export", shop / "run", weights}).out ==
+        weights + ": 5 tensors\n  conv1.weights.data.1 keeps its name: PyTorch has none for it\n");
+  const TensorFile file = read_safetensors(weights),
+                   checkpoint = read_safetensors(shop / "run/1.1.safetensors");
+  CHECK(file.tensors.at("conv1.weight").values == checkpoint.tensors.at("conv1.weightsAvg.data").values);
+  CHECK(file.tensors.at("conv1.weights.data.1").values ==
+        checkpoint.tensors.at("conv1.weightsAvg.data.1").values);
+  const float deviation = checkpoint.tensors.at("mnist.deviations").values.at(0);
+  CHECK(nlohmann::json::parse(file.metadata.at("deviations")).at(0).at(0).at(0).get<float>() == deviation);
+  CHECK(nlohmann::json::parse(file.metadata.at("mean")) ==
+        nlohmann::json({{{checkpoint.tensors.at("mnist.mean").values.at(0)}}}));
+}
+
+TEST_CASE("exported weights replace no other file") {
+  const TrainedShop shop;
+  const std::string run = shop / "run", weights = shop / "net.safetensors";
+  check_refused({"export", run, shop / "net.pt"},
+                "net.pt: must end with '.onnx' (a model) or '.safetensors' (weights with PyTorch's names)");
+  check_refused(
+      {"export", run, weights, "--output", "probs"},
+      "--output names the outputs of an ONNX model; " + weights + " gets the weights of all layers");
+  check_refused({"export", run, run + "/1.1.safetensors"}, "is a file that the command reads");
+  check_refused({"export", run, run + "/2.1.safetensors"}, "is a name of checkpoints; name another file");
+  for (const std::string& other : {std::string("notes"), read_file(run + "/1.1.safetensors")}) {
+    write_file(weights, other);
+    check_refused({"export", run, weights}, "there is another kind of file of that name");
+    CHECK(read_file(weights) == other);
+  }
+  fs::remove(weights);
+  run_well({"export", run, weights});
+  const std::string first = read_file(weights);
+  run_well({"export", run, weights});
+  CHECK(read_file(weights) == first);
 }
 
 TEST_CASE("export refuses damaged checkpoints") {
@@ -83,9 +165,15 @@ TEST_CASE("export refuses damaged checkpoints") {
   contents = sound;
   contents.tensors["mnist.mean"].values[0] = std::numeric_limits<float>::infinity();
   refused(contents, "it holds numbers that are not finite");
+  contents = sound;
+  contents.tensors.erase("fc10.biases");
+  refused(contents, "has no tensor 'fc10.biases', which this net needs");
+  check_refused({"export", file, shop / "net.safetensors"},
+                "has no tensor 'fc10.biases', which this net needs");
   write_file(file, read_file(file).substr(0, 1000));
   check_refused({"export", file, model}, file);
   CHECK_FALSE(fs::exists(model));
+  CHECK_FALSE(fs::exists(shop / "net.safetensors"));
 }
 
 TEST_CASE("export names each layer that ONNX has no operator for, and how far it can go") {

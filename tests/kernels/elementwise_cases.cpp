@@ -50,6 +50,11 @@ void add_eltwise(std::vector<OpCase>& cases) {
     for (const std::size_t count : {1U, 2U, 4U})
       for (const bool with_nan : {false, true}) add_max(cases, dims, tied_inputs(dims, count, with_nan));
   }
+  for (const Dims& dims : product_shapes()) {
+    cases.push_back({.op = EltwiseProduct{dims}, .tolerance = 0});
+    cases.push_back({.op = EltwiseProduct{dims, true}, .tolerance = 0});
+    cases.push_back({.op = MapProductSums{dims}, .tolerance = 1e-6});
+  }
   // 64 inputs are the most that the CUDA backend's kernels take in one launch.
   for (const std::size_t count : {64U, 65U, 135U}) {
     EltwiseSum op{{2, 3, 2, 2}, {}};
@@ -118,6 +123,12 @@ std::vector<Dims> elementwise_shapes() {
 
 std::vector<Dims> eltwise_shapes() {
   return {{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 7}, {1, 1}, {3, 33, 21, 19}, {0, 20, 3, 3}};
+}
+
+std::vector<Dims> product_shapes() {
+  std::vector<Dims> shapes = eltwise_shapes();
+  shapes.insert(shapes.end(), {{1, 4, 40, 41}, {2, 8, 15, 1}, {70, 64, 2, 2}, {3, 24, 30, 30}});
+  return shapes;
 }
 
 std::vector<ConcatCase> concats() {

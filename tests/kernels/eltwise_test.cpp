@@ -127,6 +127,32 @@ TEST_CASE("eltmax gradient matches central differences", "[eltwise]") {
   }
 }
 
+TEST_CASE("products, also with a factor for each map, and their sums over maps", "[eltwise]") {
+  for (const Dims& dims : product_shapes())
+    for (int block : blocks_of(dims)) {
+      INFO(to_string(dims) << " block " << block);
+      const TensorDesc layout = activations(dims, block);
+      const std::int64_t maps = dims[0] * dims[1], pixels = maps == 0 ? 0 : element_count(dims) / maps;
+      const Floats a = random_values(element_count(dims), 1), b = random_values(element_count(dims), 2),
+                   factors = random_values(maps, 3);
+      Floats product, scaled;
+      Values sums(static_cast<std::size_t>(maps));
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const std::size_t map = i / static_cast<std::size_t>(pixels);
+        product.push_back(a[i] * b[i]);
+        scaled.push_back(a[i] * factors[map]);
+        sums[map] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+      }
+      const auto multiply = cpu::prepare(EltwiseProduct{dims}, {layout});
+      CHECK(same_layout(multiply->args().back(), layout));
+      CHECK(results_of(multiply, {a, b})[0] == product);
+      const auto scale = cpu::prepare(EltwiseProduct{dims, true}, {layout});
+      CHECK(same_layout(scale->args().back(), layout));
+      CHECK(results_of(scale, {a, factors})[0] == scaled);
+      CHECK(worst_difference(results_of(cpu::prepare(MapProductSums{dims}, {layout}), {a, b})[0], sums) < 1e-6);
+    }
+}
+
 TEST_CASE("eltsum and eltmax need inputs", "[eltwise]") {
   CHECK_THROWS_AS(cpu::prepare(EltwiseSum{{2, 3}, {}}, {}), std::logic_error);
   CHECK_THROWS_AS(cpu::prepare(EltwiseMax{{2, 3}, 0}, {}), std::logic_error);

@@ -73,6 +73,7 @@ struct NeuronCase {
 std::vector<NeuronCase> neurons();
 std::vector<Dims> elementwise_shapes();
 std::vector<Dims> eltwise_shapes();
+std::vector<Dims> product_shapes();
 /// Inputs of Concat, its output, and the layouts that it takes as they are on the CPU, by their number of
 /// channels in a block.
 struct ConcatCase {

@@ -179,9 +179,11 @@ def check_families():
                   "[same]\ntype=dropout\ninputs=mix\n"
                   "[parts]\ntype=sfc\ninputs=mix,vector\nparts=3\noutputs=2\ninitW=0.3,0.3\n"
                   "[top]\ntype=eltmax\ninputs=conv1,rooted,logged\n[flat]\ntype=concat\ninputs=top,vector\n"
-                  "[maps]\ntype=concat\ninputs=conv1,top\n[sums]\ntype=sum\ninputs=vector\nstride=3\n")
-    ends = ["flat", "parts", "same", "sums", "maps"]
-    parameters = "[DEFAULT]\nepsW=0.0001\nepsB=0.0001\nmomW=0.9\nmomB=0.9\n[conv1]\n[vector]\n[parts]\n"
+                  "[maps]\ntype=concat\ninputs=conv1,top\n[sums]\ntype=sum\ninputs=vector\nstride=3\n"
+                  "[gate]\ntype=fc\ninputs=vector\noutputs=8\ninitW=0.1\nneuron=logistic\n"
+                  "[gated]\ntype=eltmul\ninputs=conv1,gate\n[gates]\ntype=eltmul\ninputs=mix,vector\n")
+    ends = ["flat", "parts", "same", "sums", "maps", "gated", "gates"]
+    parameters = "[DEFAULT]\nepsW=0.0001\nepsB=0.0001\nmomW=0.9\nmomB=0.9\n[conv1]\n[vector]\n[parts]\n[gate]\n"
     # Layers without a gradient stand on the data.
     for name, (text, learned) in MORE.items():
         source = "data" if name in {"small", "corner"} else "vector" if name == "numbers" else "conv1"

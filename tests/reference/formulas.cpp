@@ -147,6 +147,16 @@ Result apply_taps(const TapLayer& layer, const std::vector<const Values*>& input
         }
         continue;
       }
+      if (layer.rule == Rule::product) {
+        r.y.back() = 1;
+        for (const Tap& tap : taps) r.y.back() *= x(tap);
+        for (std::size_t i = 0; i < taps.size(); ++i) {
+          double others = 1;
+          for (std::size_t k = 0; k < taps.size(); ++k) others *= k == i ? 1 : x(taps[k]);
+          r.slopes.push_back({taps[i].input, from(taps[i]), to, others});
+        }
+        continue;
+      }
       const auto less = [&](const Tap& a, const Tap& b) {
         return layer.rule == Rule::largest ? x(a) < x(b) : std::abs(x(a)) < std::abs(x(b));
       };

@@ -121,9 +121,12 @@ TapLayer element_wise(Rule rule, const std::vector<Shape>& inputs, const Keys& k
   TapLayer layer{rule, inputs[0], {}};
   for (std::int64_t e = 0; e < inputs[0].size(); ++e) {
     std::vector<Tap>& taps = layer.taps.emplace_back();
-    for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      // A product may have a factor for each map.
+      const std::int64_t element = inputs[i].size() < inputs[0].size() ? e / (inputs[0].h * inputs[0].w) : e;
       taps.push_back(
-          {i, static_cast<std::size_t>(e), rule == Rule::sum ? keys.number_of("coeffs", i, "1") : 1});
+          {i, static_cast<std::size_t>(element), rule == Rule::sum ? keys.number_of("coeffs", i, "1") : 1});
+    }
   }
   return layer;
 }
@@ -187,6 +190,7 @@ std::vector<std::vector<Tap>> separable(const Shape& in, const Axis& rows, const
 TapLayer tap_layer(const std::string& type, const std::vector<Shape>& inputs, const Keys& keys) {
   if (type == "concat" || type == "pass") return concat(inputs);
   if (type == "eltsum") return element_wise(Rule::sum, inputs, keys);
+  if (type == "eltmul") return element_wise(Rule::product, inputs, keys);
   if (type == "eltmax") return element_wise(Rule::largest, inputs, keys);
   if (type == "sum") return group_sum(inputs[0], keys.integer("stride", 1));
   if (type == "rgb2yuv") return yuv(as_maps(inputs[0], 3));

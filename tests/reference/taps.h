@@ -28,6 +28,7 @@ enum class Rule {
   none,          ///< the layer has no taps
   sum,           ///< sum of weight * tap
   largest,       ///< the first of the largest taps
+  product,       ///< product of the taps
   largest_abs,   ///< the first tap of the largest magnitude
   normalise,     ///< own element / (power of the sum of the squared taps)
   normalise_sd,  ///< the same, of taps minus the means of their own windows

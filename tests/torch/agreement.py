@@ -142,6 +142,31 @@ def lenet(w, images):
     return F.linear(x, w["fc2.weights.fc1"], w["fc2.biases"])
 
 
+class Lenet(torch.nn.Module):
+    """configs/lenet.cfg, with its layers' names."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = torch.nn.Conv2d(1, 32, 5, padding=2), torch.nn.Conv2d(32, 64, 5, padding=2)
+        self.fc1, self.fc2 = torch.nn.Linear(64 * 7 * 7, 256), torch.nn.Linear(256, 10)
+
+    def forward(self, images):
+        x = F.relu(F.max_pool2d(self.conv1(images), 2))
+        x = F.relu(F.max_pool2d(self.conv2(x), 2))
+        return self.fc2(F.relu(self.fc1(x.flatten(1))))
+
+
+def exported_difference(program, scratch, final):
+    """Largest relative difference of the outputs of a module that loads exported weights, strictly."""
+    run_convnet(program, "export", scratch / f"run{STEPS}", scratch / "net.safetensors")
+    state, metadata = read_safetensors(scratch / "net.safetensors")
+    images = torch.rand(8, 1, 28, 28, dtype=torch.float64) * 255 - torch.tensor(json.loads(metadata["mean"]), dtype=torch.float64)
+    model = Lenet().double()
+    model.load_state_dict(state)
+    expected = lenet(final, images)
+    return ((model(images) - expected).abs().max() / expected.abs().max()).item()
+
+
 def torch_losses(initial, rates, pixels, labels):
     weights = {name: t.clone().requires_grad_() for name, t in initial.items()
                if re.search(r"\.(weights\.\w+|biases)$", name)}
@@ -186,6 +211,7 @@ def main():
         rates = read_rates(parameters)
         ours, initial, final = convnet_losses(options.program, options.source / "configs/lenet.cfg", parameters,
                                               pathlib.Path(scratch), pixels, labels, tests)
+        exported = exported_difference(options.program, pathlib.Path(scratch), final)
     theirs, weights = torch_losses(initial, rates, pixels, labels)
 
     worst = 0.0
@@ -199,10 +225,11 @@ def main():
         difference = ((final[name] - w).norm() / w.norm()).item()
         worst_weights = max(worst_weights, difference)
     print(f"largest relative difference of a weight tensor, in norm: {worst_weights:.2e} (allowed {WEIGHT_TOLERANCE:.0e})")
+    print(f"a module that loads exported weights differs by {exported:.1e} (allowed 1e-06)")
     learned = theirs[-1] < 0.98 * theirs[0]
     if not learned:
         print(f"the loss did not fall: {theirs[0]:.4f} to {theirs[-1]:.4f}")
-    return 0 if worst < LOSS_TOLERANCE and worst_weights < WEIGHT_TOLERANCE and learned else 1
+    return 0 if exported < 1e-6 and worst < LOSS_TOLERANCE and worst_weights < WEIGHT_TOLERANCE and learned else 1
 
 
 if __name__ == "__main__":
