@@ -175,11 +175,11 @@ std::shared_ptr<const Layer> create_eltmax(const LayerType& type, const LayerSou
 
 class EltmulLayer : public Layer {
  public:
-  /// `by_map`: input 1 has a factor for each map of input 0.
-  EltmulLayer(const FeatureShape& shape, bool by_map)
-      : Layer(shape, {.division = by_map ? Division::none : Division::as_inputs,
+  /// `factors`: input 1 has a factor for each map of input 0.
+  EltmulLayer(const FeatureShape& shape, bool factors)
+      : Layer(shape, {.division = factors ? Division::none : Division::as_inputs,
                       .backward_reads = BackwardReads::inputs}),
-        by_map(by_map) {}
+        by_map(factors) {}
 
   std::shared_ptr<const Layer> part(std::int64_t, std::int64_t count) const override {
     if (by_map) return nullptr;
@@ -211,9 +211,11 @@ std::shared_ptr<const Layer> create_eltmul(const LayerType& type, const LayerSou
   NoParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const LayerInput &first = source.inputs[0], &second = source.inputs[1];
-  if (first.shape.image && first.shape.size() > first.shape.c && second.shape.size() == first.shape.c)
-    return std::make_shared<EltmulLayer>(first.shape, true);
-  if (second.shape.image && first.shape.size() == second.shape.c && second.shape.size() > second.shape.c) {
+  const auto scales = [](const FeatureShape& maps, const FeatureShape& factors) {
+    return maps.image && maps.size() > maps.c && factors.size() == maps.c;
+  };
+  if (scales(first.shape, second.shape)) return std::make_shared<EltmulLayer>(first.shape, true);
+  if (scales(second.shape, first.shape)) {
     source.error("inputs", fmt::format("the maps come first: inputs={},{}", second.name, first.name));
     return nullptr;
   }
@@ -317,7 +319,7 @@ LayerType eltmul_type() {
   type.doc =
       "Element-wise product of two inputs of equal shape, or of maps and a factor for each of them "
       "(squeeze-and-excitation, Hu et al., arXiv 1709.01507).";
-  type.formula = "y = x_1 * x_2; with a factor for each map y_(c,i,j) = x_1,(c,i,j) * x_2,c";
+  type.formula = "y = a * b; with a factor for each map y_cij = a_cij * b_c";
   type.example =
       "[squeeze]\ntype=pool\npool=avg\ninputs=conv2\nchannels=64\nsizeX=8\nstride=8\n\n"
       "[excite]\ntype=fc\ninputs=squeeze\noutputs=64\nneuron=logistic\n\n"

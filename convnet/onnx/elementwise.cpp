@@ -54,6 +54,10 @@ std::string add_operators(OnnxBuilder& b, const EltwiseMax&, const OnnxArguments
   return b.add("Max", args);
 }
 
+std::string add_operators(OnnxBuilder& b, const EltwiseProduct& op, const OnnxArguments& args) {
+  return b.add("Mul", {args[0], op.by_map ? b.reshaped(args[1], {op.dims.at(1), 1, 1}) : args[1]});
+}
+
 std::string add_operators(OnnxBuilder& b, const Concat& op, const OnnxArguments& args) {
   std::vector<std::string> inputs = args;
   for (std::size_t i = 0; i < inputs.size(); ++i) {

@@ -44,6 +44,7 @@ std::string add_operators(OnnxBuilder& b, const Scale& op, const OnnxArguments& 
 std::string add_operators(OnnxBuilder& b, const SoftmaxForward& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const EltwiseSum& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const EltwiseMax& op, const OnnxArguments& args);
+std::string add_operators(OnnxBuilder& b, const EltwiseProduct& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const Concat& op, const OnnxArguments& args);
 std::string add_operators(OnnxBuilder& b, const GroupSumForward& op, const OnnxArguments& args);
 // images.cpp

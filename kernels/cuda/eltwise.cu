@@ -4,6 +4,7 @@
 
 #include "convnet/base/error.h"
 #include "kernels/cuda/flat.h"
+#include "kernels/cuda/sizes.h"
 #include "kernels/cuda/sources.h"
 
 namespace convnet::cuda {

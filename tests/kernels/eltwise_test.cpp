@@ -149,7 +149,8 @@ TEST_CASE("products, also with a factor for each map, and their sums over maps",
       const auto scale = cpu::prepare(EltwiseProduct{dims, true}, {layout});
       CHECK(same_layout(scale->args().back(), layout));
       CHECK(results_of(scale, {a, factors})[0] == scaled);
-      CHECK(worst_difference(results_of(cpu::prepare(MapProductSums{dims}, {layout}), {a, b})[0], sums) < 1e-6);
+      CHECK(worst_difference(results_of(cpu::prepare(MapProductSums{dims}, {layout}), {a, b})[0], sums) <
+            1e-6);
     }
 }
 

@@ -68,9 +68,9 @@ std::vector<GradientNet> smooth_nets() {
               section("p", "pass", "inputs=k,a") + section("s", "sum", "inputs=j stride=4 neuron=tanh[1,1]"),
           "s,p"),
       net("products", {3, 3, 3},
-          a + tanh_conv("b", "inputs=data channels=3 filters=4 filterSize=2") + fc("g", "inputs=data outputs=4") +
-              section("j", "eltmul", "inputs=a,b") + section("k", "eltmul", "inputs=j,g") +
-              section("s", "eltmul", "inputs=k,k"),
+          a + tanh_conv("b", "inputs=data channels=3 filters=4 filterSize=2") +
+              fc("g", "inputs=data outputs=4") + section("j", "eltmul", "inputs=a,b") +
+              section("k", "eltmul", "inputs=j,g") + section("s", "eltmul", "inputs=k,k"),
           "s"),
       net("pixels", {3, 5, 5},
           a + section("n", "nailbed", "inputs=a channels=4 stride=2") +

@@ -220,14 +220,16 @@ TEST_CASE("layers that join inputs train like the reference") {
   const auto multiply = [&](const std::string& layers, const std::string& keys) {
     cases.push_back({"eltmul " + keys, {3, 4, 4}, 2, layers + section("x", "eltmul", "inputs=" + keys), "x"});
   };
-  const std::string gate = fc("gate", "inputs=f outputs=5 neuron=logistic");
+  const std::string gate = fc("gate", "inputs=f outputs=16 neuron=logistic");
   multiply(a + b, "a,b");
   multiply(a + b, "b,a neuron=relu");
   multiply(a, "a,a");
   multiply(f + fc("g", "inputs=f outputs=7"), "f,g");
   multiply(a + f + gate, "a,gate");
-  multiply(a + section("squeeze", "pool", "inputs=a channels=5 pool=avg sizeX=4 stride=4"), "a,squeeze neuron=relu");
-  multiply(a + section("squeeze", "pool", "inputs=a channels=5 pool=avg sizeX=4 stride=4") + f + gate, "squeeze,gate");
+  multiply(a + section("squeeze", "pool", "inputs=a channels=16 pool=avg sizeX=4 stride=4"),
+           "a,squeeze neuron=relu");
+  multiply(a + section("squeeze", "pool", "inputs=a channels=16 pool=avg sizeX=4 stride=4") + f + gate,
+           "squeeze,gate");
   cases.push_back({"sum",
                    {3, 4, 4},
                    2,

@@ -207,7 +207,8 @@ Result softmax_layer(const Values& x, std::int64_t c) {
     for (std::size_t i = row; i < row + classes; ++i) r.y.push_back(std::exp(x[i] - most) / sum);
     for (std::size_t i = row; i < row + classes; ++i)
       for (std::size_t j = row; j < row + classes; ++j)
-        r.slopes.push_back({0, i, j, r.y[j] * ((i == j ? 1 : 0) - r.y[i])});
+        // Costs divide by max(p, kSmallest), so the gradient of both together is p - t for every p.
+        r.slopes.push_back({0, i, j, std::max(r.y[j], kSmallest) * ((i == j ? 1 : 0) - r.y[i])});
   }
   return r;
 }
