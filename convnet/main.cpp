@@ -66,7 +66,8 @@ int dispatch(std::vector<std::string> args, convnet::StandardStreams& streams) {
   return 0;
 }
 
-/// An error without text has been reported by another process.
+/// Prints an error on stderr and returns its exit code. An error without text has been reported by another
+/// process.
 int fail(const std::string& what, int code) {
   std::fflush(stdout);
   if (!what.empty()) fmt::print(stderr, "{}\n", what);

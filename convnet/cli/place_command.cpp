@@ -44,8 +44,8 @@ const OptionTable<PlaceCommandOptions>& options_of_place() {
               unsaved_option("model", &PlaceCommandOptions::model,
                              {.fallback = "",
                               .unit = "file",
-                              .doc = "the machine: 'measured' times each operation here, else a file of a "
-                                     "machine's numbers, like bench/models/nvlink-8gpu.json; where that says "
+                              .doc = "the machine: 'measured' times each operation here, else a device model "
+                                     "file, like bench/models/nvlink-8gpu.json; where that says "
                                      "concurrent_streams, --device auto means cuda"}),
               unsaved_option("out", &PlaceCommandOptions::out,
                              {.fallback = "",

@@ -46,7 +46,7 @@ const OptionTable<PlanCommandOptions>& options_of_plan() {
                    .unit = "file",
                    .doc =
                        "predict the time of a step: 'measured' times each operation on this machine, else a "
-                       "file of a machine's numbers, like bench/models/nvlink-8gpu.json; where that says "
+                       "device model file, like bench/models/nvlink-8gpu.json; where that says "
                        "concurrent_streams, --device auto means cuda"}),
               unsaved_option("trace", &PlanCommandOptions::trace,
                              {.fallback = "",

@@ -1,3 +1,4 @@
+// `convnet train`: trains, resumes or tests a net, in one process or several.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,13 +61,12 @@ double stall_seconds_in(const std::vector<std::string>& args) {
     const OptionTexts texts = parse_command_line(train_command_options(), args);
     if (const auto given = texts.find(kKey); given != texts.end())
       return device_options().parse({*given}).stall_timeout;
-  } catch (const InputError&) {
-    return kStallSeconds;
+  } catch (const InputError&) {  // train() reports it
   }
   return kStallSeconds;
 }
 
-/// `note`: a text to print before training.
+/// Runs the command. Prints `note` before it trains.
 void train(const std::vector<std::string>& args, StopSignal& stop, Processes* processes,
            const std::string& note = "") {
   OptionTexts texts;

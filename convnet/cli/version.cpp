@@ -1,3 +1,4 @@
+// The text of --version.
 #include <fmt/format.h>
 
 #include "convnet/cli/build_info.h"

@@ -17,7 +17,7 @@ struct SourceLocation {
   int line = 0;                             ///< 1-based
   /// The command-line option that replaced what the file has there, like "--set conv1.wc=0"; null: none.
   std::shared_ptr<const std::string> option = nullptr;
-  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file; of an option its text.
+  /// Returns "configs/x.cfg:41", "configs/x.cfg" without a line, "" without a file; for an option, its text.
   std::string str() const;
 };
 

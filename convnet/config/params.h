@@ -26,7 +26,7 @@ enum class CfgFile { definition, parameters, both };
 struct ParamSpec {
   std::string key;                   ///< as documented: "filterSize"
   std::vector<std::string> aliases;  ///< older names: "partialSum" for "sumWidth"
-  /// "integer", "number", "schedule", "boolean", "choice", "names"; of lists "integer per input".
+  /// "integer", "number", "schedule", "boolean", "choice", "names"; for lists "integer per input".
   std::string type;
   std::optional<std::string> fallback;                    ///< default as text; nullopt: required
   double min = -std::numeric_limits<double>::infinity();  ///< allowed range of each number (or schedule base)

@@ -7,6 +7,7 @@
 
 namespace convnet {
 
+/// The paths of the three tars.
 struct IlsvrcTars {
   std::string training;    ///< ILSVRC2012_img_train.tar: a tar of images for each class, named after its WNID
   std::string validation;  ///< ILSVRC2012_img_val.tar

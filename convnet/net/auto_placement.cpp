@@ -67,7 +67,7 @@ Placement auto_placement(const NetFiles& files, const Provider& provider, const 
                          std::string& found, Processes* processes) {
   Placement placement;
   const auto search = [&] {
-    // Messages cannot be timed alone: measured are the copies of one process with all devices.
+    // Messages cannot be timed in one process: the copies of a process with all devices are timed instead.
     DeviceOptions searched = devices;
     if (predictor.measures()) searched.devices_of_processes.clear();
     const PlacementAnswer answer = find_placements(files, provider, file_options, searched, step, predictor);

@@ -31,7 +31,8 @@ std::string placement_head(const DeviceOptions& devices, const StepOptions& step
 void check_model_used(const OptionTexts& given, const DeviceOptions& devices);
 
 /// Returns the placement for --parallel auto. Of several processes (else `processes` is null), the first one
-/// searches and the others get its placement. There `found` becomes a line about the placement.
+/// searches and the others get its placement. On the first process `found` becomes a line about the
+/// placement.
 Placement auto_placement(const NetFiles& files, const Provider& provider, const NetFileOptions& file_options,
                          const DeviceOptions& devices, const StepOptions& step, Predictor& predictor,
                          std::string& found, Processes* processes = nullptr);

@@ -106,7 +106,7 @@ int rank_on_host(const Processes& processes) {
   return on_host;
 }
 
-/// "0,1,2" of 3.
+/// Returns "0,1,2" for 3 devices.
 std::string list_to(int devices) {
   std::string list = "0";
   for (int id = 1; id < devices; ++id) list += "," + std::to_string(id);

@@ -101,7 +101,7 @@ class Net::GradientCheck {
     }
   }
 
-  /// Makes `weights` what is checked: finds the gradients there.
+  /// Sets the net's weights to `weights`, around which directions are judged, and finds the gradients there.
   void begin_at(AllWeights weights) {
     here_ = std::move(weights);
     restore(here_);
@@ -137,13 +137,14 @@ class Net::GradientCheck {
       restore(here_);
       return slope;
     };
-    // Across the gradient little is left of it, and kinks count for more: errors are relative to all of it.
+    // A random direction is nearly orthogonal to the gradient: the derivative is small and kinks weigh more,
+    // so errors are relative to the norm of the whole gradient.
     return judge_derivative(
         {objective, derivative, norm(here_[i]), which == 2 ? norm(descents_[i]) : 0, stretch});
   }
 
-  /// Judges the same direction where all weights are a few percent larger or smaller, with shorter steps:
-  /// numbers far from 0 round steps of one length alike.
+  /// Judges the same direction where all weights are a few percent larger or smaller. Steps are shorter
+  /// there, because steps of the same length would be rounded in the same way.
   std::vector<Judgement> judge_elsewhere(std::size_t i, int which) {
     std::vector<Judgement> judgements;
     for (std::uint64_t place = 1; place <= 3; ++place) {

@@ -8,9 +8,10 @@
 namespace convnet {
 namespace {
 
-/// Relative errors below which a derivative is right: by steps of two lengths, and where none show the
-/// contrary.
-constexpr double kClose = 4e-3, kTolerance = 2e-2;
+/// A derivative is right if steps of two lengths have a relative error below this.
+constexpr double kClose = 4e-3;
+/// Without such steps it is right if the best step has a relative error below this, and none shows a mistake.
+constexpr double kTolerance = 2e-2;
 
 /// Differences over [-reach, reach].
 struct Difference {
@@ -75,7 +76,7 @@ class Judge {
     const double close = kClose * scale_of(d.slope);
     return std::abs(d.slope - analytic_) < close && rounding_ / d.reach < close;
   }
-  /// Beyond rounding.
+  /// Returns the relative error of the derivative that rounding does not explain.
   double error_of(const Difference& d) const {
     const double noise = rounding_ / d.reach;
     return std::max(0.0, std::abs(d.slope - analytic_) - noise) / std::max(scale_of(d.slope), noise);

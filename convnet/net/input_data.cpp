@@ -123,8 +123,7 @@ std::string renumbered_class(const std::vector<MatrixInfo>& then, const std::vec
         names += (k == 0 ? "" : ", ") + excerpt(before[k]);
       return fmt::format(
           "its class {} is {}, which was class {} where the net was trained; it needs the same classes in "
-          "the "
-          "same order: {}{}",
+          "the same order: {}{}",
           c, excerpt(found->first), found->second, names, before.size() > most ? ", …" : "");
     }
   }

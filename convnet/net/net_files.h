@@ -20,8 +20,8 @@ struct NetFiles {
 /// Reads both files, and converts the definition and gives keys other values as the options say; --layer-path
 /// prefixes their names. Errors go to `diagnostics`. Throws InputError if one of the files cannot be read.
 NetFiles read_net_files(const NetFileOptions& options, Diagnostics& diagnostics);
-/// Parses the files as a checkpoint has them; their paths begin with its name, because they may be other
-/// files by now where they come from.
+/// Parses the files as a checkpoint has them; their paths begin with its name, because the files at the
+/// original paths may have changed since.
 NetFiles stored_files(const Checkpoint& checkpoint, Diagnostics& diagnostics);
 /// Reads the definition file alone, and converts it.
 IniFile read_definition(const NetFileOptions& options, Diagnostics& diagnostics);

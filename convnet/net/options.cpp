@@ -100,9 +100,8 @@ const OptionTable<DataOptions>& data_options() {
        .unit = "file",
        .doc =
            "CSV file with a line PHOTO,CLASS for each photo of provider image, or of make-data's --src; "
-           "PHOTO is "
-           "a path below the folder or a file's name, with or without its extension; empty: folders are the "
-           "classes"});
+           "PHOTO is a path below the folder or a file's name, with or without its extension; empty: folders "
+           "are the classes"});
   labels.may_be_empty = true;
   static const OptionTable<DataOptions> table({
       option("data-provider", &DataOptions::provider,
@@ -264,8 +263,7 @@ const OptionTable<DeviceOptions>& device_options() {
           {.fallback = "measured",
            .unit = "file",
            .doc = "with --parallel auto the machine that steps are predicted for: 'measured' times each "
-                  "operation here, else a file of a machine's numbers, like "
-                  "bench/models/nvlink-8gpu.json"}),
+                  "operation here, else a device model file, like bench/models/nvlink-8gpu.json"}),
       unsaved_option(
           "nccl", &DeviceOptions::nccl,
           {.fallback = "1",

@@ -91,7 +91,7 @@ class Confusion {
   /// All files of csv() begin so (OutputOption::begins).
   static constexpr const char* begins = "true class";
 
-  /// Names of the classes, by number.
+  /// `names` are those of the classes, by number.
   explicit Confusion(std::vector<std::string> names);
 
   /// Counts an image of class `label` that is taken for `predicted`. A label that is no class is not counted.

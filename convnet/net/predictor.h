@@ -1,4 +1,4 @@
-// Predicts the steps of plans: from the numbers of a machine, or by timing the operations here.
+// Predicts the steps of plans: from a device model, or by timing the operations here.
 #pragma once
 
 #include <map>

@@ -55,7 +55,7 @@ Graph checked_graph(const PlacementQuestion& question, const Placement* placemen
   return graph;
 }
 
-/// A graph and what makes its plans. `used`: the devices they run on.
+/// A graph and what makes its plans, for the target of `used` devices.
 struct Planned {
   Graph graph;
   std::shared_ptr<const Target> target;
@@ -135,7 +135,8 @@ class Search {
 
   // Which candidates there are.
 
-  /// Adds those that people would try: one device, data parallelism, the hybrid scheme, and the file's own.
+  /// Adds the candidates that people would try: one device, data parallelism, the hybrid scheme, and the
+  /// file's own.
   void add_known() {
     std::vector<Choice> choices, hybrids;
     for (const int count : divisors(devices())) {
@@ -242,7 +243,7 @@ class Search {
                       devices());
   }
 
-  /// Adds the seconds of each unit for a microbatch, from the plan of one on one device.
+  /// Adds the seconds that each unit takes on one device for a microbatch of a `most`-th of the minibatch.
   void add_seconds(int most, const Table<NodeId, std::size_t>& unit_of, std::vector<UnitCosts>& costs) {
     Planned planned(question_, nullptr, 1, most);
     const Plan plan = planned.plans.draft(Phase::train, std::max<std::int64_t>(1, question_.images / most));

@@ -37,7 +37,7 @@ struct PlacementQuestion {
 
 /// A placement that was simulated.
 struct PlacedCandidate {
-  std::string name;         ///< "one device", "data", "hybrid", "file", or "" for one of the search
+  std::string name;         ///< "one device", "data on 4", "hybrid on 4", "file", or "" for one of the search
   std::string description;  ///< what runs where, in a line
   Placement placement;
   int devices = 1;          ///< number of devices that it uses

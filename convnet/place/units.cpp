@@ -10,7 +10,7 @@
 namespace convnet {
 namespace {
 
-/// Sets of neighbours by index: union-find, each set known by its smallest member.
+/// Disjoint sets of nodes by index (union-find), each known by its smallest member.
 class Sets {
  public:
   explicit Sets(std::size_t size) : parent_(size) { std::iota(parent_.begin(), parent_.end(), 0); }
@@ -36,7 +36,7 @@ class UnitFinder {
     for (const Node& node : graph_.nodes) join_followers(node);
     for (const Node& node : graph_.nodes) join_counts(node);
     join_normalised();
-    find_ways();
+    find_reachable();
     while (join_lines()) {
     }
     return result();
@@ -98,7 +98,7 @@ class UnitFinder {
   }
 
   /// Finds which nodes each node can be reached from.
-  void find_ways() {
+  void find_reachable() {
     below_.resize(graph_.nodes.size());
     for (const Node& node : graph_.nodes) {
       below_[node.id].assign(graph_.nodes.size(), false);

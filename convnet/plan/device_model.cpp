@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-/// No machine is beyond these; in between, no prediction overflows.
+/// Limits that no machine exceeds; between them no prediction overflows.
 constexpr double kLeastRate = 1, kMostRate = 1e24, kMostSeconds = 10;
 constexpr std::size_t kLongestFile = 1 << 20, kLongestText = 4000;
 constexpr int kDeepest = 3;

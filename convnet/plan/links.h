@@ -1,4 +1,4 @@
-// The time that transfers take which share the links of a machine.
+// The time of transfers that share the links of a machine.
 #pragma once
 
 #include <vector>

@@ -7,26 +7,6 @@
 
 namespace convnet {
 
-const char* to_string(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::weights: return "weights";
-    case BufferKind::increment: return "increments";
-    case BufferKind::accumulator: return "accumulators";
-    case BufferKind::squares: return "squares";
-    case BufferKind::average: return "averages";
-    case BufferKind::mean: return "mean image";
-    case BufferKind::step: return "step block";
-    case BufferKind::costs: return "costs";
-    case BufferKind::input: return "input";
-    case BufferKind::activation: return "activations";
-    case BufferKind::gradient: return "gradients";
-    case BufferKind::weights_gradient: return "weight gradients";
-    case BufferKind::workspace: return "workspace";
-    case BufferKind::landing: break;
-  }
-  return "landing";
-}
-
 const char* to_string(TaskKind kind) {
   switch (kind) {
     case TaskKind::load: return "load";

@@ -17,23 +17,23 @@ namespace convnet {
 /// The kind of a step. check: a training step without masks, noise and constraints, for gradient checks.
 enum class Phase { train, test, check };
 
+/// What a buffer holds. Buffers of the kinds up to `costs` live as long as the net.
 enum class BufferKind {
   weights,
   increment,
   accumulator,  ///< gradients of earlier minibatches, where updatePeriod spans several
   squares,      ///< running means of squared gradients, for AdamW
   average,      ///< running averages of the weights
-  mean,
-  step,
+  mean,         ///< a mean image
+  step,         ///< the step block: numbers of a step, like its rates (StepHeader)
   costs,
-  input,
+  input,  ///< a matrix of a minibatch, in the host's memory
   activation,
   gradient,
   weights_gradient,
   workspace,
   landing  ///< the contents of a message from another process
 };
-const char* to_string(BufferKind kind);
 
 /// A piece of memory on one device.
 struct Buffer {
@@ -54,7 +54,7 @@ struct Buffer {
 };
 
 enum class TaskKind {
-  load,
+  load,  ///< copies images or labels from `input` to a device
   forward,
   backward,
   update,
@@ -113,7 +113,7 @@ struct Task {
   std::vector<TaskId> after;
   /// The other end of a message. A receive task also waits until the send task has begun.
   TaskId partner;
-  double flops = 0;
+  double flops = 0;        ///< floating-point operations, as op_flops()
   std::int64_t bytes = 0;  ///< bytes read and written, together
 };
 

@@ -15,17 +15,71 @@ namespace {
 
 using nlohmann::json;
 
-struct NodeWork {
+/// What the tasks of a layer do in a training step, on all devices together.
+struct LayerWork {
   double forward_flops = 0, backward_flops = 0;
   std::int64_t bytes = 0;
   std::int64_t link_bytes = 0;  ///< fetched from other devices
 };
 
-/// Bytes by (from, to) in a minibatch. No device as the source stands for the host.
-std::map<std::pair<DeviceId, DeviceId>, std::int64_t> bytes_of_links(const Plan& plan) {
-  std::map<std::pair<DeviceId, DeviceId>, std::int64_t> links;
+Table<NodeId, LayerWork> work_of_layers(const Plan& plan, const Graph& graph) {
+  Table<NodeId, LayerWork> work(graph.nodes.size());
   for (const Task& task : plan.tasks) {
-    for (const auto& [from, bytes] : bytes_fetched(plan, task)) links[{from, task.device}] += bytes;
+    for (const LayerShare& share : layer_shares(plan, task)) {
+      if (!share.node.exists()) continue;
+      LayerWork& of_layer = work[share.node];
+      (task.kind == TaskKind::forward ? of_layer.forward_flops : of_layer.backward_flops) +=
+          share.part * task.flops;
+      of_layer.bytes += share.bytes;
+      of_layer.link_bytes += share.fetched;
+    }
+  }
+  return work;
+}
+
+json layers_json(const Plan& plan, const Graph& graph) {
+  const Table<NodeId, LayerWork> work = work_of_layers(plan, graph);
+  json layers = json::array();
+  for (const Node& node : graph.nodes) {
+    std::int64_t parameters = 0, shared = 0;
+    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
+      const WeightSpec& w = node.layer->weights[i];
+      if (w.state) continue;
+      const bool own = node.owners[i] == WeightOwner{node.id, i};
+      (own ? parameters : shared) += element_count(w.dims);
+    }
+    const LayerWork& of_layer = work[node.id];
+    json inputs = json::array();
+    for (const NodeId input : node.inputs) inputs.push_back(graph.nodes[input].name);
+    layers.push_back({{"name", node.name},
+                      {"type", node.type},
+                      {"inputs", inputs},
+                      {"output", node.layer->output.str()},
+                      {"parameters", parameters},
+                      {"shared_parameters", shared},
+                      {"gpu", numbers_of(node.gpus)},
+                      {"replicas", node.gpus.size()},
+                      {"fused", node.fused},
+                      {"forward_flops", of_layer.forward_flops},
+                      {"backward_flops", of_layer.backward_flops},
+                      {"update_period", node.layer->weights.empty() ? 0 : node.update_period},
+                      {"bytes", of_layer.bytes},
+                      {"link_bytes", of_layer.link_bytes}});
+  }
+  return layers;
+}
+
+/// Returns the bytes that a step moves between each two devices, and from the host to each device.
+json links_json(const Plan& plan) {
+  std::map<std::pair<DeviceId, DeviceId>, std::int64_t> bytes_of;  // by (from, to); from no device: the host
+  for (const Task& task : plan.tasks) {
+    for (const auto& [from, bytes] : bytes_fetched(plan, task)) bytes_of[{from, task.device}] += bytes;
+  }
+  json links = json::array();
+  for (const auto& [link, bytes] : bytes_of) {
+    const auto& [source, to] = link;
+    const json from = source.exists() ? json(source.value()) : json("host");
+    links.push_back({{"from", from}, {"to", to.value()}, {"bytes", bytes}});
   }
   return links;
 }
@@ -121,46 +175,12 @@ std::string scaled(double value) {
 
 json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tasks) {
   const Graph& graph = set.graph();
-  Table<NodeId, NodeWork> work(graph.nodes.size());
-  for (const Task& task : train.tasks) {
-    for (const LayerShare& share : layer_shares(train, task)) {
-      if (!share.node.exists()) continue;
-      NodeWork& w = work[share.node];
-      (task.kind == TaskKind::forward ? w.forward_flops : w.backward_flops) += task.flops;
-      w.bytes += share.bytes;
-      w.link_bytes += share.fetched;
-    }
-  }
-  json layers = json::array();
+  const json layers = layers_json(train, graph);
   double flops = 0;
   std::int64_t parameters = 0;
-  for (const Node& node : graph.nodes) {
-    std::int64_t count = 0, shared = 0;
-    for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
-      const WeightSpec& w = node.layer->weights[i];
-      if (w.state) continue;
-      const bool own = node.owners[i] == WeightOwner{node.id, i};
-      (own ? count : shared) += element_count(w.dims);
-    }
-    const NodeWork& w = work[node.id];
-    json inputs = json::array();
-    for (const NodeId input : node.inputs) inputs.push_back(graph.nodes[input].name);
-    layers.push_back({{"name", node.name},
-                      {"type", node.type},
-                      {"inputs", inputs},
-                      {"output", node.layer->output.str()},
-                      {"parameters", count},
-                      {"shared_parameters", shared},
-                      {"gpu", numbers_of(node.gpus)},
-                      {"replicas", node.gpus.size()},
-                      {"fused", node.fused},
-                      {"forward_flops", w.forward_flops},
-                      {"backward_flops", w.backward_flops},
-                      {"update_period", node.layer->weights.empty() ? 0 : node.update_period},
-                      {"bytes", w.bytes},
-                      {"link_bytes", w.link_bytes}});
-    flops += w.forward_flops + w.backward_flops;
-    parameters += count;
+  for (const json& layer : layers) {
+    flops += layer["forward_flops"].get<double>() + layer["backward_flops"].get<double>();
+    parameters += layer["parameters"].get<std::int64_t>();
   }
   json devices = json::array();
   const Table<DeviceId, double> device_flops = flops_of_devices(train);
@@ -172,19 +192,13 @@ json plan_json(const PlanSet& set, const Plan& train, const Plan& test, bool tas
   }
   std::vector<std::string> rewrites = graph.rewrites;
   rewrites.insert(rewrites.end(), train.rewrites.begin(), train.rewrites.end());
-  json links = json::array();
-  for (const auto& [link, bytes] : bytes_of_links(train)) {
-    const auto& [source, to] = link;
-    const json from = source.exists() ? json(source.value()) : json("host");
-    links.push_back({{"from", from}, {"to", to.value()}, {"bytes", bytes}});
-  }
   json microbatches = json::array();
   for (int m = 0; m < graph.microbatches; ++m) microbatches.push_back(graph.images_of(train.images, m));
   json plan = {{"backend", set.target().name()},
                {"images", train.images},
                {"microbatches", microbatches},
                {"passes", graph.passes},
-               {"links", links},
+               {"links", links_json(train)},
                {"layers", layers},
                {"parameters", parameters},
                {"flops_per_step", flops},
@@ -354,9 +368,8 @@ std::string memory_text(const json& plan) {
   return text;
 }
 
-}  // namespace
-
-std::string plan_text(const json& plan) {
+/// Returns a row for each layer: its shape, parameters, and what its tasks do in a step.
+std::string layer_table(const json& plan) {
   const bool several = plan["devices"].size() > 1;
   const auto row = [&](const std::string& name, const std::string& type, const std::string& output,
                        const std::string& parameters, const std::string& forward, const std::string& backward,
@@ -384,6 +397,34 @@ std::string plan_text(const json& plan) {
                 own == 0 ? none : std::to_string(own), number("forward_flops"), number("backward_flops"),
                 number("bytes"), number("link_bytes"), gpus);
   }
+  return text;
+}
+
+/// Returns a line for a task, with the device, microbatch and pass if there are several devices; then a line
+/// for each buffer that it uses.
+std::string task_text(const json& task, int index, bool several) {
+  const auto waits = task["after"].get<std::vector<int>>();
+  const std::string after = waits.empty() ? "" : fmt::format(" after {}", fmt::join(waits, ","));
+  const std::string where =
+      several ? fmt::format("{}:{} m{} p{} ", task["device"].get<int>(), task["stream"].get<std::string>(),
+                            task["microbatch"].get<int>(), task["pass"].get<int>())
+              : "";
+  std::string text = fmt::format("{:>4} {}{:<18} {:<10} {:<32} {}{}\n", index, where,
+                                 task["layer"].get<std::string>(), task["kind"].get<std::string>(),
+                                 task["op"].get<std::string>(), task["algorithm"].get<std::string>(), after);
+  const std::string why = task["why"].get<std::string>();
+  if (!why.empty()) text += fmt::format("       why: {}\n", why);
+  for (const json& buffer : task["buffers"])
+    text += fmt::format("       {:<10} {} {} {}\n", buffer["access"].get<std::string>(),
+                        buffer["buffer"].get<std::string>(), buffer["dims"].get<std::string>(),
+                        buffer["layout"].get<std::string>());
+  return text;
+}
+
+}  // namespace
+
+std::string plan_text(const json& plan) {
+  std::string text = layer_table(plan);
   text += fmt::format("\n{} parameters; {} FLOP a step of {} images; {} tasks on backend {}\n",
                       plan["parameters"].get<std::int64_t>(), scaled(plan["flops_per_step"].get<double>()),
                       plan["images"].get<std::int64_t>(), plan["tasks"].get<std::size_t>(),
@@ -396,23 +437,7 @@ std::string plan_text(const json& plan) {
     for (const char* phase : {"train_tasks", "test_tasks"}) {
       text += fmt::format("\n{}:\n", phase);
       int index = 0;
-      for (const json& t : plan[phase]) {
-        const auto waits = t["after"].get<std::vector<int>>();
-        const std::string after = waits.empty() ? "" : fmt::format(" after {}", fmt::join(waits, ","));
-        const std::string where =
-            several ? fmt::format("{}:{} m{} p{} ", t["device"].get<int>(), t["stream"].get<std::string>(),
-                                  t["microbatch"].get<int>(), t["pass"].get<int>())
-                    : "";
-        text += fmt::format("{:>4} {}{:<18} {:<10} {:<32} {}{}\n", index++, where,
-                            t["layer"].get<std::string>(), t["kind"].get<std::string>(),
-                            t["op"].get<std::string>(), t["algorithm"].get<std::string>(), after);
-        const std::string why = t["why"].get<std::string>();
-        if (!why.empty()) text += fmt::format("       why: {}\n", why);
-        for (const json& b : t["buffers"])
-          text += fmt::format("       {:<10} {} {} {}\n", b["access"].get<std::string>(),
-                              b["buffer"].get<std::string>(), b["dims"].get<std::string>(),
-                              b["layout"].get<std::string>());
-      }
+      for (const json& task : plan[phase]) text += task_text(task, index++, plan["devices"].size() > 1);
     }
   }
   return text;

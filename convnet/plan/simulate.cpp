@@ -130,7 +130,7 @@ class EventSimulation {
     for (const TaskId user : users_[task]) --missing_[user];
   }
 
-  using End = std::pair<double, TaskId>;  // and the task
+  using End = std::pair<double, TaskId>;  ///< when a running task ends, and the task
 
   const Plan& plan_;
   const Table<TaskId, double>& seconds_;

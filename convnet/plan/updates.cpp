@@ -72,7 +72,7 @@ void UpdateWriter::backward_done(const Node& node, int microbatches, TaskPlace p
 /// within the minibatch, if each has its own rates.
 void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, TaskPlace place) {
   const WeightBuffers& w = net_buffers_.weights[matrix];
-  std::vector<BufferId> gradients;  // by replica; none of those that had no images
+  std::vector<BufferId> gradients;  // by replica; none for a replica that had no images
   bool any = false;
   const TensorDesc layout = emitter_.buffer(w.weights[0]).desc;
   for (const BufferId id : w.weights) {
@@ -296,7 +296,7 @@ void UpdateWriter::make_scales(TaskPlace place) {
   }
 }
 
-/// The steps of place.device, of shared matrices or of those that it has alone, in one task.
+/// Emits one task with the steps of place.device: those that sum gradients of other replicas, or the others.
 void UpdateWriter::make_steps(TaskPlace place, bool sums) {
   Update op;
   std::vector<BufferUse> uses;
@@ -395,13 +395,14 @@ void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateS
   }
 }
 
-/// Ranges of matrices go from the replicas that made them to the others.
+/// Emits the copies of ranges from the replicas that made them to the others. Those within a host come last,
+/// because they also hand on what came from other hosts.
 void UpdateWriter::publish(const Fetches& fetches, TaskPlace place) {
   publish_ranges(fetches.between_hosts, place);
   publish_ranges(fetches.within_hosts, place);
 }
 
-/// Writes down one task for each device that fetches.
+/// Emits one task for each device that fetches.
 void UpdateWriter::publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place) {
   struct Fetch {
     CopyRuns op;

@@ -70,7 +70,7 @@ Executor::~Executor() {
     }
   }
   if (!memory_is_used_by_failed_step()) return;
-  // Leaked on purpose: what hangs may still write to it.
+  // Leaked on purpose: a task that hangs may still write to it.
   for (auto* memory : {&persistent_, &transient_}) {
     for (auto& m : *memory) static_cast<void>(m.release());
   }
@@ -106,7 +106,7 @@ void Executor::reserve(const Plan& plan) {
 
 /// Throws DeviceError if the plan needs more memory than is free.
 void Executor::check_fits(const Plan& plan) const {
-  // All CPU devices share one memory, and indices of the same GPU its.
+  // All CPU devices share one memory, and all indices of one GPU share its memory.
   std::string table;
   bool fits = true;
   std::map<int, std::int64_t> taken_of;
@@ -130,7 +130,7 @@ void Executor::check_fits(const Plan& plan) const {
         table + "\nuse a smaller --mini or --conserve-mem 1 (convnet plan shows what takes the memory)");
 }
 
-/// The plan, bound at the first call.
+/// Returns the bound plan. The first call for a plan binds it.
 const std::shared_ptr<const BoundPlan>& Executor::bound(const Plan& plan) {
   const auto found = std::find_if(bound_.begin(), bound_.end(),
                                   [&](const auto& bound_plan) { return &bound_plan->plan() == &plan; });

@@ -233,7 +233,7 @@ class Calibration {
   }
 
  private:
-  /// Whether `work` threw nothing.
+  /// Calls `work`, and keeps the first error of all calls. Returns whether `work` threw nothing.
   template <class Work>
   bool guarded(const Work& work) {
     try {

@@ -301,7 +301,7 @@ class QueueRunner::Filling {
         streams_(runner.processes_ != nullptr ? kStreams : kWorkStreams),
         ends_(plan_.tasks.size()) {}
 
-  /// Puts everything there, from the copies of the step block to those of the costs.
+  /// Puts everything into the queues, from the copies of the step block to those of the costs.
   void fill() {
     if (runner_.processes_ != nullptr) runner_.begin_receiving(plan_, ready_);
     copy_step_block();
@@ -336,10 +336,11 @@ class QueueRunner::Filling {
     }
   }
 
-  /// Collects messages of a communicator in a group: messages of this process that no other of its tasks lies
-  /// between, and of which none waits for another. A group begins when the messages before it have ended,
-  /// everywhere those of the plan before its first one; so the first message in the plan that has not ended
-  /// can always go on.
+  /// Puts a task into its queue. Messages of a communicator are collected in groups, which begin as a whole:
+  /// consecutive messages of this process, without another of its tasks between them, of which none waits for
+  /// another. A group begins once all messages of this process before it have ended. So the first message of
+  /// the plan that has not ended is free to go on at both of its ends, and no two processes wait for each
+  /// other.
   void add(TaskId t) {
     const Task& task = plan_.tasks[t];
     if (runner_.communicator_ && is_message(task.kind)) {

@@ -61,7 +61,7 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
   }
 
   std::size_t ended_tasks() const { return ended_; }
-  bool has_messages_under_way() const { return messages_under_way_ > 0; }
+  bool has_messages_in_flight() const { return messages_in_flight_ > 0; }
   TaskTimes take_times() { return std::move(times_); }
 
   /// Says who waits for whom, and what was done last. `why` is what happened; "" for a stall.
@@ -84,7 +84,7 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
   /// How far a device is. Only its worker writes, and the transport where a message has ended.
   struct Device {
     std::array<std::atomic<std::size_t>, kStreams> next = {};
-    std::array<std::atomic<bool>, kStreams> under_way = {};  ///< the next message has begun
+    std::array<std::atomic<bool>, kStreams> in_flight = {};  ///< the next message has begun
     std::atomic<TaskId> running = TaskId();                  ///< none while it waits
     std::atomic<std::uint32_t> news = 0;                     ///< counts the ends of tasks that it waits for
   };
@@ -128,7 +128,7 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
     bool left = false;
     for (std::size_t s = kWorkStreams; s < kStreams; ++s) {
       const std::vector<TaskId>& tasks = bound_->queue(index, s);
-      if (device.under_way[s]) {
+      if (device.in_flight[s]) {
         left = true;
         continue;
       }
@@ -146,8 +146,8 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
     for (const BufferUse& use : task.uses)
       pieces.push_back({addresses_[use.buffer] + use.begin, bytes_of(*plan_, use)});
     const auto stream = static_cast<std::size_t>(task.stream);
-    devices_[index].under_way[stream] = true;
-    ++messages_under_way_;
+    devices_[index].in_flight[stream] = true;
+    ++messages_in_flight_;
     const auto when_ended = [step = shared_from_this(), index, t, stream, begin = seconds()] {
       step->end_message(index, t, stream, begin);
     };
@@ -164,10 +164,10 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
     Device& device = devices_[index];
     times_[t] = {begin, seconds()};
     ++device.next[stream];
-    device.under_way[stream] = false;
+    device.in_flight[stream] = false;
     end_task(t);
     wake(device);
-    --messages_under_way_;
+    --messages_in_flight_;
   }
 
   void run(Device& device, TaskId t) {
@@ -211,7 +211,7 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
       const std::vector<TaskId>& tasks = bound_->queue(d, s);
       if (next == tasks.size()) continue;
       const TaskId task = tasks[next], other_task = blocker(task);
-      if (device.under_way[s]) {
+      if (device.in_flight[s]) {
         const DeviceId other = plan_->tasks[plan_->tasks[task].partner].device;
         waits.push_back(fmt::format("waits in {} for device {} of {}", name(task), other.value(),
                                     processes_->name(plan_->topology.process(other))));
@@ -251,7 +251,7 @@ class WorkerRunner::Step : public std::enable_shared_from_this<Step> {
   Table<DeviceId, Device> devices_;
   Table<TaskId, std::atomic<bool>> done_;
   std::atomic<std::size_t> ended_ = 0;  ///< tasks
-  std::atomic<int> messages_under_way_ = 0;
+  std::atomic<int> messages_in_flight_ = 0;
   std::atomic<bool> failed_ = false;  ///< a task threw, or the step stalled: nobody starts another
 };
 
@@ -375,7 +375,7 @@ void WorkerRunner::give_up(Step& step, const std::string& why) {
 
 bool WorkerRunner::uses_memory() const {
   const bool lost = std::any_of(workers_.begin(), workers_.end(), [](const auto& w) { return w->busy(); });
-  return lost || (unfinished_ && unfinished_->has_messages_under_way());
+  return lost || (unfinished_ && unfinished_->has_messages_in_flight());
 }
 
 }  // namespace convnet

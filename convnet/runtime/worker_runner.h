@@ -33,8 +33,8 @@ class WorkerRunner {
   void run(const std::shared_ptr<const BoundPlan>& bound, Table<BufferId, std::byte*> addresses,
            const Watch& watch);
 
-  /// Whether a task that never came back, or a message under way, of a step that failed may still use that
-  /// step's memory.
+  /// Returns whether a step that failed may still use its memory: a task has not come back, or a message is
+  /// in flight.
   bool uses_memory() const;
 
  private:

@@ -5,6 +5,7 @@
 
 namespace convnet {
 
+/// A curve of a chart.
 struct Series {
   std::string name;
   Color color;
@@ -39,8 +40,10 @@ struct ChartFrame {
   Axis x, y;
   Point place(Point value) const;
 };
+/// Returns where draw_chart() draws the values of a chart, in a drawing of this size.
 ChartFrame frame_of(const Chart& chart, double width, double height);
 
+/// Draws a chart with its title, legend and axes. It fills a drawing of this size.
 void draw_chart(Canvas& canvas, const Chart& chart, double width, double height);
 
 }  // namespace convnet

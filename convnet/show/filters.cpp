@@ -124,6 +124,98 @@ std::int64_t columns_of(std::int64_t count, std::int64_t cell_width, std::int64_
   return best;
 }
 
+/// Where filters stand in a picture, all in weights (pixels before it is enlarged). A cell holds a filter:
+/// one tile in colour, or a tile for each of its first channels.
+struct Grid {
+  std::int64_t channels = 1;  ///< tiles of a cell, side by side
+  std::int64_t cell_width = 0, cell_height = 0;
+  std::int64_t filter_gap = kGap;  ///< between cells of a row
+  std::int64_t rows = 0, columns = 0;
+  std::int64_t shown = 0;  ///< number of filters
+};
+
+Grid grid_of(const Filters& f, const FilterStyle& style, bool color) {
+  if (std::max(f.width, f.height) + 2 * kGap > style.side)
+    throw InputError("has filters of " + std::to_string(f.height) + "x" + std::to_string(f.width) +
+                     " weights, more than a picture shows");
+  const std::int64_t wanted =
+      style.most_channels > 0 ? std::min<std::int64_t>(f.channels, style.most_channels) : f.channels;
+  Grid grid;
+  grid.channels = color ? 1 : std::min(wanted, (style.side - kGap) / (f.width + kGap));
+  // Channels of one filter stand closer than filters do.
+  if (grid.channels > 1) grid.filter_gap = 3 * kGap;
+  grid.cell_width = grid.channels * (f.width + kGap) - kGap + grid.filter_gap;
+  grid.cell_height = f.height + kGap;
+  const std::int64_t most =
+      style.most_filters > 0 ? std::min<std::int64_t>(f.count, style.most_filters) : f.count;
+  grid.columns = columns_of(most, grid.cell_width, grid.cell_height, style.side);
+  grid.rows = std::min((most + grid.columns - 1) / grid.columns, (style.side - kGap) / grid.cell_height);
+  grid.shown = std::min(most, grid.rows * grid.columns);
+  return grid;
+}
+
+/// Scales weights to brightness: from the smallest, black, to the largest, of all filters or of each.
+class Brightness {
+ public:
+  Brightness(const Filters& f, bool own_range) : f_(f), own_range_(own_range) {
+    if (!own_range) ranges_.push_back(range_of(0, std::ssize(f.values)));
+    for (std::int64_t i = 0; own_range && i < f.count; ++i)
+      ranges_.push_back(range_of(i * f.size(), f.size()));
+  }
+
+  std::uint8_t of(std::int64_t filter, std::int64_t channel, std::int64_t y, std::int64_t x) const {
+    const auto& [low, width] = ranges_[own_range_ ? static_cast<std::size_t>(filter) : 0];
+    const double share = width > 0 ? (f_.at(filter, channel, y, x) - low) / width : 0.5;
+    return static_cast<std::uint8_t>(std::lround(255 * share));
+  }
+
+ private:
+  struct Range {
+    double low, width;
+  };
+  Range range_of(std::int64_t first, std::int64_t count) const {
+    const auto begin = f_.values.begin() + first;
+    const auto [smallest, largest] = std::minmax_element(begin, begin + count);
+    return {*smallest, static_cast<double>(*largest) - static_cast<double>(*smallest)};
+  }
+
+  const Filters& f_;
+  const bool own_range_;
+  std::vector<Range> ranges_;
+};
+
+Picture drawn(const Filters& f, const Grid& grid, const Brightness& brightness, bool color) {
+  Picture picture(static_cast<int>(grid.columns * grid.cell_width - grid.filter_gap + 2 * kGap),
+                  static_cast<int>(grid.rows * grid.cell_height + kGap));
+  for (std::int64_t i = 0; i < grid.shown; ++i) {
+    for (std::int64_t c = 0; c < grid.channels; ++c) {
+      const std::int64_t left = kGap + i % grid.columns * grid.cell_width + c * (f.width + kGap);
+      const std::int64_t top = kGap + i / grid.columns * grid.cell_height;
+      for (std::int64_t y = 0; y < f.height; ++y) {
+        for (std::int64_t x = 0; x < f.width; ++x) {
+          const std::uint8_t first = brightness.of(i, c, y, x);
+          const Color pixel = color ? Color{first, brightness.of(i, 1, y, x), brightness.of(i, 2, y, x)}
+                                    : Color{first, first, first};
+          picture.set(static_cast<int>(left + x), static_cast<int>(top + y), pixel);
+        }
+      }
+    }
+  }
+  return picture;
+}
+
+std::string caption_of(const Filters& f, const FilterStyle& style, const Grid& grid, bool color) {
+  std::string caption = std::to_string(f.count) + (f.count == 1 ? " filter of " : " filters of ") +
+                        to_string({f.channels, f.height, f.width});
+  if (color) caption += style.from_yuv ? ", YUV as RGB" : ", channels as RGB";
+  if (grid.channels > 1) caption += ", a channel beside the other";
+  if (grid.channels < f.channels && !color)
+    caption += "; the first " + std::to_string(grid.channels) + " channels";
+  if (style.own_range) caption += "; each from its smallest weight, black, to its largest";
+  if (grid.shown < f.count) caption += "; the first " + std::to_string(grid.shown) + " filters";
+  return caption;
+}
+
 }  // namespace
 
 FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style) {
@@ -137,70 +229,12 @@ FilterPicture draw_filters(const NamedTensor& weights, const FilterStyle& style)
   if (!all_finite(f.values))
     throw InputError("holds numbers that are not finite (NaN or infinity), or too large to draw");
   const bool color = style.rgb && f.channels == 3;
-
-  // A cell holds a filter: one tile in colour, or its channels style.side by style.side.
-  if (std::max(f.width, f.height) + 2 * kGap > style.side)
-    throw InputError("has filters of " + std::to_string(f.height) + "x" + std::to_string(f.width) +
-                     " weights, more than a picture shows");
-  const std::int64_t wanted =
-      style.most_channels > 0 ? std::min<std::int64_t>(f.channels, style.most_channels) : f.channels;
-  const std::int64_t channels = color ? 1 : std::min(wanted, (style.side - kGap) / (f.width + kGap));
-  // Channels of one filter stand closer than filters do.
-  const std::int64_t filter_gap = channels > 1 ? 3 * kGap : kGap;
-  const std::int64_t cell_width = channels * (f.width + kGap) - kGap + filter_gap;
-  const std::int64_t cell_height = f.height + kGap;
-  const std::int64_t most =
-      style.most_filters > 0 ? std::min<std::int64_t>(f.count, style.most_filters) : f.count;
-  const std::int64_t columns = columns_of(most, cell_width, cell_height, style.side);
-  const std::int64_t rows = std::min((most + columns - 1) / columns, (style.side - kGap) / cell_height);
-  const std::int64_t shown = std::min(most, rows * columns);
-
-  struct Range {
-    double low, width;
-  };
-  const auto range_of = [&](std::int64_t first, std::int64_t count) {
-    const auto begin = f.values.begin() + first;
-    const auto [smallest, largest] = std::minmax_element(begin, begin + count);
-    return Range{*smallest, static_cast<double>(*largest) - static_cast<double>(*smallest)};
-  };
-  std::vector<Range> ranges(1, range_of(0, std::ssize(f.values)));
-  if (style.own_range) {
-    ranges.clear();
-    for (std::int64_t i = 0; i < shown; ++i) ranges.push_back(range_of(i * f.size(), f.size()));
-  }
-  const auto level = [&](std::int64_t filter, std::int64_t channel, std::int64_t y, std::int64_t x) {
-    const auto& [low, range] = ranges[style.own_range ? static_cast<std::size_t>(filter) : 0];
-    const double share = range > 0 ? (f.at(filter, channel, y, x) - low) / range : 0.5;
-    return static_cast<std::uint8_t>(std::lround(255 * share));
-  };
-  Picture picture(static_cast<int>(columns * cell_width - filter_gap + 2 * kGap),
-                  static_cast<int>(rows * cell_height + kGap));
-  for (std::int64_t i = 0; i < shown; ++i) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const std::int64_t left = kGap + i % columns * cell_width + c * (f.width + kGap);
-      const std::int64_t top = kGap + i / columns * cell_height;
-      for (std::int64_t y = 0; y < f.height; ++y) {
-        for (std::int64_t x = 0; x < f.width; ++x) {
-          const std::uint8_t grey = level(i, c, y, x);
-          const Color pixel =
-              color ? Color{grey, level(i, 1, y, x), level(i, 2, y, x)} : Color{grey, grey, grey};
-          picture.set(static_cast<int>(left + x), static_cast<int>(top + y), pixel);
-        }
-      }
-    }
-  }
-
-  std::string caption = std::to_string(f.count) + (f.count == 1 ? " filter of " : " filters of ") +
-                        to_string({f.channels, f.height, f.width});
-  if (color) caption += style.from_yuv ? ", YUV as RGB" : ", channels as RGB";
-  if (channels > 1) caption += ", a channel beside the other";
-  if (channels < f.channels && !color) caption += "; the first " + std::to_string(channels) + " channels";
-  if (style.own_range) caption += "; each from its smallest weight, black, to its largest";
-  if (shown < f.count) caption += "; the first " + std::to_string(shown) + " filters";
+  const Grid grid = grid_of(f, style, color);
+  const Picture picture = drawn(f, grid, Brightness(f, style.own_range), color);
   const int longest = std::max(picture.width(), picture.height());
   const int usual = std::clamp((kUsualPixels + longest / 2) / longest, 1, kMostEnlarged);
   const int factor = std::max(1, std::min(usual, style.side / longest));
-  return {picture.enlarged(factor), caption};
+  return {picture.enlarged(factor), caption_of(f, style, grid, color)};
 }
 
 }  // namespace convnet

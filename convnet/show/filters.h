@@ -8,6 +8,7 @@
 
 namespace convnet {
 
+/// How filters are drawn.
 struct FilterStyle {
   bool rgb = true;         ///< draw filters of three channels in colour; else each channel is a grey tile
   bool normalize = false;  ///< bring each filter to mean 0 and variance 1 first
@@ -20,6 +21,7 @@ struct FilterStyle {
   bool own_range = false;                   ///< scale each filter by its own smallest and largest weight
 };
 
+/// The drawing of a layer's filters, and the text below it.
 struct FilterPicture {
   Picture picture;
   std::string caption;  ///< "64 filters of 32x5x5, a channel beside the other", and what was left out

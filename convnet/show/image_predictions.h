@@ -48,11 +48,14 @@ std::vector<std::size_t> choose_images(const ImagePredictions& predictions, std:
 std::vector<Picture> pictures_of(const Run& run, const ImagePredictions& predictions,
                                  const std::vector<std::size_t>& chosen);
 
-/// Draws each chosen image with its true label and bars for the five best classes, four images in a row.
+/// The size of a drawing, in pixels.
 struct Size {
   int width = 0, height = 0;
 };
+
+/// Returns the size of the drawing of this many images.
 Size predictions_size(std::size_t images);
+/// Draws each chosen image with its true label and bars for the five best classes, four images in a row.
 void draw_predictions(Canvas& canvas, const ImagePredictions& predictions,
                       const std::vector<std::size_t>& chosen, const std::vector<Picture>& pictures);
 
@@ -62,9 +65,10 @@ inline constexpr const char* kPredictionsBegin = "batch,image,";
 /// label, and the five best classes with their probabilities (RFC 4180).
 std::string predictions_csv(const ImagePredictions& predictions);
 
+/// Returns the size of the drawing of a confusion matrix.
+Size confusion_size(const std::vector<std::string>& classes);
 /// Draws the confusion matrix. Rows are true classes, columns predicted ones; the shade of a cell is its
 /// fraction of the row. Numbers and names are drawn if there is room.
-Size confusion_size(const std::vector<std::string>& classes);
 void draw_confusion(Canvas& canvas, const Confusion& confusion, const std::vector<std::string>& classes);
 
 }  // namespace convnet

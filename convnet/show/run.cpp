@@ -16,7 +16,7 @@
 namespace convnet {
 namespace {
 
-/// Returns whether a net made for one data set can be tested on the other.
+/// Returns why a net that was trained on data `then` cannot be tested on data `now`; "" if it can.
 std::string difference(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
   if (const std::string wrong = renumbered_class(then, now); !wrong.empty()) return wrong;
   for (std::size_t i = 0; i < then.size(); ++i) {

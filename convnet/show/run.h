@@ -21,6 +21,7 @@ struct RunOptions {
 };
 const OptionTable<RunOptions>& run_options();
 
+/// A checkpoint, and the net, options and data set that belong to it.
 struct Run {
   Checkpoint checkpoint;
   RunOptions options;  ///< the checkpoint's, or the command line's where it gives others

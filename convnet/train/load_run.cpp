@@ -52,7 +52,8 @@ std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
   return std::nullopt;
 }
 
-/// Reads it in each of several processes, where the first one's files decide which it is.
+/// Reads that checkpoint in every process of a run. The first process finds it, and the others read the same
+/// file.
 std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* processes) {
   if (processes == nullptr) return checkpoint_of(given);
   std::optional<Checkpoint> checkpoint;
@@ -74,8 +75,8 @@ void require_train_options(const OptionTexts& texts, const TrainOptions& given) 
   require_options(texts, required, "; to resume, --load-file CHECKPOINT");
 }
 
-/// Returns the option for which tests come at the end of each epoch: one that counts on tests, where no
-/// option says when they come. "" if there is none.
+/// Returns the option that makes tests come at the end of each epoch: one that needs tests, if --test-freq is
+/// not given. "" if there is none.
 std::string tests_each_epoch(const TrainOptions& options, const OptionTexts& texts) {
   if (texts.contains("test-freq")) return "";
   if (options.patience > 0) return "--patience";
@@ -138,8 +139,8 @@ void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, cons
   }
 }
 
-/// Throws InputError for an option of this invocation that the run, of these options, has no use for; notes
-/// those that a command line of cuda-convnet2 may have beside others.
+/// Throws InputError for an option of this invocation that a run with `options` does not use. Those that a
+/// command line of cuda-convnet2 may contain are noted instead.
 void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
   check_model_used(given, options.devices);
   check_distinct_gpus(given, options.devices);

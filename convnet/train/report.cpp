@@ -275,8 +275,8 @@ void print_gradients(const std::vector<GradientReport>& reports) {
     fmt::print("All {} gradients are right\n", count[0]);
   } else {
     fmt::print(
-        "{} gradients are right; of {} the costs' differences do not tell in fp32, for rounding and "
-        "kinks: larger initial weights help\n",
+        "{} gradients are right; {} are unclear, because rounding and kinks hide the differences of the "
+        "costs in fp32: larger initial weights help\n",
         count[0], count[1]);
   }
 }

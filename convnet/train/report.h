@@ -23,8 +23,8 @@ struct TimeUse {
   std::string text(double wall) const;
 };
 
-/// Returns a line about the devices and how a minibatch is cut: "Devices: cpu:0,1 (1 thread each);
-/// minibatches of 256 images in 2 microbatches of 128, 1 pass".
+/// Returns a line about the devices and how a minibatch is cut: "Devices: cpu:0,1, 1 thread(s) each;
+/// minibatches of 256 images, 128 a replica on 2 replicas, in 1 pass".
 std::string devices_text(const Net& net, const DeviceOptions& options, int minibatch);
 
 /// Returns the last lines of a run that has trained for `seconds`: its best and its last test by the watched

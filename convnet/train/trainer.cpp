@@ -81,57 +81,72 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
       watched_(find_watched_cost(options_.checkpoints.keep_best, net_.graph())),
       prefetcher_(make_loader(provider_, statistics_, net_.graph()),
                   pieces_ahead(*provider_, options_.step.mini)) {
-  // The largest plans first, so that a run that cannot fit is refused now.
-  const auto largest = [&](const BatchRange& range, std::int64_t minibatch, std::int64_t views) {
-    return std::min(minibatch, largest_batch(*provider_, range) * views);
-  };
-  const std::int64_t largest_minibatch =
-      options_.tests.only_tests() ? options_.step.mini : largest(train_range_, options_.step.mini, 1);
-  std::vector<std::pair<std::string, const Plan*>> plans;
-  if (!options_.tests.only_tests())
-    plans.emplace_back("the plan of training", &net_.prepare(Phase::train, largest_minibatch));
-  const Plan& test_plan =
-      net_.prepare(Phase::test, largest(test_range_, test_minibatch(), provider_->views()));
-  plans.emplace_back("the plan of tests", &test_plan);
+  const Plan& test_plan = prepare_plans();
   if (processes_ != nullptr) share_ = share_of(net_.graph(), net_.plans().topology(), processes_->rank());
-  if (processes_ != nullptr) check_same(*processes_, facts_of(plans));
   if (loaded.checkpoint) {
-    net_.load(loaded.checkpoint->tensors, loaded.checkpoint->file, loaded.checkpoint->state.windows);
-    state_ = std::move(loaded.checkpoint->state);
-    saved_iteration_ = state_.iteration;
-    last_checkpoint_ = loaded.checkpoint->file;
-    if (state_.position.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
-      throw InputError(last_checkpoint_ +
-                       ": metadata 'state' is damaged: its sums are not those of this net's costs");
-    if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));
+    go_on_from(*loaded.checkpoint, test_plan);
   } else {
     net_.init_weights(options_.step.seed);
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
-  // A file that cannot be written is an error now, not after the work.
+  if (is_first()) check_result_files();
+  print_start(loaded.notes);
+}
+
+std::int64_t Trainer::largest_minibatch() const {
+  return options_.tests.only_tests()
+             ? options_.step.mini
+             : std::min<std::int64_t>(options_.step.mini, largest_batch(*provider_, train_range_));
+}
+
+const Plan& Trainer::prepare_plans() {
+  std::vector<std::pair<std::string, const Plan*>> plans;
+  if (!options_.tests.only_tests())
+    plans.emplace_back("the plan of training", &net_.prepare(Phase::train, largest_minibatch()));
+  const std::int64_t test_rows = largest_batch(*provider_, test_range_) * provider_->views();
+  const Plan& test_plan = net_.prepare(Phase::test, std::min(test_minibatch(), test_rows));
+  plans.emplace_back("the plan of tests", &test_plan);
+  if (processes_ != nullptr) check_same(*processes_, facts_of(plans));
+  return test_plan;
+}
+
+void Trainer::go_on_from(Checkpoint& checkpoint, const Plan& test_plan) {
+  net_.load(checkpoint.tensors, checkpoint.file, checkpoint.state.windows);
+  state_ = std::move(checkpoint.state);
+  saved_iteration_ = state_.iteration;
+  last_checkpoint_ = checkpoint.file;
+  if (state_.position.minibatches > 0 && !same_layers(state_.partial, no_costs(test_plan, net_.graph())))
+    throw InputError(last_checkpoint_ +
+                     ": metadata 'state' is damaged: its sums are not those of this net's costs");
+  if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));
+}
+
+void Trainer::check_result_files() const {
   std::vector<std::string> inputs = layer_files(options_.files);
   inputs.insert(inputs.end(), {last_checkpoint_, options_.devices.model});
-  if (const std::string& from = options_.checkpoints.init_from; !from.empty() && !loaded.checkpoint)
+  if (const std::string& from = options_.checkpoints.init_from; !from.empty() && last_checkpoint_.empty())
     inputs.push_back(find_checkpoint(from));
-  if (is_first())
-    check_outputs(
-        {{"--profile", options_.report.profile, "the timeline is to be written to", ChromeTrace::begins},
-         {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to",
-          Confusion::begins}},
-        inputs);
+  check_outputs(
+      {{"--profile", options_.report.profile, "the timeline is to be written to", ChromeTrace::begins},
+       {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to",
+        Confusion::begins}},
+      inputs);
+}
+
+void Trainer::print_start(const std::string& notes) const {
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);
   }
-  if (!prints_json())
-    fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(largest_minibatch)));
-  if (!loaded.notes.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", loaded.notes);
-  if (loaded.checkpoint && options_.trains())
+  const std::int64_t minibatch = largest_minibatch();
+  if (!prints_json()) fmt::print("{}\n", devices_text(net_, options_.devices, static_cast<int>(minibatch)));
+  if (!notes.empty()) fmt::print(prints_json() ? stderr : stdout, "{}\n", notes);
+  if (!last_checkpoint_.empty() && options_.trains())
     fmt::print("Learning rate: {}\n", rates_text(net_, progress(next_batch())));
   for (const std::string& warning :
        {unused_devices(net_.graph(), options_.devices), slow_precision(net_.backend()),
         too_many_threads(options_.devices.threads), left_out_text(provider_->left_out()),
-        smaller_batches(options_.step.mini, largest_minibatch)}) {
+        smaller_batches(options_.step.mini, minibatch)}) {
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
   }
   std::fflush(stdout);

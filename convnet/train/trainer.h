@@ -40,6 +40,19 @@ class Trainer {
  private:
   Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes);
 
+  // Parts of the constructor.
+  /// Returns the images of the largest minibatch of training, or of tests if there are only tests.
+  std::int64_t largest_minibatch() const;
+  /// Prepares the largest plans of training and tests, so that a run that does not fit is refused before it
+  /// begins. Returns the plan of tests.
+  const Plan& prepare_plans();
+  /// Takes the weights and the state of the checkpoint, and says so.
+  void go_on_from(Checkpoint& checkpoint, const Plan& test_plan);
+  /// Throws InputError for a file of results that cannot be written: now, not after the work.
+  void check_result_files() const;
+  /// Prints what a run begins with: devices, notes, learning rates after a checkpoint, and warnings.
+  void print_start(const std::string& notes) const;
+
   /// Returns the batch to train next, and the place in it. Its epoch is beyond --epochs when training is
   /// done.
   Position next_batch() const;
@@ -116,7 +129,8 @@ class Trainer {
   void use_board(const std::function<void()>& use);
   /// Checks the gradient of every matrix against numeric differences. Throws RunError if one is wrong.
   void check_gradients();
-  /// `ahead`: minibatches before that one that are not finished yet.
+  /// Returns the inputs of the step on the images of `data` from `first` on. `ahead` is the number of steps
+  /// before it that are not finished yet.
   StepInputs inputs_of(const DataBatch& data, std::int64_t first, TrainingProgress progress,
                        int ahead = 0) const;
   /// Runs images [first, first + images) of `data`, the data that `piece` asked for, unless that step is in

@@ -76,7 +76,7 @@ void Trainer::print_test(const CostSums& sums, double seconds) {
         seconds, rates_text(net_, last_progress(state_.position)),
         test_table(sums, before.sums.empty() ? nullptr : &before, state_.best, watched_, net_.graph()));
   } else {
-    // The original averages over the tests of as many batches as there are.
+    // cuda-convnet2 averages over the last tests, one for each batch of the test range.
     CostSums pooled = sums;
     if (options_.data.test_one) pool(pooled, latest_tests(state_.history, test_range_.count() - 1));
     fmt::print(
