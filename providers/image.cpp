@@ -261,7 +261,7 @@ class ImageProvider final : public Provider {
       image = stored.image;
     }
     const Found found = wanted ? find(batch, image, place.epoch > 0 ? training_size_ : image_size_)
-                               : Found{{}, source_->read(batch, image).labels};
+                               : Found{{}, source_->labels(batch, image)};
     if (wanted && matrices_[0].type == DataType::f32)
       write_views(found.image, place, statistics, row<float>(piece, 0, first_row));
     else if (wanted)
