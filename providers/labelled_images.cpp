@@ -116,6 +116,15 @@ class PhotoFinder {
   void label(const std::string& table, const std::string& where);
 
  private:
+  const std::string& tar_of(const LabelledImage& image) const {
+    return found_.tars[static_cast<std::size_t>(image.tar)]->path();
+  }
+  /// Returns the path of the image's tar below the folder, or its name alone if there is no folder.
+  std::string path_of_tar(const LabelledImage& image) const {
+    const fs::path tar = tar_of(image);
+    return (found_.folder.empty() ? tar.filename() : tar.lexically_relative(found_.folder)).string();
+  }
+
   LabelledImages& found_;
 };
 
@@ -149,9 +158,12 @@ void PhotoFinder::find_tar(const std::string& path, std::vector<LabelledImage>& 
 }
 
 void PhotoFinder::label(const std::string& table, const std::string& where) {
-  std::vector<std::string> names;
+  std::vector<PhotoName> names;
   for (const auto* images : {&found_.training, &found_.validation})
-    for (const LabelledImage& image : *images) names.push_back(image.name);
+    for (const LabelledImage& image : *images) {
+      const std::string tar = image.tar < 0 ? "" : path_of_tar(image) + "/";
+      names.push_back({tar + image.name, tar.size()});
+    }
   PhotoLabels labels = match_labels(parse_label_table(table, read_whole_file(table)), names, where);
   found_.class_names = std::move(labels.class_names);
   found_.left_out.header = std::move(labels.header);
@@ -159,9 +171,7 @@ void PhotoFinder::label(const std::string& table, const std::string& where) {
   for (auto* images : {&found_.training, &found_.validation}) {
     for (LabelledImage& image : *images) {
       image.label = *label++;
-      if (image.tar >= 0)
-        image.name = fs::path(found_.tars[static_cast<std::size_t>(image.tar)]->path()).filename().string() +
-                     ": " + image.name;
+      if (image.tar >= 0) image.name = fs::path(tar_of(image)).filename().string() + ": " + image.name;
       if (image.label < 0) found_.left_out.without_row.push_back(image.name);
     }
     std::erase_if(*images, [](const LabelledImage& image) { return image.label < 0; });

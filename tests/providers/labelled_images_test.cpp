@@ -193,6 +193,18 @@ TEST_CASE("photos in tars get the classes of a table", "[labelled_images]") {
   CHECK(found.read(found.training[1]) == "./p/3.png");
   CHECK(found.training[1].label == 1);
   CHECK(found.left_out.without_row == Texts{"p-1.tar: p/2.jpg"});
+  // Members of one name are told apart by their tars.
+  folder.add("p-3.tar", tars::member("p/1.png", "p/1.png") + tars::end());
+  const LabelledImages both = find_with_table(folder, "p-3.tar/p/1.png,cat\np-1.tar/p/1,dog\n");
+  CHECK(texts(both, both.training) == Texts{"p-1.tar: p/1.png=1", "p-3.tar: p/1.png=0"});
+  CHECK_THAT(
+      message_of<InputError>([&] { find_with_table(folder, "p/1.png,cat\n"); }),
+      Catch::EndsWith("labels.csv:1: 'p/1.png' may be 'p-1.tar/p/1.png' or 'p-3.tar/p/1.png'; give the "
+                      "path below the folder with the extension"));
+  folder.add("p-3.tar", tars::member("x.png", "1") + tars::member("x.png", "2") + tars::end());
+  CHECK_THAT(message_of<InputError>([&] { find_with_table(folder, "x,cat\n"); }),
+             Catch::EndsWith(
+                 "labels.csv:1: there are two photos 'p-3.tar/x.png'; they should have different names"));
   folder.add("x.png", "x");
   CHECK(message_of<InputError>([&] { find_with_table(folder, "3,dog\n"); }) ==
         folder.folder.path() +
