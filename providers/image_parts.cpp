@@ -35,6 +35,21 @@ bool is_other_picture(std::string_view extension) {
   return std::find(others.begin(), others.end(), extension) != others.end();
 }
 
+/// Returns whether an entry is a link to nothing, or to itself.
+bool leads_nowhere(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_symlink(ignored) && !entry.exists(ignored);
+}
+
+/// Adds the folder `entry` to those that it lies in, behind links or not. Throws InputError if it is one of
+/// them, because it would be searched forever.
+void enter_folder(const fs::directory_entry& entry, std::vector<fs::path>& inside) {
+  std::error_code error;
+  inside.push_back(fs::canonical(entry.path(), error));
+  if (error || std::find(inside.begin(), inside.end() - 1, inside.back()) == inside.end() - 1) return;
+  throw InputError(entry.path().string() + ": links lead back to a folder that this one is in; remove them");
+}
+
 /// The number in a .cls file.
 std::int32_t read_label(const InputFile& file, const TarMember& member, std::int64_t classes) {
   const auto fail = [&](const std::string& what) {
@@ -129,8 +144,10 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
   for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     const std::string name = at->path().filename().string();
-    if (!name.starts_with('.') && (folders ? at->is_directory(ignored) : at->is_regular_file(ignored)))
-      names.push_back(name);
+    if (name.starts_with('.')) continue;
+    if (leads_nowhere(*at) && !is_image_extension(lower_extension(name, name.rfind('.'))))
+      throw InputError(at->path().string() + ": is a link that leads nowhere; mend or remove it");
+    if ((folders ? at->is_directory(ignored) : at->is_regular_file(ignored))) names.push_back(name);
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
   return names;
@@ -147,18 +164,24 @@ bool is_image_extension(std::string_view extension) {
 ImageFiles image_files_below(const std::string& folder) {
   ImageFiles found;
   std::error_code error;
-  fs::recursive_directory_iterator at(folder, error);
+  std::vector<fs::path> inside = {fs::canonical(folder, error)};
+  fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with('.')) continue;
+    if (name.starts_with('.')) {
+      at.disable_recursion_pending();
+      continue;
+    }
     const std::string extension = lower_extension(name, name.rfind('.'));
     std::error_code ignored;
+    inside.resize(static_cast<std::size_t>(at.depth()) + 1);
+    if (at->is_directory(ignored)) enter_folder(*at, inside);
     if (is_other_picture(extension) && at->is_regular_file(ignored))
       found.left_out.other_formats.push_back(at->path().string());
     if (!is_image_extension(extension)) continue;
     if (at->is_regular_file(ignored))
       found.names.push_back(at->path().lexically_relative(folder).string());
-    else if (at->is_symlink(ignored) && !at->exists(ignored))
+    else if (leads_nowhere(*at))
       found.left_out.dangling_links.push_back(at->path().string());
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));

@@ -38,7 +38,8 @@ BatchSplit split_of(const std::vector<ImagePart>& parts);
 std::string parts_text(const std::vector<ImagePart>& parts);
 
 /// Returns the files, or the folders, in a folder, in no particular order, without those whose names begin
-/// with a dot. Throws RunError.
+/// with a dot. Throws RunError, or InputError naming a link that leads nowhere: without what it stands for,
+/// the data set would silently be another one. Links to images are left to image_files_below().
 std::vector<std::string> names_in(const std::string& folder, bool folders);
 
 /// Returns the extension after the dot at `dot` in a name, in lower case.
@@ -51,8 +52,8 @@ struct ImageFiles {
   std::vector<std::string> names;  ///< paths below the folder, in no particular order
   LeftOutFiles left_out;
 };
-/// Finds images in `folder` and in folders in it, without those whose names begin with a dot. Throws
-/// RunError.
+/// Finds images in `folder` and in folders in it, also behind links, without those whose names begin with a
+/// dot. Throws RunError, or InputError naming a folder that links lead back to.
 ImageFiles image_files_below(const std::string& folder);
 
 constexpr std::int64_t max_image_side = 4096;
