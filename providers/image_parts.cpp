@@ -30,8 +30,8 @@ std::string lower_case(std::string_view name) {
 
 /// Whether files that end so are pictures that are not read.
 bool is_other_picture(std::string_view extension) {
-  constexpr std::array<std::string_view, 13> others = {"avif", "gif", "heic", "heif", "jfif", "jp2", "jxl",
-                                                       "pgm",  "ppm", "tga",  "tif",  "tiff", "webp"};
+  constexpr std::array<std::string_view, 12> others = {"avif", "gif", "heic", "heif", "jfif", "jp2",
+                                                       "jxl",  "pgm", "ppm",  "tga",  "tif",  "tiff"};
   return std::find(others.begin(), others.end(), extension) != others.end();
 }
 
@@ -158,7 +158,8 @@ std::string lower_extension(std::string_view name, std::size_t dot) {
 }
 
 bool is_image_extension(std::string_view extension) {
-  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp";
+  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp" ||
+         extension == "webp";
 }
 
 ImageFiles image_files_below(const std::string& folder) {
@@ -235,8 +236,8 @@ std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) 
     if (!pair.image || !pair.label)
       throw InputError(fmt::format(
           "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
-          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp)"));
-  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp, .webp)"));
+  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
   std::vector<ShardImage> shard;
   for (const std::string_view key : order) {
     const Pair& pair = pairs[key];

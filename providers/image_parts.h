@@ -44,7 +44,7 @@ std::vector<std::string> names_in(const std::string& folder, bool folders);
 
 /// Returns the extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
-/// Returns whether an extension is jpg, jpeg, png or bmp.
+/// Returns whether an extension is jpg, jpeg, png, bmp or webp.
 bool is_image_extension(std::string_view extension);
 
 /// The images in the folder of a class.
@@ -66,7 +66,7 @@ constexpr std::int64_t max_classes = 1'000'000;
 /// Returns the members of a tar that are named like images, without hidden ones.
 std::vector<TarMember> image_members(const InputFile& tar);
 
-/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp) with KEY.cls.
+/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp .webp) with KEY.cls.
 struct ShardImage {
   std::string name;
   FileRegion at;

@@ -44,11 +44,12 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
         fmt::format("{}: holds folders ({}, …) and tar shards ({}, …): it should be one or the other", folder,
                     printable(classes[0]), printable(shards[0])));
   if (classes.empty() && shards.empty())
-    throw InputError(folder +
-                     ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp, or *.tar shards with KEY.jpg and "
-                     "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
-                     "the classes of "
-                     "photos in one folder");
+    throw InputError(
+        folder +
+        ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp|webp, or *.tar shards with KEY.jpg and "
+        "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
+        "the classes of "
+        "photos in one folder");
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);
@@ -76,7 +77,7 @@ void Finder::find_class(const std::string& parent, const std::string& name,
   found_.left_out.add(files.left_out);
   if (images.size() == first)
     throw InputError(folder.string() +
-                     ": holds no image (jpg, jpeg, png, bmp), though it stands for a class");
+                     ": holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
   std::sort(images.begin() + static_cast<std::ptrdiff_t>(first), images.end(),
             [](const LabelledImage& a, const LabelledImage& b) { return a.name < b.name; });
 }

@@ -359,10 +359,11 @@ TEST_CASE("tables of labels are refused where there are labels already, or no ph
 TEST_CASE("pictures of formats that are not read are counted") {
   const Photographs photos;
   const std::string folder = photos.folder / "folders/train/c1/";
-  for (const std::string name : {"a.webp", "b.TIFF", ".c.gif", "notes.txt"}) write_file(folder + name, "");
-  const std::string warning = "warning: 2 picture(s) are left out, as " + folder +
-                              "a.webp: only files named .jpg, .jpeg, .png and .bmp are read; convert them to "
-                              "JPEG or PNG\n";
+  for (const std::string name : {"a.heic", "b.TIFF", ".c.gif", "notes.txt"}) write_file(folder + name, "");
+  const std::string warning =
+      "warning: 2 picture(s) are left out, as " + folder +
+      "a.heic: only files named .jpg, .jpeg, .png, .bmp and .webp are read; convert them to "
+      "JPEG or PNG\n";
   CHECK(run_well(photos.train("folders", photos.folder / "run")).err == warning);
   CHECK(run_well({"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made", "--size",
                   "16"})

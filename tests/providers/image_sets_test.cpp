@@ -46,7 +46,7 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
         folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
   std::filesystem::create_directories(folder / "empty/class");
   CHECK(read_error_of(folder / "empty") ==
-        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in its folders");
   CHECK(read_error_of(folder / "none") == folder / "none" + ": no such folder");
   std::filesystem::create_directories(folder / "bare");
   CHECK(read_error_of(folder / "bare") ==
@@ -219,10 +219,10 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
     return read_error_of(folder / "bad");
   };
   const std::string image = tars::member("a.jpg", items[0].bytes);
-  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
   CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
   CHECK(error(tars::member("a.cls", "1")) ==
-        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp)");
+        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp, .webp)");
   CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
         tar + ": 'a.jpg' and 'a.PNG' are of one image");
   CHECK(error(image + tars::member("a.cls", "one")) == tar + ": a.cls: 'one' is not the number of a class");

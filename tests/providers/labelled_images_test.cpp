@@ -63,12 +63,12 @@ std::string shard(const std::vector<std::pair<std::string, std::string>>& images
 }  // namespace
 
 TEST_CASE("folders of classes are numbered by name", "[labelled_images]") {
-  const Folder folder({"dog/b.png", "dog/a.JPG", "cat/10.jpeg", "cat/2.jpeg", "cat/more/1.bmp",
+  const Folder folder({"dog/b.png", "dog/a.JPG", "cat/10.jpeg", "cat/2.jpeg", "cat/more/1.bmp", "dog/c.WebP",
                        "dog/notes.txt", "dog/.hidden.png", ".cache/x.png", "readme.md"});
   const LabelledImages found = folder.find();
   CHECK(found.class_names == Texts{"cat", "dog"});
-  CHECK(texts(found, found.training) ==
-        Texts{"cat/10.jpeg=0", "cat/2.jpeg=0", "cat/more/1.bmp=0", "dog/a.JPG=1", "dog/b.png=1"});
+  CHECK(texts(found, found.training) == Texts{"cat/10.jpeg=0", "cat/2.jpeg=0", "cat/more/1.bmp=0",
+                                              "dog/a.JPG=1", "dog/b.png=1", "dog/c.WebP=1"});
   CHECK(found.validation.empty());
 }
 
@@ -138,7 +138,8 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
         path + "/none: no such folder");
   CHECK(folder.error().starts_with(path + ": holds no images: folders CLASS/*.jpg"));
   folder.add("cat/notes.txt", "x");
-  CHECK(folder.error() == path + "/cat: holds no image (jpg, jpeg, png, bmp), though it stands for a class");
+  CHECK(folder.error() ==
+        path + "/cat: holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
   fs::remove_all(path + "/cat");
 
   const auto shard_error = [&](const std::string& bytes) {
@@ -150,7 +151,7 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
   CHECK(shard_error(member("a.png", "x") + tars::end()) == "'a.png' is there without its .cls, the label");
   CHECK(shard_error(shard({{"a.png", "cat"}})) == "a.cls: 'cat' is not the number of a class");
   CHECK(shard_error(shard({{"a.png", "1000000"}})) == "a.cls: class 1000000; classes are 0 to 999999");
-  CHECK(shard_error(tars::end()) == "there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  CHECK(shard_error(tars::end()) == "there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
   CHECK(shard_error("not a tar").starts_with("byte 0: "));
 }
 
