@@ -8,11 +8,40 @@
 namespace convnet {
 namespace {
 
+/// The weights of classes in cost.logreg.
+struct ClassWeights {
+  std::vector<double> numbers;  ///< by class; empty: all are 1, or "balanced" before training measures them
+};
+
+/// Parses a list of numbers, "balanced", or what training makes of that, "balanced[1.5,0.75]".
+std::string parse_value(const std::string& text, const ParamSpec& spec, ClassWeights& out) {
+  constexpr std::string_view kBalanced = "balanced";
+  std::string_view numbers = text;
+  if (numbers == kBalanced) return "";
+  if (numbers.starts_with(kBalanced) && numbers.substr(kBalanced.size()).starts_with('[') &&
+      numbers.ends_with(']'))
+    numbers = numbers.substr(kBalanced.size() + 1, numbers.size() - kBalanced.size() - 2);
+  for (const std::string& item : split_list(numbers)) {
+    const std::string wrong = parse_value(item, spec, out.numbers.emplace_back());
+    if (!wrong.empty()) return to_number<double>(item) ? wrong : wrong + ", or balanced";
+  }
+  return "";
+}
+
+}  // namespace
+
+template <>
+struct detail::TypeName<ClassWeights> {
+  static constexpr const char* value = "numbers or balanced";
+};
+
+namespace {
+
 struct CostParams {
   double coeff = 1, pos_weight = 1;
   int topk = 1;
   double smoothing = 0;
-  std::vector<double> class_weights;
+  ClassWeights class_weights;
   std::vector<std::string> children;
 };
 
@@ -51,7 +80,9 @@ class LogregLayer : public CostLayer {
       : CostLayer({3, p.coeff, p.children, CostLabels::classes, LayerFunction::softmax}),
         classes(outputs),
         topk(p.topk),
-        targets{static_cast<float>(p.smoothing), mixed, {p.class_weights.begin(), p.class_weights.end()}} {}
+        targets{static_cast<float>(p.smoothing),
+                mixed,
+                {p.class_weights.numbers.begin(), p.class_weights.numbers.end()}} {}
 
   void forward(Lowering& l) const override {
     // Tests report the plain cost, so that it compares with that of other runs.
@@ -117,7 +148,7 @@ std::shared_ptr<const Layer> create_logreg(const LayerType& type, const LayerSou
                              std::to_string(probs.shape.size()) + " outputs of '" + probs.name + "'");
     return nullptr;
   }
-  const auto weights = std::ssize(p.class_weights);
+  const auto weights = std::ssize(p.class_weights.numbers);
   if (weights > 0 && weights != probs.shape.size()) {
     source.error("classWeights", "classWeights has " + std::to_string(weights) + " weights, but '" +
                                      probs.name + "' has " + std::to_string(probs.shape.size()) + " classes");
@@ -328,13 +359,14 @@ LayerType logreg_type() {
                                .doc = "training: this part of each label is spread over all classes",
                                .file = CfgFile::parameters}));
   type.params.push_back(
-      param_list("classWeights", &CostParams::class_weights,
-                 {.fallback = "",
-                  .min = 0,
-                  .doc = "training: the weight of each class in cost and gradient, which stay "
-                         "sums over images; empty: all are 1. A mixed image has the mean of its two classes' "
-                         "weights, by their shares",
-                  .file = CfgFile::parameters}));
+      param("classWeights", &CostParams::class_weights,
+            {.fallback = "",
+             .min = 0,
+             .doc = "training: the weight of each class in cost and gradient, which stay "
+                    "sums over images; empty: all are 1. balanced: images / (classes * images of the "
+                    "class), from the labels of the training range. A mixed image has the mean of its "
+                    "two classes' weights, by their shares",
+             .file = CfgFile::parameters}));
   type.params.push_back(children_spec());
   type.create = create_logreg;
   return type;

@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "convnet/base/error.h"
+#include "convnet/base/utf8.h"
 #include "providers/image_parts.h"
 #include "providers/pickle.h"
 
@@ -403,7 +404,7 @@ class CifarProvider final : public StoredProvider {
   explicit CifarProvider(DataSet set) : set_(std::move(set)) {
     matrices_ = {{"data", set_.dims, set_.type, 0}};
     for (const LabelInfo& info : set_.labels)
-      matrices_.push_back({info.matrix, {1}, DataType::s32, info.classes, info.names});
+      matrices_.push_back({info.matrix, {1}, DataType::s32, info.classes, escape_non_utf8(info.names)});
   }
 
   const std::vector<MatrixInfo>& matrices() const override { return matrices_; }

@@ -11,6 +11,7 @@
 #include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "providers/jpeg.h"
+#include "providers/webp.h"
 
 namespace {
 
@@ -168,8 +169,16 @@ void make_grey(DecodedImage& image) {
 
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side) {
   if (bytes.starts_with("\xff\xd8"sv)) return decode_jpeg(bytes, name, wanted_side);
+  if (is_webp(bytes)) {
+    const WebpSize size = read_webp_size(bytes, name);
+    check_size(size.width, size.height, name);
+    return {static_cast<int>(size.height), static_cast<int>(size.width),
+            blend_onto_white(decode_webp(bytes, size, name).data(),
+                             static_cast<std::size_t>(size.width * size.height))};
+  }
   const bool is_png = bytes.starts_with(png_magic);
-  if (!is_png && !bytes.starts_with("BM"sv)) throw InputError(name + ": is not a JPEG, PNG or BMP image");
+  if (!is_png && !bytes.starts_with("BM"sv))
+    throw InputError(name + ": is not a JPEG, PNG, BMP or WebP image");
   if (bytes.size() > std::numeric_limits<int>::max())
     throw InputError(fmt::format("{}: an image of {} bytes", name, bytes.size()));
   std::string png;

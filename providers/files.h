@@ -18,7 +18,7 @@ struct LikeSet {
   bool has_mean = false;             ///< its mean image is subtracted
 };
 
-/// An image: a file (JPEG, PNG or BMP), or a record of an array.
+/// An image: a file (JPEG, PNG, BMP or WebP), or a record of an array.
 struct FileImage {
   std::string file;
   std::shared_ptr<const NpyArray> array = nullptr;  ///< the open array `file`; null: the file is an image

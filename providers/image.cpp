@@ -12,6 +12,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/base/philox.h"
+#include "convnet/base/utf8.h"
 #include "providers/augment.h"
 #include "providers/color_pca.h"
 #include "providers/decode.h"
@@ -56,9 +57,10 @@ int choose_training_size(int side, int image_size, double least_area) {
 std::vector<MatrixInfo> matrices_of(const ImageSetInfo& info, const ImageOptions& options, int image_size,
                                     int side) {
   const DataType type = options.read_subtracts_mean() || options.pixel_std ? DataType::f32 : DataType::u8;
-  std::vector<MatrixInfo> matrices = {{"data", {options.channels(), side, side}, type, 0},
-                                      {"labels", {1}, DataType::s32, info.classes, info.class_names},
-                                      {"multi-hot labels", {info.classes}, DataType::f32, 0}};
+  std::vector<MatrixInfo> matrices = {
+      {"data", {options.channels(), side, side}, type, 0},
+      {"labels", {1}, DataType::s32, info.classes, escape_non_utf8(info.class_names)},
+      {"multi-hot labels", {info.classes}, DataType::f32, 0}};
   matrices[0].stored_type = DataType::u8;
   if (options.inner_size > 0) matrices[0].stored = {options.channels(), image_size, image_size};
   return matrices;
@@ -261,7 +263,7 @@ class ImageProvider final : public Provider {
       image = stored.image;
     }
     const Found found = wanted ? find(batch, image, place.epoch > 0 ? training_size_ : image_size_)
-                               : Found{{}, source_->read(batch, image).labels};
+                               : Found{{}, source_->labels(batch, image)};
     if (wanted && matrices_[0].type == DataType::f32)
       write_views(found.image, place, statistics, row<float>(piece, 0, first_row));
     else if (wanted)

@@ -43,6 +43,9 @@ class DealtImages : public ImageSource {
                     static_cast<std::int64_t>(images_[part].size()) - first_of(part, batch));
   }
   std::string name(int batch, std::int64_t image) const override { return at(batch, image).name; }
+  std::vector<std::int32_t> labels(int batch, std::int64_t image) const override {
+    return {at(batch, image).label};
+  }
 
  protected:
   /// Deals the images of each part. With `hold_out`, a tenth of the images of a single part becomes a second
@@ -139,7 +142,7 @@ class ClassFolders final : public DealtImages {
       info_.left_out.add(files.left_out);
     }
     if (images.empty())
-      throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+      throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in its folders");
     return images;
   }
 };

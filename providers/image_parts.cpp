@@ -30,9 +30,24 @@ std::string lower_case(std::string_view name) {
 
 /// Whether files that end so are pictures that are not read.
 bool is_other_picture(std::string_view extension) {
-  constexpr std::array<std::string_view, 13> others = {"avif", "gif", "heic", "heif", "jfif", "jp2", "jxl",
-                                                       "pgm",  "ppm", "tga",  "tif",  "tiff", "webp"};
+  constexpr std::array<std::string_view, 12> others = {"avif", "gif", "heic", "heif", "jfif", "jp2",
+                                                       "jxl",  "pgm", "ppm",  "tga",  "tif",  "tiff"};
   return std::find(others.begin(), others.end(), extension) != others.end();
+}
+
+/// Returns whether an entry is a link to nothing, or to itself.
+bool leads_nowhere(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_symlink(ignored) && !entry.exists(ignored);
+}
+
+/// Adds the folder `entry` to those that it lies in, behind links or not. Throws InputError if it is one of
+/// them, because it would be searched forever.
+void enter_folder(const fs::directory_entry& entry, std::vector<fs::path>& inside) {
+  std::error_code error;
+  inside.push_back(fs::canonical(entry.path(), error));
+  if (error || std::find(inside.begin(), inside.end() - 1, inside.back()) == inside.end() - 1) return;
+  throw InputError(entry.path().string() + ": links lead back to a folder that this one is in; remove them");
 }
 
 /// The number in a .cls file.
@@ -129,8 +144,10 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
   for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
     std::error_code ignored;
     const std::string name = at->path().filename().string();
-    if (!name.starts_with('.') && (folders ? at->is_directory(ignored) : at->is_regular_file(ignored)))
-      names.push_back(name);
+    if (name.starts_with('.')) continue;
+    if (leads_nowhere(*at) && !is_image_extension(lower_extension(name, name.rfind('.'))))
+      throw InputError(at->path().string() + ": is a link that leads nowhere; mend or remove it");
+    if ((folders ? at->is_directory(ignored) : at->is_regular_file(ignored))) names.push_back(name);
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
   return names;
@@ -141,24 +158,31 @@ std::string lower_extension(std::string_view name, std::size_t dot) {
 }
 
 bool is_image_extension(std::string_view extension) {
-  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp";
+  return extension == "jpg" || extension == "jpeg" || extension == "png" || extension == "bmp" ||
+         extension == "webp";
 }
 
 ImageFiles image_files_below(const std::string& folder) {
   ImageFiles found;
   std::error_code error;
-  fs::recursive_directory_iterator at(folder, error);
+  std::vector<fs::path> inside = {fs::canonical(folder, error)};
+  fs::recursive_directory_iterator at(folder, fs::directory_options::follow_directory_symlink, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    if (name.starts_with('.')) continue;
+    if (name.starts_with('.')) {
+      at.disable_recursion_pending();
+      continue;
+    }
     const std::string extension = lower_extension(name, name.rfind('.'));
     std::error_code ignored;
+    inside.resize(static_cast<std::size_t>(at.depth()) + 1);
+    if (at->is_directory(ignored)) enter_folder(*at, inside);
     if (is_other_picture(extension) && at->is_regular_file(ignored))
       found.left_out.other_formats.push_back(at->path().string());
     if (!is_image_extension(extension)) continue;
     if (at->is_regular_file(ignored))
       found.names.push_back(at->path().lexically_relative(folder).string());
-    else if (at->is_symlink(ignored) && !at->exists(ignored))
+    else if (leads_nowhere(*at))
       found.left_out.dangling_links.push_back(at->path().string());
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
@@ -212,8 +236,8 @@ std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) 
     if (!pair.image || !pair.label)
       throw InputError(fmt::format(
           "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
-          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp)"));
-  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp, .webp)"));
+  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
   std::vector<ShardImage> shard;
   for (const std::string_view key : order) {
     const Pair& pair = pairs[key];

@@ -38,12 +38,13 @@ BatchSplit split_of(const std::vector<ImagePart>& parts);
 std::string parts_text(const std::vector<ImagePart>& parts);
 
 /// Returns the files, or the folders, in a folder, in no particular order, without those whose names begin
-/// with a dot. Throws RunError.
+/// with a dot. Throws RunError, or InputError naming a link that leads nowhere: without what it stands for,
+/// the data set would silently be another one. Links to images are left to image_files_below().
 std::vector<std::string> names_in(const std::string& folder, bool folders);
 
 /// Returns the extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
-/// Returns whether an extension is jpg, jpeg, png or bmp.
+/// Returns whether an extension is jpg, jpeg, png, bmp or webp.
 bool is_image_extension(std::string_view extension);
 
 /// The images in the folder of a class.
@@ -51,8 +52,8 @@ struct ImageFiles {
   std::vector<std::string> names;  ///< paths below the folder, in no particular order
   LeftOutFiles left_out;
 };
-/// Finds images in `folder` and in folders in it, without those whose names begin with a dot. Throws
-/// RunError.
+/// Finds images in `folder` and in folders in it, also behind links, without those whose names begin with a
+/// dot. Throws RunError, or InputError naming a folder that links lead back to.
 ImageFiles image_files_below(const std::string& folder);
 
 constexpr std::int64_t max_image_side = 4096;
@@ -65,7 +66,7 @@ constexpr std::int64_t max_classes = 1'000'000;
 /// Returns the members of a tar that are named like images, without hidden ones.
 std::vector<TarMember> image_members(const InputFile& tar);
 
-/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp) with KEY.cls.
+/// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp .webp) with KEY.cls.
 struct ShardImage {
   std::string name;
   FileRegion at;

@@ -15,7 +15,7 @@ namespace convnet {
 /// An image as it is stored.
 struct EncodedImage {
   std::string name;                  ///< for messages: a file, or a file and the place in it
-  std::string bytes;                 ///< contents of a JPEG, PNG or BMP file
+  std::string bytes;                 ///< contents of a JPEG, PNG, BMP or WebP file
   std::vector<std::int32_t> labels;  ///< classes, each in [0, classes)
 };
 
@@ -62,6 +62,10 @@ class ImageSource {
   /// Reads image `image` of a batch. An earlier extent() must have included it. Throws InputError or
   /// RunError.
   virtual EncodedImage read(int batch, std::int64_t image) const = 0;
+  /// Returns only EncodedImage::labels, without reading the image if they are known.
+  virtual std::vector<std::int32_t> labels(int batch, std::int64_t image) const {
+    return read(batch, image).labels;
+  }
 
  protected:
   ImageSetInfo info_;
@@ -74,8 +78,8 @@ constexpr std::int64_t dealt_batch_images = 1024;
 /// - with batches.meta: cuda-convnet2's batches, data_batch_N: each is a pickle, or a folder of pickles
 ///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of classes, or of lists
 ///   of classes);
-/// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or .jpeg .png .bmp) and KEY.cls. Batch i, from
-/// 1 on, is
+/// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or .jpeg .png .bmp .webp) and KEY.cls. Batch
+/// i, from 1 on, is
 ///   the i-th shard in the natural order of names. The classes are the lines of classes.txt. Without this
 ///   file, the largest label decides their number, and all shards are read once in this call to find it;
 /// - else a folder with a folder for each class, in sorted order, with images in them or in their subfolders.

@@ -68,6 +68,9 @@ class ImageTars final : public ImageSource {
   std::string name(int batch, std::int64_t image) const override {
     return (*shard(batch))[static_cast<std::size_t>(image)].name;
   }
+  std::vector<std::int32_t> labels(int batch, std::int64_t image) const override {
+    return {(*shard(batch))[static_cast<std::size_t>(image)].label};
+  }
 
   EncodedImage read(int batch, std::int64_t image) const override {
     const std::shared_ptr<const Shard> images = shard(batch);

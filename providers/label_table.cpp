@@ -59,11 +59,14 @@ std::vector<std::string> sorted_classes(std::span<const LabelRow> rows) {
 /// Finds photos by the names that rows give them.
 class PhotoIndex {
  public:
-  PhotoIndex(const LabelTable& table, const std::vector<std::string>& photos)
-      : table_(table), photos_(photos) {
+  PhotoIndex(const LabelTable& table, const std::vector<PhotoName>& photos) : table_(table), photos_(photos) {
     for (std::size_t i = 0; i < photos.size(); ++i) {
-      const std::string_view path = photos[i];
-      const std::array<std::string_view, kForms> names = {path, without_extension(path), file_name(path),
+      const std::string_view path = photos[i].path, member = path.substr(photos[i].member);
+      const std::array<std::string_view, kForms> names = {path,
+                                                          without_extension(path),
+                                                          member,
+                                                          without_extension(member),
+                                                          file_name(path),
                                                           without_extension(file_name(path))};
       for (std::size_t form = 0; form < kForms; ++form) {
         const auto [at, is_new] = by_name_[form].emplace(names[form], Photos{i, i});
@@ -81,28 +84,27 @@ class PhotoIndex {
       const auto found = form.find(name);
       if (found == form.end()) continue;
       const auto [first, last] = found->second;
-      if (first != last && photos_[first] == photos_[last])
-        throw InputError(
-            fmt::format("{}:{}: '{}' is in several tars; their photos should have different names",
-                        table_.file, row.line, printable(photos_[first])));
+      if (first != last && photos_[first].path == photos_[last].path)
+        throw InputError(fmt::format("{}:{}: there are two photos '{}'; they should have different names",
+                                     table_.file, row.line, printable(photos_[first].path)));
       if (first != last)
         throw InputError(
             fmt::format("{}:{}: '{}' may be '{}' or '{}'; give the path below the folder with the "
                         "extension",
-                        table_.file, row.line, printable(row.photo), printable(photos_[first]),
-                        printable(photos_[last])));
+                        table_.file, row.line, printable(row.photo), printable(photos_[first].path),
+                        printable(photos_[last].path)));
       return first;
     }
     return std::nullopt;
   }
 
  private:
-  static constexpr std::size_t kForms = 4;  ///< of a name, the most exact one first
+  static constexpr std::size_t kForms = 6;  ///< of a name, the most exact one first
   struct Photos {
     std::size_t first = 0, last = 0;  ///< different if several photos have the name
   };
   const LabelTable& table_;
-  const std::vector<std::string>& photos_;
+  const std::vector<PhotoName>& photos_;
   std::array<std::unordered_map<std::string_view, Photos>, kForms> by_name_;
 };
 
@@ -136,7 +138,7 @@ LabelTable parse_label_table(const std::string& file, std::string_view text) {
   return table;
 }
 
-PhotoLabels match_labels(const LabelTable& table, const std::vector<std::string>& photos,
+PhotoLabels match_labels(const LabelTable& table, const std::vector<PhotoName>& photos,
                          const std::string& where) {
   const PhotoIndex index(table, photos);
   std::span<const LabelRow> rows = table.rows;
@@ -162,7 +164,7 @@ PhotoLabels match_labels(const LabelTable& table, const std::vector<std::string>
     }
     if (lines[*photo] > 0)
       throw InputError(fmt::format("{}:{}: names '{}', which line {} names, too", table.file, row.line,
-                                   printable(photos[*photo]), lines[*photo]));
+                                   printable(photos[*photo].path), lines[*photo]));
     lines[*photo] = row.line;
     found.labels[*photo] = labels.at(row.class_name);
   }
@@ -170,7 +172,8 @@ PhotoLabels match_labels(const LabelTable& table, const std::vector<std::string>
     throw InputError(fmt::format(
         "{}:{}: there is no photo '{}' in {}{}{}", table.file, missing->line, printable(missing->photo),
         where, missing_rows > 1 ? fmt::format(", nor those of {} other lines", missing_rows - 1) : "",
-        photos.empty() ? "" : fmt::format("; photos there are named like '{}'", printable(photos.front()))));
+        photos.empty() ? ""
+                       : fmt::format("; photos there are named like '{}'", printable(photos.front().path))));
   return found;
 }
 

@@ -12,7 +12,7 @@ namespace convnet {
 /// A line of a table.
 struct LabelRow {
   std::int64_t line = 0;   ///< in the file, from 1
-  std::string photo;       ///< a file's name, or its path below the folder; with or without its extension
+  std::string photo;       ///< as match_labels() finds it
   std::string class_name;  ///< without control characters
 };
 
@@ -25,6 +25,12 @@ struct LabelTable {
 /// Throws InputError naming file and line.
 LabelTable parse_label_table(const std::string& file, std::string_view text);
 
+/// How rows may name a photo.
+struct PhotoName {
+  std::string path;        ///< below the folder; for a photo in a tar, as if the tar were a folder
+  std::size_t member = 0;  ///< where the name in the tar begins in `path`; 0: the photo is in no tar
+};
+
 /// The classes of photos.
 struct PhotoLabels {
   std::vector<std::string> class_names;  ///< ordered as numbers if all are numbers, else by name
@@ -32,12 +38,12 @@ struct PhotoLabels {
   std::string header;  ///< the line that was left out as a header, with its place; "" if none was
 };
 
-/// Finds the row of each photo. `photos` are paths below the folder `where`, all different. A row names a
-/// photo by its path or, if no other photo has the same, by its file name; both may lack the extension. The
-/// first line is a header, and left out, if other lines follow, it names no photo and has no extension of
+/// Finds the row of each photo; `where` is where they are. A row names a photo by its path or, if no other
+/// photo has the same, by its name in the tar or its file name; all may lack the extension. The first line is
+/// a header, and left out, if other lines follow, it names no photo and has no extension of
 /// photos, and its class stands in no other line. Throws InputError, naming file and line, for rows that name
 /// no photo, several photos, or a photo that another row names.
-PhotoLabels match_labels(const LabelTable& table, const std::vector<std::string>& photos,
+PhotoLabels match_labels(const LabelTable& table, const std::vector<PhotoName>& photos,
                          const std::string& where);
 
 }  // namespace convnet

@@ -44,11 +44,12 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
         fmt::format("{}: holds folders ({}, …) and tar shards ({}, …): it should be one or the other", folder,
                     printable(classes[0]), printable(shards[0])));
   if (classes.empty() && shards.empty())
-    throw InputError(folder +
-                     ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp, or *.tar shards with KEY.jpg and "
-                     "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
-                     "the classes of "
-                     "photos in one folder");
+    throw InputError(
+        folder +
+        ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp|webp, or *.tar shards with KEY.jpg and "
+        "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
+        "the classes of "
+        "photos in one folder");
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);
@@ -76,7 +77,7 @@ void Finder::find_class(const std::string& parent, const std::string& name,
   found_.left_out.add(files.left_out);
   if (images.size() == first)
     throw InputError(folder.string() +
-                     ": holds no image (jpg, jpeg, png, bmp), though it stands for a class");
+                     ": holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
   std::sort(images.begin() + static_cast<std::ptrdiff_t>(first), images.end(),
             [](const LabelledImage& a, const LabelledImage& b) { return a.name < b.name; });
 }
@@ -116,6 +117,15 @@ class PhotoFinder {
   void label(const std::string& table, const std::string& where);
 
  private:
+  const std::string& tar_of(const LabelledImage& image) const {
+    return found_.tars[static_cast<std::size_t>(image.tar)]->path();
+  }
+  /// Returns the path of the image's tar below the folder, or its name alone if there is no folder.
+  std::string path_of_tar(const LabelledImage& image) const {
+    const fs::path tar = tar_of(image);
+    return (found_.folder.empty() ? tar.filename() : tar.lexically_relative(found_.folder)).string();
+  }
+
   LabelledImages& found_;
 };
 
@@ -149,9 +159,12 @@ void PhotoFinder::find_tar(const std::string& path, std::vector<LabelledImage>& 
 }
 
 void PhotoFinder::label(const std::string& table, const std::string& where) {
-  std::vector<std::string> names;
+  std::vector<PhotoName> names;
   for (const auto* images : {&found_.training, &found_.validation})
-    for (const LabelledImage& image : *images) names.push_back(image.name);
+    for (const LabelledImage& image : *images) {
+      const std::string tar = image.tar < 0 ? "" : path_of_tar(image) + "/";
+      names.push_back({tar + image.name, tar.size()});
+    }
   PhotoLabels labels = match_labels(parse_label_table(table, read_whole_file(table)), names, where);
   found_.class_names = std::move(labels.class_names);
   found_.left_out.header = std::move(labels.header);
@@ -159,9 +172,7 @@ void PhotoFinder::label(const std::string& table, const std::string& where) {
   for (auto* images : {&found_.training, &found_.validation}) {
     for (LabelledImage& image : *images) {
       image.label = *label++;
-      if (image.tar >= 0)
-        image.name = fs::path(found_.tars[static_cast<std::size_t>(image.tar)]->path()).filename().string() +
-                     ": " + image.name;
+      if (image.tar >= 0) image.name = fs::path(tar_of(image)).filename().string() + ": " + image.name;
       if (image.label < 0) found_.left_out.without_row.push_back(image.name);
     }
     std::erase_if(*images, [](const LabelledImage& image) { return image.label < 0; });

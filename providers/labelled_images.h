@@ -31,7 +31,7 @@ struct LabelledImages {
   std::string read(const LabelledImage& image) const;
 };
 
-/// Lists the images in `folder`: CLASS/….jpg|jpeg|png|bmp, or tar shards in WebDataset's style (pairs of
+/// Lists the images in `folder`: CLASS/….jpg|jpeg|png|bmp|webp, or tar shards in WebDataset's style (pairs of
 /// KEY.jpg and KEY.cls in *.tar), or a folder train/ with either of them, and val/ (else test/) for
 /// validation. Classes are numbered in the order of their folders' names. Images are sorted by name, shards
 /// in natural order (2 before 10). Hidden files and files that are no images are left out. Classes of shards

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convnet/base/error.h"
+#include "convnet/base/utf8.h"
 #include "providers/image_parts.h"
 #include "providers/npy_array.h"
 
@@ -146,7 +147,7 @@ class NpyProvider final : public StoredProvider {
  private:
   /// Gives the names of the classes to arrays with a number for each class, where there are no labels.
   void name_targets() {
-    const std::vector<std::string> found = read_class_names(path_);
+    const std::vector<std::string> found = escape_non_utf8(read_class_names(path_));
     for (std::size_t m = 1; m < matrices_.size(); ++m) {
       if (matrices_[m].classes == 0 && element_count(matrices_[m].dims) == std::ssize(found))
         matrices_[m].class_names = found;
@@ -171,7 +172,7 @@ class NpyProvider final : public StoredProvider {
       info.classes = std::max(info.classes, std::int64_t{*std::max_element(all.begin(), all.end())} + 1);
     }
     if (name != "labels") return info;
-    info.class_names = read_class_names(path_);
+    info.class_names = escape_non_utf8(read_class_names(path_));
     if (info.class_names.empty()) return info;
     if (const std::int64_t named = std::ssize(info.class_names); named < info.classes)
       throw InputError(fmt::format("{} has {} lines, but there are labels up to {}",

@@ -181,8 +181,8 @@ std::string left_out_text(const LeftOutFiles& files) {
                                    links.size(), fmt::join(links, "\n  ")));
   if (const auto& others = files.other_formats; !others.empty())
     warnings.push_back(fmt::format(
-        "warning: {} picture(s) are left out, as {}: only files named .jpg, .jpeg, .png and .bmp are "
-        "read; convert them to JPEG or PNG",
+        "warning: {} picture(s) are left out, as {}: only files named .jpg, .jpeg, .png, .bmp and "
+        ".webp are read; convert them to JPEG or PNG",
         others.size(), others.front()));
   if (!files.header.empty())
     warnings.push_back("Note: the table of --labels begins with a header, which is left out: " +

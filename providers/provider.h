@@ -24,8 +24,8 @@ struct MatrixInfo {
   Dims dims;
   DataType type = DataType::u8;  ///< u8 or f32 for images, s32 for labels
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
-  /// For labels, and for targets with a number for each class: the names of all classes, or none. They come
-  /// from the data set and may hold any bytes.
+  /// For labels, and for targets with a number for each class: the names of all classes, or none. They are
+  /// UTF-8 (escape_non_utf8()), and may hold control characters.
   std::vector<std::string> class_names = {};
   /// (C,H,W) of images that read() returns whole, each followed by a Crop (convnet/base/crop.h); the part of
   /// size `dims` is cut out where they are used. Empty: read() returns exactly what the net sees.
@@ -155,7 +155,7 @@ struct ImageOptions {
 /// Paths of files that look like images but are no part of a data set.
 struct LeftOutFiles {
   std::vector<std::string> dangling_links;  ///< links that are named like images but lead nowhere
-  std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, WebP, …
+  std::vector<std::string> other_formats;   ///< pictures of formats that are not read: GIF, TIFF, HEIC, …
   std::vector<std::string> without_row;     ///< photos that the table of ImageOptions::labels does not name
   std::string header;  ///< the first line of that table if it was taken for a header, with its place
   void add(const LeftOutFiles& more) {

@@ -1,5 +1,7 @@
 #include "convnet/base/utf8.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 
 namespace convnet {
@@ -30,6 +32,23 @@ bool is_utf8(std::string_view text) {
     if (!take_code_point(text)) return false;
   }
   return true;
+}
+
+std::string escape_non_utf8(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view before = text;
+    const bool whole = take_code_point(text).has_value();
+    const std::string_view taken = before.substr(0, before.size() - text.size());
+    out += whole ? std::string(taken) : fmt::format("\\x{:02x}", static_cast<unsigned char>(taken[0]));
+  }
+  return out;
+}
+
+std::vector<std::string> escape_non_utf8(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts) out.push_back(escape_non_utf8(text));
+  return out;
 }
 
 std::size_t character_count(std::string_view text) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace convnet {
 
@@ -15,6 +16,10 @@ std::optional<char32_t> take_code_point(std::string_view& text);
 
 /// Returns whether all of the text is well-formed.
 bool is_utf8(std::string_view text);
+
+/// Returns the text with each byte that belongs to no well-formed character as \xHH.
+std::string escape_non_utf8(std::string_view text);
+std::vector<std::string> escape_non_utf8(const std::vector<std::string>& texts);
 
 /// Returns the number of characters, which is about the number of columns that a terminal needs. A byte that
 /// belongs to no well-formed character counts as one.

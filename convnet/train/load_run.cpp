@@ -17,6 +17,7 @@
 #include "convnet/net/net_files.h"
 #include "convnet/net/outputs.h"
 #include "convnet/place/placed_files.h"
+#include "convnet/train/class_weights.h"
 #include "convnet/train/rate_jumps.h"
 #include "convnet/train/watched_cost.h"
 #include "providers/image.h"
@@ -187,6 +188,7 @@ bool has_changed(IniFile file, CfgFile which, const Checkpoint& checkpoint) {
   IniFile other = parse_ini("", other_text, ignored);
   apply_settings(net_file_options().parse(checkpoint.options).set, is_definition ? file : other,
                  is_definition ? other : file, ignored);
+  if (!is_definition) keep_class_weights(file, checkpoint);
   return file.text != (is_definition ? checkpoint.definition_text : checkpoint.parameters_text);
 }
 
@@ -255,6 +257,7 @@ std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diag
   // Without one of the files, every further error would only follow from that.
   if (run.files.definition.text.empty() || run.files.parameters.text.empty()) diagnostics.throw_if_errors();
   apply_settings(options.set, run.files.definition, run.files.parameters, diagnostics);
+  keep_class_weights(run.files.parameters, *run.checkpoint);
   if (definition_given || !options.set.empty()) {
     diagnostics.throw_if_errors();
     const std::string set = options.set.empty() ? "" : "--set " + settings_text(options.set);
@@ -361,6 +364,7 @@ void load_data(LoadedRun& run, const OptionTexts& given) {
 }
 
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
+/// Measures weights of classes that the data set decides.
 void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) {
   GraphOptions graph_of = graph_options(run.options.files, run.options.devices);
   Placement placement;
@@ -371,6 +375,12 @@ void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) 
   }
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  if (run.options.tests.only_tests()) return;  // they count every image alike
+  const std::string note = measure_class_weights(run);
+  if (note.empty()) return;
+  add_note(run.notes, note);
+  Diagnostics printed_above;
+  run.graph = checked_graph(run.files, *run.provider, graph_of, printed_above);
 }
 
 /// Converts the tensors of the checkpoint, whose definition was `unconverted` before an option changed it.

@@ -88,12 +88,12 @@ const OptionTable<TestOptions>& test_options() {
            .unit = "folder",
            .doc = "folder for the class probabilities on the test range, a probabilities_N.npy and "
                   "labels_N.npy for each batch; then quit, like --test-only"}),
-      of_original(unsaved_option(
-          "logreg-name", &TestOptions::logreg_name,
-          {.fallback = "",
-           .unit = "layer",
-           .doc = "cost.logreg layer of --test-out, --confusion and the errors by class that --test-only "
-                  "prints; needed where there are several"})),
+      of_original(unsaved_option("logreg-name", &TestOptions::logreg_name,
+                                 {.fallback = "",
+                                  .unit = "layer",
+                                  .doc = "cost.logreg layer of --test-out and --confusion, which need it "
+                                         "where there are several, and the "
+                                         "only one whose errors by class --test-only prints"})),
       unsaved_option(
           "confusion", &TestOptions::confusion,
           {.fallback = "",

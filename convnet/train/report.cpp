@@ -196,32 +196,34 @@ nlohmann::json costs_json(const CostSums& costs, const Graph& graph) {
   return layers;
 }
 
+nlohmann::json errors_json(const Classifier& classifier, const Confusion& confusion) {
+  nlohmann::json classes = nlohmann::json::array();
+  for (const ClassErrors& c : confusion.by_class())
+    classes.push_back({{"class", classifier.class_names[c.label]},
+                       {"index", c.label},
+                       {"images", c.images},
+                       {"wrong", c.wrong},
+                       {"error", c.error()},
+                       {"precision", c.precision()},
+                       {"recall", c.recall()},
+                       {"f1", c.f1()}});
+  const MacroAverages macro = confusion.macro_averages();
+  return {{"classes", std::move(classes)},
+          {"macro_averages",
+           {{"classes", macro.classes},
+            {"precision", macro.precision},
+            {"recall", macro.recall},
+            {"f1", macro.f1}}}};
+}
+
 }  // namespace
 
 std::string test_json(const std::string& checkpoint, const CostSums& test, const Graph& graph,
                       const TestOutputs& outputs) {
   nlohmann::json results = {
       {"checkpoint", checkpoint}, {"images", test.images}, {"costs", costs_json(test, graph)}};
-  if (const Confusion* confusion = outputs.confusion()) {
-    nlohmann::json classes = nlohmann::json::array();
-    for (const ClassErrors& c : confusion->by_class())
-      classes.push_back({{"class", outputs.classifier()->class_names[c.label]},
-                         {"index", c.label},
-                         {"images", c.images},
-                         {"wrong", c.wrong},
-                         {"error", c.error()},
-                         {"precision", c.precision()},
-                         {"recall", c.recall()},
-                         {"f1", c.f1()}});
-    const MacroAverages macro = confusion->macro_averages();
-    results["errors_by_class"] = {{"cost", outputs.classifier()->cost},
-                                  {"classes", std::move(classes)},
-                                  {"macro_averages",
-                                   {{"classes", macro.classes},
-                                    {"precision", macro.precision},
-                                    {"recall", macro.recall},
-                                    {"f1", macro.f1}}}};
-  }
+  for (const auto& [classifier, confusion] : outputs.counted())
+    results["errors_by_class"][classifier.cost] = errors_json(classifier, confusion);
   // Names of files and classes may have any encoding.
   return results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }

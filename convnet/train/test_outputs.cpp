@@ -17,31 +17,51 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the classifier of the net. A net without one, or with several of which none is named, is tested
-/// without a classifier unless an option needs one.
-std::optional<Classifier> choose_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
-                                            const TestOptions& options) {
-  const bool needed = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
-  if (!needed && logreg_costs(graph).size() != 1) return std::nullopt;
-  return find_classifier(graph, matrices, options.logreg_name);
+/// Returns the classifier that the options name, or all of the net. Throws InputError if a file is for one of
+/// them and the options do not say which.
+std::vector<TestOutputs::Counted> choose_classifiers(const Graph& graph,
+                                                     const std::vector<MatrixInfo>& matrices,
+                                                     const TestOptions& options) {
+  const bool one = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
+  std::vector<TestOutputs::Counted> chosen;
+  for (const std::string& cost : one ? std::vector{options.logreg_name} : logreg_costs(graph)) {
+    Classifier classifier = find_classifier(graph, matrices, cost);
+    Confusion confusion(classifier.class_names);
+    chosen.push_back({std::move(classifier), std::move(confusion)});
+  }
+  return chosen;
 }
 
-/// The matrix to write beside features: that of the classifier, else the first of labels.
+/// The matrix to write beside features: that of the only classifier, else the first of labels.
 std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices,
-                                         const std::optional<Classifier>& classifier) {
-  if (classifier) return classifier->labels;
+                                         const std::vector<TestOutputs::Counted>& counted) {
+  if (counted.size() == 1) return counted[0].classifier.labels;
   for (std::size_t m = 0; m < matrices.size(); ++m) {
     if (matrices[m].classes > 0) return m;
   }
   return std::nullopt;
 }
 
+std::vector<std::int64_t> bytes_of_images(const std::vector<MatrixInfo>& matrices) {
+  std::vector<std::int64_t> bytes;
+  for (const MatrixInfo& matrix : matrices) bytes.push_back(matrix.image_bytes());
+  return bytes;
+}
+
 std::vector<std::string> layers_to_read(const TestOptions& options,
-                                        const std::optional<Classifier>& classifier) {
+                                        const std::vector<TestOutputs::Counted>& counted) {
   std::vector<std::string> layers;
   if (!options.write_features.empty()) layers.push_back(options.write_features);
-  if (classifier) layers.push_back(classifier->softmax);
+  for (const TestOutputs::Counted& c : counted) layers.push_back(c.classifier.softmax);
   return layers;
+}
+
+/// Returns the labels of the images of a step of `plan`, from a matrix with `bytes` for each row.
+std::vector<std::int32_t> labels_in(const std::byte* matrix, std::int64_t bytes, const Plan& plan) {
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(plan.images / plan.views));
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    std::memcpy(&labels[i], matrix + static_cast<std::int64_t>(i) * plan.views * bytes, sizeof(std::int32_t));
+  return labels;
 }
 
 void close(std::optional<NpyWriter>& file) {
@@ -56,12 +76,10 @@ TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices
     : options_(options),
       writes_(writes),
       name_(std::move(name)),
-      graph_(net.graph()),
-      classifier_(choose_classifier(graph_, matrices, options)),
-      labels_(choose_labels(matrices, classifier_)),
-      label_bytes_(labels_ ? matrices[*labels_].image_bytes() : 0),
-      reader_(net, layers_to_read(options, classifier_)) {
-  if (classifier_) confusion_.emplace(classifier_->class_names);
+      counted_(choose_classifiers(net.graph(), matrices, options)),
+      labels_(choose_labels(matrices, counted_)),
+      label_bytes_(bytes_of_images(matrices)),
+      reader_(net, layers_to_read(options, counted_)) {
   if (!writes_) return;
   if (!options.write_features.empty())
     check_folder_writable(options.feature_path, "features are to be written to");
@@ -95,29 +113,26 @@ void TestOutputs::begin_batch(int number, std::int64_t images) {
 }
 
 void TestOutputs::add_step(const Plan& plan, const std::vector<const std::byte*>& inputs) {
-  const auto images = static_cast<std::size_t>(plan.images / plan.views);
   images_ += plan.images / plan.views;
-  std::vector<std::int32_t> labels(labels_ ? images : 0);
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    const std::int64_t row = static_cast<std::int64_t>(i) * plan.views;
-    std::memcpy(&labels[i], inputs[*labels_] + row * label_bytes_, sizeof(std::int32_t));
-  }
   const auto write = [&](BatchFiles& files, const std::vector<float>& values) {
     if (files.values) files.values->append(values);
-    if (files.labels) files.labels->append(labels);
+    if (files.labels) files.labels->append(labels_in(inputs[*labels_], label_bytes_[*labels_], plan));
   };
   std::size_t layer = 0;
   if (!options_.write_features.empty()) {
     write(features_, mean_of_views(reader_.values(layer), reader_.shape(layer).size(), plan.views));
     ++layer;
   }
-  if (!classifier_) return;
-  const auto outputs = static_cast<std::size_t>(classifier_->outputs);
-  const std::vector<float> probabilities =
-      mean_of_views(reader_.values(layer), classifier_->outputs, plan.views);
-  write(probabilities_, probabilities);
-  for (std::size_t i = 0; i < images; ++i)
-    confusion_->add(labels[i], best_output(std::span(probabilities).subspan(i * outputs, outputs)));
+  for (auto& [classifier, confusion] : counted_) {
+    const auto outputs = static_cast<std::size_t>(classifier.outputs);
+    const std::vector<float> probabilities =
+        mean_of_views(reader_.values(layer++), classifier.outputs, plan.views);
+    write(probabilities_, probabilities);
+    const std::vector<std::int32_t> labels =
+        labels_in(inputs[classifier.labels], label_bytes_[classifier.labels], plan);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      confusion.add(labels[i], best_output(std::span(probabilities).subspan(i * outputs, outputs)));
+  }
 }
 
 void TestOutputs::end_batch() {
@@ -153,21 +168,21 @@ std::string TestOutputs::missing(const BatchRange& batches) const {
 void TestOutputs::finish() const {
   if (options_.confusion.empty() || !writes_) return;
   make_folders_of(options_.confusion);
-  write_whole_file(options_.confusion, confusion_->csv());
+  write_whole_file(options_.confusion, counted_[0].confusion.csv());
 }
 
 std::string TestOutputs::errors_text() const {
   constexpr std::size_t kMostClasses = 20;
-  if (classifier_) {
-    const MacroAverages macro = confusion_->macro_averages();
-    return fmt::format(
+  std::string text;
+  for (const auto& [classifier, confusion] : counted_) {
+    const MacroAverages macro = confusion.macro_averages();
+    text += fmt::format(
         "Errors by class ('{}', worst first):\n{}Means over {} class{}: precision {:.4f}, recall {:.4f}, F1 "
         "{:.4f}\n",
-        classifier_->cost, confusion_->table(kMostClasses), macro.classes, macro.classes == 1 ? "" : "es",
+        classifier.cost, confusion.table(kMostClasses), macro.classes, macro.classes == 1 ? "" : "es",
         macro.precision, macro.recall, macro.f1);
   }
-  const std::vector<std::string> costs = logreg_costs(graph_);
-  return costs.empty() ? "" : "Errors by class: --logreg-name says of which cost: " + join(costs) + "\n";
+  return text;
 }
 
 }  // namespace convnet

@@ -47,9 +47,14 @@ class TestOutputs {
   void finish() const;
   /// Returns the errors by class as text for the terminal; "" if the net does not classify.
   std::string errors_text() const;
-  /// Returns what images were taken for, and by which layers; null where errors are not counted by class.
-  const Confusion* confusion() const { return confusion_ ? &*confusion_ : nullptr; }
-  const Classifier* classifier() const { return classifier_ ? &*classifier_ : nullptr; }
+
+  /// What images were taken for by a classifier.
+  struct Counted {
+    Classifier classifier;
+    Confusion confusion;
+  };
+  /// Returns the counts for the cost.logreg that --logreg-name names, or for all of them.
+  const std::vector<Counted>& counted() const { return counted_; }
 
  private:
   /// The files of the current batch for one of the reader's layers.
@@ -65,12 +70,11 @@ class TestOutputs {
   NameImage name_;
   int batch_ = 0;            ///< number of the current batch
   std::int64_t images_ = 0;  ///< images in it
-  const Graph& graph_;
-  std::optional<Classifier> classifier_;
-  std::optional<Confusion> confusion_;
-  std::optional<std::size_t> labels_;  ///< the provider's matrix of labels
-  std::int64_t label_bytes_;           ///< bytes of an image in it; the first number is the class
-  OutputReader reader_;                ///< reads the layer of --write-features, then the classifier's softmax
+  std::vector<Counted> counted_;
+  std::optional<std::size_t> labels_;  ///< the provider's matrix that is written beside features
+  std::vector<std::int64_t>
+      label_bytes_;      ///< by matrix: bytes of an image; a label's first number is the class
+  OutputReader reader_;  ///< reads the layer of --write-features, then the softmax of each classifier
   BatchFiles features_, probabilities_;
 };
 

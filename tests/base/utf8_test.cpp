@@ -21,4 +21,10 @@ TEST_CASE("UTF-8: characters of one to four bytes, and bytes that belong to none
   CHECK(text == "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
 }
 
+TEST_CASE("UTF-8: bytes that belong to no character are escaped") {
+  CHECK(escape_non_utf8("") == "");
+  CHECK(escape_non_utf8("a\n\xC3\xA4") == "a\n\xC3\xA4");
+  CHECK(escape_non_utf8("caf\xE9 \xC3\xA4\xC3") == "caf\\xe9 \xC3\xA4\\xc3");
+}
+
 }  // namespace convnet

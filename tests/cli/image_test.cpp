@@ -331,7 +331,7 @@ TEST_CASE("photos with a table of labels train, and the checkpoint knows the tab
   const Outcome test = run_program({"--load-file", photos.folder / "run", "--test-only", "1", "--json", "1"});
   INFO(test.out << test.err);
   REQUIRE(test.code == 0);
-  for (const auto& of_class : nlohmann::json::parse(test.out)["errors_by_class"]["classes"])
+  for (const auto& of_class : nlohmann::json::parse(test.out)["errors_by_class"]["logprob"]["classes"])
     CHECK(of_class["class"] == std::to_string(8 + of_class["index"].get<int>()));
   // A run that goes on with other classes is refused.
   write_file(photos.folder / "labels.csv", table.replace(table.find(",8"), 2, ",x"));
@@ -359,10 +359,11 @@ TEST_CASE("tables of labels are refused where there are labels already, or no ph
 TEST_CASE("pictures of formats that are not read are counted") {
   const Photographs photos;
   const std::string folder = photos.folder / "folders/train/c1/";
-  for (const std::string name : {"a.webp", "b.TIFF", ".c.gif", "notes.txt"}) write_file(folder + name, "");
-  const std::string warning = "warning: 2 picture(s) are left out, as " + folder +
-                              "a.webp: only files named .jpg, .jpeg, .png and .bmp are read; convert them to "
-                              "JPEG or PNG\n";
+  for (const std::string name : {"a.heic", "b.TIFF", ".c.gif", "notes.txt"}) write_file(folder + name, "");
+  const std::string warning =
+      "warning: 2 picture(s) are left out, as " + folder +
+      "a.heic: only files named .jpg, .jpeg, .png, .bmp and .webp are read; convert them to "
+      "JPEG or PNG\n";
   CHECK(run_well(photos.train("folders", photos.folder / "run")).err == warning);
   CHECK(run_well({"make-data", "--src", photos.folder / "folders", "--dst", photos.folder / "made", "--size",
                   "16"})

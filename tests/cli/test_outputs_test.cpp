@@ -315,8 +315,8 @@ TEST_CASE("the results of a test as JSON are alone on stdout, and those of the l
   CHECK_THAT(lines, Catch::Contains(
                         fmt::format("logprob:  {:.6f}, {:.6f}, {:.6f}\n", cost["-log p"].get<double>(),
                                     cost["top-1 error"].get<double>(), cost["top-2 error"].get<double>())));
-  CHECK(results["errors_by_class"]["cost"] == "logprob");
-  const json& classes = results["errors_by_class"]["classes"];
+  const json& errors = results["errors_by_class"]["logprob"];
+  const json& classes = errors["classes"];
   REQUIRE(classes.size() == 10);
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const json& c = classes[i];
@@ -330,7 +330,7 @@ TEST_CASE("the results of a test as JSON are alone on stdout, and those of the l
     CHECK(c["f1"].get<double>() * sum ==
           Approx(2 * c["precision"].get<double>() * c["recall"].get<double>()));
   }
-  const json& macro = results["errors_by_class"]["macro_averages"];
+  const json& macro = errors["macro_averages"];
   CHECK(macro["classes"] == 10);
   CHECK_THAT(lines, Catch::Contains(
                         fmt::format("Means over 10 classes: precision {:.4f}, recall {:.4f}, F1 {:.4f}\n",
@@ -352,7 +352,7 @@ TEST_CASE("the results of a test as JSON are alone on stdout, and those of the l
   CHECK_FALSE(fs::exists(shop / "new"));
 }
 
-TEST_CASE("of several costs one is named") {
+TEST_CASE("errors by class of several costs are given for each, or for the one that is named") {
   const Workshop shop;
   shop.write_data();
   shop.write(
@@ -360,13 +360,22 @@ TEST_CASE("of several costs one is named") {
       kParameters + "[aux]\ncoeff=0\n");
   done(shop.mnist() + Args{"--save-file", shop / "run", "--epochs", "1", "--test-freq", "1"});
   const Args test = {"--load-file", shop / "run", "--test-only", "1"};
-  CHECK(done(test).find("Errors by class: --logreg-name says of which cost: logprob, aux\n") !=
-        std::string::npos);
-  const nlohmann::json unnamed = nlohmann::json::parse(done(test + Args{"--json", "1"}));
-  CHECK(unnamed["costs"].size() == 2);
-  CHECK_FALSE(unnamed.contains("errors_by_class"));
-  CHECK(done(test + Args{"--logreg-name", "aux"}).find("Errors by class ('aux', worst first):\n") !=
-        std::string::npos);
+  const std::string both = done(test), named = done(test + Args{"--logreg-name", "aux"});
+  const auto begin = [](const std::string& cost) {
+    return "Errors by class ('" + cost + "', worst first):\n";
+  };
+  CHECK(both.find(begin("logprob")) < both.find(begin("aux")));
+  CHECK_THAT(both, Catch::EndsWith(named.substr(named.find(begin("aux")))));
+  CHECK_THAT(named, !Catch::Contains(begin("logprob")));
+  const nlohmann::json all = nlohmann::json::parse(done(test + Args{"--json", "1"}));
+  CHECK(all["costs"].size() == 2);
+  CHECK(all["errors_by_class"].size() == 2);
+  for (const char* const cost : {"logprob", "aux"}) {
+    const Args of_one = {"--logreg-name", cost, "--json", "1"};
+    const nlohmann::json one = nlohmann::json::parse(done(test + of_one))["errors_by_class"];
+    CHECK(one.size() == 1);
+    CHECK(one[cost] == all["errors_by_class"][cost]);
+  }
   CHECK(
       refused(test + Args{"--test-out", shop / "p"}).err.find("--logreg-name must be one of logprob, aux") !=
       std::string::npos);

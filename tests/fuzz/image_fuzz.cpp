@@ -1,5 +1,5 @@
-// The image decoders (JPEG, PNG, BMP) on any bytes, with the scaling and cutting that providers do next. The
-// first byte says how large the scaled image is to be; the rest is the file.
+// The image decoders (JPEG, PNG, BMP, WebP) on any bytes, with the scaling and cutting that providers do
+// next. The first byte says how large the scaled image is to be; the rest is the file.
 #include <zlib.h>
 
 #include <cstddef>

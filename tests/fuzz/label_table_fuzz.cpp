@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const LabelTable table =
         parse_label_table("fuzz.csv", std::string_view(reinterpret_cast<const char*>(data), size));
-    const PhotoLabels found = match_labels(table, {"a.jpg", "b/a.png", "b/c.jpg", "c/d.bmp"}, "photos");
+    const PhotoLabels found =
+        match_labels(table, {{"a.jpg"}, {"b/a.png"}, {"t.tar/c.jpg", 6}, {"c/d.bmp"}}, "photos");
     for (const int label : found.labels)
       if (label < -1 || label >= static_cast<int>(found.class_names.size())) __builtin_trap();
   } catch (const InputError&) {  // what is expected of most inputs

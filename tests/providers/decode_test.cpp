@@ -1,6 +1,7 @@
 // JPEGs made here and PNGs of stb_image_write; damaged ones; scaling.
 #include "providers/decode.h"
 
+#include <webp/encode.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -66,12 +67,35 @@ DecodedImage means(const DecodedImage& image, int factor) {
   return out;
 }
 
+/// A WebP file of an image with opacity; `quality` is 0 to 100, or lossless if it is negative.
+std::string webp(const std::vector<std::uint8_t>& rgba, int width, float quality) {
+  const int height = static_cast<int>(rgba.size()) / width / 4;
+  std::uint8_t* bytes = nullptr;
+  const std::size_t size = quality < 0
+                               ? WebPEncodeLosslessRGBA(rgba.data(), width, height, 4 * width, &bytes)
+                               : WebPEncodeRGBA(rgba.data(), width, height, 4 * width, quality, &bytes);
+  REQUIRE(size > 0);
+  std::string file(reinterpret_cast<const char*>(bytes), size);
+  WebPFree(bytes);
+  return file;
+}
+std::string webp(const DecodedImage& image, float quality) {
+  std::vector<std::uint8_t> rgba;
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    rgba.push_back(image.pixels[i]);
+    if (i % 3 == 2) rgba.push_back(255);
+  }
+  return webp(rgba, image.width, quality);
+}
+
 }  // namespace
 
 TEST_CASE("images of every form decode to their pixels", "[decode]") {
   const DecodedImage image = test_images::waves(48, 65, 3);
   CHECK(largest_difference(decode_image(test_images::png(image), "png"), image) == 0);
   CHECK(largest_difference(decode_image(test_images::bmp(image), "bmp"), image) == 0);
+  CHECK(largest_difference(decode_image(webp(image, -1), "webp"), image) == 0);
+  CHECK(largest_difference(decode_image(webp(image, 95), "webp"), image) < 30);
   const std::string jpeg = encode_jpeg(image);
   CHECK(jpeg.starts_with("\xff\xd8"));
   CHECK(largest_difference(decode_image(jpeg, "jpeg"), image) < 20);
@@ -131,8 +155,8 @@ TEST_CASE("a JPEG is decoded no larger than needed", "[decode]") {
 
 TEST_CASE("damaged images are errors with their name", "[decode]") {
   const DecodedImage image = test_images::waves(48, 48, 3);
-  CHECK(error_of("") == "cat: is not a JPEG, PNG or BMP image");
-  CHECK(error_of("GIF89a") == "cat: is not a JPEG, PNG or BMP image");
+  CHECK(error_of("") == "cat: is not a JPEG, PNG, BMP or WebP image");
+  CHECK(error_of("GIF89a") == "cat: is not a JPEG, PNG, BMP or WebP image");
   const std::string jpeg = encode_jpeg(image);
   for (const std::size_t left :
        {std::size_t{2}, std::size_t{20}, std::size_t{300}, jpeg.size() / 2, jpeg.size() - 8}) {
@@ -159,6 +183,29 @@ TEST_CASE("damaged images are errors with their name", "[decode]") {
   CHECK(error_of(bmp.substr(0, 40)) == "cat: a BMP that is cut off");
   CHECK(error_of("BM" + std::string(60, 'x')).starts_with("cat: a damaged image: "));
   CHECK(error_of(bmp.substr(0, bmp.size() - 1)) == "cat: a BMP that is cut off");
+}
+
+TEST_CASE("a WebP may have opacities, and is refused if it is damaged or animated", "[decode]") {
+  const std::vector<std::uint8_t> half = {100, 10, 20, 128, 100, 10, 20, 0};
+  CHECK(decode_image(webp(half, 2, -1), "cat").pixels ==
+        std::vector<std::uint8_t>{177, 132, 137, 255, 255, 255});
+  for (const float quality : {-1.0F, 90.0F}) {
+    const std::string whole = webp(test_images::waves(16, 16, 1), quality);
+    CHECK(error_of(whole.substr(0, 20)) == "cat: a WebP that is cut off");
+    CHECK(error_of(whole.substr(0, whole.size() - 8)) == "cat: a WebP that is cut off");
+    std::string damaged = whole;
+    damaged.replace(20, 10, 10, '\xFF');
+    CHECK(error_of(damaged) == "cat: a damaged image: a WebP that cannot be decoded");
+  }
+  CHECK(error_of("RIFF\x04\0\0\0WEBP"s) == "cat: a damaged image: a WebP that cannot be decoded");
+  CHECK(error_of("RIFF\x04\0\0\0WAVE"s) == "cat: is not a JPEG, PNG, BMP or WebP image");
+  // A header with the flag of animations, and sides of 10,001 pixels.
+  std::string header = "RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\x02\0\0\0\x10\x27\0\x10\x27\0"s;
+  CHECK(error_of(header) == "cat: an animated WebP, which cannot be read; save one of its pictures as PNG");
+  header[4] = 0x24;  // with the piece that follows
+  header[20] = 0;
+  header += "VP8L\x05\0\0\0\x2f\x10\x27\xc4\x09\0"s;
+  CHECK(error_of(header) == "cat: 10001 x 10001 pixels; 100000000 are allowed");
 }
 
 TEST_CASE("a BMP may have opacities, lie top-down and use a palette", "[decode]") {

@@ -46,13 +46,62 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
         folder / "two/val" + ": class 'other' is not in " + folder / "two/train");
   std::filesystem::create_directories(folder / "empty/class");
   CHECK(read_error_of(folder / "empty") ==
-        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp) in its folders");
+        folder / "empty" + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in its folders");
   CHECK(read_error_of(folder / "none") == folder / "none" + ": no such folder");
   std::filesystem::create_directories(folder / "bare");
   CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
             ": there is no batches.meta (the original's batches), no tar and no folder of images here; "
             "photos belong into a folder for each class, or --labels names a table of their classes");
+}
+
+TEST_CASE("links to folders are followed, and hidden folders are not searched", "[image]") {
+  namespace fs = std::filesystem;
+  const TempFolder folder;
+  write_folders(folder / "set", photographs(6, 2, 12));
+  const std::string in_class =
+      folder / "set/" + open_images(folder / "set", sized(12))->matrices()[1].class_names[0];
+  fs::create_directories(in_class + "/.ipynb_checkpoints");
+  fs::create_directories(folder / "more/deep");
+  for (const std::string& path : {in_class + "/.ipynb_checkpoints/1.jpg", folder / "more/deep/2.jpg"})
+    write_file(path, photographs(1, 1, 12)[0].bytes);
+  CHECK(open_images(folder / "set", sized(12))->images_in(1) == 6);
+  fs::create_directory_symlink(folder / "more", in_class + "/more");
+  CHECK(open_images(folder / "set", sized(12))->images_in(1) == 7);
+  const auto error = [&] { return message_of<InputError>([&] { open_images(folder / "set", sized(12)); }); };
+  fs::create_directory_symlink(in_class, folder / "more/deep/back");
+  CHECK(error() ==
+        in_class + "/more/deep/back: links lead back to a folder that this one is in; remove them");
+  fs::remove(folder / "more/deep/back");
+  fs::create_directory_symlink(".", in_class + "/self");
+  CHECK(error() == in_class + "/self: links lead back to a folder that this one is in; remove them");
+}
+
+TEST_CASE("links that lead nowhere are errors, unless an image is missing", "[image]") {
+  namespace fs = std::filesystem;
+  const TempFolder folder;
+  write_folders(folder / "set", photographs(6, 2, 12));
+  const auto error = [&] { return message_of<InputError>([&] { open_images(folder / "set", sized(12)); }); };
+  for (const char* const name : {"set/fox", "set/more.tar", "set/val"}) {
+    fs::create_symlink("nowhere", folder / name);
+    CHECK(error() == folder / name + ": is a link that leads nowhere; mend or remove it");
+    fs::remove(folder / name);
+  }
+  fs::create_symlink("gone.jpg", folder / "set/gone.jpg");
+  fs::create_symlink("nowhere", folder / "set/.hidden");
+  CHECK(error() == "(nothing was thrown)");
+}
+
+TEST_CASE("names of classes are UTF-8 whatever the folders are called", "[image]") {
+  const TempFolder folder;
+  for (const char* const name : {"set/caf\xE9", "set/caf\xC3\xA9"})
+    std::filesystem::create_directories(folder / name);
+  write_file(folder / "set/caf\xE9/1.jpg", photographs(1, 1, 12)[0].bytes);
+  write_file(folder / "set/caf\xC3\xA9/2.jpg", photographs(1, 1, 12)[0].bytes);
+  const auto provider = open_images(folder / "set", sized(12));
+  // The folders are in the order of their bytes.
+  CHECK(provider->matrices()[1].class_names == std::vector<std::string>{"caf\xC3\xA9", "caf\\xe9"});
+  CHECK(provider->read({1, 0}, {}).images == 2);
 }
 
 TEST_CASE("folders of training and test images have several usual names", "[image]") {
@@ -170,10 +219,10 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
     return read_error_of(folder / "bad");
   };
   const std::string image = tars::member("a.jpg", items[0].bytes);
-  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  CHECK(error("") == tar + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
   CHECK(error(image) == tar + ": 'a.jpg' is there without its .cls, the label");
   CHECK(error(tars::member("a.cls", "1")) ==
-        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp)");
+        tar + ": 'a.cls' is there without an image (.jpg, .jpeg, .png, .bmp, .webp)");
   CHECK(error(image + tars::member("a.PNG", "x") + tars::member("a.cls", "1")) ==
         tar + ": 'a.jpg' and 'a.PNG' are of one image");
   CHECK(error(image + tars::member("a.cls", "one")) == tar + ": a.cls: 'one' is not the number of a class");

@@ -10,7 +10,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-const Texts table_photos = {"a.jpg", "b.png", "more/a.png", "more/c.JPEG"};
+const std::vector<PhotoName> table_photos = {{"a.jpg"}, {"b.png"}, {"more/a.png"}, {"more/c.JPEG"}};
 
 PhotoLabels match_table(const std::string& text) {
   return match_labels(parse_label_table("t.csv", text), table_photos, "photos");
@@ -29,10 +29,23 @@ TEST_CASE("rows name photos by path or name, with or without extension", "[label
   // "a" alone is the photo with this path, not the one in a folder.
   CHECK(match_table("more/a,dog\na,cat\nc,cat\n").labels == std::vector<int>{0, -1, 1, 0});
   CHECK(match_table("c.JPEG, cat \nb\t,dog").labels == std::vector<int>{-1, 1, -1, 0});
-  CHECK(message_of<InputError>([] {
-          match_labels(parse_label_table("t.csv", "x,1\nx,2"), {"p/x.jpg", "q/x.jpg", "x.txt"}, "photos");
-        }) ==
-        "t.csv:1: 'x' may be 'p/x.jpg' or 'q/x.jpg'; give the path below the folder with the extension");
+  CHECK(
+      message_of<InputError>([] {
+        match_labels(parse_label_table("t.csv", "x,1\nx,2"), {{"p/x.jpg"}, {"q/x.jpg"}, {"x.txt"}}, "photos");
+      }) == "t.csv:1: 'x' may be 'p/x.jpg' or 'q/x.jpg'; give the path below the folder with the extension");
+}
+
+TEST_CASE("rows name photos in tars with or without the tar", "[label_table]") {
+  const std::vector<PhotoName> photos = {
+      {"a.tar/1.png", 6}, {"b.tar/1.png", 6}, {"b.tar/p/2.png", 6}, {"c/b.tar/p/3.png", 8}};
+  const auto labels = [&](const std::string& text) {
+    return match_labels(parse_label_table("t.csv", text), photos, "photos").labels;
+  };
+  CHECK(labels("b.tar/1.png,cat\na.tar/1,dog\np/2.png,cat\np/3,dog") == std::vector<int>{1, 0, 0, 1});
+  CHECK(labels("b.tar/p/2.png,cat\nc/b.tar/p/3,dog") == std::vector<int>{-1, -1, 0, 1});
+  CHECK(message_of<InputError>([&] { labels("2,cat\n1.png,dog"); }) ==
+        "t.csv:2: '1.png' may be 'a.tar/1.png' or 'b.tar/1.png'; give the path below the folder with the "
+        "extension");
 }
 
 TEST_CASE("classes that are numbers are ordered as numbers", "[label_table]") {

@@ -63,12 +63,12 @@ std::string shard(const std::vector<std::pair<std::string, std::string>>& images
 }  // namespace
 
 TEST_CASE("folders of classes are numbered by name", "[labelled_images]") {
-  const Folder folder({"dog/b.png", "dog/a.JPG", "cat/10.jpeg", "cat/2.jpeg", "cat/more/1.bmp",
+  const Folder folder({"dog/b.png", "dog/a.JPG", "cat/10.jpeg", "cat/2.jpeg", "cat/more/1.bmp", "dog/c.WebP",
                        "dog/notes.txt", "dog/.hidden.png", ".cache/x.png", "readme.md"});
   const LabelledImages found = folder.find();
   CHECK(found.class_names == Texts{"cat", "dog"});
-  CHECK(texts(found, found.training) ==
-        Texts{"cat/10.jpeg=0", "cat/2.jpeg=0", "cat/more/1.bmp=0", "dog/a.JPG=1", "dog/b.png=1"});
+  CHECK(texts(found, found.training) == Texts{"cat/10.jpeg=0", "cat/2.jpeg=0", "cat/more/1.bmp=0",
+                                              "dog/a.JPG=1", "dog/b.png=1", "dog/c.WebP=1"});
   CHECK(found.validation.empty());
 }
 
@@ -138,7 +138,8 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
         path + "/none: no such folder");
   CHECK(folder.error().starts_with(path + ": holds no images: folders CLASS/*.jpg"));
   folder.add("cat/notes.txt", "x");
-  CHECK(folder.error() == path + "/cat: holds no image (jpg, jpeg, png, bmp), though it stands for a class");
+  CHECK(folder.error() ==
+        path + "/cat: holds no image (jpg, jpeg, png, bmp, webp), though it stands for a class");
   fs::remove_all(path + "/cat");
 
   const auto shard_error = [&](const std::string& bytes) {
@@ -150,7 +151,7 @@ TEST_CASE("what is missing or wrong is named", "[labelled_images]") {
   CHECK(shard_error(member("a.png", "x") + tars::end()) == "'a.png' is there without its .cls, the label");
   CHECK(shard_error(shard({{"a.png", "cat"}})) == "a.cls: 'cat' is not the number of a class");
   CHECK(shard_error(shard({{"a.png", "1000000"}})) == "a.cls: class 1000000; classes are 0 to 999999");
-  CHECK(shard_error(tars::end()) == "there are no images (.jpg, .jpeg, .png, .bmp) in it");
+  CHECK(shard_error(tars::end()) == "there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
   CHECK(shard_error("not a tar").starts_with("byte 0: "));
 }
 
@@ -193,6 +194,18 @@ TEST_CASE("photos in tars get the classes of a table", "[labelled_images]") {
   CHECK(found.read(found.training[1]) == "./p/3.png");
   CHECK(found.training[1].label == 1);
   CHECK(found.left_out.without_row == Texts{"p-1.tar: p/2.jpg"});
+  // Members of one name are told apart by their tars.
+  folder.add("p-3.tar", tars::member("p/1.png", "p/1.png") + tars::end());
+  const LabelledImages both = find_with_table(folder, "p-3.tar/p/1.png,cat\np-1.tar/p/1,dog\n");
+  CHECK(texts(both, both.training) == Texts{"p-1.tar: p/1.png=1", "p-3.tar: p/1.png=0"});
+  CHECK_THAT(
+      message_of<InputError>([&] { find_with_table(folder, "p/1.png,cat\n"); }),
+      Catch::EndsWith("labels.csv:1: 'p/1.png' may be 'p-1.tar/p/1.png' or 'p-3.tar/p/1.png'; give the "
+                      "path below the folder with the extension"));
+  folder.add("p-3.tar", tars::member("x.png", "1") + tars::member("x.png", "2") + tars::end());
+  CHECK_THAT(message_of<InputError>([&] { find_with_table(folder, "x,cat\n"); }),
+             Catch::EndsWith(
+                 "labels.csv:1: there are two photos 'p-3.tar/x.png'; they should have different names"));
   folder.add("x.png", "x");
   CHECK(message_of<InputError>([&] { find_with_table(folder, "3,dog\n"); }) ==
         folder.folder.path() +

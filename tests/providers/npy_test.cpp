@@ -215,17 +215,25 @@ TEST_CASE("Provider npy refuses numbers that are not finite, and names the recor
         images + ": record 1 (counted from 0) has the number 1e+300, which is not finite as a float32");
 }
 
+TEST_CASE("Provider npy refuses links that lead nowhere", "[providers]") {
+  const NpyFolder folder;
+  folder.write("images.npy", npy_array("|u1", "(1, 2)", std::vector<std::uint8_t>{1, 2}));
+  fs::create_symlink("gone.npy", fs::path(folder.path) / "labels.npy");
+  CHECK(message_of<InputError>([&] { make_npy_provider(folder.path); }) ==
+        folder.path + "/labels.npy: is a link that leads nowhere; mend or remove it");
+}
+
 TEST_CASE("Provider npy gives the names of classes to targets where there are no labels", "[providers]") {
   const NpyFolder folder;
   folder.write("images.npy", npy_array("|u1", "(1, 2)", std::vector<std::uint8_t>{1, 2}));
   folder.write("other.npy", npy_array("<f4", "(1, 2)", std::vector<float>{1, 0}));
   folder.write("target.npy", npy_array("<f4", "(1, 3)", std::vector<float>{1, 0, 1}));
-  folder.write("classes.txt", "cat\ndog\nhat\n");
+  folder.write("classes.txt", "cat\ndog\nh\xE9t\n");
   const auto provider = make_npy_provider(folder.path);
   const std::vector<MatrixInfo>& infos = provider->matrices();
   REQUIRE(infos.size() == 3);
   CHECK(infos[1].class_names.empty());
-  CHECK(infos[2].class_names == std::vector<std::string>{"cat", "dog", "hat"});
+  CHECK(infos[2].class_names == std::vector<std::string>{"cat", "dog", "h\\xe9t"});
   CHECK(infos[2].classes == 0);
 }
 
