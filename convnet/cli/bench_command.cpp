@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "convnet/base/available_memory.h"
@@ -139,6 +140,9 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
   }
   m.recorded = net.executor().is_recorded(plan);
   m.step = median(walls);
+  m.shortest = quantile(walls, 0);
+  m.mean = std::accumulate(walls.begin(), walls.end(), 0.0) / static_cast<double>(walls.size());
+  m.percentile_95 = quantile(walls, 0.95);
   m.overhead = median(overheads);
   m.steps = done;
   for (auto& t : tasks) m.tasks.push_back(median(std::move(t)));

@@ -394,6 +394,11 @@ TEST_CASE("bench --json measures the step and its layers") {
     INFO(key);
     CHECK(result.at(key).get<double>() > 0);
   }
+  const nlohmann::json spread = result.at("ms_per_step_spread");
+  CHECK(spread.at("min") <= result.at("ms_per_step"));
+  CHECK(spread.at("min") <= spread.at("mean"));
+  CHECK(spread.at("mean") <= spread.at("p95"));  // of three steps the longest
+  CHECK(spread.at("p95") >= result.at("ms_per_step"));
   CHECK(result.at("recorded").is_null());  // as on all devices without queues
   CHECK(result.at("images_per_s").get<double>() == Approx(32e3 / result.at("ms_per_step").get<double>()));
   std::vector<std::string> layers;
