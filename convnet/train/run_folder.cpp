@@ -158,10 +158,18 @@ std::string RunFolder::reclaim() {
   std::error_code ignored;
   const bool removed = !fs::is_directory(path_, ignored);
   const std::string before = path_;
-  make_folders(path_);
-  try {
-    lock_ = std::make_unique<RunLock>(path_);
-  } catch (const InputError& e) {
+  std::string taken;  // why the name cannot be claimed
+  if (removed && fs::exists(fs::symlink_status(path_, ignored))) {
+    taken = "a file has that name now";
+  } else {
+    make_folders(path_);
+    try {
+      lock_ = std::make_unique<RunLock>(path_);
+    } catch (const InputError& e) {
+      taken = e.what();
+    }
+  }
+  if (!taken.empty()) {
     path_ = make_numbered_folder(before);
     lock_ = std::make_unique<RunLock>(path_);
     return fmt::format(
