@@ -70,13 +70,30 @@ struct NamedImages {
   std::vector<Prediction> left_out;
 };
 
+/// Returns what a folder without files of images has instead, and what to type for that; "" if it has nothing
+/// that is known.
+std::string hint_of_data_set(const std::string& folder) {
+  if (const std::vector<std::string> providers = providers_that_read(folder); !providers.empty())
+    return fmt::format(
+        ", but a data set: 'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider {} --data-path "
+        "{} --test-range BATCHES' writes the probabilities of its images",
+        providers[0], folder);
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".npy")
+      return ", but an array: " + entry.path().string() + " in place of the folder takes the images in it";
+  }
+  return "";
+}
+
 /// Returns the images in a folder. Warns of what the folder has besides.
 std::vector<std::string> image_files_in(const std::string& folder) {
   auto [found, left_out] = image_files_below(folder);
   if (const std::string warning = left_out_text(left_out); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
   if (found.empty())
-    throw InputError(folder + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)");
+    throw InputError(folder + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp)" +
+                     hint_of_data_set(folder));
   std::sort(found.begin(), found.end(), natural_less);
   for (std::string& name : found) name = (fs::path(folder) / name).string();
   return found;
