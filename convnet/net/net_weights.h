@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "convnet/checkpoint/safetensors.h"
+#include "convnet/graph/graph.h"
+#include "convnet/plan/plan_set.h"
 
 namespace convnet {
 
@@ -25,5 +27,8 @@ std::string increment_name(const std::string& layer, const std::string& weight,
 /// both if it is missing, has other dims, or holds numbers that are not finite.
 const std::vector<float>& matrix_of(const TensorFile& tensors, const std::string& file,
                                     const std::string& name, const Dims& dims);
+
+/// Throws InputError as Net::init_from() would for a net with these plans.
+void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);
 
 }  // namespace convnet

@@ -84,6 +84,10 @@ class RunFolder {
   std::unique_ptr<RunLock> lock_;
 };
 
+/// Throws InputError if --save-file or --save-path names a folder that a run could not be saved in. Makes and
+/// locks nothing, so it cannot tell that another run saves there.
+void check_run_folder(const CheckpointOptions& given);
+
 /// Claims the folder of a run: the one that --save-file names, a new one in --save-path, or the folder of
 /// --load-file. `given` are the options of the command line alone. Returns null if no option names a folder.
 /// Throws InputError as RunFolder and find_checkpoint() do.

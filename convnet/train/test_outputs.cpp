@@ -17,15 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the classifier of the net. A net without one, or with several of which none is named, is tested
-/// without a classifier unless an option needs one.
-std::optional<Classifier> choose_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
-                                            const TestOptions& options) {
-  const bool needed = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
-  if (!needed && logreg_costs(graph).size() != 1) return std::nullopt;
-  return find_classifier(graph, matrices, options.logreg_name);
-}
-
 /// The matrix to write beside features: that of the classifier, else the first of labels.
 std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices,
                                          const std::optional<Classifier>& classifier) {
@@ -51,22 +42,24 @@ void close(std::optional<NpyWriter>& file) {
 
 }  // namespace
 
+std::optional<Classifier> find_tested_classifier(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                                                 const TestOptions& options) {
+  const bool needed = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
+  if (!needed && logreg_costs(graph).size() != 1) return std::nullopt;
+  return find_classifier(graph, matrices, options.logreg_name);
+}
+
 TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
                          bool writes, NameImage name)
     : options_(options),
       writes_(writes),
       name_(std::move(name)),
       graph_(net.graph()),
-      classifier_(choose_classifier(graph_, matrices, options)),
+      classifier_(find_tested_classifier(graph_, matrices, options)),
       labels_(choose_labels(matrices, classifier_)),
       label_bytes_(labels_ ? matrices[*labels_].image_bytes() : 0),
       reader_(net, layers_to_read(options, classifier_)) {
   if (classifier_) confusion_.emplace(classifier_->class_names);
-  if (!writes_) return;
-  if (!options.write_features.empty())
-    check_folder_writable(options.feature_path, "features are to be written to");
-  if (!options.test_out.empty())
-    check_folder_writable(options.test_out, "probabilities are to be written to");
 }
 
 void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::string& stem,

@@ -108,17 +108,6 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     net_.init_weights(options_.step.seed);
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
-  // A file that cannot be written is an error now, not after the work.
-  std::vector<std::string> inputs = layer_files(options_.files);
-  inputs.insert(inputs.end(), {last_checkpoint_, options_.devices.model});
-  if (const std::string& from = options_.checkpoints.init_from; !from.empty() && !loaded.checkpoint)
-    inputs.push_back(find_checkpoint(from));
-  if (is_first())
-    check_outputs(
-        {{"--profile", options_.report.profile, "the timeline is to be written to", ChromeTrace::begins},
-         {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to",
-          Confusion::begins}},
-        inputs);
   if (processes_ != nullptr && net_.plans().target().name() == "cpu") {
     if (const std::string warning = too_few_cores(options_.devices, *processes_); !warning.empty())
       fmt::print(stderr, "{}\n", warning);

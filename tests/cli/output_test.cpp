@@ -332,9 +332,6 @@ TEST_CASE("plan and bench take a checkpoint, without its files and its data set"
   const nlohmann::json bench = nlohmann::json::parse(
       run_well({"bench", "--json", "--load-file", shop / "run", "--steps", "2", "--threads", "1"}).out);
   CHECK(bench["mini"] == 20);
-  const Outcome both = run_program(Args{"plan", "--load-file", shop / "run"} + shop.net());
-  CHECK(both.code == 2);
-  CHECK_THAT(both.err, Catch::Contains("--load-file names a net, and so does --layer-def; use one of them"));
   CHECK_THAT(run_program({"bench", "--load-file", shop / "none"}).err, Catch::Contains("none"));
 }
 
