@@ -5,6 +5,7 @@
 #include "convnet/base/error.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/data_set.h"
+#include "convnet/net/input_data.h"
 #include "convnet/net/net_files.h"
 #include "convnet/net/net_weights.h"
 #include "convnet/place/placed_files.h"
@@ -30,7 +31,8 @@ RequestedRun planned_run(const TrainingLine& line) {
 bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
   read_files(run, ParametersNotGiven::as_in_checkpoint, diagnostics);
   DataOptions& data = run.options.data;
-  const bool names_data = run.given.contains("data-provider") || run.given.contains("data-path");
+  const bool names_data =
+      run.given.contains("data-provider") || run.given.contains("data-path") || names_ranges(run.given);
   if (run.checkpoint && !names_data) {
     const Checkpoint& c = *run.checkpoint;
     if (c.matrices.empty())
@@ -72,6 +74,7 @@ Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
   Graph graph = checked_graph(run.files, *run.provider, options, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   check_layer_names(run, graph);
+  if (run.checkpoint) saved_statistics(*run.checkpoint, run.options.data, *run.provider);
   return graph;
 }
 

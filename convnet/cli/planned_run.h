@@ -19,7 +19,7 @@ RequestedRun planned_run(const TrainingLine& line);
 /// Opens the files and the data set of the run, whose ranges of batches become those of the options. Returns
 /// whether they are batches of the data set; else images come from random data that no option divides into
 /// batches. The net of a checkpoint needs neither the files nor the data set that it was trained with: unless
-/// --data-provider or --data-path is on the command line, random data of the same shapes replaces the data
+/// the command line names the data set or batches of it, random data of the same shapes replaces the data
 /// set.
 bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics);
 

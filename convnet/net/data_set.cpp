@@ -58,7 +58,7 @@ std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_
     const std::string own = options.provider == "cifar-cropped" ? "cifar" : options.provider;
     const std::vector<std::string> others = providers_that_read(options.path);
     if (others.empty() || std::find(others.begin(), others.end(), own) != others.end()) throw;
-    throw InputError(fmt::format("{}\n{} is a data set for --data-provider {}", e.what(), options.path,
+    throw InputError(fmt::format("{}\n{} can be read with --data-provider {}", e.what(), options.path,
                                  fmt::join(others, " or ")));
   }
 }

@@ -115,6 +115,10 @@ TEST_CASE("plan and bench read the data set that the command line names beside a
   const Args load = {"--load-file", shop / "run", "--mini", "500"};
   CHECK(planned(load)["images"] == 500);
   CHECK(planned(load + Args{"--data-path", other.data_path()})["images"] == 40);
+  CHECK(planned(load + Args{"--train-range", "1"})["images"] == 40);
+  check_all_refuse(load + Args{"--train-range", "4"}, "--train-range 4: batch 4 is not in");
+  check_all_refuse(load + Args{"--test-range", "4"}, "--test-range 4: batch 4 is not in");
+  check_all_refuse(load + Args{"--color-noise", "0.1"}, "--color-noise");
   std::filesystem::remove_all(shop.data_path());
   CHECK(planned(load)["images"] == 500);
   check_all_refuse(load + Args{"--data-provider", "mnist"},
@@ -128,13 +132,13 @@ TEST_CASE("a folder that another provider can read is said to be one") {
       shop.net() + Args{"--data-path", shop.data_path(), "--save-file", shop / "run", "--epochs", "1"};
   for (const char* wrong : {"mnist", "cifar", "image"})
     check_all_refuse(line + Args{"--data-provider", wrong},
-                     shop.data_path() + " is a data set for --data-provider npy\n");
+                     shop.data_path() + " can be read with --data-provider npy\n");
   run_well(line + Args{"--data-provider", "npy"});
   check_all_refuse({"--load-file", shop / "run", "--data-provider", "mnist"},
-                   shop.data_path() + " is a data set for --data-provider npy\n");
+                   shop.data_path() + " can be read with --data-provider npy\n");
   const Outcome none = run_program(line + Args{"--data-provider", "npy", "--data-path", shop.path()});
   CHECK(none.code == 2);
-  CHECK_THAT(none.err, !Catch::Contains("is a data set for"));
+  CHECK_THAT(none.err, !Catch::Contains("can be read with"));
 }
 
 }  // namespace
