@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "convnet/base/available_memory.h"
@@ -12,8 +13,7 @@
 #include "convnet/cli/bench_report.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/cli/named_net.h"
-#include "convnet/net/auto_placement.h"
+#include "convnet/cli/planned_run.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
 #include "convnet/plan/simulate.h"
@@ -139,6 +139,9 @@ BenchMeasurement measure(Net& net, const Plan& plan, StepInputs inputs, int step
   }
   m.recorded = net.executor().is_recorded(plan);
   m.step = median(walls);
+  m.shortest = quantile(walls, 0);
+  m.mean = std::accumulate(walls.begin(), walls.end(), 0.0) / static_cast<double>(walls.size());
+  m.percentile_95 = quantile(walls, 0.95);
   m.overhead = median(overheads);
   m.steps = done;
   for (auto& t : tasks) m.tasks.push_back(median(std::move(t)));
@@ -211,12 +214,13 @@ std::int64_t largest_memory(const PlanSet& plans) {
 }
 
 /// Makes the net that is measured, with `diagnostics` about its files; prints warnings.
-std::unique_ptr<Net> make_net(const BenchOptions& options, const NamedNet& named, Diagnostics& diagnostics) {
-  const Provider& provider = *named.provider;
+std::unique_ptr<Net> make_net(const BenchOptions& options, const RequestedRun& run,
+                              Diagnostics& diagnostics) {
+  const Provider& provider = *run.provider;
   std::optional<Predictor> predictor;
   const auto predicts = [&]() -> Predictor& { return predictor.emplace(options.devices.model); };
   std::string found;
-  Graph graph = graph_of(named, options.files, options.devices, options.step, predicts, found, diagnostics);
+  Graph graph = graph_of(run, options.devices, predicts, found, diagnostics);
   if (!found.empty() && !options.report.json) fmt::print("{}\n", found);
   check_images_fit(provider, options.step.mini, 0);
   const std::int64_t mean = provider.has_mean() ? element_count(provider.matrices()[0].dims) : 0;
@@ -258,31 +262,28 @@ BenchMeasurement measure_all(Net& net, const Plan& plan, const Matrices& minibat
 const std::vector<OptionSpec>& bench_command_options() { return options_of_bench().specs(); }
 
 void bench_command(const std::vector<std::string>& args) {
-  const OptionTexts given = parse_training_line("bench", args);
-  OptionTexts texts = given;
-  const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, bench_command_options());
-  BenchOptions options = options_of_bench().parse(texts);
-  check_model_used(given, options.devices);
-  check_distinct_gpus(given, options.devices);
+  RequestedRun run = planned_run(parse_training_line("bench", args));
+  BenchOptions options = options_of_bench().parse(run.texts);
   // Reports files that cannot be written now, not after the measurement.
   std::vector<std::string> inputs = layer_files(options.files);
-  if (checkpoint) inputs.push_back(checkpoint->file);
+  if (run.checkpoint) inputs.push_back(run.checkpoint->file);
   check_outputs(
       {{"--profile", options.report.profile, "the timeline is to be written to", ChromeTrace::begins}},
       inputs);
   options.devices = with_devices(options.devices);
   const int mini = options.step.mini;
   Diagnostics diagnostics;
-  const NamedNet named =
-      open_named_net(checkpoint, given, options.files, options.data, options.step, diagnostics);
-  const Provider& provider = *named.provider;
-  const auto net = make_net(options, named, diagnostics);
+  run.options.data.shuffle = false;  // the images are measured, whatever their order
+  const bool knows_batches = open_planned_run(run, diagnostics);
+  const Provider& provider = *run.provider;
+  const auto net = make_net(options, run, diagnostics);
   const Plan& plan = net->prepare(Phase::train, mini);
   // The devices' memory is reserved, but not yet used.
   if (net->backend().shares_memory()) check_images_fit(provider, mini, needed_memory(net->plans()));
-  const int first_batch = given.contains("train-range") ? options.data.train_range.first : 1;
+  const int first_batch = knows_batches ? run.options.data.train_range.first : 1;
   const Matrices minibatch = one_minibatch(provider, first_batch, mini);
   net->init_weights(options.step.seed);
+  check_init_from(run, net->graph(), net->plans());
   const BenchMeasurement m = measure_all(*net, plan, minibatch, options);
 
   if (!options.report.profile.empty()) {
@@ -292,7 +293,7 @@ void bench_command(const std::vector<std::string>& args) {
     trace.write(options.report.profile);
   }
   nlohmann::json report = bench_json(net->graph(), plan, m, mini);
-  report.update({{"net", named.files.definition.path},
+  report.update({{"net", run.files.definition.path},
                  {"device", net->plans().target().name()},
                  {"precision", net->plans().target().precision()},
                  {"threads", thread_count(options.devices.threads)},

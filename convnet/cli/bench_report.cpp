@@ -98,6 +98,8 @@ json bench_json(const Graph& graph, const Plan& plan, const BenchMeasurement& m,
           {"steps", m.steps},
           {"recorded", m.recorded ? json(*m.recorded) : json(nullptr)},
           {"ms_per_step", m.step * 1e3},
+          {"ms_per_step_spread",
+           {{"min", m.shortest * 1e3}, {"mean", m.mean * 1e3}, {"p95", m.percentile_95 * 1e3}}},
           {"ms_per_fed_step", m.fed_step * 1e3},
           {"images_per_s", minibatch / m.step},
           {"gflops", flops / m.step / 1e9},
@@ -129,15 +131,17 @@ std::string bench_text(const json& r) {
                         row["operation"].get<std::string>(), row["ms"].get<double>(),
                         row["gflops"].get<double>(), row["gb_per_s"].get<double>(),
                         100 * row["copy_fraction"].get<double>(), 100 * row["share"].get<double>());
+  const json& spread = r["ms_per_step_spread"];
   text += fmt::format(
       "\n{:.3f} ms a step of {} images (median of {}): {:.1f} images/s; {:.3f} ms with new images each step\n"
+      "spread of the steps: minimum {:.3f} ms, mean {:.3f} ms, 95th percentile {:.3f} ms\n"
       "outside conv and fc: {:.3f} ms, {:.1f}% of the step; sum of the primitives run alone: {:.3f} ms, "
       "step/sum {:.3f}; executor overhead {:.1f}%\n"
       "{:.1f} GFLOP/s, {:.1f}% of the measured peak of {:.1f} GFLOP/s ({} threads); "
       "copy speed {:.1f} GB/s; peak memory {:.1f} MiB\n",
       r["ms_per_step"].get<double>(), r["mini"].get<int>(), r["steps"].get<int>(),
-      r["images_per_s"].get<double>(), r["ms_per_fed_step"].get<double>(),
-      r["outside_conv_fc_ms"].get<double>(),
+      r["images_per_s"].get<double>(), r["ms_per_fed_step"].get<double>(), spread["min"].get<double>(),
+      spread["mean"].get<double>(), spread["p95"].get<double>(), r["outside_conv_fc_ms"].get<double>(),
       100 * r["outside_conv_fc_ms"].get<double>() / r["ms_per_step"].get<double>(),
       r["primitives_ms"].get<double>(), r["step_over_primitives"].get<double>(),
       100 * r["executor_overhead"].get<double>(), r["gflops"].get<double>(),

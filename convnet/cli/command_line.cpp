@@ -205,21 +205,23 @@ std::vector<OptionSpec> unused_options(const Command& command) {
   return unused;
 }
 
-OptionTexts parse_training_line(const std::string& name, const std::vector<std::string>& args) {
+TrainingLine parse_training_line(const std::string& name, const std::vector<std::string>& args) {
   const Command& command = *find_command(name);
   const std::vector<OptionSpec> unused = unused_options(command);
   std::vector<OptionSpec> taken = command.options();
   taken.insert(taken.end(), unused.begin(), unused.end());
-  OptionTexts texts = parse_command_line(taken, args);
-  TrainOptions checked;
-  if (const auto wrong = assign_options(train_options().specs(), texts, &checked); !wrong.empty())
-    throw InputError(join(wrong, "\n"));
+  TrainingLine line;
+  line.used = line.training = parse_command_line(taken, args);
+  for (const OptionSpec& spec : command.options()) {
+    if (spec.group == OptionGroup::output) line.training.erase(spec.param.key);
+  }
+  parse_train_options(line.training);
   std::vector<std::string> left_aside;
   for (const OptionSpec& spec : unused) {
-    if (texts.erase(spec.param.key) > 0) left_aside.push_back("--" + spec.param.key);
+    if (line.used.erase(spec.param.key) > 0) left_aside.push_back("--" + spec.param.key);
   }
   if (!left_aside.empty()) fmt::print(stderr, "convnet {} does not use {}\n", name, join(left_aside));
-  return texts;
+  return line;
 }
 
 }  // namespace convnet

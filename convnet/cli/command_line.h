@@ -27,9 +27,16 @@ OptionTexts parse_command_line(const std::vector<OptionSpec>& taken, const std::
 /// Returns the options of training that a command accepts and does not use, so that a command line of
 /// training can be planned and measured as it is. Most commands accept none.
 std::vector<OptionSpec> unused_options(const Command& command);
+
+/// The options of a command line of training that another command takes.
+struct TrainingLine {
+  OptionTexts used;  ///< those that the command uses
+  /// Those that mean to training what they mean to the command, or that the command does not use: all but
+  /// those of what the command prints.
+  OptionTexts training;
+};
 /// Does the same as parse_command_line() for the command `name`, which also accepts unused_options(). Checks
-/// the values of all options of training, names the unused ones that are given on stderr, and returns the
-/// others.
-OptionTexts parse_training_line(const std::string& name, const std::vector<std::string>& args);
+/// all options of training as parse_train_options() does, and names the unused ones that are given on stderr.
+TrainingLine parse_training_line(const std::string& name, const std::vector<std::string>& args);
 
 }  // namespace convnet

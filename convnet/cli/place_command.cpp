@@ -191,7 +191,7 @@ std::vector<const PlacedCandidate*> rows_of(const PlacementAnswer& answer, int t
 const std::vector<OptionSpec>& place_command_options() { return options_of_place().specs(); }
 
 void place_command(const std::vector<std::string>& args) {
-  const OptionTexts texts = parse_training_line("place", args);
+  const OptionTexts texts = parse_training_line("place", args).used;
   require_options(texts, {"layer-def", "layer-params", "data-provider", "model"}, "");
   PlaceCommandOptions options = options_of_place().parse(texts);
   check_out_files(options);

@@ -10,7 +10,7 @@
 #include "convnet/base/output_file.h"
 #include "convnet/cli/command_line.h"
 #include "convnet/cli/commands.h"
-#include "convnet/cli/named_net.h"
+#include "convnet/cli/planned_run.h"
 #include "convnet/net/data_set.h"
 #include "convnet/net/devices.h"
 #include "convnet/net/net_files.h"
@@ -65,34 +65,19 @@ struct Minibatches {
   std::int64_t train, test;
 };
 
-/// Returns the minibatches of a run with these options. Warns if the batches of the data set have fewer
-/// images than --mini. Random data has batches of no size of its own unless --train-range and --test-range
-/// choose some.
-Minibatches minibatches(const PlanCommandOptions& options, const OptionTexts& given, const Provider& provider,
-                        const std::optional<Checkpoint>& checkpoint) {
-  const std::int64_t mini = options.step.mini, test_rows = rows_of_test(provider, mini);
-  if (checkpoint && !given.contains("data-provider")) return {mini, test_rows};
-  std::optional<BatchRange> train, test;
-  const auto range_of = [&](const char* option, const BatchRange& range, std::optional<BatchRange>& into) {
-    if (!given.contains(option)) return;
-    provider.check_range(range, std::string("--") + option);
-    into = range;
+/// Returns the minibatches of a run. Warns if the batches of the data set have fewer images than --mini.
+/// `knows_batches`: the data set has the ranges of batches of the options.
+Minibatches minibatches(const RequestedRun& run, bool knows_batches) {
+  const Provider& provider = *run.provider;
+  const std::int64_t mini = run.options.step.mini, test_rows = rows_of_test(provider, mini);
+  if (!knows_batches) return {mini, test_rows};
+  const auto largest = [&](const BatchRange& range, std::int64_t rows, std::int64_t views) {
+    return std::min(rows, largest_batch(provider, range) * views);
   };
-  range_of("train-range", options.data.train_range, train);
-  range_of("test-range", options.data.test_range, test);
-  if (!train && !test && !options.data.provider.starts_with("dummy-")) {
-    if (const std::optional<BatchSplit> split = provider.split()) {
-      train = split->train;
-      test = split->test ? split->test : split->train;
-    }
-  }
-  const auto most = [&](const std::optional<BatchRange>& range, std::int64_t rows, std::int64_t views) {
-    return range ? std::min(rows, largest_batch(provider, *range) * views) : rows;
-  };
-  const std::int64_t train_rows = most(train, mini, 1);
+  const std::int64_t train_rows = largest(run.options.data.train_range, mini, 1);
   if (const std::string warning = smaller_batches(mini, train_rows); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
-  return {train_rows, most(test, test_rows, provider.views())};
+  return {train_rows, largest(run.options.data.test_range, test_rows, provider.views())};
 }
 
 /// Returns what each device has and whether the plans fit, as `convnet plan` prints it.
@@ -137,7 +122,7 @@ std::string prediction_text(const nlohmann::json& prediction) {
 }
 
 /// Predicts the seconds of a step of the same minibatch on one of the `devices` alone.
-double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, std::int64_t minibatch,
+double seconds_alone(const RequestedRun& run, const PlanCommandOptions& options, std::int64_t minibatch,
                      int devices, Predictor& predictor) {
   DeviceOptions one = options.devices;
   one.threads = std::max(1, thread_count(one.threads) / devices);
@@ -145,8 +130,8 @@ double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, std
   one.devices_of_hosts.clear();
   one.parallel = Parallel::data;
   Diagnostics reported;
-  const Provider& provider = *net.provider;
-  const Graph graph = checked_graph(net.files, provider, graph_options(options.files, one), reported);
+  const Provider& provider = *run.provider;
+  const Graph graph = checked_graph(run.files, provider, graph_options(options.files, one), reported);
   const auto target = make_target(one, 1);
   PlanSet plans(graph, provider.matrices(), *target, plan_options(options.step, one, provider));
   return predictor.predict(one, plans.plan(Phase::train, minibatch), 1).step;
@@ -157,16 +142,14 @@ double seconds_alone(const NamedNet& net, const PlanCommandOptions& options, std
 const std::vector<OptionSpec>& plan_command_options() { return options_of_plan().specs(); }
 
 void plan_command(const std::vector<std::string>& args) {
-  const OptionTexts given = parse_training_line("plan", args);
-  OptionTexts texts = given;
-  const std::optional<Checkpoint> checkpoint = named_checkpoint(texts, plan_command_options());
-  PlanCommandOptions options = options_of_plan().parse(texts);
+  RequestedRun run = planned_run(parse_training_line("plan", args));
+  PlanCommandOptions options = options_of_plan().parse(run.texts);
   if (options.model.empty() && !options.trace.empty())
     throw InputError("--trace writes a predicted timeline: --model must say of which machine");
   // Reports files that cannot be written now, not after the work.
   std::vector<std::string> inputs = layer_files(options.files);
   inputs.push_back(options.model);
-  if (checkpoint) inputs.push_back(checkpoint->file);
+  if (run.checkpoint) inputs.push_back(run.checkpoint->file);
   check_outputs({{"--trace", options.trace, "the timeline is to be written to", ChromeTrace::begins}},
                 inputs);
   std::optional<Predictor> predictor;
@@ -176,30 +159,28 @@ void plan_command(const std::vector<std::string>& args) {
   if (std::string reason;
       options.devices.device == DeviceKind::cuda && options.devices.gpu == "all" && cuda_devices(reason) == 0)
     throw DeviceError("--gpu all: " + reason + "; list the devices to plan for, like --gpu 0,1,2,3");
-  check_distinct_gpus(given, options.devices);
   options.devices = with_devices(options.devices);
   Diagnostics diagnostics;
-  const NamedNet net =
-      open_named_net(checkpoint, given, options.files, options.data, options.step, diagnostics);
-  const Provider& provider = *net.provider;
+  const bool knows_batches = open_planned_run(run, diagnostics);
+  const Provider& provider = *run.provider;
   std::string found;
   const auto measured = [&]() -> Predictor& {
     if (!predictor) predictor.emplace("measured");
     return *predictor;
   };
-  const Graph graph =
-      graph_of(net, options.files, options.devices, options.step, measured, found, diagnostics);
+  const Graph graph = graph_of(run, options.devices, measured, found, diagnostics);
   if (!found.empty() && !options.report.json) fmt::print("{}\n\n", found);
   for (const std::string& warning :
        {unused_devices(graph, options.devices), too_many_threads(options.devices.threads)})
     if (!warning.empty()) fmt::print(stderr, "{}\n", warning);
-  const Minibatches rows = minibatches(options, given, provider, checkpoint);
+  const Minibatches rows = minibatches(run, knows_batches);
   const auto target = make_target(options.devices, graph.gpu_count());
   PlanOptions plan_of_run = plan_options(options.step, options.devices, provider);
   plan_of_run.views = provider.views();
   PlanSet plans(graph, provider.matrices(), *target, plan_of_run);
   const Plan& train = plans.plan(Phase::train, rows.train);
   const Plan& test = plans.plan(Phase::test, rows.test);
+  check_init_from(run, graph, plans);
   verify(train, graph);
   verify(test, graph);
   nlohmann::json plan = plan_json(plans, train, test, options.report.verbose);
@@ -215,7 +196,7 @@ void plan_command(const std::vector<std::string>& args) {
       trace.write(options.trace);
     }
     if (const int devices = plans.devices(); devices > 1) {
-      const double alone = seconds_alone(net, options, rows.train, devices, *predictor);
+      const double alone = seconds_alone(run, options, rows.train, devices, *predictor);
       plan["prediction"]["step_seconds_on_one_device"] = alone;
       if (const std::string warning = slower_warning(devices, simulation.step, alone); !warning.empty())
         fmt::print(stderr, "{}\n", warning);

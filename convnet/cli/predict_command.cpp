@@ -70,13 +70,32 @@ struct NamedImages {
   std::vector<Prediction> left_out;
 };
 
-/// Returns the images in a folder. Warns of what the folder has besides.
-std::vector<std::string> image_files_in(const std::string& folder) {
+/// Returns what a folder without files of images has instead, and what to type for that with a net that was
+/// trained on `like`; "" if it has nothing that is known.
+std::string hint_of_data_set(const std::string& folder, const LikeSet& like) {
+  if (const std::vector<std::string> providers = providers_that_read(folder); !providers.empty())
+    return fmt::format(
+        ", but a data set: 'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider {} --data-path "
+        "{} --test-range BATCHES' writes the probabilities of its images",
+        providers[0], folder);
+  std::error_code error;
+  const bool takes_arrays = like.provider != "image";
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (takes_arrays && entry.path().extension() == ".npy")
+      return ", but an array: " + entry.path().string() + " in place of the folder takes the images in it";
+  }
+  return "";
+}
+
+/// Returns the images in a folder, for a net that was trained on `like`. Warns of what the folder has
+/// besides.
+std::vector<std::string> image_files_in(const std::string& folder, const LikeSet& like) {
   auto [found, left_out] = image_files_below(folder);
   if (const std::string warning = left_out_text(left_out); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
   if (found.empty())
-    throw InputError(folder + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp)");
+    throw InputError(folder + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp)" +
+                     hint_of_data_set(folder, like));
   std::sort(found.begin(), found.end(), natural_less);
   for (std::string& name : found) name = (fs::path(folder) / name).string();
   return found;
@@ -87,7 +106,7 @@ void add_images(const std::string& path, const LikeSet& like, NamedImages& into)
   try {
     std::error_code none;
     const bool is_folder = fs::is_directory(path, none);
-    for (const std::string& file : is_folder ? image_files_in(path) : std::vector<std::string>{path}) {
+    for (const std::string& file : is_folder ? image_files_in(path, like) : std::vector<std::string>{path}) {
       for (FileImage& image : images_in_file(file, like)) into.images.push_back(std::move(image));
     }
   } catch (const std::runtime_error& e) {  // InputError, RunError

@@ -4,6 +4,8 @@
 #include <set>
 
 #include "convnet/graph/graph.h"
+#include "convnet/graph/settings.h"
+#include "layers/layer.h"
 
 namespace convnet {
 
@@ -57,14 +59,31 @@ int Graph::gpu_count() const {
   return count;
 }
 
+namespace {
+
+/// Returns whether layers of this type read the key from the definition file. Others may be names of the
+/// user's own, for references.
+bool is_read(const LayerType& type, const std::string& key) {
+  for (const std::vector<ParamSpec>* specs : {&type.params, &common_params()}) {
+    for (const ParamSpec& spec : *specs)
+      if (spec.file != CfgFile::parameters && has_name(spec, key)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::string> logical_signature(const IniFile& definition) {
   static const std::set<std::string> without_meaning = {
       "gpu", "parallel", "initw", "initb", "initwfunc", "initbfunc", "initscale", "sumwidth", "partialsum"};
   std::vector<std::string> lines;
   for (const IniSection& section : definition.sections) {
     std::map<std::string, std::string> sorted;
+    const IniValue* name = section.find("type");
+    const LayerType* type = name == nullptr ? nullptr : find_layer_type(name->text);
     for (const IniValue& value : section.values) {
-      if (!without_meaning.contains(value.key)) sorted[value.key] = join(split_list(value.text));
+      if (without_meaning.contains(value.key) || (type != nullptr && !is_read(*type, value.key))) continue;
+      sorted[value.key] = join(split_list(value.text));
     }
     std::string line = "[" + section.name + "]";
     for (const auto& [key, value] : sorted) line += " " + key + "=" + value;

@@ -41,11 +41,6 @@ void add(std::vector<Setting>& settings, Setting setting) {
   settings.push_back(std::move(setting));
 }
 
-bool has_name(const ParamSpec& spec, const std::string& key) {
-  const auto is_it = [&](const std::string& name) { return lower(name) == lower(key); };
-  return is_it(spec.key) || std::any_of(spec.aliases.begin(), spec.aliases.end(), is_it);
-}
-
 /// Returns the specs of a layer's keys, with those that all layers have.
 std::vector<ParamSpec> specs_of(const LayerType& type, const IniSection& section) {
   std::vector<ParamSpec> specs = params_of(type, section);
@@ -214,6 +209,11 @@ class Setter {
 };
 
 }  // namespace
+
+bool has_name(const ParamSpec& spec, const std::string& key) {
+  const auto is_it = [&](const std::string& name) { return lower(name) == lower(key); };
+  return is_it(spec.key) || std::any_of(spec.aliases.begin(), spec.aliases.end(), is_it);
+}
 
 std::string parse_settings(const std::string& text, const ParamSpec&, std::vector<Setting>& settings) {
   settings.clear();

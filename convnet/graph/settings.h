@@ -17,6 +17,9 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
+/// Returns whether `key`, in upper or lower case, is the key of `spec` or another name of it.
+bool has_name(const ParamSpec& spec, const std::string& key);
+
 /// Reads "conv1.epsW=0.01,conv2.gpu=0,1". A comma begins the next setting if LAYER.KEY= follows it, else it
 /// belongs to the value. The key is what follows the last dot. A later setting of a key replaces an earlier
 /// one. Like parse_value(), it returns what is wrong, or "".

@@ -1,8 +1,10 @@
 #include "convnet/net/data_set.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "convnet/base/error.h"
@@ -31,10 +33,34 @@ ImageOptions image_options(const DataOptions& options) {
   return images;
 }
 
+std::vector<std::string> providers_that_read(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return names;
+  for (const char* const name : {"image", "mnist", "cifar", "npy"}) {
+    try {
+      make_provider(name, path, 0, {});
+      names.emplace_back(name);
+    } catch (const std::runtime_error&) {  // InputError, RunError
+    }
+  }
+  return names;
+}
+
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed) {
   std::optional<BatchRange> shuffled;
   if (options.shuffle) shuffled = options.train_range;
-  return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
+  try {
+    return make_provider(options.provider, options.path, seed, image_options(options), shuffled);
+  } catch (const InputError& e) {
+    const std::vector<std::string> known = provider_names();
+    if (std::find(known.begin(), known.end(), options.provider) == known.end()) throw;
+    const std::string own = options.provider == "cifar-cropped" ? "cifar" : options.provider;
+    const std::vector<std::string> others = providers_that_read(options.path);
+    if (others.empty() || std::find(others.begin(), others.end(), own) != others.end()) throw;
+    throw InputError(fmt::format("{}\n{} can be read with --data-provider {}", e.what(), options.path,
+                                 fmt::join(others, " or ")));
+  }
 }
 
 bool names_ranges(const OptionTexts& texts) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convnet/net/options.h"
 #include "providers/provider.h"
@@ -12,7 +13,10 @@ namespace convnet {
 
 /// Returns how the images of the data set are prepared.
 ImageOptions image_options(const DataOptions& options);
-/// Opens the data set. `seed` decides the random choices of its provider.
+/// Returns the names of the providers that can open the folder `path` as a data set; none if it is no folder.
+std::vector<std::string> providers_that_read(const std::string& path);
+/// Opens the data set. `seed` decides the random choices of its provider. Throws InputError, which names
+/// another provider if that can open the folder.
 std::unique_ptr<Provider> open_provider(const DataOptions& options, std::uint64_t seed);
 
 /// Returns whether the options name a range of batches.

@@ -14,6 +14,7 @@
 #include "convnet/base/philox.h"
 #include "convnet/net/net.h"
 #include "convnet/net/net_files.h"
+#include "convnet/plan/plan_set.h"
 
 namespace convnet {
 namespace {
@@ -247,26 +248,30 @@ std::string input_matrix(const Graph& graph, const std::string& layer, std::size
   return graph.nodes[owner.node].whole == layer && name.starts_with("weights.") ? name : "";
 }
 
-}  // namespace
+/// A matrix of a net, and the tensor of a file that it begins with.
+struct InitialMatrix {
+  const WeightBuffers* weights = nullptr;
+  std::string tensor;  ///< its name; "" if the matrix is newly made
+  std::string text;    ///< what becomes of the matrix, for the user
+};
 
-void Net::init_from(const std::string& file_or_folder) {
-  const InitialWeights from = read_initial_weights(file_or_folder);
+/// Finds the tensors that the matrices of a net begin with. `used` gets all names that are looked for.
+std::vector<InitialMatrix> match_weights(const Graph& graph, const std::vector<WeightBuffers>& weights,
+                                         const InitialWeights& from, std::set<std::string>& used) {
   const auto& tensors = from.tensors.tensors;
   const char* source = from.of_convnet ? "checkpoint" : "file";
   const Graph other = from.of_convnet ? stored_graph(from.checkpoint) : Graph{};
   std::set<std::string> here;
-  for (const WeightBuffers& w : plans_.weights()) here.insert(w.name);
-  std::set<std::string> used;
-  int copied = 0;
-  fmt::print("Weights from {}:\n", from.file);
-  for (const WeightBuffers& w : plans_.weights()) {
-    const Dims& dims = spec(w).whole_dims();
-    const auto say = [&](const std::string& what) {
-      if (spec(w).first_output == 0) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(dims), what);
-    };
+  for (const WeightBuffers& w : weights) here.insert(w.name);
+  std::vector<InitialMatrix> matches;
+  for (const WeightBuffers& w : weights) {
+    InitialMatrix& match = matches.emplace_back();
+    match.weights = &w;
+    const WeightSpec& spec = graph.weight({w.node, w.index});
+    const Dims& dims = spec.whole_dims();
     auto found = tensors.end();
-    const std::string& layer = graph_.nodes[w.node].whole;
-    const bool of_input = spec(w).name.starts_with("weights.");
+    const std::string& layer = graph.nodes[w.node].whole;
+    const bool of_input = spec.name.starts_with("weights.");
     const auto find_matrix = [&](const std::string& matrix) {
       for (const std::string& name :
            source_names(layer, matrix, w.index == 0 || !of_input, from.of_convnet)) {
@@ -274,7 +279,7 @@ void Net::init_from(const std::string& file_or_folder) {
         used.insert(name);
       }
     };
-    find_matrix(spec(w).name);
+    find_matrix(spec.name);
     // The input may have another name in the checkpoint; its place tells which one it is.
     std::string renamed;
     if (found == tensors.end() && of_input) {
@@ -284,33 +289,65 @@ void Net::init_from(const std::string& file_or_folder) {
       if (!renamed.empty()) find_matrix(matrix);
     }
     if (found == tensors.end()) {
-      say(fmt::format("newly made: it is not in the {}", source));
-      continue;
+      match.text = fmt::format("newly made: it is not in the {}", source);
+    } else if (found->second.dims != dims) {
+      match.text = fmt::format("newly made: it is {} in the {}{}", to_string(found->second.dims), source,
+                               renamed.empty() ? "" : ", as " + renamed);
+    } else {
+      match.tensor = found->first;
+      const bool same_name = found->first == w.name || from.of_convnet;
+      match.text = !renamed.empty() ? "copied from " + renamed
+                   : same_name      ? "copied"
+                                    : "copied from " + found->first;
     }
-    if (found->second.dims != dims) {
-      say(fmt::format("newly made: it is {} in the {}{}", to_string(found->second.dims), source,
-                      renamed.empty() ? "" : ", as " + renamed));
-      continue;
-    }
-    const std::vector<float> values =
-        part_of(spec(w), matrix_of(from.tensors, from.file, found->first, dims));
-    executor_.write_weights(w, values);
-    executor_.write_averages(w, values);
-    if (!renamed.empty())
-      say("copied from " + renamed);
-    else
-      say(found->first == w.name || from.of_convnet ? "copied" : "copied from " + found->first);
-    ++copied;
   }
-  for (const auto& [name, tensor] : tensors) {
-    if (!used.contains(name) && !is_training_state(name) && !name.ends_with(".mean"))
-      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name, to_string(tensor.dims));
-  }
-  if (copied > 0) return;
+  return matches;
+}
+
+/// Throws InputError if no matrix begins with a tensor of the file.
+void check_any_fits(const std::vector<InitialMatrix>& matches, const InitialWeights& from) {
+  if (std::ranges::any_of(matches, [](const InitialMatrix& match) { return !match.tensor.empty(); })) return;
   throw InputError(from.file + ": no matrix has the name and shape of one of this net" +
                    (from.of_convnet ? ""
                                     : "; in a file of another program, layer 'conv1' takes 'conv1.weight', "
                                       "'conv1.bias', 'conv1.running_mean' and 'conv1.running_var'"));
+}
+
+}  // namespace
+
+void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder) {
+  const InitialWeights from = read_initial_weights(file_or_folder);
+  std::set<std::string> used;
+  const std::vector<InitialMatrix> matches = match_weights(graph, plans.weights(), from, used);
+  for (const InitialMatrix& match : matches) {
+    const WeightOwner owner = {match.weights->node, match.weights->index};
+    if (!match.tensor.empty())
+      matrix_of(from.tensors, from.file, match.tensor, graph.weight(owner).whole_dims());
+  }
+  check_any_fits(matches, from);
+}
+
+void Net::init_from(const std::string& file_or_folder) {
+  const InitialWeights from = read_initial_weights(file_or_folder);
+  std::set<std::string> used;
+  const std::vector<InitialMatrix> matches = match_weights(graph_, plans_.weights(), from, used);
+  fmt::print("Weights from {}:\n", from.file);
+  for (const InitialMatrix& match : matches) {
+    const WeightBuffers& w = *match.weights;
+    const Dims& dims = spec(w).whole_dims();
+    if (!match.tensor.empty()) {
+      const std::vector<float> values =
+          part_of(spec(w), matrix_of(from.tensors, from.file, match.tensor, dims));
+      executor_.write_weights(w, values);
+      executor_.write_averages(w, values);
+    }
+    if (spec(w).first_output == 0) fmt::print("  {:<32} {:<20} {}\n", w.name, to_string(dims), match.text);
+  }
+  for (const auto& [name, tensor] : from.tensors.tensors) {
+    if (!used.contains(name) && !is_training_state(name) && !name.ends_with(".mean"))
+      fmt::print("  {:<32} {:<20} skipped: this net has no such matrix\n", name, to_string(tensor.dims));
+  }
+  check_any_fits(matches, from);
 }
 
 std::string increment_name(const std::string& layer, const std::string& weight, const char* suffix) {

@@ -7,6 +7,7 @@
 
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
+#include "convnet/plan/plan_set.h"
 
 namespace convnet {
 
@@ -44,5 +45,8 @@ struct PytorchWeights {
 };
 /// Makes them from a checkpoint and its net, of which no layer may be divided. Throws as matrix_of().
 PytorchWeights pytorch_weights(const Graph& graph, const Checkpoint& checkpoint);
+
+/// Throws InputError as Net::init_from() would for a net with these plans.
+void check_initial_weights(const Graph& graph, const PlanSet& plans, const std::string& file_or_folder);
 
 }  // namespace convnet

@@ -70,13 +70,13 @@ void keep_class_weights(IniFile& parameters, const Checkpoint& checkpoint) {
   }
 }
 
-std::string measure_class_weights(LoadedRun& run) {
+std::string measure_class_weights(RequestedRun& run, const Graph& graph) {
   std::string note;
-  for (const Node& node : run.graph.nodes) {
+  for (const Node& node : graph.nodes) {
     if (!node.is_cost() || node.layer->facts.cost->labels != CostLabels::classes ||
         !asks_for_weights(run.files.parameters, node.section))
       continue;
-    const Node& labels = run.graph.nodes[node.inputs[0]];
+    const Node& labels = graph.nodes[node.inputs[0]];
     const auto matrix = static_cast<std::size_t>(labels.layer->facts.data->matrix);
     std::vector<double> weights =
         balanced_weights(count_labels(*run.provider, run.options.data.train_range, matrix));
@@ -85,7 +85,7 @@ std::string measure_class_weights(LoadedRun& run) {
         fmt::format("{}classWeights=balanced of '{}': {:.4g} to {:.4g}, from the labels of batches {}",
                     note.empty() ? "" : "\n", node.name, *least, *most, run.options.data.train_range.str());
     // The net may have more outputs than the data set has classes.
-    weights.resize(static_cast<std::size_t>(run.graph.nodes[node.inputs[1]].layer->output.size()), 1);
+    weights.resize(static_cast<std::size_t>(graph.nodes[node.inputs[1]].layer->output.size()), 1);
     set_weights(run.files.parameters, node.section, fmt::format("balanced[{}]", fmt::join(weights, ",")));
   }
   return note;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convnet/train/load_run.h"
+#include "convnet/train/requested_run.h"
 
 namespace convnet {
 
@@ -22,7 +22,7 @@ std::vector<double> balanced_weights(const std::vector<std::int64_t>& counts);
 void keep_class_weights(IniFile& parameters, const Checkpoint& checkpoint);
 
 /// Measures the weights of each classWeights=balanced that has none yet, and writes them into the
-/// parameters. Returns a note about them; "" if there was nothing to measure. `run` has its graph.
-std::string measure_class_weights(LoadedRun& run);
+/// parameters. `graph` is that of the run. Returns a note about them; "" if there was nothing to measure.
+std::string measure_class_weights(RequestedRun& run, const Graph& graph);
 
 }  // namespace convnet

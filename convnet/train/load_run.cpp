@@ -8,7 +8,6 @@
 #include <mutex>
 
 #include "convnet/base/error.h"
-#include "convnet/base/output_file.h"
 #include "convnet/net/auto_placement.h"
 #include "convnet/net/convert.h"
 #include "convnet/net/data_set.h"
@@ -20,49 +19,9 @@
 #include "convnet/train/class_weights.h"
 #include "convnet/train/rate_jumps.h"
 #include "convnet/train/watched_cost.h"
-#include "providers/image.h"
 
 namespace convnet {
 namespace {
-
-/// Throws InputError unless both definitions are the same logical net: a resumed run keeps the definition of
-/// its checkpoint. `source` says where the given one comes from.
-void check_same_net(const IniFile& saved, const IniFile& given, const std::string& source,
-                    const std::string& checkpoint) {
-  const std::vector<std::string> a = logical_signature(saved);
-  const std::vector<std::string> b = logical_signature(given);
-  if (a == b) return;
-  std::string first = "one has more layers than the other";
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    if (a[i] == b[i]) continue;
-    first = "it has  " + a[i] + "\n  but " + source + " has  " + b[i];
-    break;
-  }
-  throw InputError(source + ": is another net than that of checkpoint " + checkpoint + ":\n  " + first +
-                   "\n  A resumed run keeps its net; --init-from starts a new one from the weights that fit");
-}
-
-/// Reads the checkpoint that the options of this invocation name; nullopt for a new run.
-std::optional<Checkpoint> checkpoint_of(const TrainOptions& given) {
-  const CheckpointOptions& named = given.checkpoints;
-  if (!named.load_file.empty()) return read_checkpoint(named.load_file);
-  if (!named.save_file.empty() && newest_checkpoint(named.save_file)) return read_checkpoint(named.save_file);
-  if (given.tests.only_tests())
-    throw InputError(given.tests.test_option() +
-                     " tests a trained net: --load-file must name its checkpoint");
-  return std::nullopt;
-}
-
-/// Reads that checkpoint in every process of a run. The first process finds it, and the others read the same
-/// file.
-std::optional<Checkpoint> checkpoint_of(const TrainOptions& given, Processes* processes) {
-  if (processes == nullptr) return checkpoint_of(given);
-  std::optional<Checkpoint> checkpoint;
-  if (processes->rank() == 0) checkpoint = checkpoint_of(given);
-  const std::string file = processes->exchange(checkpoint ? checkpoint->file : "")[0];
-  if (processes->rank() > 0 && !file.empty()) checkpoint = read_checkpoint(file);
-  return checkpoint;
-}
 
 void require_train_options(const OptionTexts& texts, const TrainOptions& given) {
   std::vector<std::string> required = {"layer-def", "layer-params", "data-provider"};
@@ -125,178 +84,6 @@ OptionTexts saved_of(const OptionTexts& texts) {
   return saved;
 }
 
-/// Adds a line to a run's notes.
-void add_note(std::string& notes, const std::string& line) {
-  if (!line.empty()) notes += (notes.empty() ? "" : "\n") + line;
-}
-
-/// Removes the options of the checkpoint that only provider image has, if this invocation names another
-/// provider.
-void drop_options_of_provider(OptionTexts& texts, const OptionTexts& given, const Checkpoint& checkpoint) {
-  const auto then = checkpoint.options.find("data-provider");
-  if (then == checkpoint.options.end() || texts.at("data-provider") == then->second) return;
-  for (const OptionOfImage& option : options_of_image()) {
-    if (!given.contains(option.name)) texts.erase(option.name);
-  }
-}
-
-/// Throws InputError for an option of this invocation that a run with `options` does not use. Those that a
-/// command line of cuda-convnet2 may contain are noted instead.
-void check_used(const OptionTexts& given, const TrainOptions& options, std::string& notes) {
-  check_model_used(given, options.devices);
-  check_distinct_gpus(given, options.devices);
-  // None of these are options of cuda-convnet2, whose command lines stay as they are.
-  const std::vector<std::pair<std::string, std::string>> of_training = {
-      {"profile", "is a timeline of training"},
-      {"tensorboard", "draws the curves of training"},
-      {"keep-best", "keeps a checkpoint of training"},
-      {"save-freq", "is for the checkpoints of training"},
-      {"patience", "ends training"},
-      {"plateau", "lowers the learning rates of training"},
-      {"time-limit", "ends training"}};
-  for (const auto& [option, use] : of_training) {
-    if (given.contains(option) && !options.trains())
-      throw InputError("--" + option + " " + use + ", and " +
-                       (options.check_grads ? "--check-grads" : options.tests.test_option()) +
-                       " does not train; leave it out");
-  }
-  if (options.check_grads && options.tests.only_tests())
-    throw InputError("--check-grads and " + options.tests.test_option() + " exclude each other");
-  if (options.tests.only_tests()) {
-    std::vector<std::string> unused;
-    for (const char* const option :
-         {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix"}) {
-      if (given.contains(option)) unused.push_back(std::string("--") + option);
-    }
-    if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");
-    if (!unused.empty())
-      add_note(notes, fmt::format("{} {} not used: {} does not train", join(unused),
-                                  unused.size() == 1 ? "is" : "are", options.tests.test_option()));
-  }
-  if (given.contains("save-path") && given.contains("save-file"))
-    add_note(notes, "--save-path is not used: --save-file names the run's folder itself");
-  if (given.contains("data-path") && options.data.provider.starts_with("dummy-"))
-    add_note(notes, "--data-path is not used: data provider " + options.data.provider + " reads no files");
-}
-
-/// Returns whether a file of the net, with the keys that --set gave the checkpoint's run, has another text
-/// than the checkpoint has.
-bool has_changed(IniFile file, CfgFile which, const Checkpoint& checkpoint) {
-  Diagnostics ignored;
-  const bool is_definition = which == CfgFile::definition;
-  const std::string& other_text = is_definition ? checkpoint.parameters_text : checkpoint.definition_text;
-  IniFile other = parse_ini("", other_text, ignored);
-  apply_settings(net_file_options().parse(checkpoint.options).set, is_definition ? file : other,
-                 is_definition ? other : file, ignored);
-  if (!is_definition) keep_class_weights(file, checkpoint);
-  return file.text != (is_definition ? checkpoint.definition_text : checkpoint.parameters_text);
-}
-
-/// Reads the parameter file as it is now. If it does not exist and no option on the command line names it,
-/// the checkpoint's parameters are used. Adds a line to `notes` that says which are used.
-IniFile parameters_now(const Checkpoint& checkpoint, const NetFileOptions& options, bool given,
-                       std::string& notes, Diagnostics& diagnostics) {
-  const std::string file = parameter_file(options);
-  std::error_code error;
-  if (!given && !std::filesystem::exists(file, error)) {
-    if (options.set.empty() && !net_file_options().parse(checkpoint.options).set.empty())
-      throw InputError("--set '' gives keys the values of the parameter file again, but " + file +
-                       " is not there; name it with --layer-params");
-    add_note(notes, file + " is not there: the learning parameters are those of " + checkpoint.file);
-    return parse_ini(checkpoint.parameters_path, checkpoint.parameters_text, diagnostics);
-  }
-  IniFile now = read_parameters(options, diagnostics);
-  const bool changed = has_changed(now, CfgFile::parameters, checkpoint);
-  add_note(notes, "The learning parameters are those of " + file +
-                      (changed ? ", which has changed since " + checkpoint.file : ""));
-  return now;
-}
-
-/// Returns a line of `begin` and the checkpoint's name, which says that its text is used, and whether the
-/// file differs from it.
-std::string note_of_unused(const std::string& file, CfgFile which, const std::string& begin,
-                           const Checkpoint& checkpoint) {
-  Diagnostics ignored;
-  std::error_code error;
-  const bool differs = std::filesystem::is_regular_file(file, error) &&
-                       has_changed(read_ini(file, ignored), which, checkpoint);
-  return begin + checkpoint.file + (differs ? "; " + file + " differs from it and is not used" : "");
-}
-
-/// Reads the net's files into `run.files`, and notes for a resumed run whether they or the checkpoint are
-/// used. `given` are the options of this invocation. Returns the checkpoint's definition as it was before
-/// --conv-to-local or --unshare-weights changed it, or nullopt if nothing did.
-std::optional<IniFile> load_files(LoadedRun& run, const OptionTexts& given, Diagnostics& diagnostics) {
-  const NetFileOptions& options = run.options.files;
-  if (!run.checkpoint) {
-    run.files = read_net_files(options, diagnostics);
-    return std::nullopt;
-  }
-  // Training takes the learning parameters on disk now; the definition is the checkpoint's, which was checked
-  // when it was written, whatever became of the file.
-  Diagnostics checked_before;
-  IniFile saved = parse_ini(run.checkpoint->definition_path, run.checkpoint->definition_text, checked_before);
-  IniFile unconverted = saved;
-  convert_definition(saved, options, diagnostics);
-  const bool converted = saved.text != unconverted.text;
-  const bool definition_given = given.contains("layer-def");
-  add_note(run.notes, definition_given ? "The net is that of " + definition_file(options)
-                                       : note_of_unused(definition_file(options), CfgFile::definition,
-                                                        "The net is that of ", *run.checkpoint));
-  run.files.definition = definition_given ? read_definition(options, diagnostics) : saved;
-  const bool parameters_given = given.contains("layer-params") || given.contains("layer-path");
-  if (run.options.tests.only_tests() && !parameters_given) {
-    // The net is tested as it was trained, and the file may already be that of a later run.
-    add_note(run.notes, note_of_unused(parameter_file(options), CfgFile::parameters,
-                                       "The learning parameters are those of ", *run.checkpoint));
-    run.files.parameters =
-        parse_ini(run.checkpoint->parameters_path, run.checkpoint->parameters_text, diagnostics);
-  } else {
-    run.files.parameters = parameters_now(*run.checkpoint, options, parameters_given, run.notes, diagnostics);
-  }
-  // Without one of the files, every further error would only follow from that.
-  if (run.files.definition.text.empty() || run.files.parameters.text.empty()) diagnostics.throw_if_errors();
-  apply_settings(options.set, run.files.definition, run.files.parameters, diagnostics);
-  keep_class_weights(run.files.parameters, *run.checkpoint);
-  if (definition_given || !options.set.empty()) {
-    diagnostics.throw_if_errors();
-    const std::string set = options.set.empty() ? "" : "--set " + settings_text(options.set);
-    const std::string with_set = run.files.definition.path + (set.empty() ? "" : " with " + set);
-    check_same_net(saved, run.files.definition, definition_given ? with_set : set, run.checkpoint->file);
-  }
-  if (!converted) return std::nullopt;
-  return unconverted;
-}
-
-/// Opens the data set and checks that the run can use it.
-void open_data(LoadedRun& run) {
-  const DataOptions& data = run.options.data;
-  const bool learns = !run.options.tests.only_tests();
-  run.provider = open_provider(data, run.options.step.seed);
-  if (learns) run.provider->check_range(data.train_range, "--train-range");
-  run.provider->check_range(data.test_range, "--test-range");
-  if (learns) run.provider->check_labels(data.test_range);
-  if (learns) {
-    for (int batch = data.train_range.first; batch <= data.train_range.last; ++batch)
-      run.train_images += run.provider->images_in(batch);
-  }
-  if (!run.checkpoint) return;
-  const std::int64_t before = run.checkpoint->train_images;
-  if (learns && before > 0 && before != run.train_images && run.checkpoint->train_range == data.train_range)
-    fmt::print(
-        stderr,
-        "warning: the training range has {} images, but had {} when {} was saved: the run goes on with "
-        "other data\n",
-        run.train_images, before, run.checkpoint->file);
-  const std::vector<MatrixInfo>& then = run.checkpoint->matrices;
-  for (const auto& check : {other_numbers, renumbered_class}) {
-    if (const std::string wrong = check(then, run.provider->matrices()); !wrong.empty())
-      throw InputError(run.checkpoint->file + ": the data set does not fit: " + wrong);
-  }
-  if (const std::string warning = renamed_class(then, run.provider->matrices()); !warning.empty())
-    fmt::print(stderr, "{}\n", warning);
-}
-
 /// Forgets the best test of the checkpoint if it is one of another value, or if its own checkpoint, which
 /// --keep-best would have kept, is not in the run's folder.
 void forget_other_best_test(LoadedRun& run, Processes* processes) {
@@ -347,20 +134,22 @@ Placement place_layers(LoadedRun& run, Processes* processes) {
   return placement;
 }
 
-/// Opens the data set. Says where its folder's name comes from if it is not there.
-void load_data(LoadedRun& run, const OptionTexts& given) {
-  try {
-    open_data(run);
-  } catch (const InputError& e) {
-    std::error_code none;
-    const std::string& path = run.options.data.path;
-    if (!run.checkpoint || given.contains("data-path") || path.empty() || std::filesystem::exists(path, none))
-      throw;
-    throw InputError(
-        fmt::format("{}\n{} is in the options of {}; if the data set has moved, or you are in another "
-                    "folder, name it with --data-path",
-                    e.what(), path, run.checkpoint->file));
-  }
+/// Opens the data set, counts the images to train on and checks the labels of tests.
+void load_data(LoadedRun& run) {
+  open_data(run);
+  if (run.options.tests.only_tests()) return;
+  const DataOptions& data = run.options.data;
+  run.provider->check_labels(data.test_range);
+  for (int batch = data.train_range.first; batch <= data.train_range.last; ++batch)
+    run.train_images += run.provider->images_in(batch);
+  if (!run.checkpoint) return;
+  const std::int64_t before = run.checkpoint->train_images;
+  if (before > 0 && before != run.train_images && run.checkpoint->train_range == data.train_range)
+    fmt::print(
+        stderr,
+        "warning: the training range has {} images, but had {} when {} was saved: the run goes on with "
+        "other data\n",
+        run.train_images, before, run.checkpoint->file);
 }
 
 /// Builds the net's graph, on the devices that are found first with --parallel auto, and prints warnings.
@@ -376,7 +165,7 @@ void make_graph(LoadedRun& run, Processes* processes, Diagnostics& diagnostics) 
   run.graph = checked_graph(run.files, *run.provider, graph_of, diagnostics);
   for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
   if (run.options.tests.only_tests()) return;  // they count every image alike
-  const std::string note = measure_class_weights(run);
+  const std::string note = measure_class_weights(run, run.graph);
   if (note.empty()) return;
   add_note(run.notes, note);
   Diagnostics printed_above;
@@ -418,46 +207,35 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
     run.folder = claim_run_folder(first.checkpoints);
     claimed = run.folder.get();
   }
-  run.checkpoint = checkpoint_of(first, processes);
-  OptionTexts texts;
-  if (run.checkpoint) texts = run.checkpoint->options;
-  for (const auto& [key, text] : given)
-    texts[key] = key == kSetOption ? joined_settings(texts[key], text) : text;
-  if (run.checkpoint) drop_options_of_provider(texts, given, *run.checkpoint);
-  if (run.folder && run.checkpoint) drop_inherited_board(texts, given, *run.folder, *run.checkpoint);
-  require_train_options(texts, first);
-  run.options = parse_train_options(texts);
-  check_used(given, run.options, run.notes);
+  read_options(run, given, processes);
+  if (run.folder && run.checkpoint) {
+    drop_inherited_board(run.texts, given, *run.folder, *run.checkpoint);
+    if (!run.texts.contains("tensorboard")) run.options.tensorboard.clear();
+  }
+  require_train_options(run.texts, first);
   run.options.devices = with_devices(run.options.devices, processes);
-  if (run.checkpoint) check_same_images(run.options.data, *run.checkpoint);
-  run.saved_options = saved_of(texts);
+  run.saved_options = saved_of(run.texts);
   // A gradient check makes a plan for tests, but does not test.
-  if (run.options.check_grads && !texts.contains("test-range"))
+  if (run.options.check_grads && !run.texts.contains("test-range"))
     run.options.data.test_range = run.options.data.train_range;
-  // A run that named no ranges may have held images out, and a test of it that names some still does.
-  if (run.checkpoint && run.options.tests.only_tests() && !names_ranges(run.checkpoint->options))
-    run.options.data.hold_out = true;
-  const std::string batches = choose_ranges(run.options.data, texts);
+  const std::string batches = choose_ranges(run.options.data, run.texts);
   if (run.folder && !run.options.tensorboard.empty()) {
-    check_folder_writable(run.options.tensorboard, "event files are to be written to");
     const std::lock_guard guard(claiming);
     run.board = std::make_unique<BoardFolder>(run.options.tensorboard, *run.folder, run.checkpoint);
     claimed_board = run.board.get();
   }
-  if (run.checkpoint && !first.checkpoints.init_from.empty()) {
-    if (!first.checkpoints.load_file.empty())
-      throw InputError("--init-from starts a new run, and --load-file goes on with one; use one of them");
-    add_note(run.notes,
-             "--init-from is not used: this run has begun, and goes on from " + run.checkpoint->file);
-  }
 
   Diagnostics diagnostics;
-  const std::optional<IniFile> unconverted = load_files(run, given, diagnostics);
+  const std::optional<IniFile> unconverted = read_files(
+      run,
+      // The net is tested as it was trained, and the file may already be that of a later run.
+      run.options.tests.only_tests() ? ParametersNotGiven::as_in_checkpoint : ParametersNotGiven::as_in_file,
+      diagnostics);
   if (!run.options.files.set.empty())
     add_note(run.notes, "Keys that --set gives: " + settings_text(run.options.files.set));
   add_note(run.notes, batches);
   if (run.options.trains()) {
-    if (const std::string counts = tests_each_epoch(run.options, texts); !counts.empty()) {
+    if (const std::string counts = tests_each_epoch(run.options, run.texts); !counts.empty()) {
       run.options.test_freq = run.options.data.train_range.count();
       add_note(run.notes,
                fmt::format("--test-freq is not given, and {} needs tests: there is one at the end of "
@@ -465,11 +243,12 @@ LoadedRun load_run(const OptionTexts& given, const StopSignal& stop, Processes* 
                            counts, run.options.test_freq));
     }
     add_note(run.notes, idle_plateau_text(run.options));
-    add_note(run.notes, defaults_text(run.options, texts));
+    add_note(run.notes, defaults_text(run.options, run.texts));
     add_note(run.notes, overlap_text(run.options.data));
   }
-  load_data(run, given);
+  load_data(run);
   make_graph(run, processes, diagnostics);
+  check_layer_names(run, run.graph);
   if (run.options.trains())
     add_note(run.notes, percent_text(run.options.checkpoints.max_test_err, run.graph));
   if (run.checkpoint && run.options.trains()) {

@@ -2,32 +2,24 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "convnet/checkpoint/checkpoint.h"
-#include "convnet/net/net_files.h"
 #include "convnet/runtime/processes.h"
 #include "convnet/train/board_folder.h"
-#include "convnet/train/options.h"
+#include "convnet/train/requested_run.h"
 #include "convnet/train/run_folder.h"
 #include "convnet/train/stop_signal.h"
 
 namespace convnet {
 
 /// A run that has been read and checked.
-struct LoadedRun {
-  TrainOptions options;
-  OptionTexts saved_options;  ///< the options that the run's checkpoints store
-  std::string notes;          ///< lines for the user about choices that were made for options not given
-  NetFiles files;
-  std::shared_ptr<const Provider> provider;
+struct LoadedRun : RequestedRun {
+  OptionTexts saved_options;      ///< the options that the run's checkpoints store
   std::int64_t train_images = 0;  ///< images of the training range, as the data set tells before it is read
   std::unique_ptr<RunFolder> folder;   ///< null for tests and gradient checks
   std::unique_ptr<BoardFolder> board;  ///< --tensorboard; null for none
   Graph graph;
   std::string placement;  ///< placement_text() of what a search found; empty if there was no search
   PixelStatistics statistics;
-  std::optional<Checkpoint> checkpoint;  ///< the checkpoint to resume from or to test
 };
 
 /// Reads a run's checkpoint, files and data set, and claims its folders. `given` are the options of the

@@ -64,6 +64,29 @@ void remove_leftovers(const std::string& folder, bool locked) {
   for (const fs::path& path : leftovers) fs::remove(path, ignored);
 }
 
+/// Returns the folder of the checkpoint that --load-file names.
+std::string folder_of_loaded(const CheckpointOptions& given) {
+  const fs::path folder = fs::path(find_checkpoint(given.load_file)).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+/// Returns whether --save-file names the folder of the checkpoint that --load-file names.
+bool goes_on_there(const CheckpointOptions& given) {
+  std::error_code ignored;
+  return fs::equivalent(folder_of_loaded(given), given.save_file, ignored);
+}
+
+/// Throws InputError if --save-file, which is to be new, has the checkpoints of another run than that of
+/// --load-file.
+void check_new(const CheckpointOptions& given) {
+  if (!newest_checkpoint(given.save_file)) return;
+  throw InputError(
+      fmt::format("{0}: holds the checkpoints of a run, which --load-file {0} goes on with; to go on "
+                  "with {1} there, give "
+                  "a --save-file that is new",
+                  plain(given.save_file), given.load_file));
+}
+
 }  // namespace
 
 // ---- Folders ----
@@ -158,16 +181,24 @@ std::string RunFolder::reclaim() {
   std::error_code ignored;
   const bool removed = !fs::is_directory(path_, ignored);
   const std::string before = path_;
-  make_folders(path_);
-  try {
-    lock_ = std::make_unique<RunLock>(path_);
-  } catch (const InputError& e) {
+  std::string taken;  // why the name cannot be claimed
+  if (removed && fs::exists(fs::symlink_status(path_, ignored))) {
+    taken = "a file has that name now";
+  } else {
+    make_folders(path_);
+    try {
+      lock_ = std::make_unique<RunLock>(path_);
+    } catch (const InputError& e) {
+      taken = e.what();
+    }
+  }
+  if (!taken.empty()) {
     path_ = make_numbered_folder(before);
     lock_ = std::make_unique<RunLock>(path_);
     return fmt::format(
         "{} was removed or renamed while this run trained, and cannot be claimed again ({}); from now "
         "on this run saves in {}",
-        before, e.what(), path_);
+        before, taken, path_);
   }
   if (!removed) return "";
   return fmt::format(
@@ -191,22 +222,20 @@ std::string RunFolder::make(const std::string& path, Name name) {
   return made_.make_numbered(path);
 }
 
+void check_run_folder(const CheckpointOptions& given) {
+  const std::string& folder = given.save_file.empty() ? given.save_path : given.save_file;
+  if (!folder.empty()) check_folder_writable(plain(folder), kPurpose);
+  if (!given.load_file.empty() && !given.save_file.empty() && !goes_on_there(given)) check_new(given);
+}
+
 std::unique_ptr<RunFolder> claim_run_folder(const CheckpointOptions& given) {
   if (!given.load_file.empty()) {
-    const fs::path loaded = fs::path(find_checkpoint(given.load_file)).parent_path();
-    const std::string own = loaded.empty() ? "." : loaded.string();
-    std::error_code ignored;
+    const std::string own = folder_of_loaded(given);
     if (given.save_file.empty() && !given.save_path.empty())
       fmt::print(stderr, "warning: --save-path is for new runs; this one goes on in {}\n", own);
-    if (given.save_file.empty() || fs::equivalent(own, given.save_file, ignored))
-      return std::make_unique<RunFolder>(own);
+    if (given.save_file.empty() || goes_on_there(given)) return std::make_unique<RunFolder>(own);
     auto folder = std::make_unique<RunFolder>(given.save_file);
-    if (newest_checkpoint(given.save_file))
-      throw InputError(
-          fmt::format("{0}: holds the checkpoints of a run, which --load-file {0} goes on with; to go on "
-                      "with {1} there, give "
-                      "a --save-file that is new",
-                      folder->path(), given.load_file));
+    check_new(given);
     return folder;
   }
   if (!given.save_file.empty()) return std::make_unique<RunFolder>(given.save_file);

@@ -68,9 +68,9 @@ class RunFolder {
   /// Returns whether the folder still belongs to this run: nobody has removed or renamed it, or its lock.
   bool is_claimed() const { return lock_->is_in_place(); }
   /// Claims the folder again if it does not belong to this run any more: makes it if it is gone, and locks
-  /// it. If another run has claimed a folder of that name meanwhile, claims path_2, path_3, … instead, and
-  /// path() changes. Returns a sentence for the user about what happened, or "" if the folder was still
-  /// there. Throws as the constructor does.
+  /// it. If another run has claimed a folder of that name meanwhile, or a file has the name, claims path_2,
+  /// path_3, … instead, and path() changes. Returns a sentence for the user about what happened, or "" if the
+  /// folder was still there. Throws as the constructor does.
   std::string reclaim();
   /// Does what the destructor does, if the program is about to end without destructors: removes what the run
   /// has made, if it has saved nothing.
@@ -83,6 +83,10 @@ class RunFolder {
   std::string path_;
   std::unique_ptr<RunLock> lock_;
 };
+
+/// Throws InputError if --save-file or --save-path names a folder that a run could not be saved in. Makes and
+/// locks nothing, so it cannot tell that another run saves there.
+void check_run_folder(const CheckpointOptions& given);
 
 /// Claims the folder of a run: the one that --save-file names, a new one in --save-path, or the folder of
 /// --load-file. `given` are the options of the command line alone. Returns null if no option names a folder.

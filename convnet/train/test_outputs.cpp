@@ -17,22 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the classifier that the options name, or all of the net. Throws InputError if a file is for one of
-/// them and the options do not say which.
-std::vector<TestOutputs::Counted> choose_classifiers(const Graph& graph,
-                                                     const std::vector<MatrixInfo>& matrices,
-                                                     const TestOptions& options) {
-  const bool one = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
-  std::vector<TestOutputs::Counted> chosen;
-  for (const std::string& cost : one ? std::vector{options.logreg_name} : logreg_costs(graph)) {
-    Classifier classifier = find_classifier(graph, matrices, cost);
+std::vector<TestOutputs::Counted> counted_of(std::vector<Classifier> classifiers) {
+  std::vector<TestOutputs::Counted> counted;
+  for (Classifier& classifier : classifiers) {
     Confusion confusion(classifier.class_names);
-    chosen.push_back({std::move(classifier), std::move(confusion)});
+    counted.push_back({std::move(classifier), std::move(confusion)});
   }
-  return chosen;
+  return counted;
 }
 
-/// The matrix to write beside features: that of the only classifier, else the first of labels.
+/// Returns the matrix to write beside features: that of the only classifier, else the first of labels.
 std::optional<std::size_t> choose_labels(const std::vector<MatrixInfo>& matrices,
                                          const std::vector<TestOutputs::Counted>& counted) {
   if (counted.size() == 1) return counted[0].classifier.labels;
@@ -71,21 +65,24 @@ void close(std::optional<NpyWriter>& file) {
 
 }  // namespace
 
+std::vector<Classifier> tested_classifiers(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                                           const TestOptions& options) {
+  const bool one = !options.test_out.empty() || !options.confusion.empty() || !options.logreg_name.empty();
+  std::vector<Classifier> classifiers;
+  for (const std::string& cost : one ? std::vector{options.logreg_name} : logreg_costs(graph))
+    classifiers.push_back(find_classifier(graph, matrices, cost));
+  return classifiers;
+}
+
 TestOutputs::TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
                          bool writes, NameImage name)
     : options_(options),
       writes_(writes),
       name_(std::move(name)),
-      counted_(choose_classifiers(net.graph(), matrices, options)),
+      counted_(counted_of(tested_classifiers(net.graph(), matrices, options))),
       labels_(choose_labels(matrices, counted_)),
       label_bytes_(bytes_of_images(matrices)),
-      reader_(net, layers_to_read(options, counted_)) {
-  if (!writes_) return;
-  if (!options.write_features.empty())
-    check_folder_writable(options.feature_path, "features are to be written to");
-  if (!options.test_out.empty())
-    check_folder_writable(options.test_out, "probabilities are to be written to");
-}
+      reader_(net, layers_to_read(options, counted_)) {}
 
 void TestOutputs::open(BatchFiles& files, const std::string& folder, const std::string& stem,
                        std::size_t layer, int number, std::int64_t images) {

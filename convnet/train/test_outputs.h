@@ -14,6 +14,11 @@
 
 namespace convnet {
 
+/// Returns the classifier that the options name, or all of the net. Throws InputError if a file is for one of
+/// them and the options do not say which, or as find_classifier() does.
+std::vector<Classifier> tested_classifiers(const Graph& graph, const std::vector<MatrixInfo>& matrices,
+                                           const TestOptions& options);
+
 /// Collects the outputs of one test batch after the other, and writes the files of --write-features,
 /// --test-out and --confusion. The output for an image is the mean over its views.
 class TestOutputs {
@@ -21,9 +26,8 @@ class TestOutputs {
   /// Returns the name of an image of a batch; see Provider::image_name().
   using NameImage = std::function<std::string(int batch, std::int64_t image)>;
 
-  /// Throws InputError if an option names something that the net does not have, or if a folder cannot be
-  /// written. Keeps all references. `writes` says whether this process writes the files; of several, the
-  /// first does.
+  /// Throws InputError if an option names something that the net does not have. Keeps all references.
+  /// `writes` says whether this process writes the files; of several, the first does.
   TestOutputs(const Net& net, const std::vector<MatrixInfo>& matrices, const TestOptions& options,
               bool writes = true, NameImage name = nullptr);
 

@@ -89,7 +89,6 @@ Trainer::Trainer(LoadedRun loaded, StopSignal& stop, Processes* processes)
     net_.init_weights(options_.step.seed);
     if (!options_.checkpoints.init_from.empty()) net_.init_from(options_.checkpoints.init_from);
   }
-  if (is_first()) check_result_files();
   print_start(loaded.notes);
 }
 
@@ -119,18 +118,6 @@ void Trainer::go_on_from(Checkpoint& checkpoint, const Plan& test_plan) {
     throw InputError(last_checkpoint_ +
                      ": metadata 'state' is damaged: its sums are not those of this net's costs");
   if (!prints_json()) fmt::print("Loaded {}: {}\n", last_checkpoint_, position_text(state_.position));
-}
-
-void Trainer::check_result_files() const {
-  std::vector<std::string> inputs = layer_files(options_.files);
-  inputs.insert(inputs.end(), {last_checkpoint_, options_.devices.model});
-  if (const std::string& from = options_.checkpoints.init_from; !from.empty() && last_checkpoint_.empty())
-    inputs.push_back(find_checkpoint(from));
-  check_outputs(
-      {{"--profile", options_.report.profile, "the timeline is to be written to", ChromeTrace::begins},
-       {"--confusion", options_.tests.confusion, "the confusion matrix is to be written to",
-        Confusion::begins}},
-      inputs);
 }
 
 void Trainer::print_start(const std::string& notes) const {

@@ -48,8 +48,6 @@ class Trainer {
   const Plan& prepare_plans();
   /// Takes the weights and the state of the checkpoint, and says so.
   void go_on_from(Checkpoint& checkpoint, const Plan& test_plan);
-  /// Throws InputError for a file of results that cannot be written: now, not after the work.
-  void check_result_files() const;
   /// Prints what a run begins with: devices, notes, learning rates after a checkpoint, and warnings.
   void print_start(const std::string& notes) const;
 

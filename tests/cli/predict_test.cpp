@@ -176,10 +176,20 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
   CHECK(run.err.find("bad.jpg") != std::string::npos);
   CHECK(run.err.find("none.png") != std::string::npos);
   CHECK(run.err.find("2 of 4 inputs could not be classified") != std::string::npos);
+  const std::string arrays = digits.shop / "arrays";
+  std::filesystem::create_directory(arrays);
+  write_file(arrays + "/x.npy", npy_file("|u1", "1, 1, 8, 8", std::string(64, '\1')));
   for (const auto& [args, message] : std::vector<std::pair<Args, std::string>>{
            {{}, "usage: convnet predict CHECKPOINT"},
            {{digits.shop / "run"}, "usage: convnet predict CHECKPOINT"},
            {{digits.shop / "run", digits.shop / "run"}, "there is no image in this folder"},
+           {{digits.shop / "run", digits.shop.data_path()},
+            "there is no image in this folder (.jpg, .jpeg, .png, .bmp), but a data set: 'convnet "
+            "--load-file "
+            "CHECKPOINT --test-out FOLDER --data-provider mnist --data-path " +
+                digits.shop.data_path() + " --test-range BATCHES' writes the probabilities of its images"},
+           {{digits.shop / "run", arrays},
+            ", but an array: " + arrays + "/x.npy in place of the folder takes"},
            {{digits.shop / "no-run", digits.file(0)}, "no-run"},
            {{digits.shop / "run", digits.file(0), "--json", "1", "--csv", "1"}, "exclude each other"},
            {{digits.shop / "run", digits.file(0), "--softmax", "prob"}, "did you mean 'probs'"},

@@ -462,6 +462,11 @@ TEST_CASE("a resumed run keeps its net, whatever became of the definition file")
        std::vector<Change>{{"outputs=10", "outputs=10\ninitW=0.5", 0},
                            {"filters=2", "Filters = 2 # as before", 0},
                            {"stride=2", "stride=2\ngpu=0", 0},
+                           // Names of the user's own, and keys of other layer types, change nothing.
+                           {"[data]", "[DEFAULT]\nside=3\nmaps=7\nparts=9\n[data]", 0},
+                           {"filterSize=3", "side=3\nfilterSize=%(side)s", 0},
+                           {"[data]", "[DEFAULT]\npadding=1\n[data]", 2},
+                           {"filterSize=3", "side=5\nfilterSize=%(side)s", 2},
                            {"filters=2", "filters=3", 2},
                            {"pool=max", "pool=avg", 2},
                            {"[pool1]", "[extra]\ntype=neuron\nneuron=relu\ninputs=conv1\n[pool1]", 2}}) {

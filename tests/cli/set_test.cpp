@@ -126,6 +126,10 @@ TEST_CASE("option --set stays with the run") {
   train({"--save-file", shop / "gone", "--epochs", "1", "--set", "conv1.filters=4,pool1.channels=4"});
   CHECK_THAT(run_well({"--load-file", shop / "gone", "--epochs", "2"}).out,
              !Catch::Contains("differs from it"));
+  const Args ended = {"--load-file", shop / "gone", "--save-file", shop / "ended",
+                      "--epochs",    "3",           "--set",       ""};
+  CHECK_THAT(run_well(ended).out,
+             Catch::Contains("--set '' leaves the net as it is, with conv1.filters=4,pool1.channels=4\n"));
   std::filesystem::remove(shop.parameters_path());
   check_refused({"--load-file", shop / "gone", "--epochs", "3", "--set", ""},
                 "--set '' gives keys the values of the parameter file again, but " + shop.parameters_path() +
@@ -139,6 +143,8 @@ TEST_CASE("mistakes in --set are named") {
   const Args plan = Args{"plan", "--data-provider", "dummy-1x8x8-10"} + shop.net();
   const std::vector<std::pair<std::string, std::string>> mistakes = {
       {"conv1", "--set expects LAYER.KEY=VALUE, like conv1.epsW=0.01"},
+      {"=", "or several with commas between them, not '='"},
+      {"a.b", "or several with commas between them, not 'a.b'"},
       {"conv2.epsW=1", "--set conv2.epsW=1: there is no layer 'conv2'; did you mean 'conv1'?"},
       {"conv1.espW=1", "--set conv1.espW=1: a layer of type 'conv' has no key 'espW'; did you mean 'epsW'?"},
       {"conv1.colour=red", "has no key 'colour'; 'convnet layers conv' lists its keys"},

@@ -93,6 +93,21 @@ TEST_CASE("a run's folder that somebody has removed is claimed again") {
   CHECK(refusal(path).starts_with(path + ": another run saves its checkpoints there"));
 }
 
+TEST_CASE("a run whose folder was replaced by a file goes on in a folder beside it") {
+  const TempFolder folder;
+  const std::string path = folder / "run";
+  RunFolder run(path);
+  fs::rename(path, folder / "moved");
+  write_file(path, "a note");
+  CHECK(run.reclaim() ==
+        path + " was removed or renamed while this run trained, and cannot be claimed again (a file " +
+            "has that name now); from now on this run saves in " + path + "_2");
+  CHECK(run.path() == path + "_2");
+  CHECK(run.is_claimed());
+  CHECK(read_file(path) == "a note");
+  CHECK(run.reclaim().empty());
+}
+
 TEST_CASE("a run whose folder was removed and claimed by another one goes on in a folder beside it") {
   const TempFolder folder;
   const std::string path = folder / "run";

@@ -1,0 +1,86 @@
+#include "convnet/cli/planned_run.h"
+
+#include <fmt/format.h>
+
+#include "convnet/base/error.h"
+#include "convnet/net/auto_placement.h"
+#include "convnet/net/data_set.h"
+#include "convnet/net/input_data.h"
+#include "convnet/net/net_files.h"
+#include "convnet/net/net_weights.h"
+#include "convnet/place/placed_files.h"
+#include "convnet/train/run_folder.h"
+#include "providers/dummy.h"
+
+namespace convnet {
+
+RequestedRun planned_run(const TrainingLine& line) {
+  RequestedRun run;
+  read_options(run, line.training);
+  require_options(run.texts, {"layer-def", "layer-params", "data-provider"},
+                  "; or --load-file with a checkpoint");
+  // The folder of the checkpoint's run is not asked for.
+  if (run.options.trains()) check_run_folder(checkpoint_options().parse(run.given));
+  if (run.checkpoint && run.given.contains("save-file") && !run.given.contains("load-file"))
+    fmt::print(stderr, "The run in {} goes on from {}\n", run.options.checkpoints.save_file,
+               run.checkpoint->file);
+  run.texts.insert(line.used.begin(), line.used.end());
+  return run;
+}
+
+bool open_planned_run(RequestedRun& run, Diagnostics& diagnostics) {
+  read_files(run, ParametersNotGiven::as_in_checkpoint, diagnostics);
+  DataOptions& data = run.options.data;
+  const bool names_data =
+      run.given.contains("data-provider") || run.given.contains("data-path") || names_ranges(run.given);
+  if (run.checkpoint && !names_data) {
+    const Checkpoint& c = *run.checkpoint;
+    if (c.matrices.empty())
+      throw InputError(
+          c.file +
+          ": is of an older version, which did not note what the data looks like; --data-provider and "
+          "--data-path must say it");
+    const bool has_mean = c.tensors.tensors.contains(data.provider + ".mean");
+    run.provider = make_dummy_provider(c.matrices, has_mean, run.options.step.seed);
+    return false;
+  }
+  if (!names_ranges(run.texts) && data.provider.starts_with("dummy-")) {
+    run.provider = open_provider(data, run.options.step.seed);
+    return false;
+  }
+  choose_ranges(data, run.texts);
+  // One range is enough for a plan.
+  if (!run.texts.contains("test-range") && names_ranges(run.texts)) data.test_range = data.train_range;
+  if (!run.texts.contains("train-range") && names_ranges(run.texts)) data.train_range = data.test_range;
+  open_data(run);
+  return true;
+}
+
+Graph graph_of(const RequestedRun& run, const DeviceOptions& devices,
+               const std::function<Predictor&()>& predictor, std::string& found, Diagnostics& diagnostics) {
+  const StepOptions& step = run.options.step;
+  GraphOptions options = graph_options(run.options.files, devices);
+  Placement placement;
+  if (devices.parallel == Parallel::automatic) {
+    diagnostics.throw_if_errors();
+    if (run.checkpoint && run.checkpoint->placement.starts_with(placement_head(devices, step)))
+      placement = read_placement(run.checkpoint->placement, run.files.definition,
+                                 static_cast<int>(devices.gpus().size()), run.checkpoint->file);
+    else
+      placement =
+          auto_placement(run.files, *run.provider, run.options.files, devices, step, predictor(), found);
+    options.placement = &placement;
+  }
+  Graph graph = checked_graph(run.files, *run.provider, options, diagnostics);
+  for (const std::string& warning : diagnostics.warnings()) fmt::print(stderr, "{}\n", warning);
+  check_layer_names(run, graph);
+  if (run.checkpoint) saved_statistics(*run.checkpoint, run.options.data, *run.provider);
+  return graph;
+}
+
+void check_init_from(const RequestedRun& run, const Graph& graph, const PlanSet& plans) {
+  const std::string& file = run.options.checkpoints.init_from;
+  if (!file.empty() && !run.checkpoint) check_initial_weights(graph, plans, file);
+}
+
+}  // namespace convnet
