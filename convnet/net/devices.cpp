@@ -79,8 +79,8 @@ std::string too_few_cores(const DeviceOptions& options, Processes& processes) {
     const int own = cores[static_cast<std::size_t>(r)];
     if (own < devices)
       return fmt::format(
-          "warning: {} has {} core(s) for {} CPU devices, which take turns; mpirun --bind-to none lets the "
-          "processes of a host use all its cores",
+          "warning: {} has {} core(s) for {} CPU devices, which take turns; where mpirun binds processes to "
+          "cores, --bind-to none lets them use all cores of their host",
           processes.name(r), own, devices);
   }
   return "";
@@ -164,10 +164,10 @@ void check_hosts(const DeviceOptions& options) {
     if (room == 0) room = *++host;
     room -= options.devices_of_processes[r];
     if (room < 0)
-      throw InputError(
-          fmt::format("rank {} has {} devices, but by --hosts {}x{} they are on several hosts; start "
-                      "the processes so that each host has {} devices",
-                      r, options.devices_of_processes[r], options.devices_of_hosts.size(), *host, *host));
+      throw InputError(fmt::format(
+          "rank {} has {} devices, but by --hosts {}x{} they are on several hosts; a process may have "
+          "devices of one host only, at most {}",
+          r, options.devices_of_processes[r], options.devices_of_hosts.size(), *host, *host));
   }
 }
 

@@ -1,8 +1,12 @@
 // Optimisers, clipped gradients and averaged weights: the formulas in double precision, the same answer from
 // several devices and hosts, and checkpoints that go on with the same bits.
+#include <random>
+#include <sstream>
+
 #include "convnet/base/error.h"
 #include "convnet/plan/verify.h"
 #include "kernels/update_math.h"
+#include "tests/every_case.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;
@@ -28,6 +32,27 @@ NetOptions with_way(NetOptions options, const Way& way) {
   options.clip_norm = way.clip_norm;
   options.ema = way.ema;
   return options;
+}
+
+/// Lets updates of a random net's layers span one to three minibatches, all of them as many if `equal`.
+void give_periods(PlacedNet& net, std::mt19937& random, bool equal) {
+  const std::string key = "updatePeriod=";
+  std::string plain, placed;
+  std::istringstream lines(net.placed.parameters);
+  int minibatches = 1 + static_cast<int>(random() % 3);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) {
+      plain += line + "\n";
+      placed += line + "\n";
+      continue;
+    }
+    if (!equal) minibatches = 1 + static_cast<int>(random() % 3);
+    const int passes = std::stoi(line.substr(key.size()));
+    plain += key + std::to_string(minibatches) + "\n";
+    placed += key + std::to_string(passes * minibatches) + "\n";
+  }
+  net.plain.parameters = plain;
+  net.placed.parameters = placed;
 }
 
 /// The optimisers by their definitions, in double precision.
@@ -169,6 +194,25 @@ TEST_CASE("optimisers give the answer of one device on several devices and hosts
         REQUIRE_NOTHROW(verify(placed.prepare(Phase::train, images), placed.graph()));
       check_same_answer(train(placed, sizes, net.options.extra), train(plain, sizes, net.options.extra));
     }
+  }
+}
+
+TEST_CASE("optimisers, update periods, nets and devices by lot give the answer of one device") {
+  const auto every = static_cast<std::uint32_t>(test::every_case());
+  for (std::uint32_t seed = 1000; seed < 1016; seed += every) {
+    std::mt19937 random(seed);
+    const Way way = kWays[random() % kWays.size()];
+    PlacedNet net = random_net(seed, true);
+    give_periods(net, random, way.clip_norm > 0);
+    const int devices = static_cast<int>(split_list(net.options.gpu).size());
+    if (devices % 2 == 0 && random() % 2 == 0) net.options.devices_of_hosts = {devices / 2, devices / 2};
+    INFO(net.name << ", " << way.optimizer << ", clipped at " << way.clip_norm << ", averaged by " << way.ema
+                  << ", " << net.options.devices_of_hosts.size() << " hosts");
+    INFO(net.placed.definition << net.placed.parameters);
+    SmallNet plain(with_optimizer(net.plain, way), kImage, kClasses, with_way({}, way));
+    SmallNet placed(with_optimizer(net.placed, way), kImage, kClasses, with_way(net.options, way));
+    const std::vector<std::int64_t> sizes = {24, 24, 13, 13, 24, 24};
+    check_same_answer(train(placed, sizes), train(plain, sizes), 2 * kSumsTolerance);
   }
 }
 

@@ -264,10 +264,29 @@ TEST_CASE("processes must have the devices that --hosts counts, each on one host
     return message;
   };
   CHECK(refusal("0,1,2", {2, 2, 2}) ==
-        "rank 0 has 3 devices, but by --hosts 3x2 they are on several hosts; start the processes so that "
-        "each host has 2 devices");
+        "rank 0 has 3 devices, but by --hosts 3x2 they are on several hosts; a process may have devices of "
+        "one host only, at most 2");
   CHECK(refusal("0,1", {4, 4}) ==
         "--hosts 2x4 needs 8 devices, host by host, but --gpu lists 4 over all processes");
+}
+
+TEST_CASE("a warning names the first process that has more CPU devices than cores") {
+  const auto warning = [](const std::vector<int>& devices_of_processes) {
+    std::string text;
+    run_processes(2, [&](Processes& processes) {
+      DeviceOptions options;
+      options.devices_of_processes = devices_of_processes;
+      const std::string own = too_few_cores(options, processes);
+      if (processes.rank() == 0) text = own;
+    });
+    return text;
+  };
+  CHECK(warning({1, 1}).empty());
+  const std::string text = warning({1, 100000});
+  CHECK_THAT(text, Catch::StartsWith("warning: rank 1 on host "));
+  CHECK_THAT(text,
+             Catch::EndsWith(" core(s) for 100000 CPU devices, which take turns; where mpirun binds "
+                             "processes to cores, --bind-to none lets them use all cores of their host"));
 }
 
 TEST_CASE("what each process brings comes to all") {
