@@ -191,7 +191,7 @@ class NpyProvider final : public StoredProvider {
 
   std::string path_;
   std::vector<ImagePart> parts_;
-  std::vector<Arrays> arrays_;  ///< by part and matrix
+  std::vector<Arrays> arrays_;  ///< the arrays of each part, by matrix
   std::vector<MatrixInfo> matrices_;
 };
 
