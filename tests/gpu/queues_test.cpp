@@ -14,7 +14,7 @@ using namespace convnet::test;
 
 namespace {
 
-/// By queue: how many of its pieces of work are done for certain.
+/// The number of pieces of work that are done for certain, by queue.
 using Clock = std::map<int, int>;
 
 void learn(Clock& clock, const Clock& other) {

@@ -29,7 +29,7 @@ std::optional<TensorDesc> hint(const Dims& dims, int block) {
   return activations(dims, block);
 }
 
-/// Whether all arguments lie in the layout of `block`.
+/// Returns whether all arguments lie in the layout of `block`.
 bool all_in(const cpu::Prepared& op, int block) {
   return std::all_of(op->args().begin(), op->args().end(),
                      [&](const TensorDesc& arg) { return same_layout(arg, activations(arg.dims, block)); });

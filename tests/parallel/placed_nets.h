@@ -9,7 +9,7 @@ namespace convnet::test {
 const Dims kImage = {3, 12, 12};
 constexpr int kClasses = 4;
 
-/// By layer: its gpu= list.
+/// The gpu= lists of layers, by name of the layer.
 using Gpus = std::map<std::string, std::string>;
 
 /// A net and the same net on several devices.

@@ -40,7 +40,7 @@ class PassByPass {
 
   const reference::Values& costs() const { return costs_; }
   const std::map<std::string, reference::Matrix>& matrices() const { return net_.matrices; }
-  /// By matrix: the gradient, summed over images, of a window that is still open.
+  /// Returns the gradients, summed over images, of windows that are still open, by matrix.
   std::map<std::string, reference::Values> open_windows() const {
     std::map<std::string, reference::Values> open;
     for (const auto& [name, window] : windows_) {
@@ -88,7 +88,7 @@ class PassByPass {
   reference::Values costs_;
 };
 
-/// Without dropout, whose masks the interpreter knows for whole minibatches only.
+/// Returns a net without dropout, whose masks the interpreter knows for whole minibatches only.
 NetTexts chain() {
   return between_data_and_cost(
       conv("conv1", "inputs=data channels=3 filters=4 filterSize=5 stride=2 neuron=tanh[1,1]") +
