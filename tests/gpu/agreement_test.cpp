@@ -15,7 +15,7 @@ struct Config {
   std::string name;
   Dims image;
   int classes = 10;
-  float rate_factor = 1;  ///< what its learning rates are multiplied by
+  float rate_factor = 1;  ///< factor of its learning rates
 };
 
 /// One of configs/, with weights and a plan.

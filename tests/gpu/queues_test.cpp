@@ -24,7 +24,7 @@ void learn(Clock& clock, const Clock& other) {
 struct Work {
   bool copies = false;
   int queue = 0, place = 0;  ///< counted in its queue, from 1
-  Clock before;              ///< what is done when it begins
+  Clock before;              ///< the work that is done when this begins
 };
 
 struct Log {

@@ -84,7 +84,7 @@ TEST_CASE("split takes features from anywhere", "[concat]") {
   struct Part {
     Dims to;
     std::int64_t offset;
-    bool blocked;  ///< of a source in blocks of 16
+    bool blocked;  ///< the result is blocked, if the source is in blocks of 16
   };
   for (const Part& part :
        std::vector<Part>{{{2, 16, 2, 3}, 96, true},

@@ -99,10 +99,10 @@ NetTexts chain() {
 
 struct Protocol {
   std::string name;
-  std::map<std::string, std::string> keys;  ///< by layer: gpu= and the like
+  std::map<std::string, std::string> keys;  ///< gpu= and other keys, by layer
   int devices = 1, most = 1, fewest = 1;
-  std::map<std::string, int> update_period;  ///< as written
-  std::map<std::string, int> effective;      ///< of conv1, fc1, top
+  std::map<std::string, int> update_period;  ///< updatePeriod of layers, as it is written
+  std::map<std::string, int> effective;      ///< the period that results for conv1, fc1, top
 };
 
 NetTexts texts_of(const Protocol& p) {
