@@ -1,6 +1,4 @@
 // bnorm: batch normalisation (Ioffe and Szegedy, arXiv 1502.03167).
-#include <algorithm>
-
 #include "layers/weights.h"
 
 namespace convnet {

@@ -1,6 +1,4 @@
 // concat, pass, eltsum, eltmax, sum: layers that put features together.
-#include <algorithm>
-
 #include "layers/layer.h"
 
 namespace convnet {

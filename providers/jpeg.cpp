@@ -4,7 +4,6 @@
 #include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
 #include <memory>
-#include <stdexcept>
 #include <utility>
 
 extern "C" {

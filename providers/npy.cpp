@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <span>
 #include <system_error>
-#include <utility>
 
 #include "convnet/base/error.h"
 #include "providers/image_parts.h"

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <new>
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/error.h"

@@ -1,6 +1,5 @@
 // Batch normalisation, bound by memory: every operation reads its tensors once.
 #include <array>
-#include <cstring>
 #include <stdexcept>
 #include <type_traits>
 

@@ -5,7 +5,6 @@
 #include <omp.h>
 
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "kernels/cpu/interleave.h"

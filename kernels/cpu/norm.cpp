@@ -4,9 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
-#include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "convnet/base/error.h"
 #include "kernels/cpu/interleave.h"

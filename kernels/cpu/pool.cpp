@@ -4,7 +4,6 @@
 // several times slower.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <tuple>
 #include <type_traits>

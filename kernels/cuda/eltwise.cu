@@ -1,7 +1,6 @@
 // Sums and maxima of several tensors: flat over the memory, whatever its layout.
 #include <stdexcept>
 
-#include "convnet/base/error.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sources.h"
 

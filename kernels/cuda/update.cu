@@ -1,9 +1,6 @@
 // Updates of weights, the flag that stops them, and the constraints after them.
 #include <algorithm>
-#include <array>
-#include <stdexcept>
 
-#include "convnet/base/error.h"
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"

@@ -3,8 +3,6 @@
 
 #include <matio.h>
 
-#include <memory>
-
 #include "convnet/base/error.h"
 #include "convnet/data/synsets.h"
 #include "tests/catch.h"
