@@ -388,7 +388,7 @@ class ConvOp : public PreparedOp {
   }
 
   /// Returns the seconds of a run, or of the first run if nothing is timed. A plan that is much slower than
-  /// `best` seconds is run only once; `best` is 0 if there is no other plan yet. Throws DeviceError if the
+  /// `best` seconds is timed only once; `best` is 0 if there is no other plan yet. Throws DeviceError if the
   /// plan does not run or does not fit into memory.
   double time(const ConvPlan& plan, const ConvVariant& variant, const Trial& trial, double best) const {
     const int runs = trial.delay ? 5 : 0;  // beside the first, which loads the kernels
