@@ -5,13 +5,13 @@ import shlex
 import subprocess
 import tempfile
 
-from steps import ROOT, SHAPES
+from steps import ROOT, provider_of
 
 BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 def bits_of(rate):
-    """Bits a second of "100mbit"; "none" is no limit."""
+    """Returns the bits a second of a rate like "100mbit"; "none" is no limit."""
     if rate == "none":
         return 1e15
     number, unit = re.fullmatch(r"([0-9]+)([a-z]+)", rate).groups()
@@ -19,23 +19,20 @@ def bits_of(rate):
 
 
 def host_model(speed, devices, rate):
-    """Hosts of so many devices of `speed` FLOP/s, with a link of that rate between them. A TCP segment of 1448 bytes takes 1538 on the cable."""
+    """Returns the machine description of hosts with `devices` devices of `speed` FLOP/s each, and a link of rate `rate` between them. A TCP segment of
+    1448 bytes takes 1538 on the cable."""
     return {"name": "two hosts", "source": "bench/hosts", "flops": speed, "memory_bandwidth": speed / 5, "link_bandwidth": 5e9,
             "host_bandwidth": 5e9, "switch_devices": devices, "uplink_bandwidth": bits_of(rate) / 8 * 1448 / 1538, "uplink_latency": 1e-4,
             "task_overhead": 1e-6, "concurrent_streams": True}
 
 
-def gpus(count):
-    return ",".join(str(d) for d in range(count))
-
-
 def predicted(net, args, hosts, gpu, model):
-    """Milliseconds a step by data parallelism."""
+    """Returns the predicted milliseconds of a step with data parallelism."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(model, file)
         file.flush()
         command = [args.program, "plan", "--layer-def", f"{ROOT}/configs/{net}.cfg", "--layer-params", f"{ROOT}/configs/{net}-params.cfg",
-                   "--data-provider", SHAPES.get(net, "dummy-3x224x224-1000"), "--mini", str(args.mini), "--parallel", "data",
+                   "--data-provider", provider_of(net), "--mini", str(args.mini), "--parallel", "data",
                    "--device", "cpu", "--gpu", gpu, *(["--hosts", hosts] if hosts else []), "--model", file.name]
         run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
@@ -44,7 +41,7 @@ def predicted(net, args, hosts, gpu, model):
 
 
 def speed_for(net, args, milliseconds, hosts="", gpu="0", devices=1):
-    """FLOP/s of a device for which a step takes so long without a network between the hosts."""
+    """Returns the FLOP/s of a device for which a step without a network between the hosts is predicted to take `milliseconds`."""
     low, high = 1e8, 1e13
     for _ in range(40):
         middle = (low * high) ** 0.5

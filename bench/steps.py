@@ -1,4 +1,4 @@
-"""Steps of training runs, for the scripts that measure several processes."""
+"""The repository, the random data of its nets, and the steps of training runs: what several scripts here share."""
 import os
 import re
 import shlex
@@ -8,8 +8,18 @@ import subprocess
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SHAPES = {"lenet": "dummy-1x28x28-10", "cifar-quick": "dummy-3x32x32-10", "wrn-16-4": "dummy-3x32x32-10"}
 BATCH = 1000  # images in a batch of the provider dummy
+
+
+def provider_of(net):
+    """Returns the data provider of random images of the size that a net is for: ImageNet's unless it is one of the nets for small images."""
+    small = {"lenet": "dummy-1x28x28-10", "cifar-quick": "dummy-3x32x32-10", "wrn-16-4": "dummy-3x32x32-10", "two-towers": "dummy-3x32x32-10"}
+    return small.get(net, "dummy-3x224x224-1000")
+
+
+def device_list(count):
+    """Returns the value of --gpu for the first `count` devices: "0,1,2"."""
+    return ",".join(map(str, range(count)))
 
 
 def train(net, args, launcher, gpus, threads, more=(), files=None):
@@ -19,7 +29,7 @@ def train(net, args, launcher, gpus, threads, more=(), files=None):
     mini = args.mini
     definition, parameters = files or (f"{ROOT}/configs/{net}.cfg", f"{ROOT}/configs/{net}-params.cfg")
     command = [*launcher, args.program, "--layer-def", definition, "--layer-params", parameters,
-               "--data-provider", SHAPES.get(net, "dummy-3x224x224-1000"), "--train-range", f"1-{args.batches + 1}", "--test-range", "1000",
+               "--data-provider", provider_of(net), "--train-range", f"1-{args.batches + 1}", "--test-range", "1000",
                "--epochs", "1", "--test-freq", "1000000", "--mini", str(mini), "--parallel", "cfg" if files else "data", "--device", "cpu", "--gpu", gpus,
                "--threads", str(threads), "--save-file", folder + "/run", "--max-test-err", "0.0000001", *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

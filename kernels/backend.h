@@ -114,8 +114,8 @@ class PreparedOp {
   std::string algorithm_ = "own";
 };
 
-/// Throws std::logic_error if `prepared`, which was made for `op` in `form`, has other layouts or more
-/// workspace than the form.
+/// Throws DeviceError if `prepared`, which was made for `op` in `form`, has other layouts or more workspace
+/// than the form.
 void check_form(const OpDesc& op, const OpForm& form, const PreparedOp& prepared);
 
 /// Owns a block of memory of a device, or of the host.
@@ -125,7 +125,7 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
   virtual ~DeviceMemory() = default;
-  virtual std::byte* data() = 0;
+  virtual std::byte* data() = 0;  ///< null if there are no bytes
   virtual std::int64_t bytes() const = 0;
 };
 

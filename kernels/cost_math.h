@@ -25,7 +25,7 @@ CONVNET_HD inline double weighted_log(double weight, double p) {
 /// The target of one image (ClassTargets).
 struct ClassTarget {
   std::int32_t first, second;  ///< classes; equal if the image is not mixed
-  float second_share;          ///< in [0,1)
+  float second_share;          ///< share of the second class, in [0,1)
   float smoothing, spread;     ///< spread: the probability that smoothing gives to each class
   float weight;                ///< weight of the image in the cost
 
@@ -43,7 +43,7 @@ struct ClassTarget {
 /// Reads the targets of images from memory.
 struct ClassTargetReader {
   const std::int32_t* labels;
-  const float* class_weights;  ///< by class; null: all are 1
+  const float* class_weights;  ///< weight of each class; null: all are 1
   std::int64_t classes;
   float smoothing;
   bool mixed;

@@ -36,7 +36,7 @@ enum class NeuronKind {
   mish
 };
 
-/// A neuron with its parameters, as in a*tanh(b*x); parameters that it does not have are 1.
+/// A neuron with its parameters, like a*tanh(b*x); parameters that the neuron does not have are 1.
 struct Neuron {
   NeuronKind kind = NeuronKind::ident;
   float a = 1, b = 1;
@@ -164,7 +164,7 @@ struct SiluFunctor {
     const float s = 1 / (1 + std::exp(-x));
     return x < kNothing ? 0 : dy * (s + (x > -kNothing ? 0 : x * s * (1 - s)));
   }
-  static constexpr float kNothing = -100;  ///< for smaller x, the function underflows
+  static constexpr float kNothing = -100;  ///< smaller x make the function underflow
 };
 /// x * P(X <= x) of a normal X, with erf. Hendrycks and Gimpel, arXiv:1606.08415.
 struct GeluFunctor {
@@ -174,7 +174,7 @@ struct GeluFunctor {
     return x < kNothing ? 0 : dy * (part(x) + (x > -kNothing ? 0 : x * kDensity * std::exp(-x * x / 2)));
   }
   CONVNET_HD static float part(float x) { return 0.5F * std::erfc(-0.7071067812F * x); }
-  static constexpr float kNothing = -15;
+  static constexpr float kNothing = -15;  ///< see SiluFunctor
 };
 /// x * tanh(ln(1 + e^x)). Misra, arXiv:1908.08681. With n = e^x (e^x + 2), the factor is n / (n + 2).
 struct MishFunctor {
@@ -188,7 +188,7 @@ struct MishFunctor {
     const float e = std::exp(x), n = e * (e + 2);
     return n / (n + 2);
   }
-  static constexpr float kNothing = -100, kLarge = 20;
+  static constexpr float kNothing = -100, kLarge = 20;  ///< see SiluFunctor; the factor is 1 for x > kLarge
 };
 
 /// Calls `visit` with the functor of `f`, so that the switch is outside the loop over elements.

@@ -26,7 +26,7 @@ constexpr std::int64_t aligned(std::int64_t bytes) {
 /// the operation.
 using LayoutHints = std::vector<std::optional<TensorDesc>>;
 
-/// How an operation reads and writes memory: all that a plan knows of its implementation.
+/// The form in which an operation reads and writes memory: all that a plan knows of its implementation.
 struct OpForm {
   /// The tensors, with layouts, that the operation reads or writes, in the order of arguments(op).
   std::vector<TensorDesc> args;

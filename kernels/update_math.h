@@ -32,7 +32,7 @@ struct UpdateFactors {
 
   float momentum, decay;
   float step = 0;
-  // For AdamW alone.
+  // Only AdamW has these.
   float gradient = 0, share = 0, second = 0, second_share = 0, second_scale = 0, floor = 0;
 };
 

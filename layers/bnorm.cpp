@@ -1,6 +1,4 @@
 // bnorm: batch normalisation (Ioffe and Szegedy, arXiv 1502.03167).
-#include <algorithm>
-
 #include "layers/weights.h"
 
 namespace convnet {
@@ -56,7 +54,8 @@ class BnormLayer : public Layer {
 
   void recompute(Lowering& l) const override { normalise(l); }
 
-  /// Sums over the images of this replica: the weights' gradients, and what the input's gradient needs.
+  /// Sums over the images of this replica. The sums are the gradients of scale and shift, and the gradient of
+  /// the input needs them too.
   void before_backward(Lowering& l) const override {
     const auto sum = [&](Matrix matrix, const char* name) {
       if (l.wants_weights_gradient(matrix)) l.keep(name, l.weights_gradient(matrix));
@@ -92,7 +91,7 @@ class BnormLayer : public Layer {
 
  private:
   bool merged(const Lowering& l) const { return sync && l.images_of_replicas().size() > 1; }
-  /// The name under which the statistic that this replica normalises by is kept.
+  /// Returns the name under which the statistic that this replica normalises by is kept.
   std::string used(const Lowering& l, const std::string& name) const {
     return merged(l) ? name : "own " + name;
   }
@@ -135,7 +134,7 @@ class BnormLayer : public Layer {
   }
   Value batch(Lowering& l, const std::string& name) const { return l.kept(name, {shape.c}, DataType::f32); }
 
-  const FeatureShape shape;  ///< as the layer normalises it: maps, or a vector
+  const FeatureShape shape;  ///< shape of the input; channels= may read a flat vector as maps
   const float epsilon, factor;
   const bool sync;  ///< normalises by the statistics of all replicas of a pass, not of each replica's images
 };

@@ -1,8 +1,6 @@
 // concat, pass, eltsum, eltmax, eltmul, sum: layers that put features together.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "layers/layer.h"
 
 namespace convnet {
@@ -10,7 +8,8 @@ namespace {
 
 struct NoParams {};
 
-/// Maps of one size stay maps, anything else becomes a flat vector.
+/// Returns the shape of the concatenated inputs. Maps of one size stay maps; anything else becomes a flat
+/// vector.
 FeatureShape concatenated(const std::vector<FeatureShape>& inputs) {
   const FeatureShape first = inputs[0];
   bool maps = true;

@@ -247,7 +247,7 @@ class BinaryCostLayer : public CostLayer {
         outputs(outputs_below),
         pos_weight(static_cast<float>(p.pos_weight)) {}
 
-  /// Whether forward counts, for every class, the images that make up precision and recall.
+  /// Returns whether forward counts, for every class, the images that make up precision and recall.
   virtual bool reports_classes() const { return false; }
 
   const std::int64_t outputs;
@@ -260,7 +260,8 @@ class DetectionCostLayer : public BinaryCostLayer {
   DetectionCostLayer(const CostParams& p, std::int64_t outputs_below)
       : BinaryCostLayer(p, outputs_below, static_cast<int>(2 + 3 * outputs_below)) {}
 
-  /// Two values per image, then precision and recall of every class, 0 where there is nothing to divide by.
+  /// Returns two means over the images, then the precision and recall of every class, which are 0 if they
+  /// would be divided by 0.
   std::vector<double> cost_report(std::span<const double> sums, double images) const override {
     std::vector<double> values = {sums[0] / images, sums[1] / images};
     for (std::size_t i = 2; i + 2 < sums.size(); i += 3) {

@@ -22,7 +22,7 @@ enum class FusesRelu {
   forward_and_gradient,  ///< this layer also masks the gradient; the relu's backward passes it on unchanged
 };
 
-/// How a layer can be divided over devices (model parallelism). A layer that can be divided overrides
+/// The division of a layer over devices (model parallelism). A layer that can be divided overrides
 /// Layer::part().
 enum class Division {
   none,
@@ -81,14 +81,14 @@ struct LayerFacts {
 /// Throws std::logic_error if the facts contradict each other, which is a bug of the layer type, never a
 /// mistake of the user.
 ///
-/// - A layer is a data layer, a cost, or neither. Data layers and costs have the function
-/// LayerFunction::other, are not
-///   divided or recomputed, do not work in place, and have no weights. A data layer has no inputs to read in
-///   backward, and a cost has no output to read.
+/// - A layer is a data layer, a cost, or neither.
+/// - Data layers and costs have the function LayerFunction::other, are not divided or recomputed, do not work
+///   in place, and have no weights.
+/// - A data layer has no inputs to read in backward, and a cost has no output to read.
 /// - in_place excludes BackwardReads::inputs, because the input has been overwritten when backward runs.
-/// - A layer that fuses a relu does not read its own output in backward, because the relu has changed it. Its
-/// function
-///   is LayerFunction::other, because Node::fused cannot tell two rewrites apart.
+/// - A layer that fuses a relu does not read its own output in backward, because the relu has changed it.
+/// - The function of a layer that fuses a relu is LayerFunction::other, because Node::fused cannot tell two
+///   rewrites apart.
 /// - A layer without a gradient (differentiable = false) has no weights, and no facts about its backward.
 /// - Division::outputs is for layers with weights, Division::as_inputs for layers without.
 void check_facts(const LayerFacts& facts, bool has_weights);

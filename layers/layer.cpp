@@ -82,7 +82,8 @@ std::optional<FeatureShape> as_maps(const LayerSource& source, std::size_t input
 }
 
 const std::vector<ParamSpec>& common_params() {
-  // Handled by the graph builder; declared here for help, documentation and unknown-key checks.
+  // The graph builder handles these keys. They are declared here for help, documentation and the check for
+  // unknown keys.
   const auto described = [](std::string key, std::string type, std::string doc, CfgFile file) {
     ParamInfo info;
     info.fallback = "";
@@ -96,9 +97,8 @@ const std::vector<ParamSpec>& common_params() {
                 CfgFile::definition),
       described("neuron", "name", "an element-wise function applied to the output", CfgFile::definition),
       described("dropout", "number",
-                "probability of dropping an output in training, before the neuron; tests scale outputs by 1 "
-                "- dropout (as "
-                "layer type dropout2)",
+                "probability of dropping an output in training, before the neuron; tests scale outputs by "
+                "1 - dropout (as layer type dropout2)",
                 CfgFile::both),
       described(
           "gpu", "integers",

@@ -58,7 +58,7 @@ std::string wrong_call(const InitFunction& f);
 
 /// Bounds of the norms of a matrix's rows after each update; see Constrain.
 struct WeightConstraint {
-  std::int64_t outer = 1, groups = 1, inner = 1;  ///< how `dims` divides into rows
+  std::int64_t outer = 1, groups = 1, inner = 1;  ///< the division of `dims` into rows
   double norm_min = 0, norm_max = 0, ball = 0;
   bool shrink = false;
   bool acts() const { return norm_max > 0 || ball > 0; }
@@ -76,8 +76,8 @@ struct WeightSpec {
   double init_stdev = 0, init_value = 0;  ///< N(init_value, init_stdev^2)
   LearningParams learning;
   bool state = false;  ///< running statistics: stored in checkpoints, but not learned, and without increments
-  /// For a part of a layer (Layer::part()), the dims of the whole matrix, which is what checkpoints hold. The
-  /// part has the outputs from `first_output` on along output_axis. Empty: this is the whole matrix.
+  /// The dims of the whole matrix, which is what checkpoints hold, if this is a part (Layer::part()) of it.
+  /// The part has the outputs from `first_output` on along output_axis. Empty: this is the whole matrix.
   Dims whole;
   std::int64_t first_output = 0;
   InitFunction init;

@@ -29,7 +29,7 @@ struct Microbatch {
   bool training = false;
   bool random = false;  ///< masks and noise are on: in training, but not while gradients are checked
   bool fused = false;   ///< a rewrite (Graph::rewrites) applies to this layer; its type knows which one
-  /// For a relu fused into the layer below: whether that layer's backward also masks the gradient.
+  /// A relu was fused into the layer below, whose backward also masks the gradient.
   bool input_masks_gradient = false;
   std::uint64_t random_key = 0;  ///< hash of the seed and the layer's name (philox_key())
   std::int64_t first_element =

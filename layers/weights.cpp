@@ -35,7 +35,8 @@ bool parse_init_function(const LayerSource& source, const std::string& key, cons
   return true;
 }
 
-/// Entry i of weightSource: "layer[index]", "layer" for index 0, "" for own weights.
+/// Parses an entry of weightSource: "layer[index]", "layer" for index 0, or "" for own weights. Returns false
+/// after reporting an error.
 bool parse_weight_source(const LayerSource& source, const std::string& text, WeightSpec& spec) {
   if (text.empty()) return true;
   const std::size_t open = text.find('[');

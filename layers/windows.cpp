@@ -1,11 +1,13 @@
 #include "layers/windows.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace convnet {
 namespace {
 
-/// 1 + (2*pad + img - filterSize) / stride, rounded. Less than 1 where there is no window.
+/// Returns the number of windows along a side: 1 + (2*pad + img - filter) / stride, rounded. It is less than
+/// 1 if not even one fits.
 std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, std::int64_t stride,
                        Rounding rounding) {
   const std::int64_t rest = 2 * pad + img - filter;
@@ -13,14 +15,14 @@ std::int64_t conv_side(std::int64_t img, std::int64_t filter, std::int64_t pad, 
   return 1 + (rest >= 0 ? (rest + stride - 1) / stride : -(-rest / stride));
 }
 
-/// "192 filters" or "96 filters in each of 2 groups".
+/// Returns the number of filters of input i for messages, like "192 filters" or "96 filters in each of 2
+/// groups".
 std::string maps(const WindowParams& p, std::size_t i) {
   const std::string filters = std::to_string(p.filters[i]) + " filters";
   return p.groups[i] == 1 ? filters : filters + " in each of " + std::to_string(p.groups[i]) + " groups";
 }
 
-}  // namespace
-
+/// Returns the geometry of input i, with n = 0; nullopt after reporting errors.
 std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i) {
   const std::optional<FeatureShape> in = as_maps(source, i, p.channels[i], "channels");
   if (!in) return std::nullopt;
@@ -76,6 +78,8 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
   }
   return g;
 }
+
+}  // namespace
 
 std::vector<ConvGeometry> window_geometries(const LayerSource& source, const WindowParams& p) {
   std::vector<ConvGeometry> all;

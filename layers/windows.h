@@ -1,14 +1,13 @@
 // The windows of layers of type conv and local: their keys and their geometry.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "layers/weights.h"
 
 namespace convnet {
 
-/// How the number of windows is rounded if the last one does not fit exactly.
+/// The rounding of the number of windows if the last one does not fit exactly.
 enum class Rounding {
   up,   ///< the last window may hang over the far edge
   down  ///< pixels at the far edge may be in no window
@@ -76,10 +75,8 @@ std::vector<ParamSpec> window_param_specs() {
   };
 }
 
-/// Returns the geometry of input i, with n = 0; nullopt after reporting errors.
-std::optional<ConvGeometry> window_geometry(const LayerSource& source, const WindowParams& p, std::size_t i);
-/// Returns the geometries of all inputs, which must have outputs of the same size; none after reporting
-/// errors.
+/// Returns the geometries of all inputs, with n = 0. Their outputs must have the same size. Returns none
+/// after reporting errors.
 std::vector<ConvGeometry> window_geometries(const LayerSource& source, const WindowParams& p);
 
 }  // namespace convnet

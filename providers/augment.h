@@ -38,11 +38,11 @@ struct WindowBounds {
 std::optional<ImageWindow> random_window(std::uint64_t key, const ImagePlace& place, int height, int width,
                                          const WindowBounds& bounds);
 
-/// How an image is mixed with another one.
+/// A mixture of an image with another one.
 struct Mixture {
   std::int64_t other = 0;   ///< index of the other image in the batch
   std::int32_t weight = 0;  ///< weight of the other image in units of 1/65536, 0 to 65535; 0: no mixture
-  std::optional<ImageWindow> box;  ///< for cutmix: the part that comes from the other image
+  std::optional<ImageWindow> box;  ///< the part that comes from the other image, if this is cutmix
 };
 
 /// Erases and mixes images of one size.
@@ -62,7 +62,7 @@ class Augmentation {
   bool mixes() const { return options_.mixes(); }
   bool erases() const { return options_.random_erasing > 0; }
 
-  /// With probability --random-erasing, replaces a random_window() of a training image, of 2 to 33 % of the
+  /// Replaces, with probability --random-erasing, a random_window() of a training image, of 2 to 33 % of the
   /// area and a ratio from 0.3 to 3.3, by the mean image, or by zeros if read() has subtracted the mean.
   void erase(const ImagePlace& place, const PixelStatistics& statistics, std::byte* pixels) const;
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -47,25 +46,26 @@ struct BatchSource {
   }
 };
 
-/// Name of a matrix of labels in a dict, and its number of classes.
+/// A matrix of labels.
 struct LabelInfo {
-  std::string matrix, key;
+  std::string matrix, key;  ///< names of the matrix, and of the labels in a pickled dict
   std::int64_t classes;
-  std::vector<std::string> names = {};  ///< of the classes; empty: not known
+  std::vector<std::string> names = {};  ///< names of the classes; empty: not known
 };
 
+/// The files of a data set, and what they hold.
 struct DataSet {
   std::string folder;
   Format format = Format::pickle;
   std::map<int, BatchSource> batches;
   Dims dims = {3, 32, 32};
-  DataType type = DataType::u8;  // of pixels; f32 if the first batch holds other numbers than bytes
-  std::vector<LabelInfo>
-      labels;  // the order of matrices, from 1; in a binary record they stand the other way round
-  std::vector<float> mean;  // of the meta, if it holds one
+  DataType type = DataType::u8;  ///< type of pixels; f32 if the first batch holds other numbers than bytes
+  /// Matrices from 1 on. A binary record holds them in reverse order.
+  std::vector<LabelInfo> labels;
+  std::vector<float> mean;  ///< the mean image of batches.meta; empty: it has none
 
   std::int64_t pixels() const { return element_count(dims); }
-  /// Whether the last batch is of the data set's test images.
+  /// Returns whether the last batch consists of the data set's test images.
   bool has_tests() const {
     return fs::path(batches.rbegin()->second.path).stem().string().starts_with("test");
   }
@@ -81,7 +81,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-/// The first names in a folder, for messages.
+/// Returns the first names in a folder, for messages.
 std::string listing(const std::string& folder) {
   constexpr std::size_t most = 12;
   std::vector<std::string> names;
@@ -96,7 +96,7 @@ std::string listing(const std::string& folder) {
   return left == 0 ? text : text + fmt::format(" and {} more", left);
 }
 
-/// The files data_batch_N`ending` by N, then test_batch`ending`.
+/// Returns the files data_batch_N`ending` by N, then test_batch`ending`.
 std::map<int, BatchSource> numbered_files(const std::string& folder, const std::string& ending) {
   constexpr std::string_view stem = "data_batch_";
   constexpr int max_batch = 999'999'999;
@@ -116,7 +116,7 @@ std::map<int, BatchSource> numbered_files(const std::string& folder, const std::
   return batches;
 }
 
-/// CIFAR-100's two files.
+/// Returns the batches in CIFAR-100's two files.
 std::map<int, BatchSource> train_and_test(const std::string& folder, const std::string& ending) {
   const fs::path train = fs::path(folder) / ("train" + ending), test = fs::path(folder) / ("test" + ending);
   std::map<int, BatchSource> batches;
@@ -128,8 +128,7 @@ std::map<int, BatchSource> train_and_test(const std::string& folder, const std::
 
 std::vector<std::string> class_names(const PickleValue& meta, const std::string& key) {
   const PickleValue names = meta.at(key);
-  const bool listed = names.kind() == PickleKind::list || names.kind() == PickleKind::tuple;
-  if (!listed || names.size() == 0)
+  if (!names.is_sequence() || names.size() == 0)
     names.fail(fmt::format("{} should be a list of names, not {}", key, names.describe()));
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < names.size(); ++i) texts.emplace_back(names[i].string("a name in " + key));
@@ -141,7 +140,7 @@ void set_names(LabelInfo& info, std::vector<std::string> names) {
   info.names = std::move(names);
 }
 
-/// The names beside binary batches, a line each; none if the file is not there.
+/// Returns the class names in a file beside binary batches, one a line; none if there is no such file.
 std::vector<std::string> listed_names(const fs::path& path, std::int64_t classes) {
   if (!is_file(path)) return {};
   std::ifstream file(path);
@@ -182,7 +181,7 @@ Dims image_dims(const PickleValue& meta, std::optional<std::int64_t> mean_number
   return {channels, *side, *side};
 }
 
-/// batches.meta: of the original, with a mean image, or of CIFAR-10 for Python.
+/// Reads batches.meta of cuda-convnet2, which has a mean image, or of CIFAR-10 for Python.
 void read_batches_meta(DataSet& set, const std::string& path) {
   const PickleValue meta = read_pickle(path);
   set_names(set.labels[0], class_names(meta, "label_names"));
@@ -191,21 +190,18 @@ void read_batches_meta(DataSet& set, const std::string& path) {
     set.dims = image_dims(meta, std::nullopt);
     return;
   }
-  const std::vector<double> values = mean->numbers("data_mean");
-  set.dims = image_dims(meta, std::ssize(values));
-  if (std::ssize(values) != set.pixels())
+  set.mean = read_mean_image(*mean);
+  set.dims = image_dims(meta, std::ssize(set.mean));
+  if (std::ssize(set.mean) != set.pixels())
     mean->fail(
-        fmt::format("data_mean has {} numbers, but images have {} (num_vis)", values.size(), set.pixels()));
-  if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
-    mean->fail("data_mean holds numbers that are not finite, or beyond any pixel");
-  set.mean.assign(values.begin(), values.end());
+        fmt::format("data_mean has {} numbers, but images have {} (num_vis)", set.mean.size(), set.pixels()));
 }
 
-/// How the images lie in a pickle's array, which must outlive this.
+/// The places of images in a pickle's array, which must outlive this.
 struct ImageTable {
   const PickleArray* array = nullptr;
   std::int64_t images = 0;
-  std::int64_t image_stride = 0, pixel_stride = 0;  ///< in items of the array
+  std::int64_t image_stride = 0, pixel_stride = 0;  ///< distances in items of the array
 
   DataType type() const { return array->is_bytes() ? DataType::u8 : DataType::f32; }
 };
@@ -214,7 +210,8 @@ ImageTable image_table(const DataSet& set, const PickleValue& batch) {
   const PickleValue value = batch.at("data");
   const PickleArray& array = value.array("data");
   const std::int64_t pixels = set.pixels();
-  // An array that could be both has columns if there is a mean image, as in the original format.
+  // An array whose rows and columns could both be images has columns if there is a mean image, as in
+  // cuda-convnet2's format.
   const auto is_images = [&](std::size_t axis) {
     return array.dims[axis] != 0 && array.dims[1 - axis] == pixels;
   };
@@ -235,7 +232,7 @@ std::vector<std::byte> copy_images(const ImageTable& table, std::int64_t pixels,
                                    const BatchSource::Span& span, const Pixel& pixel) {
   std::vector<std::byte> out(static_cast<std::size_t>(span.count() * pixels) * sizeof(Item));
   auto* const into = reinterpret_cast<Item*>(out.data());
-  // In tiles whose lines stay in the cache.
+  // Copies in tiles whose lines stay in the cache.
   constexpr std::int64_t tile = 64;
   for (std::int64_t i0 = span.begin; i0 < span.end; i0 += tile)
     for (std::int64_t p = 0; p < pixels; ++p)
@@ -354,7 +351,8 @@ DataBatch load_pickle(const DataSet& set, const BatchSource& source) {
   return loaded;
 }
 
-/// Images in a file of records: the labels, coarse before fine, then the image.
+/// Returns the number of images in a file of records, which hold the labels, coarse before fine, then the
+/// image.
 std::int64_t binary_images(const DataSet& set, const std::string& path) {
   const auto record = static_cast<std::uintmax_t>(set.pixels()) + set.labels.size();
   std::error_code error;
@@ -474,8 +472,8 @@ class CifarProvider final : public StoredProvider {
   const DataSet set_;
   std::vector<MatrixInfo> matrices_;
   mutable std::mutex mutex_;
-  mutable std::map<std::string, std::int64_t> images_;             // by file, under the mutex
-  mutable std::map<std::string, std::vector<std::string>> names_;  // the same
+  mutable std::map<std::string, std::int64_t> images_;             // by file; mutex_ guards it
+  mutable std::map<std::string, std::vector<std::string>> names_;  // by file; mutex_ guards it
 };
 
 }  // namespace

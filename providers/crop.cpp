@@ -23,15 +23,15 @@ Crop crop_at(std::int64_t y, std::int64_t x, bool mirror) {
   return {static_cast<std::int32_t>(y), static_cast<std::int32_t>(x), mirror ? 1 : 0};
 }
 
-/// The crop of the centre; the upper left of the four candidates if the centre is not a pixel.
+/// Returns the crop of the centre, or, if the centre is not a pixel, the upper left of the four candidates.
 Crop centre_crop(const ImageShape& from, const ImageShape& to) {
   return crop_at((from.height - to.height) / 2, (from.width - to.width) / 2, false);
 }
 
-/// Cuts out what is seen of an image; `Item` and `Out` are types of pixels.
+/// Cuts the crop out of an image. `Item` and `Out` are types of pixels.
 template <class Item, class Out>
 void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const Item* image, Out* out) {
-  // Row by row: the columns of a row that lie in the image are copied at once.
+  // The columns [begin, end) of a row lie in the image and are copied at once.
   const std::int64_t begin = std::clamp<std::int64_t>(-crop.x, 0, to.width);
   const std::int64_t end = std::clamp<std::int64_t>(from.width - crop.x, begin, to.width);
   for (std::int64_t c = 0; c < to.channels; ++c, image += from.height * from.width)
@@ -45,7 +45,7 @@ void cut(const ImageShape& from, const ImageShape& to, const Crop& crop, const I
     }
 }
 
-/// Cuts out what is seen of an image that its crop follows.
+/// Cuts the crop out of an image that is stored with the crop behind it.
 template <class Item, class Out>
 void cut_stored(const std::byte* bytes, const MatrixInfo& info, Out* out) {
   const ImageShape from{info.whole[0], info.whole[1], info.whole[2]};
@@ -170,7 +170,7 @@ class CroppedProvider final : public StoredProvider {
                    options_.flip != Flip::off && (random.value[2] & 1) != 0);
   }
 
-  /// View `view` of a test image.
+  /// Returns the crop of view `view` of a test image.
   Crop view_of(int view) const {
     const Crop centre = centre_crop(from_, to_);
     return crop_at(std::int64_t{view / 3} * centre.y, std::int64_t{view % 3} * centre.x, false);
@@ -194,7 +194,7 @@ class CroppedProvider final : public StoredProvider {
 
   int views_of(const LoadRequest& request) const { return request.epoch == 0 ? views() : 1; }
 
-  /// A matrix with every image's values `times` times.
+  /// Returns the matrix with every image's values repeated `times` times.
   static std::vector<std::byte> repeat(const std::vector<std::byte>& matrix, std::int64_t images, int times) {
     std::vector<std::byte> out;
     out.reserve(matrix.size() * static_cast<std::size_t>(times));
@@ -227,7 +227,8 @@ class CroppedProvider final : public StoredProvider {
     return seen;
   }
 
-  /// The deviation of each channel's pixels over all images of a range; 1 for a channel of one colour.
+  /// Returns the standard deviation of each channel's pixels over all images of a range; 1 for a channel of
+  /// one colour.
   std::vector<float> deviations(const BatchRange& range) const {
     const auto channels = static_cast<std::size_t>(from_.channels),
                plane = static_cast<std::size_t>(from_.height * from_.width);

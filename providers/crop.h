@@ -12,13 +12,12 @@
 namespace convnet {
 
 /// Makes a provider of the images of `whole`, cropped and scaled by finish() as the options say.
-/// - In training with crops, the origin of the square is uniform in 0…2·floor((side + 2·crop_pad −
-/// inner_size) / 2) on
-///   each axis of the padded image. Images are mirrored with probability 1/2 unless Flip::off.
+/// - In training with crops, the origin of the square is uniform on each axis of the padded image, in
+///   0…2·floor((side + 2·crop_pad − inner_size) / 2). Images are mirrored with probability 1/2 unless
+///   Flip::off.
 /// - In training without crops, images are mirrored with probability 1/2 only if Flip::on.
 /// - Tests see the centre. With `multiview` they see nine squares, row by row, whose origins are 0, b and 2b
-/// on each
-///   axis, where b is that of the centre; every other matrix repeats its values nine times.
+///   on each axis, where b is that of the centre; every other matrix repeats its values nine times.
 /// Everything random about an image depends only on the seed and the image's epoch, batch and index in the
 /// batch. Throws InputError naming an option that does not fit the images.
 std::unique_ptr<StoredProvider> make_cropped_provider(std::unique_ptr<StoredProvider> whole,

@@ -70,12 +70,12 @@ std::uint64_t little_endian(std::string_view bytes, std::size_t offset, std::siz
   return value;
 }
 
-/// The header of a BMP, as far as pixels are found by it.
+/// The parts of a BMP's header that are needed to find its pixels.
 struct BmpHeader {
   std::uint64_t size = 0;    ///< bytes of the second header, which says what form it has
   std::uint64_t pixels = 0;  ///< offset of the first row
   std::int64_t width = 0, height = 0;
-  std::uint64_t bits = 0;  ///< of a pixel
+  std::uint64_t bits = 0;  ///< bits of a pixel
 
   std::uint64_t row_bytes() const { return (static_cast<std::uint64_t>(width) * bits + 31) / 32 * 4; }
 };

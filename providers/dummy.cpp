@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -17,10 +16,11 @@ namespace convnet {
 namespace {
 
 constexpr std::int64_t images_per_batch = 1000;
-constexpr std::int64_t max_value = std::int64_t{1} << 31;  // of a size, and of the values in a batch
+constexpr std::int64_t max_value = std::int64_t{1}
+                                   << 31;  // the limit of a size, and of the values in a batch
 constexpr std::int64_t default_classes = 10;
 
-/// A decimal number from 1 to max_value.
+/// Parses a decimal number from 1 to max_value.
 std::optional<std::int64_t> parse_size(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -36,7 +36,7 @@ bool consume(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-/// "CxHxW" or "n", with `sides` sides.
+/// Parses "CxHxW" or "n", with `sides` sides.
 std::optional<Dims> parse_sides(std::string_view text, std::size_t sides) {
   Dims dims;
   for (;;) {
@@ -58,7 +58,7 @@ MatrixInfo labels(std::string name, std::int64_t classes) {
   return {std::move(name), {1}, DataType::s32, classes};
 }
 
-/// "CxHxW-K", "n", "labeled-n" or "lr-n": the images, and their labels if there are any.
+/// Parses "CxHxW-K", "n", "labeled-n" or "lr-n": the images, and their labels if there are any.
 std::optional<std::vector<MatrixInfo>> parse_images(std::string_view text) {
   std::int64_t classes = 0;  // 0: no labels
   std::size_t sides = 1;
@@ -78,7 +78,7 @@ std::optional<std::vector<MatrixInfo>> parse_images(std::string_view text) {
   return matrices;
 }
 
-/// A further matrix: "n" or "CxHxW" numbers, or labels of K classes, "kK".
+/// Parses a further matrix: "n" or "CxHxW" numbers, or labels of K classes, "kK".
 std::optional<MatrixInfo> parse_further(std::string_view text, std::string name) {
   if (consume(text, "k")) {
     const auto classes = parse_size(text);
@@ -198,20 +198,20 @@ class DummyProvider final : public StoredProvider {
 
   std::vector<std::byte> random_labels(std::size_t m, std::uint32_t batch) const {
     const auto classes = static_cast<std::uint64_t>(matrices_[m].classes);
-    const std::int64_t values = element_count(matrices_[m].dims);  // more than one: of mixed images
+    const std::int64_t values = element_count(matrices_[m].dims);  // more than one if images are mixed
     std::vector<std::int32_t> all(static_cast<std::size_t>(images_per_batch * values));
     for (std::uint32_t image = 0; image < images_per_batch; ++image) {
       const auto label = static_cast<std::int32_t>(element_random(keys_[m], batch, image, 0) * classes >> 32);
       std::int32_t* const row = all.data() + image * values;
       row[0] = label;
-      if (values > 1) row[1] = label;  // mixed with itself, of weight 0
+      if (values > 1) row[1] = label;  // the image is mixed with itself, with weight 0
     }
     const auto bytes = std::as_bytes(std::span(all));
     return {bytes.begin(), bytes.end()};
   }
 
   std::vector<MatrixInfo> matrices_;
-  std::vector<std::uint64_t> keys_;  ///< of each matrix
+  std::vector<std::uint64_t> keys_;  ///< a key of random numbers for each matrix
   bool has_mean_;
 };
 

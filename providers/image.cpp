@@ -161,7 +161,7 @@ class ImageProvider final : public Provider {
     piece.last = extent.last;
     workers_->run(extent.images, [&](std::int64_t i) {
       const ImagePlace place{request.epoch, request.batch, request.first + i};
-      // Only decoding tells which image replaces a bad one.
+      // If bad images are replaced, all are decoded, because only that tells which image replaces a bad one.
       const bool wanted =
           request.share == nullptr || options_.skip_bad_images || request.share->wants(i, extent.images);
       if (!wanted && training) return;
@@ -218,7 +218,7 @@ class ImageProvider final : public Provider {
   struct Extent {
     std::int64_t images = 0;
     bool last = true;
-    std::int64_t end = 0;  ///< of the batch's images, as far as they may be mixed with those of the piece
+    std::int64_t end = 0;  ///< end of the batch's images that may be mixed with those of the piece
   };
   /// Makes the images of a piece ready to be read, with the groups that they are mixed in.
   Extent extent_of(const LoadRequest& request, bool mixes) const {
@@ -251,7 +251,8 @@ class ImageProvider final : public Provider {
     order_->prepare(epoch);
   }
 
-  /// Writes row `row` of a piece, or in tests a row for each view; the image itself only if it is wanted.
+  /// Writes a row of a piece, or in tests a row for each view, from row `first_row` on. Writes the image
+  /// itself only if it is wanted.
   void write_image(const ImagePlace& place, bool wanted, const PixelStatistics& statistics, DataBatch& piece,
                    std::int64_t first_row) const {
     int batch = place.batch;
@@ -467,7 +468,7 @@ class ImageProvider final : public Provider {
   const std::unique_ptr<ImageSource> source_;
   const std::string path_;
   const ImageOptions options_;
-  const std::size_t channels_;   ///< of what the net sees
+  const std::size_t channels_;   ///< number of channels that the net sees
   const int image_size_, side_;  ///< shorter side of scaled images; side of what the net sees
   const int training_size_;      ///< shorter side that training images keep at least when they are decoded
   const Augmentation augmentation_;

@@ -110,7 +110,7 @@ class ClassFolders final : public DealtImages {
     std::sort(classes.begin(), classes.end());
     if (classes.empty())
       throw InputError(fmt::format(
-          "{}: there is no batches.meta (the original's batches), no tar and no folder of images here; "
+          "{}: there is no batches.meta (batches of cuda-convnet2), no tar and no folder of images here; "
           "photos belong into a folder for each class, or --labels names a table of their classes",
           parts[0].folder));
     info_.classes = static_cast<std::int64_t>(classes.size());

@@ -28,7 +28,7 @@ std::string lower_case(std::string_view name) {
   return lower;
 }
 
-/// Whether files that end so are pictures that are not read.
+/// Returns whether an extension is that of pictures which are not read.
 bool is_other_picture(std::string_view extension) {
   constexpr std::array<std::string_view, 12> others = {"avif", "gif", "heic", "heif", "jfif", "jp2",
                                                        "jxl",  "pgm", "ppm",  "tga",  "tif",  "tiff"};
@@ -50,7 +50,7 @@ void enter_folder(const fs::directory_entry& entry, std::vector<fs::path>& insid
   throw InputError(entry.path().string() + ": links lead back to a folder that this one is in; remove them");
 }
 
-/// The number in a .cls file.
+/// Reads the number in a .cls file.
 std::int32_t read_label(const InputFile& file, const TarMember& member, std::int64_t classes) {
   const auto fail = [&](const std::string& what) {
     throw InputError(fmt::format("{}: {}: {}", file.path(), printable(member.name), what));
@@ -72,7 +72,7 @@ std::int32_t read_label(const InputFile& file, const TarMember& member, std::int
 }  // namespace
 
 std::vector<ImagePart> find_parts(const std::string& path, const HoldsImages& holds_images) {
-  // By their names in small letters; of folders with equal ones the first counts.
+  // The keys are names in small letters. Of folders whose names differ only in capitals, the first counts.
   std::map<std::string, std::string> folders;
   std::vector<std::string> names = names_in(path, true);
   std::sort(names.begin(), names.end());
@@ -109,9 +109,7 @@ std::vector<ImagePart> find_parts(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return {{"", path, {}}};
   return find_parts(path, [](const std::string& folder) {
-    const std::vector<std::string> files = names_in(folder, false);
-    return !names_in(folder, true).empty() ||
-           std::any_of(files.begin(), files.end(), [](const std::string& f) { return f.ends_with(".tar"); });
+    return !names_in(folder, true).empty() || !tars_in(folder).empty();
   });
 }
 
@@ -150,6 +148,13 @@ std::vector<std::string> names_in(const std::string& folder, bool folders) {
     if ((folders ? at->is_directory(ignored) : at->is_regular_file(ignored))) names.push_back(name);
   }
   if (error) throw RunError(fmt::format("{}: cannot be read: {}", folder, error.message()));
+  return names;
+}
+
+std::vector<std::string> tars_in(const std::string& folder) {
+  std::vector<std::string> names = names_in(folder, false);
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(".tar"); });
+  std::sort(names.begin(), names.end(), natural_less);
   return names;
 }
 

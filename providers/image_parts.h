@@ -28,7 +28,7 @@ using HoldsImages = std::function<bool(const std::string& folder)>;
 /// only `path` itself if it has no folder of training images. Throws InputError if all of its folders are
 /// for tests.
 std::vector<ImagePart> find_parts(const std::string& path, const HoldsImages& holds_images);
-/// As above; a folder holds images if it holds folders or tars.
+/// Returns the same for data sets in which a folder holds images if it holds folders or tars.
 std::vector<ImagePart> find_parts(const std::string& path);
 /// Numbers the batches of all parts from 1 on; `batches` is the number of batches of each part.
 void number_parts(std::vector<ImagePart>& parts, const std::vector<std::size_t>& batches);
@@ -41,6 +41,9 @@ std::string parts_text(const std::vector<ImagePart>& parts);
 /// with a dot. Throws RunError, or InputError naming a link that leads nowhere: without what it stands for,
 /// the data set would silently be another one. Links to images are left to image_files_below().
 std::vector<std::string> names_in(const std::string& folder, bool folders);
+/// Returns the names of the tars in a folder, in natural order (2 before 10), without those that begin with a
+/// dot. Throws RunError.
+std::vector<std::string> tars_in(const std::string& folder);
 
 /// Returns the extension after the dot at `dot` in a name, in lower case.
 std::string lower_extension(std::string_view name, std::size_t dot);
@@ -56,7 +59,7 @@ struct ImageFiles {
 /// dot. Throws RunError, or InputError naming a folder that links lead back to.
 ImageFiles image_files_below(const std::string& folder);
 
-constexpr std::int64_t max_image_side = 4096;
+constexpr std::int64_t max_image_side = 4096;  ///< pixels
 /// Returns the side of square images with `numbers` values in `channels` channels; nullopt if they are not
 /// square, or larger than max_image_side.
 std::optional<std::int64_t> square_side(std::int64_t numbers, std::int64_t channels);
@@ -69,8 +72,8 @@ std::vector<TarMember> image_members(const InputFile& tar);
 /// An image of a tar shard: KEY.jpg (or .jpeg .png .bmp .webp) with KEY.cls.
 struct ShardImage {
   std::string name;
-  FileRegion at;
-  std::int32_t label = -1;  ///< in [0, classes)
+  FileRegion at;            ///< its bytes in the tar
+  std::int32_t label = -1;  ///< class, in [0, classes)
 };
 /// Lists the images of a shard in the order of the tar. Throws InputError naming the shard and the member.
 std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes = max_classes);

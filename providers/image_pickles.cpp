@@ -1,4 +1,4 @@
-// The original's batches of images: pickled lists of JPEGs.
+// Batches of cuda-convnet2's images: pickled lists of JPEGs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,11 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view batch_prefix = "data_batch_";
 
-bool is_sequence(const PickleValue& value) {
-  return value.kind() == PickleKind::list || value.kind() == PickleKind::tuple;
-}
-
-/// A number behind `prefix` and nothing else.
+/// Returns the number if `name` is `prefix` with a number behind it.
 std::optional<int> number_behind(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -37,14 +33,15 @@ std::optional<int> number_behind(std::string_view name, std::string_view prefix)
   return number;
 }
 
-/// A file of a batch, read.
+/// The contents of a file of a batch.
 struct SubBatch {
-  PickleValue root;  // holds what `images` show
+  PickleValue root;  ///< owns the memory of `images`
   std::vector<std::string_view> images;
   std::vector<std::vector<std::int32_t>> labels;
-  std::vector<std::string> names;  // of the images, or none
+  std::vector<std::string> names;  ///< names of the images, or none
 };
 
+/// The numbering of classes: labels begin at -offset.
 struct LabelRule {
   std::int64_t offset = 0, classes = 0;
 
@@ -58,7 +55,7 @@ struct LabelRule {
 
 std::vector<std::vector<std::int32_t>> read_labels(const PickleValue& labels, const LabelRule& rule) {
   std::vector<std::vector<std::int32_t>> all;
-  if (!is_sequence(labels)) {
+  if (!labels.is_sequence()) {
     for (const std::int64_t label : labels.integers("labels"))
       all.push_back({rule.apply(label, labels, all.size())});
     return all;
@@ -82,7 +79,7 @@ std::vector<std::vector<std::int32_t>> read_labels(const PickleValue& labels, co
 SubBatch read_sub_batch(const std::string& path, const LabelRule& rule) {
   SubBatch read{read_pickle(path), {}, {}, {}};
   const PickleValue data = read.root.at("data");
-  if (!is_sequence(data) || data.size() == 0)
+  if (!data.is_sequence() || data.size() == 0)
     data.fail(fmt::format("data should be a list of JPEGs, not {}", data.describe()));
   for (std::size_t i = 0; i < data.size(); ++i) read.images.push_back(data[i].string("an image"));
   const PickleValue labels = read.root.at("labels");
@@ -162,7 +159,7 @@ class ImagePickles final : public ImageSource {
     const std::vector<std::string>& files = files_.at(batch);
     const std::int64_t end = first < LoadRequest::all - count ? first + count : LoadRequest::all;
     std::map<std::string, std::shared_ptr<const SubBatch>> needed;
-    std::int64_t begins = 0;  // where the file's images begin in the batch
+    std::int64_t begins = 0;  // index in the batch of the file's first image
     bool last = true;
     for (const std::string& path : files) {
       if (begins >= end) {
@@ -200,7 +197,8 @@ class ImagePickles final : public ImageSource {
   }
 
  private:
-  /// Under the mutex; counts the file's images and keeps their names, too.
+  /// Returns the contents of a file. Also keeps the number and the names of its images. The caller holds
+  /// mutex_.
   std::shared_ptr<const SubBatch> get(const std::string& path) const {
     if (const auto found = cache_.find(path); found != cache_.end()) return found->second;
     SubBatch file = read_sub_batch(path, rule_);
@@ -209,6 +207,7 @@ class ImagePickles final : public ImageSource {
     return std::make_shared<const SubBatch>(std::move(file));
   }
 
+  /// Returns the files `name`.0, `name`.1, ... in the folder of a batch.
   static std::vector<std::string> files_of(const std::string& folder, const std::string& name) {
     std::map<int, std::string> numbered;
     for (const std::string& file : names_in(folder, false))
@@ -227,7 +226,7 @@ class ImagePickles final : public ImageSource {
   void read_meta(const std::string& path) {
     const PickleValue meta = read_pickle(path);
     const PickleValue names = meta.at("label_names");
-    if (!is_sequence(names) || names.size() == 0)
+    if (!names.is_sequence() || names.size() == 0)
       names.fail(fmt::format("label_names should be a list of names, not {}", names.describe()));
     info_.classes = rule_.classes = static_cast<std::int64_t>(names.size());
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -249,7 +248,7 @@ class ImagePickles final : public ImageSource {
     if (const auto pca = meta.find("color_pca")) read_pca(*pca);
   }
 
-  /// img_size, or the side by which the original cut images without it: that of num_vis pixels.
+  /// Returns img_size, or without it the side of num_vis pixels, to which cuda-convnet2 cuts images then.
   static std::int64_t read_side(const PickleValue& meta) {
     const auto size = meta.find("img_size"), num_vis = meta.find("num_vis"), mean = meta.find("data_mean");
     if (size || (!num_vis && !mean)) {
@@ -270,18 +269,15 @@ class ImagePickles final : public ImageSource {
   }
 
   void read_mean(const PickleValue& mean) {
-    const std::vector<double> values = mean.numbers("data_mean");
+    info_.mean = read_mean_image(mean);
     const auto expected = std::size_t{3} * static_cast<std::size_t>(info_.image_size * info_.image_size);
-    if (values.size() != expected)
-      mean.fail(fmt::format("data_mean has {} numbers; images of size {} have {}", values.size(),
+    if (info_.mean.size() != expected)
+      mean.fail(fmt::format("data_mean has {} numbers; images of size {} have {}", info_.mean.size(),
                             info_.image_size, expected));
-    if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
-      mean.fail("data_mean holds numbers that are not finite, or beyond any pixel");
-    info_.mean.assign(values.begin(), values.end());
   }
 
   void read_pca(const PickleValue& pca) {
-    if (!is_sequence(pca) || pca.size() != 2)
+    if (!pca.is_sequence() || pca.size() != 2)
       pca.fail(fmt::format("color_pca should be three standard deviations and 3 x 3 axes, not {}",
                            pca.describe()));
     const std::vector<double> deviations = pca[0].numbers("color_pca"), axes = pca[1].numbers("color_pca");
@@ -296,11 +292,11 @@ class ImagePickles final : public ImageSource {
 
   LabelRule rule_;
   std::int64_t batch_size_ = 0;
-  std::map<int, std::vector<std::string>> files_;  // of each batch, in order
-  mutable std::mutex mutex_;                       // guards what follows
+  std::map<int, std::vector<std::string>> files_;  // the files of each batch, in order
+  mutable std::mutex mutex_;                       // guards the members below
   mutable std::map<std::string, std::int64_t> counts_;
-  mutable std::map<std::string, std::vector<std::string>> names_;  // of files that were read and have names
-  mutable std::map<std::string, std::shared_ptr<const SubBatch>> cache_;  // what the last extent needs
+  mutable std::map<std::string, std::vector<std::string>> names_;  // by file, if it was read and has names
+  mutable std::map<std::string, std::shared_ptr<const SubBatch>> cache_;  // the files of the last extent()
 };
 
 }  // namespace

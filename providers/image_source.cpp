@@ -20,8 +20,7 @@ std::unique_ptr<ImageSource> open_image_source(const std::string& path, bool hol
   if (fs::is_regular_file(path, ignored)) return open_image_tars(path);
   if (!fs::is_directory(path, ignored)) throw InputError(path + ": no such folder");
   if (fs::exists(fs::path(path) / "batches.meta", ignored)) return open_image_pickles(path);
-  for (const std::string& name : names_in(find_parts(path)[0].folder, false))
-    if (name.ends_with(".tar")) return open_image_tars(path);
+  if (!tars_in(find_parts(path)[0].folder).empty()) return open_image_tars(path);
   return open_image_folders(path, hold_out);
 }
 

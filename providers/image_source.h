@@ -14,7 +14,7 @@ namespace convnet {
 
 /// An image as it is stored.
 struct EncodedImage {
-  std::string name;                  ///< for messages: a file, or a file and the place in it
+  std::string name;                  ///< name for messages: a file, or a file and the place in it
   std::string bytes;                 ///< contents of a JPEG, PNG, BMP or WebP file
   std::vector<std::int32_t> labels;  ///< classes, each in [0, classes)
 };
@@ -79,13 +79,12 @@ constexpr std::int64_t dealt_batch_images = 1024;
 ///   data_batch_N.k, whose dicts hold `data` (a list of JPEGs) and `labels` (a list of classes, or of lists
 ///   of classes);
 /// - a tar, or a folder of tars: shards with pairs of KEY.jpg (or .jpeg .png .bmp .webp) and KEY.cls. Batch
-/// i, from 1 on, is
-///   the i-th shard in the natural order of names. The classes are the lines of classes.txt. Without this
-///   file, the largest label decides their number, and all shards are read once in this call to find it;
+///   i, from 1 on, is the i-th shard in the natural order of names. The classes are the lines of classes.txt.
+///   Without this file, the largest label decides their number, and all shards are read once in this call to
+///   find it;
 /// - else a folder with a folder for each class, in sorted order, with images in them or in their subfolders.
-/// Batches,
-///   numbered from 1 on, have dealt_batch_images images each, in an order that depends only on the images'
-///   names.
+///   Batches, numbered from 1 on, have dealt_batch_images images each, in an order that depends only on the
+///   images' names.
 /// In the last two forms, folders `train` and `val` (or else `test`) may hold two such sets of the same
 /// classes; the batches of the second follow those of the first. With `hold_out`, a tenth of the images of
 /// folders without a second set, chosen by a hash of class and name, becomes the second set. If `table` is

@@ -75,7 +75,7 @@ class ImageTars final : public ImageSource {
   EncodedImage read(int batch, std::int64_t image) const override {
     const std::shared_ptr<const Shard> images = shard(batch);
     const ShardImage& it = (*images)[static_cast<std::size_t>(image)];
-    // Opened for each image: there may be more shards than files may be open.
+    // The file is opened for each image, because there may be more shards than a process may have open files.
     const InputFile file(path_of(batch));
     return {fmt::format("{}: {}", file.path(), printable(it.name)),
             file.read(it.at.offset, it.at.size),
@@ -85,11 +85,10 @@ class ImageTars final : public ImageSource {
  private:
   const std::string& path_of(int batch) const { return shards_[static_cast<std::size_t>(batch - 1)]; }
 
+  /// Adds the shards of a folder and returns their number.
   std::size_t add_shards(const std::string& folder) {
-    std::vector<std::string> names = names_in(folder, false);
-    std::erase_if(names, [](const std::string& name) { return !name.ends_with(".tar"); });
+    const std::vector<std::string> names = tars_in(folder);
     if (names.empty()) throw InputError(folder + ": there is no tar here, as there is beside it");
-    std::sort(names.begin(), names.end(), natural_less);
     for (const std::string& name : names) shards_.push_back((fs::path(folder) / name).string());
     return names.size();
   }
@@ -111,7 +110,8 @@ class ImageTars final : public ImageSource {
   std::vector<ImagePart> parts_;
   std::vector<std::string> shards_;
   mutable std::mutex mutex_;
-  mutable std::map<int, std::shared_ptr<const Shard>> read_;  // by batch, under the mutex
+  mutable std::map<int, std::shared_ptr<const Shard>>
+      read_;  // the shards that were read, by batch; mutex_ guards it
 };
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
 #include <memory>
-#include <stdexcept>
 #include <utility>
 
 extern "C" {
@@ -88,7 +87,7 @@ class Decompressor {
     return 1;
   }
 
-  /// The output's size is known from here on.
+  /// Starts to decode at `eighths`/8 of the size. From here on, the output's size is known.
   bool start(unsigned int eighths) {
     if (setjmp(errors_.back) != 0) return false;
     info_.scale_num = eighths;
@@ -97,7 +96,7 @@ class Decompressor {
     return jpeg_start_decompress(&info_) != 0;
   }
 
-  /// All rows, of row_bytes() each.
+  /// Reads all rows, of row_bytes() each.
   bool read_rows(std::uint8_t* pixels) {
     if (setjmp(errors_.back) != 0) return false;
     while (info_.output_scanline < info_.output_height) {
@@ -130,7 +129,7 @@ void convert_cmyk(const std::vector<std::uint8_t>& from, bool inverted, std::vec
     }
 }
 
-/// 8, 4, 2 or 1: the library is fast for these.
+/// Returns the scale in eighths at which to decode: 8, 4, 2 or 1, for which the library is fast.
 unsigned int eighths_for(const jpeg_decompress_struct& info, int wanted_side) {
   if (wanted_side <= 0) return 8;
   const std::uint64_t side = std::min(info.image_width, info.image_height);

@@ -99,7 +99,7 @@ class PhotoIndex {
   }
 
  private:
-  static constexpr std::size_t kForms = 6;  ///< of a name, the most exact one first
+  static constexpr std::size_t kForms = 6;  ///< number of forms of a name; the most exact one comes first
   struct Photos {
     std::size_t first = 0, last = 0;  ///< different if several photos have the name
   };

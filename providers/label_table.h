@@ -11,11 +11,12 @@ namespace convnet {
 
 /// A line of a table.
 struct LabelRow {
-  std::int64_t line = 0;   ///< in the file, from 1
+  std::int64_t line = 0;   ///< number in the file, from 1
   std::string photo;       ///< as match_labels() finds it
   std::string class_name;  ///< without control characters
 };
 
+/// A table of the classes of photos.
 struct LabelTable {
   std::string file;            ///< name for messages
   std::vector<LabelRow> rows;  ///< at least one; the first one may be a header

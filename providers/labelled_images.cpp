@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Fills in what is found. Training comes first: it decides what the classes are.
+/// Lists images whose classes are folders or stand in shards. Training images must be found first, because
+/// they decide what the classes are.
 class Finder {
  public:
   explicit Finder(LabelledImages& found) : found_(found) {}
@@ -30,15 +31,14 @@ class Finder {
   void find_class(const std::string& folder, const std::string& name, std::vector<LabelledImage>& images);
 
   LabelledImages& found_;
-  bool numbered_ = false;  // classes are numbers in shards
+  bool numbered_ = false;  // the images are in shards, where classes are numbers
   int most_label_ = -1;
 };
 
 void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& images) {
-  std::vector<std::string> classes = names_in(folder, true), shards = names_in(folder, false);
-  std::erase_if(shards, [](const std::string& name) { return !name.ends_with(".tar"); });
+  std::vector<std::string> classes = names_in(folder, true);
   std::sort(classes.begin(), classes.end());
-  std::sort(shards.begin(), shards.end(), natural_less);
+  const std::vector<std::string> shards = tars_in(folder);
   if (!classes.empty() && !shards.empty())
     throw InputError(
         fmt::format("{}: holds folders ({}, …) and tar shards ({}, …): it should be one or the other", folder,
@@ -48,8 +48,7 @@ void Finder::find_part(const std::string& folder, std::vector<LabelledImage>& im
         folder +
         ": holds no images: folders CLASS/*.jpg|jpeg|png|bmp|webp, or *.tar shards with KEY.jpg and "
         "KEY.cls, should be in it, or train/ (and val/) with either; --labels names a table of "
-        "the classes of "
-        "photos in one folder");
+        "the classes of photos in one folder");
   if (&images == &found_.training) found_.class_names = classes;
   for (const std::string& name : classes) find_class(folder, name, images);
   for (const std::string& name : shards) find_shard((fs::path(folder) / name).string(), images);
@@ -131,9 +130,7 @@ class PhotoFinder {
 
 void PhotoFinder::find_part(const std::string& folder, std::vector<LabelledImage>& images) {
   const ImageFiles files = image_files_below(folder);
-  std::vector<std::string> tars = names_in(folder, false);
-  std::erase_if(tars, [](const std::string& name) { return !name.ends_with(".tar"); });
-  std::sort(tars.begin(), tars.end(), natural_less);
+  const std::vector<std::string> tars = tars_in(folder);
   if (!files.names.empty() && !tars.empty())
     throw InputError(fmt::format("{}: holds photos ({}, …) and tars ({}, …): it should be one or the other",
                                  folder, printable(*std::min_element(files.names.begin(), files.names.end())),
@@ -183,9 +180,7 @@ void PhotoFinder::label(const std::string& table, const std::string& where) {
 
 /// Returns whether there are photos in a folder, at any depth, or tars.
 bool holds_photos(const std::string& folder) {
-  const std::vector<std::string> files = names_in(folder, false);
-  return std::any_of(files.begin(), files.end(), [](const std::string& f) { return f.ends_with(".tar"); }) ||
-         !image_files_below(folder).names.empty();
+  return !tars_in(folder).empty() || !image_files_below(folder).names.empty();
 }
 
 }  // namespace

@@ -14,12 +14,13 @@ namespace convnet {
 
 /// One image file.
 struct LabelledImage {
-  std::string name;       ///< for messages: path below the folder, or "SHARD: MEMBER"
+  std::string name;       ///< name for messages: path below the folder, or "SHARD: MEMBER"
   std::int32_t tar = -1;  ///< index into LabelledImages::tars; -1: a separate file
   FileRegion at;          ///< place in the tar; for a separate file only the size is used
   int label = 0;          ///< index into LabelledImages::class_names
 };
 
+/// Images of a data set, with their classes.
 struct LabelledImages {
   std::string folder;  ///< folder of the files that are not in tars
   std::vector<std::string> class_names;

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t images_per_batch = 10'000;
 constexpr int classes = 10;
 
-/// Names of the classes. The files have none, so Fashion-MNIST is recognised by the folder's name.
-/// None for digits, whose numbers are their names.
+/// Returns the names of the classes, or none for digits, whose numbers are their names. The files hold no
+/// names, so Fashion-MNIST is recognised by the folder's name.
 std::vector<std::string> names_of_classes(const std::string& folder) {
   std::error_code ignored;
   std::string path = fs::weakly_canonical(folder, ignored).string();
@@ -33,7 +33,7 @@ std::vector<std::string> names_of_classes(const std::string& folder) {
           "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 }
 
-/// The file called `stem`-`kind` or `stem`.`kind`, plain or .gz; nothing if none is there.
+/// Returns the file called `stem`-`kind` or `stem`.`kind`, plain or .gz; nullopt if there is none.
 std::optional<std::string> find_file(const fs::path& folder, const std::string& stem,
                                      const std::string& kind) {
   for (const char* separator : {"-", "."})

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <span>
 #include <system_error>
-#include <utility>
 
 #include "convnet/base/error.h"
 #include "convnet/base/utf8.h"
@@ -192,7 +191,7 @@ class NpyProvider final : public StoredProvider {
 
   std::string path_;
   std::vector<ImagePart> parts_;
-  std::vector<Arrays> arrays_;  ///< by part and matrix
+  std::vector<Arrays> arrays_;  ///< the arrays of each part, by matrix
   std::vector<MatrixInfo> matrices_;
 };
 

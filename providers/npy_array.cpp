@@ -164,7 +164,7 @@ class DictParser {
   std::optional<Dims> shape_;
 };
 
-/// The bytes of all numbers; nullopt if they are more than 2^62.
+/// Returns the bytes of all numbers; nullopt if they are more than 2^62.
 std::optional<std::uint64_t> bytes_of(const NpyHeader& header) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
   std::uint64_t bytes = item_bytes(header.type);
@@ -181,8 +181,8 @@ std::optional<std::uint64_t> bytes_of(const NpyHeader& header) {
 NpyHeader read_npy_header(const InputFile& file) {
   constexpr std::string_view kMagic = "\x93NUMPY";
   constexpr std::uint64_t kPrefix = 8;  // magic and version
-  constexpr std::uint64_t kMostHeader = std::uint64_t{1}
-                                        << 20;  // of an array without fields it has some 100 bytes
+  // The header of an array without fields has some 100 bytes.
+  constexpr std::uint64_t kMostHeader = std::uint64_t{1} << 20;
   if (file.size() < kPrefix + 2 || file.read(0, kMagic.size()) != kMagic)
     throw InputError(file.path() + ": is not a .npy file, as numpy.save() writes them");
   const int version = static_cast<unsigned char>(file.read(kMagic.size(), 1)[0]);

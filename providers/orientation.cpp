@@ -55,7 +55,7 @@ int exif_orientation(std::string_view block) {
 
 DecodedImage upright(DecodedImage image, int orientation) {
   if (orientation == 1) return image;
-  // By where row 0 and column 0 of the stored image are to be seen.
+  // The orientation says where row 0 and column 0 of the stored image are to be seen.
   const bool sides_change = orientation >= 5;
   const bool columns_reversed = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool rows_reversed = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "convnet/base/printable.h"
 #include "providers/pickle_parser.h"
@@ -132,8 +134,7 @@ std::vector<std::int64_t> PickleValue::integers(const std::string& what) const {
     });
     return values;
   }
-  if (kind() != PickleKind::list && kind() != PickleKind::tuple)
-    fail(fmt::format("{} should be a list of integers, not {}", what, describe()));
+  if (!is_sequence()) fail(fmt::format("{} should be a list of integers, not {}", what, describe()));
   for (std::size_t i = 0; i < size(); ++i)
     values.push_back((*this)[i].integer(fmt::format("item {} of {}", i, what)));
   return values;
@@ -147,8 +148,7 @@ std::vector<double> PickleValue::numbers(const std::string& what) const {
     each_in_c_order(a, [&](std::size_t item) { values.push_back(a.number(item)); });
     return values;
   }
-  if (kind() != PickleKind::list && kind() != PickleKind::tuple)
-    fail(fmt::format("{} should be a list of numbers, not {}", what, describe()));
+  if (!is_sequence()) fail(fmt::format("{} should be a list of numbers, not {}", what, describe()));
   for (std::size_t i = 0; i < size(); ++i)
     values.push_back((*this)[i].number(fmt::format("item {} of {}", i, what)));
   return values;
@@ -168,14 +168,20 @@ PickleValue read_pickle(const std::string& path) { return parse_pickle(read_whol
 std::vector<std::string> read_file_names(const PickleValue& batch, std::int64_t images) {
   const std::optional<PickleValue> names = batch.find("filenames");
   if (!names || names->is_none()) return {};
-  const bool sequence = names->kind() == PickleKind::list || names->kind() == PickleKind::tuple;
-  if (!sequence || static_cast<std::int64_t>(names->size()) != images)
+  if (!names->is_sequence() || static_cast<std::int64_t>(names->size()) != images)
     names->fail(fmt::format("filenames should be a list of {} names, one for each image, not {}", images,
                             names->describe()));
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < names->size(); ++i)
     texts.emplace_back((*names)[i].string("a name in filenames"));
   return texts;
+}
+
+std::vector<float> read_mean_image(const PickleValue& data_mean) {
+  const std::vector<double> values = data_mean.numbers("data_mean");
+  if (!std::all_of(values.begin(), values.end(), [](double v) { return std::abs(v) < 1e30; }))
+    data_mean.fail("data_mean holds numbers that are not finite, or beyond any pixel");
+  return {values.begin(), values.end()};
 }
 
 }  // namespace convnet

@@ -59,6 +59,7 @@ class PickleValue {
   [[noreturn]] void fail(const std::string& what) const;
 
   bool is_none() const { return kind() == PickleKind::none; }
+  bool is_sequence() const { return kind() == PickleKind::list || kind() == PickleKind::tuple; }
   /// Returns the length of a list, a tuple or an array's first dimension; for a dict twice the number of
   /// entries, for a key and a value each; 0 for others.
   std::size_t size() const;
@@ -98,5 +99,9 @@ PickleValue parse_pickle(std::string bytes, std::string name);
 /// Returns `filenames` of a batch's dict: a name for each of its images, of any bytes; empty if there are
 /// none. Throws InputError if they are not a list of `images` strings.
 std::vector<std::string> read_file_names(const PickleValue& batch, std::int64_t images);
+
+/// Returns the numbers of a mean image, `data_mean` of batches.meta. Throws InputError if one is not finite,
+/// or beyond any pixel.
+std::vector<float> read_mean_image(const PickleValue& data_mean);
 
 }  // namespace convnet

@@ -27,7 +27,8 @@ struct PickleValue::Contents {
 
   struct Node {
     PickleKind kind = PickleKind::none;
-    /// For a list, tuple or dict an index into `items`, or no_items; for an array or dtype one into `arrays`.
+    /// The index in `items` of a list, tuple or dict, or no_items; the index in `arrays` of an array or
+    /// dtype.
     std::uint32_t child = no_items;
     std::size_t offset = 0;        ///< byte offset of the opcode
     std::int64_t number = 0;       ///< boolean, integer; real: its bits; global: a Known

@@ -173,7 +173,7 @@ class PickleParser {
   std::vector<std::uint32_t> stack_;
   std::vector<std::size_t> marks_;  // sizes of the stack at the marks
   std::unordered_map<std::uint64_t, std::uint32_t> memo_;
-  // For texts that were encoded, the bytes, so that a text is encoded only once.
+  // The bytes of texts that were encoded, so that a text is encoded only once.
   std::unordered_map<std::uint32_t, std::uint32_t> encoded_;
 };
 

@@ -12,15 +12,16 @@
 /// Each function returns the bytes for one value; whole() makes a file of them.
 namespace convnet::pickles {
 
-/// A str of Python 2, which holds bytes.
+/// Writes a str of Python 2, which holds bytes.
 std::string str(std::string_view bytes);
 std::string integer(std::int64_t value);
+/// Writes a list of values, which are themselves bytes of these functions.
 std::string list(const std::vector<std::string>& values);
 std::string integers(const std::vector<int>& values);
 std::string tuple(const std::vector<std::string>& values);
 std::string dict(const std::vector<std::pair<std::string, std::string>>& entries);
 
-/// A NumPy array. `type` is a name like "u1"; items are little-endian and in C order.
+/// Writes a NumPy array. `type` is a name like "u1"; items are little-endian and in C order.
 std::string array(const Dims& dims, const std::string& type, std::string_view items);
 std::string array(const Dims& dims, const std::vector<float>& items);
 std::string array(const Dims& dims, const std::vector<double>& items);

@@ -37,7 +37,7 @@ struct Prefetcher::State {
         loaded.error = std::current_exception();
       }
       lock.lock();
-      // It may have been forgotten meanwhile.
+      // The request may have been dropped meanwhile.
       if (std::exchange(loading, std::nullopt)) {
         if (loaded.batch && !loaded.batch->last) {
           LoadRequest next = loaded.request;
@@ -50,7 +50,8 @@ struct Prefetcher::State {
     }
   }
 
-  // The line is what is ready, what is loading, what is wanted. These run under the mutex.
+  // The queue consists of the pieces that are ready, the one that is loading, and the requests that wait. The
+  // callers of these functions hold the mutex.
   const LoadRequest* front() const {
     return !ready.empty()    ? &ready.front().request
            : loading         ? &*loading
@@ -72,7 +73,7 @@ struct Prefetcher::State {
 
   const Load load;
   const std::size_t ahead;
-  mutable std::mutex mutex;  // guards what follows
+  mutable std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   std::deque<Result> ready;
   std::optional<LoadRequest> loading;

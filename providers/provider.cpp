@@ -118,7 +118,8 @@ BatchRange BatchRange::parse(const std::string& text) {
 
 namespace {
 
-/// The provider of the original that crops, by its name there or by the one it had here at first.
+/// Returns whether this is the provider of CIFAR that crops: its name in cuda-convnet2, or a name that older
+/// versions of this program used.
 bool is_cropped_cifar(const std::string& name) { return name == "cifar-cropped" || name == "cropped-cifar"; }
 
 std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, const std::string& path,
@@ -135,7 +136,7 @@ std::unique_ptr<StoredProvider> make_stored_provider(const std::string& name, co
                    did_you_mean(name, typed, "the known ones are " + join(provider_names()), most_edits));
 }
 
-/// Options that would do nothing.
+/// Throws InputError naming an option that would do nothing.
 void check_stored_options(const std::string& name, const ImageOptions& images) {
   for (const OptionOfImage& option : options_of_image()) {
     if (option.is_on(images))

@@ -24,8 +24,8 @@ struct MatrixInfo {
   Dims dims;
   DataType type = DataType::u8;  ///< u8 or f32 for images, s32 for labels
   std::int64_t classes = 0;      ///< labels lie in [0, classes); 0 for other matrices
-  /// For labels, and for targets with a number for each class: the names of all classes, or none. They are
-  /// UTF-8 (escape_non_utf8()), and may hold control characters.
+  /// The names of all classes, or none, if these are labels, or targets with a number for each class. They
+  /// are UTF-8 (escape_non_utf8()), and may hold control characters.
   std::vector<std::string> class_names = {};
   /// (C,H,W) of images that read() returns whole, each followed by a Crop (convnet/base/crop.h); the part of
   /// size `dims` is cut out where they are used. Empty: read() returns exactly what the net sees.
@@ -76,7 +76,7 @@ std::string batches_text(const std::vector<int>& batches);
 /// numbers of images; the last ones may have fewer, or none.
 struct ImageShare {
   int parts = 1;
-  std::vector<bool> wanted;  ///< by part: whether the process computes it
+  std::vector<bool> wanted;  ///< for each part, whether the process computes it
 
   /// Returns whether the process computes image `image` of a minibatch of `images`.
   bool wants(std::int64_t image, std::int64_t images) const {
@@ -104,12 +104,12 @@ struct PixelStatistics {
   std::vector<float> mean;
   std::vector<float>
       deviations;  ///< standard deviations of the channels, by which read() divides; empty: it does not
-  /// (4,3), for colour noise: a row with the standard deviations of the principal components of the colours,
+  /// The principal components of the colours, for colour noise (4,3): a row with their standard deviations,
   /// then the components as columns; empty: no noise.
   std::vector<float> color_pca;
 };
 
-/// Whether training mirrors images left to right, each with probability 1/2.
+/// The choice whether training mirrors images left to right, each with probability 1/2.
 enum class Flip {
   automatic,  ///< if it crops at random; provider "image" always mirrors
   off,

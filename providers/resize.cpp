@@ -18,7 +18,8 @@ namespace {
 struct Axis {
   int taps = 0;
   std::vector<int> first;
-  std::vector<std::int16_t> weights;  ///< of 1 << weight_bits; narrow, so that compilers find fast products
+  /// In units of 1/(1 << weight_bits). The type is narrow so that compilers find fast products.
+  std::vector<std::int16_t> weights;
 
   int begin() const { return first.front(); }
   int end() const { return first.back() + taps; }

@@ -70,7 +70,7 @@ class ShuffledProvider final : public Provider {
     load_training_data([] { return false; });
     order_->prepare(request.epoch);
     const auto at = static_cast<std::size_t>(request.batch - range_.first);
-    // Which places of the batch; the images in them are others.
+    // The piece consists of places in the batch, which other images take.
     DataBatch piece = piece_of({batches_[at].images, {}}, request.first, request.count);
     piece.matrices.resize(batches_[at].matrices.size());
     for (std::int64_t i = 0; i < piece.images; ++i) {

@@ -29,7 +29,7 @@ class EpochOrder {
  private:
   const std::uint64_t key_;
   std::vector<std::int64_t> first_ = {0};  ///< index of each batch's first image, and the total
-  std::vector<std::uint32_t> order_;       ///< of `epoch_`
+  std::vector<std::uint32_t> order_;       ///< order in epoch `epoch_`: image numbers in the stored order
   int epoch_ = -1;
 };
 

@@ -18,7 +18,7 @@ constexpr std::uint64_t block = 512;
 /// Limit of a long name and of a pax record's block; real ones have some hundred bytes.
 constexpr std::uint64_t max_extension = std::uint64_t{1} << 20;
 
-/// Places in a header block: where a field begins and how long it is.
+/// The place of a field in a header block, in bytes.
 struct Field {
   std::size_t offset, size;
 };
@@ -28,11 +28,11 @@ constexpr std::size_t type_offset = 156;
 
 std::string_view field(std::string_view header, Field f) { return header.substr(f.offset, f.size); }
 
-/// Up to the first NUL.
+/// Returns the text up to the first NUL.
 std::string_view text(std::string_view bytes) { return bytes.substr(0, bytes.find('\0')); }
 
-/// Octal digits between blanks and NULs, or, with the first bit set, a big-endian binary number. Nothing for
-/// anything else and beyond 63 bits.
+/// Reads a number: octal digits between blanks and NULs, or, with the first bit set, a big-endian binary
+/// number. Returns nullopt for anything else, and for more than 63 bits.
 std::optional<std::uint64_t> number(std::string_view bytes) {
   if (const auto first = static_cast<unsigned char>(bytes[0]); (first & 0x80) != 0) {
     std::uint64_t value = first & 0x7f;
@@ -51,7 +51,8 @@ std::optional<std::uint64_t> number(std::string_view bytes) {
   return value;
 }
 
-/// The sum of a header's bytes with blanks for the sum itself; old programs added signed bytes.
+/// Returns whether a header's checksum is right: the sum of its bytes, with blanks for the sum itself. Old
+/// programs added signed bytes.
 bool checksum_fits(std::string_view header) {
   const std::optional<std::uint64_t> written = number(field(header, checksum_field));
   std::int64_t unsigned_sum = 0, signed_sum = 0;
@@ -207,7 +208,7 @@ class Reader {
 
   const InputFile& file_;
   const FileRegion region_;
-  std::uint64_t at_ = 0;  ///< in the region: of the header that is read
+  std::uint64_t at_ = 0;  ///< offset in the region of the header that is read
   Extension extension_;
   std::vector<TarMember> members_;
 };

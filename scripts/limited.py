@@ -1,4 +1,4 @@
-"""Runs programs that may hang within a time, and keeps what they print."""
+"""Runs programs that may hang, within a time limit, and keeps what they print."""
 import os
 import signal
 import subprocess
@@ -11,7 +11,7 @@ LATE = 6  # seconds that run() may take beyond its limit
 
 @dataclass
 class Run:
-    code: int | None  # None: it took too long
+    code: int | None  # None: the program took too long
     out: str
     err: str
     seconds: float
@@ -20,16 +20,16 @@ class Run:
         return "passed" if self.code == 0 else "took too long" if self.code is None else f"FAILED ({self.code})"
 
     def gist(self):
-        """What a test program says of its first failure; else the last line that says something, of errors if there are any. Fit for a
-        cell of a table."""
+        """Returns a text for a cell of a table: the reason of a test program's first failure, or else the last line that is not empty, of errors
+        if there are any."""
         lines = [line.strip() for line in (self.out + "\n" + self.err).splitlines() if line.strip(" =-")]
         reasons = [after for line, after in zip(lines, lines[1:]) if line.startswith(("due to ", "with expansion:"))]
         return (reasons[:1] or lines[-1:] or ["printed nothing"])[0][:160].replace("|", "/")
 
 
 def run(command, seconds, environment=None):
-    """After `seconds` the program is asked to end, which makes a test program say what it is at, and a little later killed with all that
-    it has started."""
+    """Runs a program. After `seconds` it gets SIGTERM, at which a test program names the case that it runs. A little later it is killed, together
+    with all processes that it has started."""
     begin = time.monotonic()
     # The output goes to files, because a child that outlives the program would keep pipes open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -48,12 +48,12 @@ def run(command, seconds, environment=None):
 
 
 def send(process, number, seconds):
-    """To the program and all that it has started; waits so long for its end."""
+    """Sends a signal to the program and all processes that it has started, and waits up to `seconds` for its end."""
     try:
         os.killpg(process.pid, number)
         process.wait(seconds)
     except (ProcessLookupError, subprocess.TimeoutExpired):
-        pass  # all have ended, or one does not, as in a driver that hangs
+        pass  # all have ended, or one cannot end, because a driver hangs
 
 
 def text_of(file):
@@ -62,5 +62,5 @@ def text_of(file):
 
 
 def stop_when_asked():
-    """SIGTERM ends this program as Ctrl-C does, so that what it runs is killed with it."""
+    """Makes SIGTERM end this program as Ctrl-C does, so that the program that it runs is killed with it."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,4 +1,4 @@
-// For programs and machines that have no time for all cases.
+// A limit for programs and machines that have no time for all cases.
 #pragma once
 
 #include <cstdlib>

@@ -7,7 +7,7 @@
 #include "convnet/checkpoint/checkpoint.h"
 #include "convnet/graph/graph.h"
 #include "convnet/show/run.h"
-#include "providers/files.h"
+#include "providers/file_images.h"
 
 namespace convnet {
 

@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <new>
 
 #include "convnet/base/available_memory.h"
 #include "convnet/base/error.h"
@@ -40,8 +39,8 @@ class HostMemory : public DeviceMemory {
 /// Prepares operations for a number of threads. oneDNN fixes partitions and scratch sizes at creation.
 class Preparer {
  public:
-  /// Under OMP_THREAD_LIMIT fewer threads run than asked for, and primitives partitioned for more wait for
-  /// ever.
+  /// Limits the threads to OMP_THREAD_LIMIT: OpenMP starts no more, and a primitive that is partitioned for
+  /// more threads waits for ever.
   Preparer(int threads, Precision precision)
       : threads_(std::min(threads, omp_get_thread_limit())), bf16_(precision == Precision::bf16) {}
 
@@ -73,7 +72,8 @@ class Preparer {
   bool bf16_;
 };
 
-/// Only the library knows which layouts it wants, so form() prepares an operation and returns its form.
+/// The target of CPU devices. Only oneDNN knows which layouts it wants, so form() prepares the operation and
+/// returns the form of that.
 class CpuTarget : public Target {
  public:
   CpuTarget(int threads, Precision precision) : preparer_(threads, precision) {}
@@ -128,7 +128,7 @@ class CpuBackend : public Backend {
   }
   bool reaches(int, int) const override { return true; }
   void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const override {
-    std::copy_n(src, bytes, dst);  // of no bytes too, which may have no address
+    std::copy_n(src, bytes, dst);  // allows null pointers if there are no bytes
   }
   void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
              std::byte* dst) const override {

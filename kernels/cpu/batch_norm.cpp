@@ -1,6 +1,5 @@
 // Batch normalisation, bound by memory: every operation reads its tensors once.
 #include <array>
-#include <cstring>
 #include <stdexcept>
 #include <type_traits>
 
@@ -36,14 +35,14 @@ class Cutting {
   }
   std::int64_t groups() const { return groups_; }
   std::int64_t blocks() const { return blocks_; }
-  /// Channels, rounded up to whole blocks.
+  /// Returns the number of channels, rounded up to whole blocks.
   std::int64_t channels() const { return blocks_ * block_; }
   std::int64_t block_channels() const { return block_; }
-  /// Values of a channel in a group.
+  /// Returns the number of values that a channel has in a group.
   std::int64_t values(std::int64_t group) const { return (last(group) - group * images_) * view_.spatial; }
   std::int64_t channel(std::int64_t block, std::int64_t lane) const { return block * block_ + lane % block_; }
 
-  /// `per_channel`, which has channels() values, as the lanes of a block.
+  /// Copies the values of a block's channels to the block's lanes. `per_channel` has channels() values.
   void spread(const std::vector<float>& per_channel, std::int64_t block, Floats& lanes) const {
     for (std::int64_t j = 0; j < kLanes; ++j)
       lanes[j] = per_channel[static_cast<std::size_t>(channel(block, j))];
@@ -57,6 +56,7 @@ class Cutting {
       for (std::int64_t block = 0; block < blocks_; ++block) body(group, block);
   }
 
+  /// Calls body(strip) for the strips of a piece.
   template <class Body>
   void for_strips(std::int64_t group, std::int64_t block, const Body& body) const {
     const std::int64_t first = group * images_;
@@ -85,7 +85,7 @@ class Cutting {
   std::int64_t images_, block_ = 1, blocks_ = 0, groups_ = 0;
 };
 
-constexpr std::int64_t kReducedImages = 8;  // of a group, in sums
+constexpr std::int64_t kReducedImages = 8;  // images of a group whose values are summed
 
 /// Calls body(offset, lanes) for the rows of a strip; for whole rows, `lanes` is a constant.
 template <class Body>
@@ -225,19 +225,19 @@ void moments(const ActivationView& view, const T* src, float* mean, float* varia
   write_moments(view.c, view.n * view.spatial, means.data(), squares.data(), mean, variance);
 }
 
-/// `count` values of one parameter, and zeros up to `channels`.
+/// Returns `count` values of one parameter, filled up with zeros to `channels` values.
 std::vector<float> padded(const float* values, std::int64_t count, std::int64_t channels) {
   std::vector<float> all(values, values + count);
   all.resize(static_cast<std::size_t>(channels));
   return all;
 }
 
-/// How the channels of a block are normalised.
+/// The normalisation of the channels of a block.
 struct Normalisation {
   Floats mean, slope, shift;
 
   [[gnu::always_inline]] Floats operator()(const Floats& x) const { return (x - mean) * slope + shift; }
-  /// The gradient of the normalised values, from that of a relu of them.
+  /// Returns the gradient of the normalised values, given the gradient of their relu.
   [[gnu::always_inline]] Floats below_relu(const Floats& x, Floats gradient) const {
 #if defined(__AVX512F__)
     // Otherwise compilers load the gradient under the mask of the comparison, which waits for x and is a
@@ -248,7 +248,7 @@ struct Normalisation {
   }
 };
 
-/// How all channels are normalised. Those of padding get zeros, and so stay zero.
+/// The normalisations of all blocks. The parameters of padding are zeros, so that padding stays zero.
 class Normalisations {
  public:
   Normalisations(const Cutting& cut, std::int64_t channels, const float* mean, const float* variance,
@@ -277,7 +277,7 @@ class Normalisations {
 struct GradientSums {
   std::vector<double> dy, dy_x;
 };
-/// gradient_of(block)(x, diff_dst) is dy.
+/// Computes the sums; gradient_of(block)(x, diff_dst) is dy.
 template <class T, class Gradient>
 GradientSums gradient_sums(const Cutting& cut, const T* src, const T* diff_dst,
                            const std::vector<float>& mean, const Gradient& gradient_of) {
@@ -328,7 +328,7 @@ void with_constant(bool value, const F& f) {
     f(std::false_type{});
 }
 
-/// How the images of `op` lie and are stored.
+/// Returns the tensor of the images of `op`, with their layout and type.
 template <class Op>
 TensorDesc images_of(const Op& op, const LayoutHints& hints) {
   if (op.dims.size() != 2 && op.dims.size() != 4)

@@ -5,7 +5,8 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// How the activations lie. What cannot be walked is made plain: flat images of any dimensions.
+/// The activations of an operation and their view. A layout that has no view is replaced by the plain one,
+/// in which images of any dimensions are flat vectors.
 struct Images {
   Images(const Dims& dims, const LayoutHints& hints, std::size_t index)
       : tensor(hinted_activation(dims, hints, index)) {
@@ -18,7 +19,8 @@ struct Images {
       view.padded_c = view.c;
     }
   }
-  std::int64_t numbers() const { return view.padded_c * view.spatial; }  ///< of one image
+  /// Returns the number of elements of one image in memory.
+  std::int64_t numbers() const { return view.padded_c * view.spatial; }
 
   TensorDesc tensor;
   ActivationView view;

@@ -12,10 +12,10 @@ std::int64_t features(const Dims& dims) { return element_count({dims.begin() + 1
 /// Part of the features of a larger tensor.
 struct Part {
   Dims dims;
-  std::int64_t offset = 0;  ///< in (C,H,W) order
+  std::int64_t offset = 0;  ///< index of its first feature in (C,H,W) order
 };
 
-/// Whether the parts are runs of memory of `whole` when all of them are stored as nChw{block}c.
+/// Returns whether each part is a run of the memory of `whole` if all of them are stored as nChw{block}c.
 bool fits_blocks(const Dims& whole, const std::vector<Part>& parts, std::int64_t block) {
   if (whole.size() != 4) return false;
   const std::int64_t spatial = whole[2] * whole[3];
@@ -28,14 +28,14 @@ bool fits_blocks(const Dims& whole, const std::vector<Part>& parts, std::int64_t
   });
 }
 
-/// How the arguments of copies lie and are stored.
+/// The layout and the type of all arguments of a copy.
 struct Form {
   std::int64_t block;  ///< 1 is plain
   DataType type;
 };
 
-/// The block of the first argument that lies blocked now, if the parts fit; else 1. bf16 if the first
-/// argument is stored so.
+/// Chooses the block of the first argument with a blocked layout into which the parts fit; if there is none,
+/// the arguments are plain. Their type is that of the first argument.
 Form choose_form(const OpDesc& op, const Dims& whole, const std::vector<Part>& parts,
                  const LayoutHints& hints) {
   Form form{1, hinted_type(hints, 0)};
@@ -62,7 +62,7 @@ std::vector<TensorDesc> tensors_in(const Form& form, const OpDesc& op) {
   return tensors;
 }
 
-/// Numbers of one image in memory.
+/// Returns the number of elements of one image in memory.
 std::int64_t stored_features(const Dims& dims, std::int64_t block) {
   if (block == 1) return features(dims);
   return (dims[1] + block - 1) / block * block * dims[2] * dims[3];
@@ -135,20 +135,21 @@ Prepared prepare(const GroupSumForward& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const GroupSumBackward& op, const LayoutHints& hints) {
-  return std::make_shared<KernelOp>(
-      plain_activations(op, hints), [op, type = hinted_type(hints, 0)](std::span<std::byte* const> args) {
-        const std::int64_t outputs = op.c / op.stride;
-        with_stored(type, [&]<class T>(T) {
+  return std::make_shared<KernelOp>(plain_activations(op, hints),
+                                    [op, type = hinted_type(hints, 0)](std::span<std::byte* const> args) {
+                                      const std::int64_t outputs = op.c / op.stride;
+                                      with_stored(type, [&]<class T>(T) {
 #pragma omp parallel for schedule(static) if (op.n * op.c >= kParallelElements)
-          for (std::int64_t n = 0; n < op.n; ++n) {
-            const T* diff_dst = as<T>(args[0]) + n * outputs;
-            T* diff_src = as<T>(args[1]) + n * op.c;
-            for (std::int64_t j = 0; j < outputs; ++j)
-              std::fill_n(diff_src + j * op.stride, op.stride, diff_dst[j]);
-            std::fill(diff_src + outputs * op.stride, diff_src + op.c, T{});  // of a last, incomplete group
-          }
-        });
-      });
+                                        for (std::int64_t n = 0; n < op.n; ++n) {
+                                          const T* diff_dst = as<T>(args[0]) + n * outputs;
+                                          T* diff_src = as<T>(args[1]) + n * op.c;
+                                          for (std::int64_t j = 0; j < outputs; ++j)
+                                            std::fill_n(diff_src + j * op.stride, op.stride, diff_dst[j]);
+                                          // The features of a last, incomplete group are in no sum.
+                                          std::fill(diff_src + outputs * op.stride, diff_src + op.c, T{});
+                                        }
+                                      });
+                                    });
 }
 
 }  // namespace convnet::cpu::own

@@ -1,5 +1,5 @@
-// Constraints on the rows of weight matrices, on plain weights: others are made plain in the workspace and
-// back.
+// Constraints on the rows of weight matrices. They work on plain weights: those with another layout are
+// copied to the workspace and back.
 #include <cmath>
 #include <cstring>
 
@@ -9,14 +9,14 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// Calls body(segment of op.inner weights) for the parts of one row.
+/// Calls body(segment) for the segments of a row, each of op.inner weights.
 template <class Body>
 void for_segments(const Constrain& op, std::int64_t group, float* weights, const Body& body) {
   for (std::int64_t outer = 0; outer < op.outer; ++outer)
     body(weights + (outer * op.groups + group) * op.inner);
 }
 
-/// Sum of (w - from)^2 over a row.
+/// Returns the sum of (w - from)^2 over a row.
 double squares(const Constrain& op, std::int64_t group, float* weights, double from) {
   double sum = 0;
   for_segments(op, group, weights, [&](const float* w) {

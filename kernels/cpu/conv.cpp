@@ -1,3 +1,4 @@
+// Convolutions with oneDNN: by Winograd's method where that is faster, else directly.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -15,13 +16,15 @@ namespace {
 using Desc = dnnl::memory::desc;
 using dnnl::algorithm;
 
-/// (O, I/groups, H, W), or what has the same bytes with oneDNN's separate dimension for groups.
+/// Returns the dims (O, I/groups, H, W) of the weights, or if there are groups, the dims (G, O/G, I/G, H, W)
+/// that oneDNN wants for the same memory.
 Dims dnnl_weights(const ConvGeometry& g) {
   if (g.groups == 1) return g.weights();
   return {g.groups, g.k / g.groups, g.c / g.groups, g.filter, g.filter};
 }
 
-/// A convolution of numbers of a type, with every layout left open but the bias's, which stays f32.
+/// The descriptors of a convolution whose layouts are all left open, except that of the bias, which is plain
+/// f32.
 struct OpenConv {
   OpenConv(const ConvGeometry& g, bool with_bias, DataType type)
       : src(any_layout(g.src(), type)),
@@ -33,8 +36,9 @@ struct OpenConv {
               (g.ow - 1) * g.stride + g.filter - g.w - g.pad} {
     if (with_bias) bias = to_dnnl(TensorDesc{{g.k}, DataType::f32, nullptr});
   }
-  Desc src, dst, weights, bias;  ///< bias of no dimensions: none
-  /// `after` reaches to the end of the last window: negative where no window sees the last pixels.
+  Desc src, dst, weights, bias;  ///< a bias without dimensions: there is none
+  /// `before` and `after` are the padding. `after` reaches to the end of the last window; it is negative if
+  /// no window sees the last pixels.
   Dims strides, before, after;
 
   auto forward(algorithm how, const Desc& weights_desc, const dnnl::primitive_attr& attr) const {
@@ -43,16 +47,16 @@ struct OpenConv {
   }
 };
 
-/// Winograd F(4x4,3x3) beats the direct method from these channel counts on. (oneDNN's own choice,
-/// convolution_auto, also takes it for thin convolutions where it is several times slower.) It has none for
-/// bf16.
+/// Returns whether Winograd's method F(4x4,3x3) is expected to beat the direct method; oneDNN has none for
+/// bf16. (oneDNN's own choice, convolution_auto, also takes it for convolutions with few channels, where it
+/// is several times slower.)
 bool winograd_pays(const ConvGeometry& g, DataType type, std::int64_t least_outputs) {
   return type == DataType::f32 && g.filter == 3 && g.stride == 1 && g.groups == 1 && g.c >= 32 &&
          g.k >= least_outputs;
 }
 
-/// Prepares make(algorithm, weights desc): Winograd if wanted and available, else direct. `type`: of the
-/// weights, or of their gradient.
+/// Prepares make(algorithm, weights desc) with Winograd's method if it is wanted and available, else with the
+/// direct method. `type` is the type of the weights, or of their gradient.
 template <class Primitive, class Make>
 Prepared prepare_conv(const OpDesc& op, const ConvGeometry& g, DataType type, bool winograd,
                       const std::optional<TensorDesc>& hint, std::vector<int> ids, const Make& make) {
@@ -87,9 +91,8 @@ std::vector<bool> blind_taps(const ConvGeometry& g, std::int64_t size, std::int6
   return blind;
 }
 
-/// The gradients of a convolution's weights, in which those of the taps that see no pixel are set to zero
-/// afterwards: oneDNN 2.6 leaves some of them unwritten in convolutions of bf16 numbers whose stride is
-/// larger than 1.
+/// Computes the gradient of a convolution's weights, then zeroes the gradients of the taps that see no pixel:
+/// oneDNN 2.6 leaves some of them unwritten in convolutions of bf16 numbers with a stride larger than 1.
 class BlindTapsZeroed : public PreparedOp {
  public:
   BlindTapsZeroed(Prepared gradients, const ConvGeometry& g) : gradients_(std::move(gradients)) {
@@ -125,8 +128,9 @@ class BlindTapsZeroed : public PreparedOp {
   }
 
  private:
-  static constexpr std::size_t kGradient = 2;  ///< among the arguments
+  static constexpr std::size_t kGradient = 2;  ///< index of the argument
 
+  /// Adds a dimension of `count` blocks, `stride` elements apart, to blocks_.
   void add_offsets(std::int64_t count, std::int64_t stride) {
     std::vector<std::int64_t> all;
     for (const std::int64_t offset : blocks_)
@@ -146,7 +150,7 @@ bool has_blind_taps(const ConvGeometry& g) {
   return false;
 }
 
-/// Plans fuse nothing into the convolutions of this library; see cpu::fuses().
+/// Throws if something is fused into `op`. Plans fuse nothing into oneDNN's convolutions; see cpu::fuses().
 void refuse_fusion(const OpDesc& op) {
   if (is_fused(op)) throw std::logic_error(op_name(op) + ": oneDNN computes it, without what is fused");
 }

@@ -9,7 +9,8 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// The targets of n images. Readers of data check labels: a wrong one here is a bug of ours.
+/// Returns the targets of n images. Throws std::logic_error for a label that is no class: data providers
+/// check labels, so this is a bug of the program.
 std::vector<ClassTarget> checked_targets(const std::byte* memory, std::int64_t n, std::int64_t c,
                                          const ClassTargets& targets) {
   const ClassTargetReader reader{reinterpret_cast<const std::int32_t*>(memory),
@@ -25,6 +26,7 @@ std::vector<ClassTarget> checked_targets(const std::byte* memory, std::int64_t n
   return all;
 }
 
+/// Ranks a label with probability `label_prob` among the classes.
 Ranking rank(const float* probs, std::int64_t c, float label_prob) {
   std::int64_t above = 0, tied = 0, finite = 0;
 #pragma omp simd reduction(+ : above, tied, finite)
@@ -36,7 +38,7 @@ Ranking rank(const float* probs, std::int64_t c, float label_prob) {
   return {above, tied, finite == c};
 }
 
-/// The sum of -t log p of an image.
+/// Returns the sum of -t log p over the classes of an image.
 double cost_of(const ClassTarget& t, const float* probs, std::int64_t c) {
   if (t.first == t.second && t.spread == 0) return -floored_log(static_cast<double>(probs[t.first]));
   double cost = 0;

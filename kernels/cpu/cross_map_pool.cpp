@@ -1,4 +1,5 @@
-// Maxima across maps, of plain activations: a run of pixels at a time, for which maps are vectors.
+// Maxima across maps of plain activations. A run of pixels is processed at a time, so that loops over the
+// pixels of a map vectorise.
 #include <array>
 
 #include "kernels/cpu/own_kernel.h"
@@ -6,8 +7,9 @@
 namespace convnet::cpu::own {
 namespace {
 
-constexpr std::int64_t kRun = 256;  // pixels worked on together
+constexpr std::int64_t kRun = 256;  // pixels of a run
 
+/// The maps [begin, end) of a window, clipped.
 struct Maps {
   std::int64_t begin, end;
 };

@@ -1,4 +1,4 @@
-// Dropout and noisy relu: operations on random words that belong to canonical elements.
+// Dropout and noisy relu. Every canonical element has its own random words.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -10,11 +10,11 @@
 namespace convnet::cpu::own {
 namespace {
 
-constexpr std::int64_t kPixels = 256;  // worked on at a time
+constexpr std::int64_t kPixels = 256;  // pixels that are processed at a time
 
-constexpr std::uint32_t kCounters = 16;  // worked on together, which vectorises
+constexpr std::uint32_t kCounters = 16;  // counters that are processed together, in a loop that vectorises
 
-/// The words of `kCounters` counters (c0 + i, c1, c2, c3), one counter after the other.
+/// Writes the words of `kCounters` counters (c0 + i, c1, c2, c3), one counter after the other.
 void philox_counters(std::uint64_t key, std::uint32_t c0, std::uint32_t c1, std::uint32_t c2,
                      std::uint32_t c3, std::uint32_t* words) {
   std::array<std::uint32_t, kCounters> w0, w1, w2, w3;
@@ -42,8 +42,8 @@ struct WordStream {
   std::uint64_t key, iteration;
   std::uint32_t image;
 
-  /// words[i] belongs to element `first` + i; `first` is a multiple of 4. Writes whole fours: up to 3 past
-  /// `count`.
+  /// Writes the word of element `first` + i to words[i]; `first` is a multiple of 4. Writes groups of four
+  /// words, so up to 3 words past `count`.
   void fill(std::int64_t first, std::int64_t count, std::uint32_t* words) const {
     const auto low = static_cast<std::uint32_t>(iteration);
     const auto high = static_cast<std::uint32_t>(iteration >> 32);
@@ -59,7 +59,8 @@ struct WordStream {
   }
 };
 
-/// Which words keep their element: those below keep * 2^32. Compared in 32 bits, which vectorises better.
+/// Decides which elements are kept: those whose word is below keep * 2^32. The comparison is made in 32 bits,
+/// because that vectorises better.
 struct Keep {
   bool any;
   std::uint32_t last;
@@ -72,7 +73,8 @@ struct Keep {
   bool operator()(std::uint32_t word) const { return any & (word <= last); }
 };
 
-// Operations on `count` elements that are `step` apart, with kWords random words each.
+// The functions of the following structs process `count` elements that are `step` apart, each with kWords
+// random words.
 
 struct DropoutRun {
   static constexpr std::int64_t kWords = 1;
@@ -112,8 +114,8 @@ struct NoisyReluRun {
   }
 };
 
-/// Pixels [begin, end) of one block of channels, starting with channel `channel`, of one image, whose
-/// elements are counted from `first_element`. `src` and `dst` point to the block.
+/// Processes pixels [begin, end) of a block of channels of one image. `channel` is the block's first channel,
+/// and `first_element` the index of the image's first element. `src` and `dst` point to the block.
 template <class Run, class T>
 void random_block(const ActivationView& view, const WordStream& stream, const Run& run,
                   std::int64_t first_element, std::int64_t channel, std::int64_t begin, std::int64_t end,
@@ -130,7 +132,7 @@ void random_block(const ActivationView& view, const WordStream& stream, const Ru
     for (std::int64_t lane = channels; lane < view.block; ++lane) dst[s * view.block + lane] = T{};
 }
 
-/// An operation on src, dst and the step block that does runs of elements by `run`.
+/// Prepares an operation on src, dst and the step block that processes elements by `run`.
 template <class Op, class Run>
 Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) {
   const TensorDesc tensor = walkable(op.dims, hints);

@@ -1,5 +1,5 @@
-// Sampling, blurring, resizing and colours. A plane is one image's map, or its block of maps in blocked
-// layouts; threads share planes, so results do not depend on their number.
+// Sampling, blurring, resizing and colours. A plane is one map of an image, or one block of maps in blocked
+// layouts. A plane is processed by one thread, so results do not depend on the number of threads.
 #include "kernels/image_math.h"
 
 #include <cstring>
@@ -9,7 +9,8 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// How all images of an operation lie, and are stored: as argument 0 where we can walk that, else plain.
+/// The layout and the type of all images of an operation: those of argument 0, or plain if its layout has no
+/// view.
 struct Images {
   Images(const Dims& dims, const LayoutHints& hints)
       : view(*activation_view(walkable(dims, hints))), type(hinted_type(hints, 0)) {}
@@ -24,7 +25,7 @@ struct Images {
   DataType type;
 };
 
-/// Images of planes; a pixel of a plane is `block` numbers.
+/// The planes of a tensor; a pixel of a plane has `block` numbers.
 struct Planes {
   std::int64_t count, block;
   explicit Planes(const ActivationView& view)
@@ -52,12 +53,13 @@ void copy_pixels(const T* src, std::int64_t src_step, T* dst, std::int64_t dst_s
   }
 }
 
-/// The first of the pixels that row y of a sampling takes.
+/// Returns the index in a plane of the first pixel that row y of a sampling takes.
 std::int64_t first_pixel(const Sampling& p, std::int64_t y) {
   return (p.start_y + p.step_y * y) * p.w + p.start_x;
 }
 
-/// The weights of a Gaussian filter at distances 0, 1, ... from its middle, of sum 1 over the whole filter.
+/// Returns the weights of a Gaussian filter at distances 0, 1, ... from its middle. Their sum over the whole
+/// filter is 1.
 std::vector<float> gaussian_weights(std::int64_t size, float stdev) {
   const double sum = gaussian_sum(size, stdev);
   std::vector<float> weights;
@@ -103,7 +105,7 @@ Taps bilinear_taps(std::int64_t side, std::int64_t outputs, double scale) {
   return taps;
 }
 
-/// Bilinear interpolation of a map of `w` columns; `scratch` has room for a row of it.
+/// Interpolates a map of `w` columns bilinearly; `scratch` has room for a row of it.
 template <class T>
 void interpolate(const Taps& rows, const Taps& columns, std::int64_t w, const T* src, float* scratch,
                  T* dst) {

@@ -1,6 +1,6 @@
-// Inner products. They are always two-dimensional: activations are plain (N,C), weights (O,I) in the layout
-// that oneDNN prefers. With blocked 4-d activations the passes would want different layouts of weights, and
-// each step would reorder the largest tensors of the net.
+// Inner products with oneDNN. Activations are plain (N,C); weights are (O,I) in the layout that oneDNN
+// prefers. With blocked activations of four dimensions, the passes would want different layouts of the
+// weights, and every step would reorder the largest tensors of the net.
 #include <algorithm>
 #include <optional>
 
@@ -12,6 +12,7 @@ namespace {
 
 using Desc = dnnl::memory::desc;
 
+/// The descriptors of an inner product; the layout of the weights is left open.
 struct Descs {
   Descs(const InnerProductGeometry& g, bool with_bias, DataType type)
       : src(to_dnnl(TensorDesc{g.src(), type, nullptr})),
@@ -19,7 +20,7 @@ struct Descs {
         weights(any_layout(g.weights(), type)) {
     if (with_bias) bias = to_dnnl(TensorDesc{{g.out}, DataType::f32, nullptr});
   }
-  Desc src, dst, weights, bias;  ///< bias of no dimensions: none
+  Desc src, dst, weights, bias;  ///< a bias without dimensions: there is none
 
   auto forward(const Desc& weights_desc, const dnnl::primitive_attr& attr) const {
     return forward_pd<dnnl::inner_product_forward>(attr, dnnl::prop_kind::forward_training, src, weights_desc,
@@ -27,7 +28,8 @@ struct Descs {
   }
 };
 
-/// `weights`: they, or their gradient, of type `type`, with an open layout.
+/// Prepares make(weights desc). `weights` describes the weights or their gradient, of type `type`, with an
+/// open layout; `weights_at` is the index of this argument.
 template <class Primitive, class Make>
 Prepared prepare_inner_product(const OpDesc& op, const Desc& weights, DataType type, const LayoutHints& hints,
                                std::size_t weights_at, std::vector<int> ids, const Make& make) {
@@ -40,19 +42,12 @@ Prepared prepare_inner_product(const OpDesc& op, const Desc& weights, DataType t
   });
 }
 
-/// C = [C +] op(A) op(B), row-major with the given distances between rows.
-void gemm(char trans_a, char trans_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
-          std::int64_t lda, const float* b, std::int64_t ldb, bool accumulate, float* c, std::int64_t ldc) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {  // an empty sum
-    for (std::int64_t row = 0; row < m && !accumulate; ++row) std::fill_n(c + row * ldc, n, 0.0F);
-    return;
-  }
-  if (dnnl_sgemm(trans_a, trans_b, m, n, k, 1, a, lda, b, ldb, accumulate ? 1 : 0, c, ldc) != dnnl_success)
-    throw DeviceError("inner product: oneDNN's matrix product failed");
+void multiply_or_throw(const MatrixProduct& p) {
+  if (!multiply(p)) throw DeviceError("inner product: oneDNN's matrix product failed");
 }
 
-/// The divided product (sfc): a matrix product for each part, everything plain.
+// Inner products in parts (layer type sfc) are a matrix product for each part, on plain tensors.
+
 Prepared prepare_parts(const InnerProductForward& op) {
   return std::make_shared<KernelOp>(argument_tensors(op), [op](std::span<std::byte* const> args) {
     const InnerProductGeometry& g = op.g;
@@ -61,8 +56,17 @@ Prepared prepare_parts(const InnerProductForward& op) {
     const float* weights = as_floats(args[1]);
     float* dst = as_floats(args.back());
     for (std::int64_t p = 0; p < g.parts; ++p)
-      gemm('N', 'T', g.n, g.out, g.in, src + p * g.in, in, weights + p * g.out * g.in, g.in, op.accumulate,
-           dst + p * g.out, out);
+      multiply_or_throw({.trans_b = 'T',
+                         .m = g.n,
+                         .n = g.out,
+                         .k = g.in,
+                         .a = src + p * g.in,
+                         .lda = in,
+                         .b = weights + p * g.out * g.in,
+                         .ldb = g.in,
+                         .c = dst + p * g.out,
+                         .ldc = out,
+                         .accumulate = op.accumulate});
     const float* bias = op.bias ? as_floats(args[2]) : nullptr;
     for (std::int64_t n = 0; n < g.n; ++n) {
       for (std::int64_t o = 0; o < out; ++o) {
@@ -78,8 +82,15 @@ Prepared prepare_parts(const InnerProductBackwardData& op) {
   return std::make_shared<KernelOp>(argument_tensors(op), [g = op.g](std::span<std::byte* const> args) {
     const std::int64_t in = g.src()[1], out = g.dst()[1];
     for (std::int64_t p = 0; p < g.parts; ++p)
-      gemm('N', 'N', g.n, g.in, g.out, as_floats(args[0]) + p * g.out, out,
-           as_floats(args[1]) + p * g.out * g.in, g.in, false, as_floats(args[2]) + p * g.in, in);
+      multiply_or_throw({.m = g.n,
+                         .n = g.in,
+                         .k = g.out,
+                         .a = as_floats(args[0]) + p * g.out,
+                         .lda = out,
+                         .b = as_floats(args[1]) + p * g.out * g.in,
+                         .ldb = g.in,
+                         .c = as_floats(args[2]) + p * g.in,
+                         .ldc = in});
   });
 }
 
@@ -89,8 +100,16 @@ Prepared prepare_parts(const InnerProductBackwardWeights& op) {
     const std::int64_t in = g.src()[1], out = g.dst()[1];
     const float* diff_dst = as_floats(args[1]);
     for (std::int64_t p = 0; p < g.parts; ++p)
-      gemm('T', 'N', g.out, g.in, g.n, diff_dst + p * g.out, out, as_floats(args[0]) + p * g.in, in, false,
-           as_floats(args[2]) + p * g.out * g.in, g.in);
+      multiply_or_throw({.trans_a = 'T',
+                         .m = g.out,
+                         .n = g.in,
+                         .k = g.n,
+                         .a = diff_dst + p * g.out,
+                         .lda = out,
+                         .b = as_floats(args[0]) + p * g.in,
+                         .ldb = in,
+                         .c = as_floats(args[2]) + p * g.out * g.in,
+                         .ldc = g.in});
     if (!op.bias) return;
     float* diff_bias = as_floats(args[3]);
     std::fill_n(diff_bias, out, 0.0F);

@@ -1,5 +1,6 @@
-// The instruction sets that the program computes with on the CPU. Own kernels are compiled for x86-64-v3
-// (AVX2) and x86-64-v4 (AVX-512); oneDNN knows finer levels, and is always limited to exactly the one in use.
+// The instruction sets that the program computes with on the CPU. Our own kernels are compiled for x86-64-v3
+// (AVX2), for x86-64-v4 (AVX-512), and for the latter with AVX512_BF16. oneDNN knows more levels; it is
+// always limited to exactly the level in use.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +29,12 @@ InstructionSet instruction_set_named(std::string_view name);
 /// DeviceError if the program cannot compute on this processor.
 InstructionSet instruction_set();
 
-/// Limits what own kernels and oneDNN compute with. Throws std::logic_error once an operation was prepared.
+/// Limits the level that our own kernels and oneDNN compute with to `most`. Throws std::logic_error once an
+/// operation has been prepared.
 void limit_instruction_set(InstructionSet most);
 
-/// Limits oneDNN to instruction_set() and returns it. It cannot change any more.
+/// Limits oneDNN to instruction_set() and returns that level, which cannot change any more. Throws
+/// DeviceError if oneDNN cannot be limited.
 InstructionSet use_instruction_set();
 
 /// The lowest of several processes' instruction sets, and the first process that has it.
@@ -39,8 +42,8 @@ struct LeastInstructionSet {
   InstructionSet set = InstructionSet::base;
   std::size_t process = 0;
 };
-/// Takes the names of the processes' instruction sets, at least one. Throws DeviceError if their processors
-/// are not of one architecture.
+/// Returns the lowest of the instruction sets with these names, one for each process. Throws DeviceError if
+/// the processors are not of one architecture.
 LeastInstructionSet least_instruction_set(const std::vector<std::string>& names);
 
 }  // namespace convnet

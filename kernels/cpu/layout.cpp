@@ -20,7 +20,7 @@ dnnl::memory::data_type to_dnnl(DataType type) {
   return dnnl::memory::data_type::f32;
 }
 
-/// The type of a descriptor that to_dnnl() and primitives make.
+/// Returns the type of the numbers of a descriptor that to_dnnl() or a primitive has made.
 DataType type_of(const dnnl::memory::desc& desc) {
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::data_type type = desc.get_data_type();
@@ -48,6 +48,7 @@ struct Loop {
   bool operator==(const Loop&) const = default;
 };
 
+/// Returns the dimensions in the order of their strides, the outermost first.
 std::vector<std::size_t> outer_order(const Blocking& b) {
   std::vector<std::size_t> order(b.dims.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -56,8 +57,8 @@ std::vector<std::size_t> outer_order(const Blocking& b) {
   return order;
 }
 
-/// The loops from outermost to innermost, without those of one step: descriptors that differ only in the
-/// strides of dimensions of size 1 place every element alike.
+/// Returns the loops from the outermost to the innermost, without those of one step, because descriptors that
+/// differ only in the strides of dimensions of size 1 place every element alike.
 std::vector<Loop> loops_of(const Blocking& b) {
   Dims outer = b.padded_dims;
   std::int64_t stride = 1;
@@ -88,8 +89,8 @@ bool is_row_major(const dnnl::memory::desc& desc) {
   return true;
 }
 
-/// Like oneDNN's tags: "nChw16c" for activations, "OIhw16i16o" and "gOIhw16i16o" for convolution weights,
-/// "AB16b64a" for the rest; blocked dimensions are capitals.
+/// Returns a name like oneDNN's tags: "nChw16c" for activations, "OIhw16i16o" and "gOIhw16i16o" for
+/// convolution weights, "AB16b64a" for the rest; blocked dimensions are capitals.
 std::string name_of(const dnnl::memory::desc& desc) {
   const auto blocking = blocking_of(desc);
   if (!blocking) return "opaque";

@@ -1,3 +1,4 @@
+// Loads images, whole or cropped, and labels.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -8,7 +9,8 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// The features [offset, offset + count) of what is seen of an image, minus the mean where there is one.
+/// Loads the features [op.offset, op.offset + count) of the visible part of an image, minus the mean unless
+/// `mean` is null.
 template <class Source, class T>
 void load_crop(const LoadImages& op, const std::byte* image, const float* mean, std::int64_t count, T* dst) {
   const std::int64_t seen_height = op.from[2], seen_width = op.from[3];
@@ -17,7 +19,7 @@ void load_crop(const LoadImages& op, const std::byte* image, const float* mean, 
   Crop crop;
   std::memcpy(&crop, image + crop_offset(element_count(op.whole) * static_cast<std::int64_t>(sizeof(Source))),
               sizeof crop);
-  // The image's columns are seen from here to there.
+  // The columns of the visible part in which the image lies; the others are black.
   const std::int64_t inside_begin = crop.mirror != 0 ? crop.x + seen_width - width : -std::int64_t{crop.x};
   const std::int64_t inside_end = inside_begin + width;
   const std::int64_t last = op.offset + count;
@@ -51,7 +53,7 @@ void load_crop(const LoadImages& op, const std::byte* image, const float* mean, 
   }
 }
 
-/// The arguments, with what is written stored as `type`.
+/// Returns the arguments; the result is stored as `type`.
 std::vector<TensorDesc> arguments_with(const LoadImages& op, DataType type) {
   std::vector<TensorDesc> args = argument_tensors(op);
   args.back().type = type;

@@ -5,7 +5,6 @@
 #include <omp.h>
 
 #include <atomic>
-#include <cstring>
 #include <utility>
 
 #include "kernels/cpu/interleave.h"
@@ -34,7 +33,8 @@ struct Range {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Copies the 16 channels at `in` of each of `blocks` blocks.
+/// Copies the 16 channels of a pixel in each of `blocks` blocks to `out`, and returns the end of the copy.
+/// `in` points to the pixel in the first block; `ahead` is the distance to the floats that are prefetched.
 float* copy_blocks(const float* in, std::int64_t blocks, std::int64_t block_floats, std::int64_t ahead,
                    float* out) {
   for (std::int64_t i = 0; i < blocks; ++i, in += block_floats, out += kLanes) {
@@ -47,8 +47,8 @@ float* copy_blocks(const float* in, std::int64_t blocks, std::int64_t block_floa
   return out;
 }
 
-/// A row for each image: `channels` of the given pixels, one pixel after the other. Rows are row_floats
-/// apart. Writes up to 15 floats past the last one.
+/// Makes a row for each image, of the `channels` of the given pixels, one pixel after the other. Rows are
+/// row_floats apart. Writes up to 15 floats past the last row.
 void gather(const float* tensor, const Blocked& view, Range images, const std::vector<std::int64_t>& pixels,
             Range channels, float* rows, std::int64_t row_floats) {
   const std::int64_t block_floats = view.pixels * kLanes;
@@ -67,11 +67,12 @@ void gather(const float* tensor, const Blocked& view, Range images, const std::v
   }
 }
 
-/// How results are changed on the way to their tensor: dst = [dst +] rows [+ bias], then max(0,x).
+/// The work that is done on results while they are written: dst = [dst +] rows [+ bias], then max(0,x).
 struct Finish {
   bool accumulate = false, relu = false;
 };
-/// Does the opposite, for one pixel and all its channels. Rows and `bias` hold 16 * blocks floats.
+/// Writes a row for each image to all channels of one pixel, the opposite of gather(). Rows and `bias` hold
+/// 16 * blocks floats.
 template <bool Accumulate, bool Relu>
 void scatter(const float* rows, const float* bias, const Blocked& view, Range images, std::int64_t pixel,
              float* tensor) {
@@ -98,12 +99,12 @@ void scatter(Finish finish, const float* rows, const float* bias, const Blocked&
   finish.relu ? with(std::false_type{}, std::true_type{}) : with(std::false_type{}, std::false_type{});
 }
 
-/// The window of output position `p`, row by row: its pixels inside the image, and which ones these are, in
-/// runs of neighbours.
+/// The part of a window that lies inside the image, row by row.
 struct Window {
-  std::vector<std::int64_t> pixels;
-  std::vector<Range> runs;
+  std::vector<std::int64_t> pixels;  ///< indices in the image
+  std::vector<Range> runs;           ///< taps of these pixels, as runs of consecutive taps
 };
+/// Returns the window of output position `p`.
 Window window(const LocalGeometry& g, std::int64_t p) {
   Window w;
   for (std::int64_t tap = 0; tap < g.filter * g.filter; ++tap) {
@@ -117,7 +118,7 @@ Window window(const LocalGeometry& g, std::int64_t p) {
   return w;
 }
 
-/// The output positions whose windows hold an input pixel, and as which of their pixels.
+/// The output positions whose windows hold an input pixel, and the tap of each window that lies on it.
 struct Users {
   std::vector<std::int64_t> positions, taps;
 };
@@ -145,12 +146,13 @@ struct Sizes {
         src(g.c, g.h * g.w),
         dst(g.k, g.oh * g.ow) {}
   std::int64_t inputs, outputs;  ///< channels of a group
-  std::int64_t taps, row;        ///< of a window: its pixels, its values
+  std::int64_t taps, row;        ///< number of pixels, and of values, in a window
   Blocked src, dst;
 };
 
-/// columns[i][k]: the filters k of a group and position, of the taps in the window. (oneDNN's product of rows
-/// with rows takes a third longer.) The columns are padded(outputs) apart.
+/// Transposes the filters of a group and position, for the taps inside the image: columns[i][k] is value i of
+/// filter k. The rows of `columns` are padded(outputs) apart. (oneDNN's product of rows with rows would take
+/// a third longer.)
 void transpose_filters(const Sizes& s, const Window& taps, const float* filters, float* columns) {
   const std::int64_t stride = padded(s.outputs);
   for (const Range& run : taps.runs) {
@@ -162,7 +164,7 @@ void transpose_filters(const Sizes& s, const Window& taps, const float* filters,
   }
 }
 
-/// Images are gathered in `count` pieces: the rows of one stay in the second-level cache.
+/// The division of the images into `count` pieces, whose gathered rows fit into the second-level cache.
 struct Pieces {
   Pieces(std::int64_t n, std::int64_t row_floats) {
     constexpr std::int64_t kRowsFloats = 131072;
@@ -177,7 +179,7 @@ struct Pieces {
   }
 };
 
-/// Floats of scratch memory, whole cache lines.
+/// Returns `used` floats rounded up to whole cache lines.
 std::int64_t scratch_floats(std::int64_t used) { return padded(used); }
 
 /// An operation whose threads each have scratch memory.
@@ -199,7 +201,8 @@ class ThreadedOp : public PreparedOp {
     std::atomic<bool> good = true;
 #pragma omp parallel num_threads(std::min(threads_, omp_get_max_threads()))
     {
-      // In this region only: oneDNN's matrix product takes all threads outside of a team of several.
+      // This holds in this region only. Without it, oneDNN's matrix product would use all threads if this
+      // team has only one.
       omp_set_num_threads(1);
       float* scratch = as_floats(workspace) + omp_get_thread_num() * floats_;
 #pragma omp for schedule(dynamic)
@@ -216,36 +219,15 @@ class ThreadedOp : public PreparedOp {
   Task task_;
 };
 
-/// c = a b, or c += a b; row-major, the dimensions m x k and k x n as stored where not transposed.
-struct Product {
-  char trans_a = 'N', trans_b = 'N';
-  std::int64_t m, n, k;
-  const float* a;
-  std::int64_t lda;
-  const float* b;
-  std::int64_t ldb;
-  float* c;
-  std::int64_t ldc;
-  bool accumulate = false;
-};
-bool multiply(const Product& p) {
-  if (p.m == 0 || p.n == 0) return true;
-  if (p.k == 0) {  // an empty sum
-    for (std::int64_t i = 0; i < p.m && !p.accumulate; ++i) std::fill_n(p.c + i * p.ldc, p.n, 0.0F);
-    return true;
-  }
-  return dnnl_sgemm(p.trans_a, p.trans_b, p.m, p.n, p.k, 1.0F, p.a, p.lda, p.b, p.ldb,
-                    p.accumulate ? 1.0F : 0.0F, p.c, p.ldc) == dnnl_success;
-}
-
-/// (OH,OW,O,I/groups,H,W) with the input channels innermost.
+/// Returns the tensor (OH,OW,O,I/groups,H,W) of the weights, with the input channels innermost in memory.
 TensorDesc local_weights(const LocalGeometry& g) {
   const Sizes s(g);
   const Dims strides = {g.ow * g.k * s.row, g.k * s.row, s.row, 1, g.filter * s.inputs, s.inputs};
   return from_dnnl({g.weights(), dnnl::memory::data_type::f32, strides}, g.weights());
 }
 
-/// The layouts of the kernels: blocked activations, own weights, plain biases.
+/// Returns the arguments as the kernels want them: blocked activations, weights as local_weights() lays them,
+/// plain biases.
 std::vector<TensorDesc> inner_tensors(const OpDesc& op, const LocalGeometry& g) {
   std::vector<TensorDesc> tensors = argument_tensors(op);
   for (TensorDesc& t : tensors) {
@@ -255,7 +237,8 @@ std::vector<TensorDesc> inner_tensors(const OpDesc& op, const LocalGeometry& g) 
   return tensors;
 }
 
-/// Activations hinted plain stay so: they may be views of flat vectors, which no other operation can reorder.
+/// Runs `inner` on activations that stay plain if they are hinted plain: they may be flat vectors that are
+/// read as maps, which no other operation can reorder.
 Prepared in_hinted_layouts(const OpDesc& op, const Prepared& inner, const LayoutHints& hints) {
   std::vector<TensorDesc> outer = inner->args();
   for (std::size_t i = 0; i < outer.size(); ++i)
@@ -314,7 +297,7 @@ Prepared prepare(const LocalForward& op, const LayoutHints& hints) {
 Prepared prepare(const LocalBackwardData& op, const LayoutHints& hints) {
   const LocalGeometry g = op.g;
   const Sizes s(g);
-  // The number of windows that can hold one pixel.
+  // `side` squared is the largest number of windows that hold a pixel.
   const std::int64_t side = (g.filter + g.stride - 1) / g.stride;
   const std::int64_t most = side * side * s.outputs;
   const Pieces pieces(g.n, most);

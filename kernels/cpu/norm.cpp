@@ -4,9 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
-#include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "convnet/base/error.h"
 #include "kernels/cpu/interleave.h"
@@ -16,7 +14,7 @@
 namespace convnet::cpu::own {
 namespace {
 
-constexpr std::int64_t kPlainLanes = 16;  // pixels worked on together in plain layouts
+constexpr std::int64_t kPlainLanes = 16;  // pixels that are processed together in plain layouts
 
 /// A tile is all channels of some neighbouring pixels of one image. Its values in scratch memory are
 /// [pixel][channel] for blocked layouts and [channel][pixel] for plain ones, so that in both a run of the
@@ -26,9 +24,9 @@ struct Tiling {
   ActivationView view;
   std::int64_t below = 0, above = 0;  ///< window(c) = [c - below, c + above], unless grouped
   std::int64_t group = 0;             ///< > 0: windows are the aligned groups of this many channels
-  std::int64_t pixels = 0;            ///< of a tile
-  std::int64_t first = 0;             ///< where the first channel of the first pixel is in scratch
-  std::int64_t channel_step = 1, pixel_step = 1;  ///< in scratch
+  std::int64_t pixels = 0;            ///< number of pixels of a tile
+  std::int64_t first = 0;             ///< index in scratch of the first channel of the first pixel
+  std::int64_t channel_step = 1, pixel_step = 1;  ///< distances in scratch between channels and pixels
   std::int64_t scratch_floats = 0;
 
   std::int64_t tiles() const { return (view.spatial + pixels - 1) / pixels; }
@@ -38,7 +36,7 @@ std::int64_t whole_vectors(std::int64_t floats) {
   return (floats + kPlainLanes - 1) / kPlainLanes * kPlainLanes;
 }
 
-/// `arrays`: how many arrays of a tile's values are worked with.
+/// Chooses tiles such that `arrays` arrays of a tile's values fit into the first-level cache.
 Tiling make_tiling(const CrossMapNorm& p, const ActivationView& view, std::int64_t arrays) {
   Tiling t;
   t.view = view;
@@ -74,12 +72,12 @@ using Values = typename Vector<float, kLanes<Block>>::Type;
 
 struct Run {
   std::int64_t memory;   ///< offset in the tensor
-  std::int64_t scratch;  ///< and in scratch
-  std::int64_t channel;  ///< of the first value
-  std::int64_t count;    ///< of values in the tensor; the others are zero and not stored
+  std::int64_t scratch;  ///< offset in scratch
+  std::int64_t channel;  ///< channel of the first value
+  std::int64_t count;    ///< number of values in the tensor; the other lanes are zero and not stored
 };
 
-/// Calls f(lanes) with the number of a run's values; where it has all, that is a constant.
+/// Calls f(lanes) with the number of a run's values, as a constant if there are `Lanes`.
 template <int Lanes, class F>
 [[gnu::always_inline]] inline void with_lanes(const Run& run, const F& f) {
   if (run.count == Lanes)
@@ -151,12 +149,12 @@ template <int Block>
     }
   };
   if (below + above == 4)
-    sum(5);  // as most nets have it: without a loop
+    sum(5);  // the size in most nets; a constant makes the loop vanish
   else
     sum(below + above + 1);
 }
 
-/// The powers of denominators, and where `inverses` is given 1 / denominators.
+/// Computes powers of denominators and, unless `inverses` is null, 1 / denominators.
 template <class V, class Powers>
 [[gnu::always_inline]] inline void take_powers(const Powers& powers_of, const V& denominators, V& powers,
                                                V* inverses = nullptr) {
@@ -220,7 +218,7 @@ void forward(const CrossMapNorm& p, const Tiling& t, const Powers& powers_of, co
   });
 }
 
-/// With the denominators d and f = d^-power:
+/// Computes the gradient. With the denominators d and f = d^-power:
 /// dx_i = dy_i f_i - 2 power scale/size x_i sum over {c: i in window(c)} of dy_c x_c f_c / d_c
 template <int Block, class Powers, class T>
 void backward(const CrossMapNorm& p, const Tiling& t, const Powers& powers_of, const T* src,
@@ -285,7 +283,7 @@ template <int Below, int Above>
   return sum;
 }
 
-/// x^-1/2, with a relative error of 2^-14 for numbers of 8 bits, else of 2e-7.
+/// Returns x^-1/2, with a relative error of 2^-14 if results are stored as bf16, else of 2e-7.
 template <class T>
 [[gnu::always_inline]] inline Floats inverse_root(const Floats& x) {
   const __mmask16 all = 0xffff;
@@ -304,7 +302,7 @@ template <class T>
   if (inverses != nullptr) *inverses = inverse;
 }
 
-/// The blocks of a pixel in a tensor, one after the other.
+/// Walks over the blocks of channels of one pixel of a tensor.
 template <class T>
 class Pixel {
  public:
@@ -419,7 +417,7 @@ void backward_in_registers(const CrossMapNorm& p, const ActivationView& view, co
 }
 #endif
 
-/// Calls f(below, above) with constants where windows are summed in registers; returns whether it did.
+/// Calls f(below, above), with constants, if windows can be summed in registers. Returns whether it did.
 template <class F>
 bool in_registers([[maybe_unused]] const CrossMapNorm& p, [[maybe_unused]] const ActivationView& view,
                   [[maybe_unused]] const F& f) {

@@ -1,5 +1,6 @@
 #include "kernels/cpu/onednn.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -54,6 +55,16 @@ std::string describe(const OpDesc& op) {
   std::string text = op_name(op);
   for (const Argument& arg : arguments(op)) text += " " + arg.name + " " + to_string(arg.dims);
   return text;
+}
+
+bool multiply(const MatrixProduct& p) {
+  if (p.m == 0 || p.n == 0) return true;
+  if (p.k == 0) {  // an empty sum
+    for (std::int64_t i = 0; i < p.m && !p.accumulate; ++i) std::fill_n(p.c + i * p.ldc, p.n, 0.0F);
+    return true;
+  }
+  return dnnl_sgemm(p.trans_a, p.trans_b, p.m, p.n, p.k, 1.0F, p.a, p.lda, p.b, p.ldb,
+                    p.accumulate ? 1.0F : 0.0F, p.c, p.ldc) == dnnl_success;
 }
 
 DnnlOp::DnnlOp(const OpDesc& op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,

@@ -15,6 +15,7 @@
 
 namespace convnet::cpu {
 
+/// Returns the CPU engine, one for the whole process.
 const dnnl::engine& cpu_engine();
 
 /// A blocked (or plain) memory descriptor taken apart: strides of the outer dimensions in elements, then the
@@ -85,11 +86,28 @@ Prepared checked(const OpDesc& op, const Build& build) {
   }
 }
 
+/// The matrix product c = a b, or c += a b, of row-major f32 matrices: (m,k) times (k,n), where 'T' says that
+/// a factor is stored transposed. Rows are lda, ldb and ldc floats apart.
+struct MatrixProduct {
+  char trans_a = 'N', trans_b = 'N';
+  std::int64_t m, n, k;
+  const float* a;
+  std::int64_t lda;
+  const float* b;
+  std::int64_t ldb;
+  float* c;
+  std::int64_t ldc;
+  bool accumulate = false;
+};
+/// Computes a product, which may be empty. Returns false if oneDNN fails; threads of OpenMP must not throw.
+bool multiply(const MatrixProduct& p);
+
 /// Runs a oneDNN primitive.
 class DnnlOp : public PreparedOp {
  public:
   /// Takes the layouts of the arguments from `pd`. `ids` are the DNNL_ARG_* of arguments(op), in that order.
-  /// Throws DeviceError if `pd` is a reference implementation and the operation is not small.
+  /// `kind` is put before the algorithm's name ("winograd:jit:…") unless it is empty. Throws DeviceError if
+  /// `pd` is a reference implementation and the operation is not small.
   DnnlOp(const OpDesc& op, const dnnl::primitive_desc_base& pd, dnnl::primitive primitive,
          std::vector<int> ids, const std::string& kind = "");
   /// Takes the argument tensors as given.

@@ -22,7 +22,7 @@ inline TensorDesc walkable(const Dims& dims, const LayoutHints& hints, std::size
   return tensor;
 }
 
-/// Calls f(T{}) with the C++ type T for numbers of `type`, f32 or bf16.
+/// Calls f(T{}) with the C++ type T in which numbers of `type`, f32 or bf16, are stored.
 template <class F>
 void with_stored(DataType type, const F& f) {
   if (type == DataType::bf16)

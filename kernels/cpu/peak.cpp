@@ -1,4 +1,4 @@
-// Measures how many floating-point operations a second this machine can do, as the reference of benchmarks.
+// Measures the FLOP/s and the copy bandwidth of this machine, with which benchmarks and predictions compare.
 #include "kernels/cpu/own_kernels.h"
 
 #include <omp.h>
@@ -14,7 +14,7 @@ namespace convnet::cpu::own {
 
 namespace {
 
-// GCC and clang turn its arithmetic into the widest instructions there are.
+// GCC and clang compile arithmetic on this type to the widest instructions of the instruction set.
 using Vector = float __attribute__((vector_size(64)));
 constexpr int kLanes = 16;
 

@@ -4,7 +4,6 @@
 // several times slower.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <tuple>
 #include <type_traits>
@@ -29,7 +28,7 @@ Extent extent(const PoolGeometry& g, std::int64_t i, std::int64_t side) {
 
 std::int64_t pixels(const Extent& y, const Extent& x) { return (y.end - y.begin) * (x.end - x.begin); }
 
-/// `Block` channels in registers: compilers do not keep arrays there.
+/// Vectors of `Block` channels, which compilers keep in registers, unlike arrays.
 template <int Block>
 using Float = typename Vector<float, Block>::Type;
 template <int Block>
@@ -49,8 +48,8 @@ void load_positions(const Position* p, Int<Block>& where) {
 template <int Value>
 using Constant = std::integral_constant<int, Value>;
 
-/// Calls visit(pixel, position in the window) for the pixels of a window, in row-major order. Size > 0: of a
-/// window of that size that lies inside the image, without loops.
+/// Calls visit(pixel, position in the window) for the pixels of a window, in row-major order. If Size > 0,
+/// the window must have that size and lie inside the image; the code then has no loops.
 template <int Size, class Visit>
 void for_each_pixel(const PoolGeometry& g, const Extent& ys, const Extent& xs, const Visit& visit) {
   if constexpr (Size > 0) {
@@ -64,7 +63,7 @@ void for_each_pixel(const PoolGeometry& g, const Extent& ys, const Extent& xs, c
   }
 }
 
-/// The number by which maxima are compared.
+/// Returns the numbers by which maxima are compared.
 template <PoolKind Kind, int Block>
 Float<Block> rank(const Float<Block>& v) {
   if constexpr (Kind == PoolKind::max_abs)
@@ -73,8 +72,9 @@ Float<Block> rank(const Float<Block>& v) {
     return v;
 }
 
-/// Max of one window for `Block` channels. The first of equal values wins; a NaN beats every number, so that
-/// it is not lost. A window without pixels gives 0. Position void: positions are not kept.
+/// Computes the maximum of one window for `Block` channels. The first of equal values wins; a NaN beats every
+/// number, so that it is not lost. A window without pixels gives 0. If Position is void, positions are not
+/// kept.
 template <PoolKind Kind, int Size, int Block, class Position, class T>
 void max_window(const PoolForward& op, const T* src, const Extent& ys, const Extent& xs, T* dst,
                 Position* position) {
@@ -102,7 +102,7 @@ void max_window(const PoolForward& op, const T* src, const Extent& ys, const Ext
   if constexpr (!std::is_void_v<Position>) store_positions<Block>(where, position);
 }
 
-/// The number by which the sum of a window is divided.
+/// Returns the number by which the sum of a window is divided.
 float divisor(const PoolGeometry& g, const Extent& ys, const Extent& xs) {
   return g.sum ? 1.0F : static_cast<float>(std::max<std::int64_t>(pixels(ys, xs), 1));
 }
@@ -149,8 +149,8 @@ void average_window_backward(const PoolGeometry& g, const T* diff_dst, const Ext
   });
 }
 
-/// Calls window(Constant<Size or 0>, output pixel, rows, columns) for every window of a plane, in row-major
-/// order; Size for those that lie inside the image.
+/// Calls window(size, output pixel, rows, columns) for every window of a plane, in row-major order. `size` is
+/// Constant<Size> for windows that lie inside the image, else Constant<0>.
 template <int Size, class Window>
 void for_each_window(const PoolGeometry& g, const Window& window) {
   const auto inside = [&](const Extent& e) { return e.end - e.begin == g.size; };
@@ -166,7 +166,7 @@ void for_each_window(const PoolGeometry& g, const Window& window) {
   }
 }
 
-/// A plane is one image's block of channels, in the blocked layout.
+/// Pools a plane, which is one block of channels of an image in the blocked layout.
 template <PoolKind Kind, int Size, int Block, class Position, class T>
 void forward_plane(const PoolForward& op, const T* src, T* dst, Position* positions) {
   const PoolGeometry& g = op.g;
@@ -314,8 +314,8 @@ void backward(const PoolGeometry& g, std::int64_t planes, const T* diff_dst, con
   }
 }
 
-/// Calls f(block, size or 0, position) with what the kernels know at compile time; `position` is a value of
-/// the workspace's type.
+/// Calls f(block, size, position) with constants for the kernels: the block of the layout, and the size of
+/// windows if it is 2 or 3, else 0. `position` is a value of the workspace's type.
 template <class F>
 void dispatch(const PoolGeometry& g, std::int64_t block, const F& f) {
   const auto with_block = [&](auto constant) {
@@ -371,8 +371,8 @@ Prepared prepare(const PoolBackward& op, const LayoutHints& hints) {
   const PoolGeometry g = op.g;
   const bool positions = g.keeps_workspace();
   const DataType type = hinted_type(hints, 0);
-  // Positions keep the layout that forward gave them, and the pooled tensor has it, too. Else the layout is
-  // the one that is wanted of the result, which is larger than the gradient.
+  // Positions keep the layout that forward gave them, which the pooled tensor also has. Without positions,
+  // the layout is the one that the plan wants for the result, which is larger than the gradient.
   TensorDesc lies = walkable(g.dst(), hints, positions && hints.size() > 1 && hints[1] ? 1 : 0);
   if (!positions && hints.size() > 1 && hints[1]) {
     const ActivationView result = *activation_view(walkable(g.src(), hints, 1));

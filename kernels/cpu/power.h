@@ -76,7 +76,7 @@ struct NegativeThreeQuarters {
 /// Calls f(g) with a function g(x) that returns the NegativePowers of x > 0 for the exponent p.
 template <class T, class F>
 void with_negative_powers(float p, const F& f) {
-  if (p == 0.75F) {  // as most nets have it
+  if (p == 0.75F) {  // the power in most nets
     f(NegativeThreeQuarters<T>{});
   } else {
     f([p](float x) { return NegativePowers{power(x, -p), 1 / x}; });

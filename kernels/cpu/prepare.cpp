@@ -19,7 +19,7 @@ const OwnKernels& own_kernels(InstructionSet) { return convnet_own_kernels_base;
 
 namespace {
 
-/// Returns null where oneDNN computes a convolution.
+/// Prepares a convolution with our own kernels. Returns null if oneDNN is faster, and for other operations.
 Prepared prepare_winograd(InstructionSet set, const OpDesc& op, DataType type) {
   // With AMX, the library's direct convolutions of bf16 numbers are faster.
   if (type == DataType::bf16 && set >= InstructionSet::avx512_core_amx) return nullptr;

@@ -1,4 +1,5 @@
-// How operations are prepared on the CPU. Target::form and Backend::bind (kernels/) are the contract.
+// The functions that prepare operations for the CPU. Target::form and Backend::bind (kernels/) have the
+// contract.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,7 @@ Prepared prepare(const InnerProductBackwardWeights& op, const LayoutHints& hints
 Prepared prepare(const Reorder& op, const LayoutHints& hints);
 }  // namespace onednn
 
-/// Operations of oneDNN whose factors have a type: convolutions and matrix products.
+/// The operations of oneDNN whose factors have a type: convolutions and matrix products.
 template <class Op>
 concept OnednnProduct = requires(const Op& op, const LayoutHints& hints, DataType type) {
   onednn::prepare(op, hints, type);
@@ -39,7 +40,7 @@ concept OnednnOp = OnednnProduct<Op> || requires(const Op& op, const LayoutHints
   onednn::prepare(op, hints);
 };
 
-/// One of our own kernels: a function of the arguments' memory, with the layouts of the arguments.
+/// An operation without a workspace that calls a function with the memory of its arguments.
 class KernelOp : public PreparedOp {
  public:
   using Kernel = std::function<void(std::span<std::byte* const>)>;

@@ -6,9 +6,10 @@
 namespace convnet::cpu::own {
 namespace {
 
-constexpr std::int64_t kBlock = 16;  ///< channels of a block
+constexpr std::int64_t kBlock = 16;  ///< number of channels of a block
 
-/// Copies activations that lie as `view`, in blocks of 16 channels, from (`to_plain`) or to plain memory.
+/// Copies activations between the layout of `view`, with blocks of 16 channels, and the plain layout; to the
+/// latter if `to_plain`.
 template <class T>
 void rearrange(const ActivationView& view, bool to_plain, const T* from, T* to) {
   const std::int64_t blocks = view.padded_c / kBlock, all = view.n * blocks;
@@ -47,7 +48,7 @@ void round_block(const float* from, BFloat16* to) {
       Vector<float, 16>::Type even, odd;
       load(from + row * kRow + i, even);
       load(from + (row + 1) * kRow + i, odd);
-      // The halves of 32 bits: even numbers below, odd ones above.
+      // Numbers of even rows are the lower halves of 32 bits, those of odd rows the upper halves.
       Vector<std::uint16_t, 16>::Type low, high;
       narrow<16>(even, low);
       narrow<16>(odd, high);
@@ -80,7 +81,7 @@ Prepared prepare_weights(const Reorder&) { return nullptr; }
 }  // namespace
 
 Prepared prepare_reorder(const Reorder& op) {
-  if (element_count(op.from.dims) != element_count(op.to.dims)) return nullptr;  // refused there
+  if (element_count(op.from.dims) != element_count(op.to.dims)) return nullptr;  // onednn::prepare() throws
   Prepared activations = prepare_activations(op);
   return activations ? activations : prepare_weights(op);
 }

@@ -15,7 +15,7 @@ namespace convnet::cpu {
 /// from there afterwards.
 class RelaidOp : public PreparedOp {
  public:
-  /// `outer` are the arguments of `op` as the caller has them.
+  /// `outer` are the arguments of `op` in the layouts that the caller has.
   RelaidOp(const OpDesc& op, Prepared inner, std::vector<TensorDesc> outer) : inner_(std::move(inner)) {
     args_ = std::move(outer);
     algorithm_ = inner_->algorithm();

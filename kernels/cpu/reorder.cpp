@@ -1,3 +1,4 @@
+// Reorders with oneDNN; a reorder between equal layouts is a copy.
 #include <algorithm>
 
 #include "kernels/cpu/onednn.h"
@@ -5,8 +6,9 @@
 namespace convnet::cpu::onednn {
 namespace {
 
-/// A plain tensor seen with the dimensions of the other side: the same bytes may be (N,C,H,W) or (N,C*H*W),
-/// and the weights of grouped convolutions have a fifth dimension in oneDNN.
+/// Returns the descriptor of a tensor. A plain tensor gets the dims of `other` if that is not plain: the same
+/// bytes may be (N,C,H,W) or (N,C*H*W), and the weights of grouped convolutions have a fifth dimension in
+/// oneDNN.
 dnnl::memory::desc seen_as(const TensorDesc& tensor, const TensorDesc& other) {
   if (!tensor.plain() || other.plain()) return to_dnnl(tensor);
   const auto blocking = blocking_of(to_dnnl(other));
@@ -17,7 +19,7 @@ dnnl::memory::desc seen_as(const TensorDesc& tensor, const TensorDesc& other) {
 
 Prepared prepare(const Reorder& op, const LayoutHints&) {
   if (element_count(op.from.dims) != element_count(op.to.dims))
-    throw DeviceError(describe(op) + ": the sizes differ");
+    throw DeviceError(describe(op) + ": the numbers of elements differ");
   if (same_layout(op.from, op.to)) {
     const std::int64_t bytes = op.from.bytes();
     return std::make_shared<KernelOp>(

@@ -1,3 +1,4 @@
+// Softmax, and the mean over the views of an image.
 #include <cmath>
 #include <limits>
 #include <stdexcept>

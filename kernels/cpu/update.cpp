@@ -12,9 +12,9 @@ namespace convnet::cpu::own {
 
 namespace {
 
-/// The weights of a part from some index on, and what is kept for them.
+/// A piece of the weights of a part, with their increments and squares.
 struct Kept {
-  float *weights, *increment, *squares;  ///< squares: AdamW's; null for other rules
+  float *weights, *increment, *squares;  ///< `squares` is null unless the rule is AdamW
 };
 
 /// Updates `count` weights and returns whether all are finite afterwards. This is a function, not a lambda,
@@ -72,8 +72,8 @@ void set_broken(std::byte* flag, bool is) {
   std::memcpy(flag, &value, sizeof value);
 }
 
-/// Updates one part; `args` are its own, `scales` are those of UpdateScales or null. Returns whether all
-/// weights are finite after it.
+/// Updates one part. `args` are the arguments of the part, `scales` the factors from UpdateScales or null.
+/// Returns whether all weights are finite afterwards.
 bool update_part(const Update::Part& part, std::span<std::byte* const> args, const float* scales,
                  const std::byte* step_block) {
   const auto gradients = static_cast<std::size_t>(part.gradients);
@@ -125,7 +125,7 @@ double squares_of(const float* values, const float* more, std::int64_t count) {
   return std::accumulate(pieces.begin(), pieces.end(), 0.0);
 }
 
-/// Averages a piece. It is a function for the same reason as above.
+/// Averages a piece. It is a function for the same reason as update_piece().
 void average_piece(const float* __restrict weights, float share, std::int64_t count,
                    float* __restrict average) {
 #pragma omp simd

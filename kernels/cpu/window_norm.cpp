@@ -1,7 +1,6 @@
-// Response and contrast normalisation within maps. A plane is one image's map, or its block of maps that are
-// stored together: then a row is a row of pixels of 16 floats, and its windows step by 16. Sums over windows
-// are taken along rows, then along columns; in fp32, of few terms, and not as running sums, which would lose
-// digits.
+// Response and contrast normalisation within maps. A plane is one map of an image, or a block of maps that
+// are stored together; a pixel then has as many floats as the block has maps. Sums over windows are taken
+// along rows, then along columns. They are not running sums, which would lose digits.
 #include <stdexcept>
 
 #include "kernels/cpu/own_kernel.h"
@@ -10,16 +9,17 @@
 namespace convnet::cpu::own {
 namespace {
 
-/// Window of pixel p along one side: [p - below, p + above], clipped.
+/// The window of pixel p along one side: [p - below, p + above], clipped.
 struct Reach {
   std::int64_t below, above;
 };
 Reach reach(const WindowNorm& p, std::int64_t side) {
   return {std::min(p.size / 2, side - 1), std::min(p.size - 1 - p.size / 2, side - 1)};
 }
-/// The pixels whose windows hold a pixel reach as far up as windows reach down.
+/// Returns the reach of the pixels whose windows hold a pixel: as far up as windows reach down.
 Reach transposed(Reach r) { return {r.above, r.below}; }
 
+/// Returns the number of pixels in the clipped window of pixel `at`.
 std::int64_t clipped(Reach r, std::int64_t at, std::int64_t side) {
   return std::min(side, at + r.above + 1) - std::max<std::int64_t>(0, at - r.below);
 }
@@ -40,13 +40,13 @@ struct Geometry {
   std::int64_t plane_size() const { return rows * row; }
 
   ActivationView view;
-  std::int64_t rows, row;  ///< rows of a plane, numbers of one
+  std::int64_t rows, row;  ///< number of rows of a plane, and of numbers of a row
   Reach y, x;
   std::int64_t halo, stride;   ///< zeros on both sides of the rows of a sheet; distance between rows
-  std::vector<float> columns;  ///< of the clipped windows, for each number of a row
+  std::vector<float> columns;  ///< for each number of a row, the number of columns of its clipped window
 };
 
-/// A plane in scratch memory, its rows between zeros.
+/// A plane in scratch memory. Zeros surround each row.
 class Sheet {
  public:
   explicit Sheet(const Geometry& g)
@@ -106,13 +106,14 @@ void square(const float* __restrict z, std::int64_t count, float* __restrict squ
   for (std::int64_t i = 0; i < count; ++i) squares[i] = z[i] * z[i];
 }
 
-/// Fills scratch.z with what is squared, and scratch.a with the squares.
+/// Fills scratch.z with the input, less the means of its windows if `p.contrast`, and scratch.a with the
+/// squares.
 template <class T>
 void center(const WindowNorm& p, const Geometry& g, const T* src, Scratch& scratch) {
   for (std::int64_t y = 0; y < g.rows; ++y)
     std::transform(src + y * g.row, src + (y + 1) * g.row, scratch.z.row(y), [](T x) { return to_float(x); });
   if (p.contrast)
-    // Row y of z may change as soon as its sums are there: those of all rows along x are taken before.
+    // Row y of z may change as soon as its sums are known, because the sums along x of all rows come first.
     for_window_sums(g, scratch.z, g.y, g.x, scratch, [&](std::int64_t y, const float* sums) {
       subtract_means(src + y * g.row, sums, g.columns.data(), static_cast<float>(clipped(g.y, y, g.rows)),
                      g.row, scratch.z.row(y));
@@ -141,7 +142,7 @@ void forward_plane(const WindowNorm& p, const Geometry& g, const T* src, T* dst,
   });
 }
 
-/// With the denominators d: direct = dy d^-power, ratios = direct x / d.
+/// Computes direct = dy d^-power and ratios = direct x / d, with the denominators d.
 template <class T, class Powers>
 void differentiate(const WindowNorm& p, const Powers& powers_of, const T* __restrict x,
                    const T* __restrict dy, const float* __restrict sums, std::int64_t count,
@@ -157,7 +158,7 @@ void differentiate(const WindowNorm& p, const Powers& powers_of, const T* __rest
   }
 }
 
-/// through = slope z sums, added to dx; shares = through / the size of the clipped window.
+/// Adds through = slope z sums to dx, and computes shares = through / the size of the clipped window.
 void pass_back(float slope, const float* __restrict z, const float* __restrict sums,
                const float* __restrict columns, float rows, std::int64_t count, float* __restrict dx,
                float* __restrict shares) {
@@ -174,9 +175,9 @@ void subtract(const float* __restrict values, std::int64_t count, float* __restr
   for (std::int64_t i = 0; i < count; ++i) from[i] -= values[i];
 }
 
-/// With through_j = -2 power scale/size^2 z_j sum over {p: j in window(p)} of dy_p x_p d_p^(-power-1):
-/// dx_i = dy_i d_i^-power + through_i, and for contrast less the sum over {j: i in window(j)} of
-/// through_j / |window(j)|.
+/// Computes the gradient. With through_j = -2 power scale/size^2 z_j sum over {p: j in window(p)} of dy_p x_p
+/// d_p^(-power-1): dx_i = dy_i d_i^-power + through_i, and for contrast less the sum over {j: i in window(j)}
+/// of through_j / |window(j)|.
 template <class T>
 void backward_plane(const WindowNorm& p, const Geometry& g, const T* src, const T* diff_dst, T* diff_src,
                     Scratch& scratch) {

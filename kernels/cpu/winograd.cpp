@@ -19,8 +19,9 @@ namespace {
 
 using namespace winograd;
 
-/// Gradients of filters. Several threads transform blocks of tiles at a time; then their products are added,
-/// for each point in the order of the blocks, so that sums do not depend on the number of threads.
+/// Computes gradients of filters. Several threads transform a block of tiles each; then the products of the
+/// blocks are added, for each point in the order of the blocks, so that sums do not depend on the number of
+/// threads.
 template <class Method, class T>
 class FilterGradients : public PreparedOp {
  public:
@@ -70,7 +71,7 @@ class FilterGradients : public PreparedOp {
   static constexpr int kSide = Method::points, kPoints = kSide * kSide, kOutputs = Method::outputs;
   static constexpr std::int64_t kDepth = Product<T>::depth;
   static constexpr std::int64_t kCacheBytes = std::int64_t{3} << 18;
-  /// Bytes of sums from which on blocks are larger, so that the sums are read and written less often.
+  /// With more bytes of sums than this, blocks are larger, so that the sums are read and written less often.
   static constexpr std::int64_t kFewSums = std::int64_t{8} << 20;
 
   /// The part of the workspace for one block of tiles. A unit holds the values of kDepth tiles.
@@ -104,7 +105,7 @@ class FilterGradients : public PreparedOp {
     }
   }
 
-  /// The tiles of a unit on one side: those past the last are zeros.
+  /// The tiles of a unit, of inputs or of gradients. Tiles past the last one are zeros.
   template <int Size>
   struct UnitTiles {
     std::array<Window<Size, const T>, kDepth> windows;
@@ -143,7 +144,7 @@ class FilterGradients : public PreparedOp {
       });
     }
   }
-  /// Adds the gradients to those of the biases, too.
+  /// Transforms gradients, and adds them to the gradients of the biases.
   void transform_gradients(const T* gradients, std::int64_t tile, Unit* to, float* bias) const {
     const auto tiles = tiles_of<kOutputs>(
         gradients, t_.out, tile, [&](const auto& place) { return t_.template outputs<const T>(place); });
@@ -210,21 +211,22 @@ class FilterGradients : public PreparedOp {
   const Tiling<Method> t_;
   const bool bias_;
   const int threads_;
-  const std::int64_t tiles_;   ///< of a block
+  const std::int64_t tiles_;   ///< number of tiles of a block
   std::int64_t together_ = 0;  ///< blocks that are transformed before their products are added
 };
 
 /// The conditions under which a method was measured to be faster than the library.
 struct Range {
-  double least_used;  ///< of the outputs that are computed: tiles may hang over the border
+  double least_used;  ///< fraction of the computed outputs that exist; tiles may hang over the border
   /// Input channels times output channels, with those of padding.
   std::int64_t least_filters, most_filters = std::int64_t{1} << 62;
 };
-/// `M`: Method, or Method::Backward for gradients of inputs.
+/// Returns whether a convolution meets the conditions. `M` is Method, or Method::Backward for gradients of
+/// inputs.
 template <class Method, class M>
 bool pays(const ConvGeometry& g, const Tiling<M>& t, const Range& range) {
   if (g.n == 0 || g.filter != Method::taps || g.stride != Method::stride || g.groups != 1) return false;
-  if (Method::stride > 1 && g.pad != 1) return false;  // as Strided2x3Backward wants it
+  if (Method::stride > 1 && g.pad != 1) return false;  // a condition of Strided2x3Backward
   const std::int64_t computed = t.rows() * t.columns() * M::outputs * M::outputs;
   return static_cast<double>(t.out.h * t.out.w) >= range.least_used * static_cast<double>(computed) &&
          t.in.c() * t.out.c() >= range.least_filters && t.in.c() * t.out.c() <= range.most_filters &&
@@ -263,7 +265,7 @@ Prepared with_method(const ConvGeometry& g, DataType type, const F& f) {
   return found;
 }
 
-/// The arguments: activations of `type` in blocks of 16 channels, all else plain f32.
+/// Returns the arguments: activations of `type` in blocks of 16 channels, everything else plain.
 template <class Op>
 std::vector<TensorDesc> tensors_of(const Op& op, DataType type) {
   std::vector<TensorDesc> tensors;

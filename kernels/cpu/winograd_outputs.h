@@ -11,7 +11,7 @@
 
 namespace convnet::cpu::winograd {
 
-/// The steps between a product and a stored output, by the fields of ConvForward.
+/// The work on outputs before they are stored; see the fields of ConvForward.
 struct Epilogue {
   bool accumulate = false, bias = false, sum = false, relu = false, moments = false;
 };
@@ -73,8 +73,8 @@ struct ChannelSums {
 template <class Method, class T>
 class Outputs : public PreparedOp {
  public:
-  /// If `backward`, this computes gradients of inputs: the filters are those of the forward convolution,
-  /// which are (I,O,H,W) in terms of this operation.
+  /// With `backward`, computes gradients of inputs. The filters are then those of the forward convolution,
+  /// (I,O,H,W) in terms of this operation.
   Outputs(const Tiling<Method>& tiling, bool backward, const std::vector<TensorDesc>& args,
           const Epilogue& epilogue)
       : t_(tiling), backward_(backward), epilogue_(epilogue), threads_(omp_get_max_threads()) {
@@ -168,8 +168,9 @@ class Outputs : public PreparedOp {
     return {as<Unit>(begin), as<float>(begin + input_bytes())};
   }
 
-  /// Tap (y,x) of the filters from input `input` to 16 outputs.
+  /// The taps of 16 filters: [tap][output].
   using Taps = std::array<std::array<float, kLanes>, std::size_t{Method::taps} * Method::taps>;
+  /// Collects the taps of the filters from input `input` to 16 outputs, rotated by 180 degrees if backward.
   void collect(const float* filters, std::int64_t output, std::int64_t input, Taps& taps) const {
     constexpr std::int64_t size = Method::taps * Method::taps;
     const std::int64_t output_step = backward_ ? size : t_.in.channels * size;
@@ -269,7 +270,7 @@ class Outputs : public PreparedOp {
     else
       transform_with(std::false_type{});
   }
-  /// The same for the `count` tiles of a group, of which `tile` is the first.
+  /// Does the same for the `count` tiles of a group, of which `tile` is the first.
   template <bool Sum, bool WithMoments>
   void transform_group(const float* products, std::int64_t column, std::int64_t tile, std::int64_t count,
                        const Results results, std::bool_constant<Sum>,

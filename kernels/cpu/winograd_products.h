@@ -28,7 +28,7 @@ struct Product;
 template <>
 struct Product<float> {
   static constexpr std::int64_t depth = 1;  ///< numbers in a unit
-  /// sum + a b.
+  /// Returns sum + a b.
   [[gnu::always_inline]] static inline Vec add(Vec sum, Unit a, const Units& b) {
     return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a))), (__m512)b, sum);
   }
@@ -60,7 +60,7 @@ struct Product<BFloat16> {
 /// Converts an int that counts taps or points to an index.
 constexpr std::size_t index_of(int at) { return static_cast<std::size_t>(at); }
 
-/// The input or the output of the convolution: (N,C,H,W) stored as nChw16c.
+/// The input or the output of a convolution: (N,C,H,W) stored as nChw16c.
 struct Side {
   std::int64_t channels, h, w;
   std::int64_t c() const { return (channels + kLanes - 1) / kLanes * kLanes; }  ///< channels with padding
@@ -146,9 +146,9 @@ struct Factor {
   std::int64_t row_step, step;
 };
 
-/// out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and 16 * Vecs
-/// columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k are `b_step`
-/// apart.
+/// Computes out(row, column) = [out +] sum over k < depth of a(row, k) b(k, column), for Rows rows and 16 *
+/// Vecs columns. `b` is row-major: the units of the columns are consecutive, those of consecutive k are
+/// `b_step` apart.
 template <class T, int Rows, int Vecs>
 void multiply(const Factor& a, const Unit* b, std::int64_t b_step, std::int64_t depth, bool add, float* out,
               std::int64_t out_step) {

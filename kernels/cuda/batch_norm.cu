@@ -1,8 +1,6 @@
 // Batch normalisation, bound by memory: every operation reads its tensors once.
-#include <stdexcept>
 #include <type_traits>
 
-#include "convnet/base/error.h"
 #include "kernels/batch_norm_math.h"
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/sizes.h"

@@ -1,4 +1,5 @@
-// Biases of single elements (conv, fc and local layers have theirs in the products).
+// Biases with a number for every element of an image. Those of conv, fc and local layers are part of their
+// products.
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
 

@@ -20,10 +20,11 @@
 
 namespace convnet::cuda {
 
-/// Plans do not change when they run, so operations that are alike share one.
+/// The engine that was chosen for a convolution. Operations that are alike share its plan, which running does
+/// not change.
 struct ChosenConvolution {
   ConvVariant variant;
-  std::size_t index = 0;                 ///< of the candidate among the acceptable ones
+  std::size_t index = 0;                 ///< index among the variant's candidates
   std::shared_ptr<const ConvPlan> plan;  ///< null for no images
 };
 
@@ -115,7 +116,7 @@ class ConvOp : public PreparedOp {
         if (plan != nullptr)
           execute(*plan, queue, pointers, rest, problem_.name());
         else
-          add_zeros(stream, as_floats(p[2]));
+          zero_gradient(stream, as_floats(p[2]));
         if (plan != nullptr && in_blocks)
           from_blocks(stream, weights_type(variant), view(seen.weights()), weights_copy, filter_blocks,
                       view(g.weights()), DataType::f32, p[2]);
@@ -129,15 +130,16 @@ class ConvOp : public PreparedOp {
     }
   }
 
-  /// Zeroes the gradient of the weights, which is the sum over no images.
-  void add_zeros(Stream stream, float* weights) const {
+  /// Zeroes the gradient of the weights, which without images is an empty sum.
+  void zero_gradient(Stream stream, float* weights) const {
     check(cudaMemsetAsync(weights, 0,
                           static_cast<std::size_t>(element_count(problem_.g.weights())) * sizeof(float),
                           stream.handle),
           "zeroing a gradient");
   }
 
-  /// Whether the library may get `images`. The gradient of images with few channels is hardly ever wanted.
+  /// Returns whether the library may get the images in this form. The gradient of images with few channels is
+  /// hardly ever wanted.
   bool can_get(ConvImages images) const {
     switch (images) {
       case ConvImages::given: break;
@@ -148,7 +150,7 @@ class ConvOp : public PreparedOp {
     return true;
   }
 
-  /// Variants that round a gradient stand last.
+  /// Returns the variants that compute the problem. Those that round a gradient come last.
   std::vector<ConvVariant> variants() const {
     const bool can_fuse =
         problem_.pass == ConvPass::forward && !problem_.accumulate && (problem_.bias || problem_.relu);
@@ -164,7 +166,7 @@ class ConvOp : public PreparedOp {
     return all;
   }
 
-  /// The plan of a choice, as algorithm_ names it. False where there is none any more.
+  /// Takes the choice that chosen_name() gave this name. Returns false if the library no longer offers it.
   bool take(const std::string& choice, cudnnHandle_t handle) {
     for (const ConvVariant& variant : variants()) {
       const std::string prefix = variant.name() + ":";
@@ -269,8 +271,8 @@ class ConvOp : public PreparedOp {
         fill(pointers.size() - 1, kNumbers);
       }
     }
-    // Bytes of arguments, f32 or bf16. Zeros would be multiplied faster than numbers are.
-    static constexpr int kNumbers = 0x3c;  ///< 0.0115
+    // Bytes that fill arguments of type f32 or bf16. Zeros would be multiplied faster than other numbers.
+    static constexpr int kNumbers = 0x3c;  ///< makes every number 0.0115
     static constexpr int kNan = 0xff;
     void fill(std::size_t argument, int byte) const {
       check(
@@ -278,8 +280,8 @@ class ConvOp : public PreparedOp {
                           static_cast<std::size_t>(memory_.at(argument)->bytes()), stream_of(&queue).handle),
           "filling memory");
     }
-    /// After a failure: throws where the device is lost for the process, else forgets the error, which the
-    /// next kernel would report again.
+    /// Forgets the error of a failed trial, which the next kernel would report again. Throws DeviceError if
+    /// the process has lost the device.
     void recover(const std::string& what) const {
       static_cast<void>(cudaGetLastError());
       check(cudaStreamSynchronize(stream_of(&queue).handle), ("trying " + what).c_str());
@@ -294,7 +296,7 @@ class ConvOp : public PreparedOp {
     std::vector<std::unique_ptr<DeviceMemory>> memory_;
   };
 
-  /// There is no memory to try plans in.
+  /// The error that there is not enough memory to try plans.
   class NoRoom : public DeviceError {
     using DeviceError::DeviceError;
   };
@@ -306,12 +308,12 @@ class ConvOp : public PreparedOp {
     }
   }
 
-  /// Takes the fastest plan, or without timing the first that runs.
+  /// Takes the fastest plan, or, if nothing is timed, the first that runs.
   void try_candidates(const Trial& trial, const std::string& library) {
     const bool times = trial.delay != nullptr;
     const auto start = Clock::now();
     double best = 0;
-    std::string failure;  // the first: of what the library thinks best
+    std::string failure;  // the first one, because the library's best proposals come first
     bool has_room = true;
     const auto attempt = [&](const auto& work) {
       try {
@@ -326,7 +328,7 @@ class ConvOp : public PreparedOp {
     for (const ConvVariant& variant : variants()) {
       // Speed does not decide whether a gradient is rounded.
       if (chosen_.plan && (!times || (variant.narrow && !chosen_.variant.narrow))) break;
-      // So many of those that run are tried: the library puts the fastest first most of the time.
+      // The number of plans that are timed is limited: most of the time the library puts the fastest first.
       constexpr int kFew = 8, kMost = 16;
       constexpr double kFewOnlyFrom = 1;  // seconds of this operation
       const auto most_tried = [&] { return !times ? 1 : seconds_since(start) < kFewOnlyFrom ? kMost : kFew; };
@@ -385,9 +387,9 @@ class ConvOp : public PreparedOp {
     return kept;
   }
 
-  /// Returns the seconds of a run; those of the first run if nothing is timed. Runs that are much slower than
-  /// `best` (0: none) are not repeated. Throws DeviceError if the plan does not run or does not fit into
-  /// memory.
+  /// Returns the seconds of a run, or of the first run if nothing is timed. A plan that is much slower than
+  /// `best` seconds is timed only once; `best` is 0 if there is no other plan yet. Throws DeviceError if the
+  /// plan does not run or does not fit into memory.
   double time(const ConvPlan& plan, const ConvVariant& variant, const Trial& trial, double best) const {
     const int runs = trial.delay ? 5 : 0;  // beside the first, which loads the kernels
     constexpr double kHopeless = 1.5;
@@ -404,7 +406,7 @@ class ConvOp : public PreparedOp {
     }
     return *std::min_element(seconds.begin(), seconds.end());
   }
-  /// Bytes of the form's workspace that are left for the library.
+  /// Returns the bytes of the form's workspace that are left for the library.
   std::int64_t library_budget(const ConvVariant& variant) const { return budget_ - areas(variant, 0).bytes; }
 
   ConvProblem problem_;

@@ -2,8 +2,7 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/flat.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/activations.h"
 #include "kernels/cuda/sum_rows.h"
 
 namespace convnet::cuda {
@@ -12,7 +11,7 @@ namespace {
 /// See to_blocks(): a thread fills some channels of a block.
 template <int Lanes, class T>
 struct ToBlocks {
-  View from, to;  ///< to: in vectors
+  View from, to;  ///< elements of `to` are vectors
   int side, pad;
   Divisor by_channels, by_side;
   const T* src;
@@ -31,6 +30,25 @@ struct ToBlocks {
       values.lane[lane] = inside ? src[from.index(at.n, pixel.rest, y, x)] : T{};
     }
     dst[i] = values;
+  }
+};
+
+/// See add_bias_relu(): a thread changes some columns of a row.
+template <int Lanes, class T>
+struct AddBiasRelu {
+  const float* bias;
+  std::int64_t vectors;  ///< number of vectors in a row
+  bool relu;
+  Numbers<T, Lanes> y;
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    Vector<float, Lanes> v = y[i];
+    const std::int64_t column = bias == nullptr ? 0 : divide(i, vectors).rest * Lanes;
+    CONVNET_UNROLL
+    for (int lane = 0; lane < Lanes; ++lane) {
+      if (bias != nullptr) v.lane[lane] += bias[column + lane];
+      if (relu) v.lane[lane] = ReluFunctor{}.forward(v.lane[lane]);
+    }
+    y.set(i, v);
   }
 };
 
@@ -67,7 +85,7 @@ void to_blocks(Stream stream, DataType type, const View& from, const std::byte* 
                                    static_cast<int>(blocks.pad), Divisor(from.c), Divisor(blocks.side),
                                    reinterpret_cast<const T*>(src), as_vectors<T, kWidth>(dst)});
     };
-    constexpr int kTogether = kFlatLanes<T>;
+    constexpr int kTogether = kLoadLanes<T>;
     if (to.last && to.c % kTogether == 0)
       copy(std::integral_constant<int, kTogether>{});
     else
@@ -91,7 +109,16 @@ void from_blocks(Stream stream, DataType from_type, const View& from, const std:
 
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,
                    DataType type, std::byte* y) {
-  finish_columns(stream, rows, columns, bias, relu, type, y);
+  if (bias == nullptr && !relu) return;
+  with_stored_type(type, [&](auto stored) {
+    using T = decltype(stored);
+    constexpr int kTogether = kLoadLanes<T>;
+    if (columns % kTogether == 0 && is_aligned(y))
+      for_each(stream, rows * columns / kTogether,
+               AddBiasRelu<kTogether, T>{bias, columns / kTogether, relu, Numbers<T, kTogether>(y)});
+    else
+      for_each(stream, rows * columns, AddBiasRelu<1, T>{bias, columns, relu, Numbers<T, 1>(y)});
+  });
 }
 
 void widen(Stream stream, std::int64_t count, const BFloat16* src, float* dst) {

@@ -1,5 +1,6 @@
-// Kernels before and after the library's convolution: they convert images and filters to the forms that its
-// engines want, and add biases that it did not add. Tensors are channels last, of type `type` (f32 or bf16).
+// Kernels before and after the libraries' convolutions and matrix products: they convert images and filters
+// to the forms that cuDNN's engines want, and add biases. Tensors are channels last, of type `type` (f32 or
+// bf16).
 #pragma once
 
 #include "kernels/bf16.h"
@@ -21,8 +22,9 @@ void to_blocks(Stream stream, DataType type, const View& from, const std::byte* 
 /// become zero.
 void from_blocks(Stream stream, DataType from_type, const View& from, const std::byte* src,
                  const Blocks& blocks, const View& to, DataType to_type, std::byte* dst);
-/// y = y [+ bias of the column], then max(0,y) if `relu`, for the matrix y (rows, columns). `bias` may be
-/// null.
+/// Adds `bias`, a number for every column, to the matrix y (rows, columns) unless it is null; then applies
+/// max(0,y) if `relu`, keeping NaN. The library's matrix products could do both, but their relu loses NaN,
+/// and they can neither add f32 to bf16 nor a different bias to each matrix of a batch.
 void add_bias_relu(Stream stream, std::int64_t rows, std::int64_t columns, const float* bias, bool relu,
                    DataType type, std::byte* y);
 /// Convert `count` numbers from bf16 to f32, and from f32 to bf16.

@@ -3,14 +3,15 @@
 
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/columns.h"
+#include "kernels/cuda/conv_edges.h"
 #include "kernels/cuda/sum_rows.h"
 #include "kernels/cuda/windows.h"
 
 namespace convnet::cuda {
 namespace {
 
-/// The matrix of windows has a row for every output pixel. It holds the groups of channels one after the
-/// other; of each the taps, row by row; of each its channels: the order of the weights in memory.
+/// The matrix of windows. It has a row for every output pixel, which holds the groups of channels one after
+/// the other. A group consists of taps, row by row, and a tap of channels, as weights do in memory.
 struct Shape {
   View image;  ///< the input
   int oh, ow;
@@ -27,6 +28,7 @@ struct Shape {
   }
 };
 
+/// Copies windows of the input to the matrix of windows.
 template <class T, int Lanes>
 struct GatherWindows {
   Shape s;
@@ -47,7 +49,7 @@ struct GatherWindows {
   }
 };
 
-/// The opposite: every input is the sum of the places that it was copied to, by increasing window.
+/// Makes every input the sum of the places that GatherWindows copies it to, by increasing window.
 template <class T, int Lanes>
 struct SumWindows {
   Shape s;
@@ -118,7 +120,7 @@ struct Columns {
     return alignment_of({images * in_bytes, images * out_bytes});
   }
 
-  /// The windows of a chunk, given its input: copied to `memory`, where they have to be.
+  /// Returns the matrix of windows of a chunk, whose input is `src`: a copy in `memory`, or `src` itself.
   const std::byte* gather(Stream stream, std::int64_t chunk, const std::byte* src, std::byte* memory) const {
     if (!copied) return src;
     const std::int64_t count = chunks.size_of(chunk) * pixels * s.width;
@@ -131,7 +133,7 @@ struct Columns {
     });
     return memory;
   }
-  /// Sums windows of f32.
+  /// Sums the f32 matrix of windows of a chunk, the gradient of its input, to `diff_src`.
   void sum(Stream stream, std::int64_t chunk, std::byte* memory, std::byte* diff_src) const {
     const std::int64_t count = chunks.size_of(chunk) * in_bytes / size_of(type);
     with_type_and_lanes(type, vectors, [&](auto stored, auto lanes) {
@@ -174,7 +176,7 @@ Prepared prepare_in_chunks(const ConvForward& op, const OpForm& form, const Cont
           std::byte* dst = p.back() + w.chunks.begin(i) * w.out_bytes;
           const std::byte* columns = w.gather(stream_of(queue), i, src, workspace + columns_area);
           products[i].run(queue, columns, p[1], dst, workspace + product_area);
-          finish_columns(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, relu, type, dst);
+          add_bias_relu(stream_of(queue), w.chunks.size_of(i) * w.pixels, channels, bias, relu, type, dst);
         }
       });
 }

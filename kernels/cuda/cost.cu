@@ -45,12 +45,12 @@ struct LogregOfImage {
   ClassTargetReader targets;
   const float* probs;
   CostTable table;
-  static constexpr int kColumns = kLogregColumns;  // and: cost, errors, top-k errors
+  static constexpr int kColumns = kLogregColumns;  ///< column 0, cost, errors, top-k errors
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {
     const float* p = probs + image * c;
     const ClassTarget target = targets.at(image);
-    // Readers of data check labels; a wrong one, a bug of ours, breaks the cost.
+    // Readers of data check labels. A wrong label, which only a defect can cause, makes the cost NaN.
     const bool valid = target.valid(c);
     const float label_prob = valid ? p[target.label()] : NAN;
     const bool one_class = target.first == target.second && target.spread == 0;
@@ -105,7 +105,7 @@ struct Crossent {
   CONVNET_DEVICE double operator()(double t, double p) const { return -weighted_log(t, p); }
 };
 struct BinaryCost {
-  static constexpr bool kCountsWrong = true;  ///< outputs on the wrong side of 0.5
+  static constexpr bool kCountsWrong = true;  ///< counts outputs on the wrong side of 0.5
   double pos_weight;
   CONVNET_DEVICE double operator()(double t, double p) const {
     return -(weighted_log(pos_weight * t, p) + weighted_log(1 - t, 1 - p));
@@ -119,7 +119,7 @@ struct CostOfImage {
   CostOf cost_of;
   const float *labels, *probs;
   CostTable table;
-  // And: cost, [wrong outputs,] errors.
+  /// Column 0, cost, [wrong outputs,] errors.
   static constexpr int kColumns = CostOf::kCountsWrong ? kBinaryCostColumns : kCrossentColumns;
 
   CONVNET_DEVICE void operator()(const Team& team, std::int64_t image) const {

@@ -5,7 +5,7 @@ set(cuda_code "-gencode=arch=compute_80,code=[sm_80,sm_90,compute_80]")
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
 set(cuda_kernels
-  bias concat cost batch_norm conv_edges elementwise eltwise functors_check image inner_product load local norm pool
+  bias concat cost batch_norm conv_edges elementwise eltwise image inner_product load local norm pool
   random softmax update)
 list(TRANSFORM cuda_kernels PREPEND cuda/)
 list(TRANSFORM cuda_kernels APPEND .cu)

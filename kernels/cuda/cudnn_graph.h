@@ -85,13 +85,12 @@ struct ConvProblem {
   DataType type() const { return product_type(precision); }
   /// Returns the geometry of the convolution that the library does.
   ConvGeometry geometry(const ConvVariant& variant) const {
-    constexpr std::int64_t kLoad = 16;  // bytes
     switch (variant.images) {
       case ConvImages::given: return g;
       case ConvImages::padded: return with_padding(g);
       case ConvImages::blocks: break;
     }
-    return over_blocks(g, g.stride, kLoad / size_of(type()));
+    return over_blocks(g, g.stride, kLoadBytes / size_of(type()));
   }
   /// Returns whether the library gets a copy of the bias, rounded to bf16.
   bool rounds_bias(const ConvVariant& variant) const {

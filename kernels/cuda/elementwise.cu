@@ -43,14 +43,15 @@ struct Runs {
   int count = 0;
 };
 
-/// The runs that one launch sums. Its parameters have room for so many sources.
+/// The runs that one launch sums. They are its parameters, which have room for kMostGradients sources.
 struct Sums {
   struct Run {
     float* dst;
-    bool adds;  ///< to what an earlier launch has summed
+    bool adds;  ///< whether the sum continues that of an earlier launch
     int first_source, end_source;
   };
 
+  /// Returns the number of sources that another run may have.
   int room() const { return ranges.full() ? 0 : static_cast<int>(kMostGradients) - source_count; }
   void add(float* dst, bool adds, std::span<std::byte* const> from, std::int64_t floats) {
     runs[run_count++] = {dst, adds, source_count, source_count + static_cast<int>(from.size())};
@@ -75,7 +76,7 @@ void launch(Stream stream, const Sums& sums) {
   for_each(stream, sums.ranges.total(), [sums] CONVNET_DEVICE(std::int64_t i) { sums.sum(i); });
 }
 
-/// Element by element from one layout, and type, to another.
+/// Copies elements from one layout and type to another.
 template <class From, class To>
 struct Relay {
   View from, to;
@@ -92,7 +93,7 @@ struct Relay {
 };
 template <class From, class To>
 void relay(Stream stream, const View& from, const View& to, std::span<std::byte* const> args) {
-  // One channel, or one pixel, lies both ways.
+  // Tensors of one channel or one pixel are the same in both layouts.
   if constexpr (!std::is_same_v<From, To>)
     if (from.last == to.last || to.c == 1 || to.spatial() == 1)
       return flat_unary<From, To>(stream, to.size(), args, Forward<IdentFunctor>{});
@@ -187,7 +188,7 @@ Prepared prepare(const FillZero& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(form, [bytes = op.what.bytes()](
                                               Stream stream, std::span<std::byte* const> args, std::byte*) {
     std::byte* memory = args[0];
-    // Memory of arguments is aligned, and everything but labels comes in words of four bytes.
+    // Arguments are aligned to kArgumentAlignment. Most of them consist of whole words of four bytes.
     auto* words = reinterpret_cast<std::uint32_t*>(memory);
     for_each(stream, bytes / 4, [=] CONVNET_DEVICE(std::int64_t i) { words[i] = 0; });
     const std::int64_t done = bytes / 4 * 4;

@@ -2,7 +2,6 @@
 // over the maps.
 #include <stdexcept>
 
-#include "convnet/base/error.h"
 #include "kernels/cuda/flat.h"
 #include "kernels/cuda/sizes.h"
 #include "kernels/cuda/sources.h"
@@ -26,13 +25,13 @@ std::size_t count_inputs(const OpDesc& op, std::int64_t inputs) {
   return static_cast<std::size_t>(inputs);
 }
 
-/// Inputs: how many there are, or 0: any number.
+/// Sums terms. `Inputs` is the number of inputs if it is known when this is compiled, else 0.
 template <class T, int Inputs>
 struct SumTerms {
   Sources<std::byte> sources;
   float coeffs[kMostSources];
   std::byte* dst;
-  bool adds;  ///< to the destination's present values
+  bool adds;  ///< whether the sum is added to what the destination holds
 
   template <int Lanes>
   CONVNET_DEVICE void at(std::int64_t i) const {
@@ -49,14 +48,14 @@ struct SumTerms {
   }
 };
 
-/// The sum over the `inputs` arguments from `first` on.
+/// Sums the `inputs` arguments from `first` on; those before it are already summed in the destination.
 template <class T, int Inputs>
 void sum_terms(Stream stream, std::int64_t count, const std::vector<float>& coeffs, std::size_t first,
                std::size_t inputs, std::span<std::byte* const> args) {
   SumTerms<T, Inputs> terms{{}, {}, args.back(), first > 0};
   for (std::byte* arg : args.subspan(first, inputs)) terms.sources.add(arg);
   std::copy_n(&coeffs[first], inputs, terms.coeffs);
-  for_elements<kFlatLanes<T>>(stream, count, args, terms);
+  for_elements<kLoadLanes<T>>(stream, count, args, terms);
 }
 
 struct Multiply {

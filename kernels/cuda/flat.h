@@ -7,15 +7,12 @@
 
 namespace convnet::cuda {
 
-/// Elements that a thread processes together: 16 bytes of the largest type, the most that one load moves.
-template <class... Types>
-constexpr int kFlatLanes = 16 / static_cast<int>(std::max({sizeof(Types)...}));
-
 /// A kernel body over vectors of `Lanes` elements: body.at<Lanes>(i) works on vector i.
 template <int Lanes, class Body>
 struct Flat {
   Body body;
-  std::int64_t count, vectors;  ///< elements; whole vectors at their beginning, the rest is done singly
+  std::int64_t count;    ///< number of elements
+  std::int64_t vectors;  ///< number of whole vectors among the first elements; the others are done singly
 
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     if (i < vectors) return body.template at<Lanes>(i);
@@ -25,13 +22,12 @@ struct Flat {
   }
 };
 
-/// Runs the body over `count` elements of the tensors at `args`. Vectors must begin at multiples of their
-/// size, but `args` may be parts of tensors that begin anywhere; then elements are done singly.
+/// Runs the body over `count` elements of the tensors at `args`. If one of them is not aligned to vectors,
+/// all elements are done singly.
 template <int Lanes, class Body>
 void for_elements(Stream stream, std::int64_t count, std::span<std::byte* const> args, const Body& body) {
-  const bool aligned = std::all_of(args.begin(), args.end(), [](const std::byte* arg) {
-    return reinterpret_cast<std::uintptr_t>(arg) % 16 == 0;
-  });
+  const bool aligned =
+      std::all_of(args.begin(), args.end(), [](const std::byte* arg) { return is_aligned(arg); });
   for_each(stream, (count + Lanes - 1) / Lanes, Flat<Lanes, Body>{body, count, aligned ? count / Lanes : 0});
 }
 
@@ -51,7 +47,7 @@ struct FlatUnary {
 /// args: src, dst. They may be the same memory if the types are equal.
 template <class From, class To, class F>
 void flat_unary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
-  for_elements<kFlatLanes<From, To>>(stream, count, args, FlatUnary<F, From, To>{f, args[0], args[1]});
+  for_elements<kLoadLanes<From, To>>(stream, count, args, FlatUnary<F, From, To>{f, args[0], args[1]});
 }
 
 /// dst = f(a, b), where dst may be a or b.
@@ -71,7 +67,7 @@ struct FlatBinary {
 /// args: a, b, and dst, which by default is b.
 template <class T, class F>
 void flat_binary(Stream stream, std::int64_t count, std::span<std::byte* const> args, const F& f) {
-  for_elements<kFlatLanes<T>>(stream, count, args, FlatBinary<F, T>{f, args[0], args[1], args.back()});
+  for_elements<kLoadLanes<T>>(stream, count, args, FlatBinary<F, T>{f, args[0], args[1], args.back()});
 }
 
 }  // namespace convnet::cuda

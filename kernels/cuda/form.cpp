@@ -16,16 +16,16 @@ namespace {
 template <class Op, class... Ops>
 concept one_of = (std::same_as<Op, Ops> || ...);
 
-/// The form of an operation that own kernels do.
+/// Returns the form of an operation that our own kernels do.
 OpForm own(std::vector<TensorDesc> args, std::int64_t workspace_bytes = 0) {
   return {std::move(args), workspace_bytes, "own"};
 }
 std::int64_t bytes_of_floats(std::int64_t count) { return count * size_of(DataType::f32); }
 
-/// Returns the layout of another activation of an operation: the same as that of `main`.
+/// Returns another activation of an operation, in the layout of `main`.
 TensorDesc matching(const TensorDesc& main, const Dims& dims, DataType type = DataType::f32) {
   const View view = view_of(main);
-  // One channel, or one pixel, lies both ways: then the other is as this backend likes it.
+  // Tensors of one channel or one pixel are the same in both layouts; this backend prefers channels last.
   const bool last = view.last || view.c == 1 || view.spatial() == 1;
   return last ? channels_last(dims, type) : TensorDesc{dims, type, nullptr};
 }
@@ -67,9 +67,9 @@ class Former {
     return own(argument_tensors(op), update_scales_bytes(op));
   }
 
-  // Operations that go over the elements of tensors which lie alike.
+  // Operations on the elements of tensors that have the same layout.
 
-  /// These read and write the type that the first argument is stored as.
+  /// Neurons and dropout write the type in which the first argument is stored.
   template <one_of<NeuronForward, NeuronBackward, Dropout, NoisyRelu> Op>
   OpForm operator()(const Op& op) const {
     TensorDesc desc = activation(op.dims, 0);
@@ -120,7 +120,7 @@ class Former {
     return own(std::move(args));
   }
 
-  // Operations that know where an element is.
+  // Operations that depend on the position of an element.
 
   OpForm operator()(const AddBias& op) const {
     std::vector<TensorDesc> args = argument_tensors(op);
@@ -277,13 +277,13 @@ class Former {
   }
 
  private:
-  /// Returns argument `index`, of type `type`, as it lies now where that is decided, else as this backend
-  /// likes it.
+  /// Returns argument `index`, of type `type`, in the layout that it has, or channels last if it has none
+  /// yet.
   TensorDesc hinted_or_preferred(const Dims& dims, std::size_t index, DataType type = DataType::f32) const {
     if (index < hints_.size() && hints_[index]) return {dims, type, hinted_layout(hints_, index, type)};
     return channels_last(dims, type);
   }
-  /// Returns argument `index` as it lies, and is stored, now.
+  /// Returns the same in the type that it is stored in.
   TensorDesc activation(const Dims& dims, std::size_t index) const {
     return hinted_or_preferred(dims, index, hinted_type(hints_, index));
   }

@@ -75,7 +75,7 @@ class LtGemm : public PreparedGemm {
   }
 
  private:
-  /// The library's first choice for these shapes, which is the same in every run.
+  /// Takes the library's first choice for these shapes, which is the same in every run.
   void choose(cublasLtHandle_t handle) {
     Preference preference;
     check(cublasLtMatmulPreferenceCreate(preference.put()), "choosing an algorithm");
@@ -84,7 +84,7 @@ class LtGemm : public PreparedGemm {
             "choosing an algorithm");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(kMostProductBytes));
-    // If a sum is made in parts, these are f32, too.
+    // If a sum is made of partial sums, they must be f32, too.
     if (g_.result == DataType::bf16)
       prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
              std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});

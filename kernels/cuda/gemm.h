@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "kernels/cuda/layout.h"
 #include "kernels/cuda/prepare.h"
 
 namespace convnet::cuda {
@@ -16,7 +17,7 @@ struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;       ///< op(A) (m,k), op(B) (k,n), C (m,n)
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   std::int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
-  std::int64_t alignment = 4;  ///< alignment of all pointers, bytes; faster kernels need 16
+  std::int64_t alignment = 4;  ///< alignment of all pointers, bytes; faster kernels need kLoadBytes
   bool accumulate = false;
   DataType factors = DataType::f32;  ///< type of A and B
   DataType result = DataType::f32;   ///< type of C; bf16 only where the factors are
@@ -32,13 +33,14 @@ inline std::int64_t alignment_of(std::initializer_list<std::int64_t> offsets) {
   return alignment;
 }
 
+/// A matrix product that is ready to run.
 class PreparedGemm {
  public:
   PreparedGemm() = default;
   PreparedGemm(const PreparedGemm&) = delete;
   PreparedGemm& operator=(const PreparedGemm&) = delete;
   virtual ~PreparedGemm() = default;
-  virtual std::int64_t workspace_bytes() const = 0;
+  virtual std::int64_t workspace_bytes() const = 0;  ///< not more than kMostProductBytes
   /// Computes with the types Gemm::factors and Gemm::result. `workspace` is aligned to kMemoryAlignment.
   virtual void run(Queue* queue, const std::byte* a, const std::byte* b, std::byte* c,
                    std::byte* workspace) const = 0;
@@ -53,9 +55,6 @@ class PreparedGemm {
 /// outside of it, or fail without naming the product.
 inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byte*> matrices,
                           const std::byte* workspace) {
-  const auto is_aligned = [](const std::byte* memory, std::int64_t bytes) {
-    return reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(bytes) == 0;
-  };
   for (const std::byte* matrix : matrices)
     if (!is_aligned(matrix, gemm.alignment))
       throw std::logic_error("cuda: a matrix is not aligned to " + std::to_string(gemm.alignment) + " bytes");
@@ -63,6 +62,7 @@ inline void check_aligned(const Gemm& gemm, std::initializer_list<const std::byt
     throw std::logic_error("cuda: the workspace of a product is not aligned");
 }
 
+/// Chooses how to compute a product. Throws DeviceError if the library cannot do it.
 std::shared_ptr<const PreparedGemm> prepare_gemm(const Gemm& gemm, const Context& context);
 
 }  // namespace convnet::cuda

@@ -13,15 +13,15 @@ struct Steps {
       : start(static_cast<int>(start_)), step(static_cast<int>(step_)), outputs(static_cast<int>(outputs_)) {}
 
   CONVNET_HD int pixel(int i) const { return start + step * i; }
-  /// Which output takes `pixel`; -1: none.
+  /// Returns the output that takes `pixel`, or -1 if none does.
   CONVNET_HD int output(int pixel) const {
     const int i = (pixel - start) / step;
     return i >= 0 && i < outputs && start + step * i == pixel ? i : -1;
   }
 };
 
-/// The sum of the taps of a filter around a pixel, the `at`-th of a line of `side` pixels that are `step`
-/// floats apart. Weights by the distance from the middle.
+/// Returns the response of a symmetric filter at a pixel, the `at`-th of a line of `side` pixels that are
+/// `step` floats apart. `weights` are given by distance from the middle, up to `reach`.
 CONVNET_HD inline float filtered(const float* weights, int reach, const float* pixel, int at,
                                  std::int64_t side, std::int64_t step) {
   float sum = 0;
@@ -30,10 +30,10 @@ CONVNET_HD inline float filtered(const float* weights, int reach, const float* p
   return sum;
 }
 
-/// Bilinear, of the map of `at`.
+/// Interpolates bilinearly in the map of `at`.
 CONVNET_HD inline float interpolated(const View& view, const View::Place& at, const BilinearTap& row,
                                      const BilinearTap& column, const float* src) {
-  // The columns last: so does the CPU.
+  // Columns are blended last, as on the CPU, so that both round alike.
   const float first = blend(src[view.index(at.n, at.c, row.first, column.first)],
                             src[view.index(at.n, at.c, row.second, column.first)], row.weight);
   const float second = blend(src[view.index(at.n, at.c, row.first, column.second)],

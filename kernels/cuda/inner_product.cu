@@ -1,4 +1,5 @@
 // Fully connected layers: matrix products of plain matrices, or (sfc) one for every part.
+#include "kernels/cuda/conv_edges.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/sum_rows.h"
 
@@ -9,8 +10,9 @@ namespace {
 struct Sizes {
   explicit Sizes(const InnerProductGeometry& g)
       : batch(g.parts > 0 ? g.parts : 1), in(g.src()[1]), out(g.dst()[1]), weights(g.out * g.in) {}
-  std::int64_t batch, in, out;  ///< in, out: of all parts
-  std::int64_t weights;         ///< elements of one part
+  std::int64_t batch;    ///< number of products
+  std::int64_t in, out;  ///< columns of all parts together
+  std::int64_t weights;  ///< elements of one part
 };
 
 }  // namespace
@@ -35,8 +37,8 @@ Prepared prepare(const InnerProductForward& op, const OpForm& form, const Contex
                                          Queue* queue, std::span<std::byte* const> p, std::byte* workspace) {
                                        const float* bias = has_bias ? as_floats(p[2]) : nullptr;
                                        product->run(queue, p[0], p[1], p.back(), workspace);
-                                       finish_columns(stream_of(queue), images, s.out, bias, relu, type,
-                                                      p.back());
+                                       add_bias_relu(stream_of(queue), images, s.out, bias, relu, type,
+                                                     p.back());
                                      });
 }
 

@@ -2,6 +2,7 @@
 // (O,H,W,I), everything else plain. No layout has padding.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "convnet/base/tensor.h"
@@ -94,7 +95,19 @@ inline View channels_view(const TensorDesc& tensor) {
   return view;
 }
 
-constexpr int kLanes = 4;  ///< floats in 16 bytes, the most that one load reads
+/// The most bytes that a thread reads or writes at once.
+constexpr int kLoadBytes = 16;
+/// The number of elements of the largest of some types that fit into kLoadBytes.
+template <class... Types>
+constexpr int kLoadLanes = kLoadBytes / static_cast<int>(std::max({sizeof(Types)...}));
+constexpr int kLanes = kLoadLanes<float>;
+
+/// Returns whether memory begins at a multiple of `bytes`. Parts of tensors may begin anywhere, but a load of
+/// kLoadBytes must be aligned to its size.
+inline bool is_aligned(const void* memory, std::int64_t bytes = kLoadBytes) {
+  return reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(bytes) == 0;
+}
+
 /// Returns the number of channels that a thread can work on at once: kLanes or 1.
 inline int lanes_of(const View& view) { return view.last && view.c % kLanes == 0 ? kLanes : 1; }
 

@@ -27,7 +27,7 @@ Prepared prepare_load(const LoadImages& op, const OpForm& form) {
   });
 }
 
-/// The same for images that arrive uncropped.
+/// Prepares the same for images that arrive uncropped.
 template <class Source, class Stored>
 Prepared prepare_crop(const LoadImages& op, const OpForm& form) {
   const View view = view_of(form.args.back());

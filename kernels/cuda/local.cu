@@ -12,8 +12,8 @@ struct Positions {
   std::int64_t begin, count;
 };
 
-/// Rows [position][image]: the channels of a tensor in the position's window, of each its taps row by row:
-/// the order of the weights.
+/// Copies windows of a tensor to rows [position][image]. A row holds the channels one after the other, and of
+/// each channel the taps, row by row, as weights do in memory.
 struct GatherWindows {
   View view;
   Positions positions;
@@ -35,8 +35,8 @@ struct GatherWindows {
   }
 };
 
-/// The opposite: adds up, for every input, the places that it was copied to, by increasing position. `adds`
-/// this to the sums of earlier positions.
+/// Sums, for every input, the places that GatherWindows copies it to, by increasing position. If `adds`, adds
+/// the sum to that of earlier positions.
 struct SumWindows {
   View view;
   Positions positions;
@@ -68,8 +68,8 @@ struct SumWindows {
   }
 };
 
-/// Results [position][image][channel] on the way to their tensor: dst = [dst +] results [+ bias], then
-/// max(0,x) if `relu`.
+/// Writes results [position][image][channel] to their tensor: dst = [dst +] results [+ bias], then max(0,x)
+/// if `relu`.
 struct ScatterResults {
   View view;
   Positions positions;
@@ -116,8 +116,8 @@ struct Local {
   std::int64_t weights_at(std::int64_t chunk, std::int64_t group) const {
     return (chunks.begin(chunk) * g.k + group * outputs) * row;
   }
-  /// Returns the alignment in bytes of groups' parts in windows and results, and of groups and chunks in
-  /// weights.
+  /// Returns the alignment in bytes of the parts of groups in windows and results, and of those of groups and
+  /// chunks in weights.
   std::int64_t alignment() const {
     const std::int64_t of_row = row * size_of(DataType::f32), of_outputs = outputs * size_of(DataType::f32);
     if (g.groups > 1) return alignment_of({of_row, of_outputs});

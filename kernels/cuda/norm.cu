@@ -51,7 +51,7 @@ struct Formula {
   }
 };
 
-/// The windows of `size` that begin size/2 before their middle.
+/// Returns the windows of `size` that begin size/2 before their middle.
 Windows centred_windows(std::int64_t size) { return {-(size / 2), 1, size}; }
 
 // Across maps, in general.
@@ -71,13 +71,13 @@ struct MapWindows {
     const int map = static_cast<int>(c);
     return windows.window(blocked ? map / windows.size : map, maps);
   }
-  /// The maps whose windows hold c.
+  /// Returns the maps whose windows hold c.
   CONVNET_HD Range holding(std::int64_t c) const {
     return blocked ? window(c) : windows.holding(static_cast<int>(c), maps);
   }
 };
 
-/// Over some maps, at the pixel of `at`.
+/// Return the sum of the squares, or of the values, of some maps at the pixel of `at`.
 CONVNET_HD inline float sum_of_squares(const View& view, const View::Place& at, const Range& maps,
                                        const float* values) {
   float sum = 0;
@@ -120,13 +120,14 @@ void wide_backward(Stream stream, const CrossMapNorm& p, const View& view, const
   });
 }
 
-// Across maps, where four maps are neighbours in memory and windows have not more than nine: a thread works
-// on four maps, and has those around them in registers.
+// Across maps, for maps that are neighbours in memory and windows of at most nine maps: a thread works on
+// four maps, and has those around them in registers.
 
 using Four = Vector<float, kLanes>;
 
-/// Windows of Size maps; Size 0: of as many as the operation says. They reach at most Reach maps down and up.
-/// Halo: vectors on each side of the thread's own.
+/// The maps around those of a thread. Windows have Size maps, or, if Size is 0, as many as the operation
+/// says; they reach at most Reach maps down and up. Halo is the number of vectors on each side of the
+/// thread's own.
 template <int Size, int Reach, int Halo>
 struct Neighbours {
   static constexpr int kOwn = Halo * kLanes;  ///< index of the first of the thread's own maps
@@ -138,14 +139,15 @@ struct Neighbours {
   Neighbours(const CrossMapNorm& p, const View& elements)
       : view(in_vectors(elements, kLanes)), maps_of_window(static_cast<int>(p.size)) {}
 
-  /// Maps that a window reaches down and up. Constants where Size is one, so that the loops below consist of
-  /// the additions alone.
+  /// Return the number of maps that a window reaches down, and up. If Size is not 0, they are constants, so
+  /// that the loops below consist of additions alone.
   CONVNET_DEVICE int below() const { return Size > 0 ? Size / 2 : maps_of_window / 2; }
   CONVNET_DEVICE int above() const { return (Size > 0 ? Size : maps_of_window) - 1 - below(); }
 
-  /// Which of a pixel's vectors the tensor's i-th is.
+  /// Returns the index, among the vectors of its pixel, of vector i of the tensor.
   CONVNET_DEVICE int own(std::int64_t i) const { return static_cast<int>(view.place(i).c); }
-  /// Around vector i of the tensor, the own-th; zeros for the maps that there are not.
+  /// Loads vector i of the tensor, whose index in its pixel is `own`, and the Halo around it. Maps that do
+  /// not exist are zeros.
   template <class T>
   CONVNET_DEVICE void load(const Numbers<T, kLanes>& tensor, std::int64_t i, int own, Values& values) const {
     CONVNET_UNROLL
@@ -164,7 +166,7 @@ struct Neighbours {
       if (k >= -below() && k <= above()) sum += values[j + k] * values[j + k];
     return sum;
   }
-  /// Over those whose windows hold value j.
+  /// Returns the sum of the values whose windows hold value j.
   CONVNET_DEVICE float holding_sum(const Values& values, int j) const {
     float sum = 0;
     CONVNET_UNROLL
@@ -224,7 +226,7 @@ struct NarrowBackward {
   }
 };
 
-/// Calls f(stored, size, reach), where they are narrow, with the template arguments of a kernel.
+/// Calls f(stored, size, reach) with the template arguments of a kernel for narrow windows (is_narrow()).
 template <class F>
 void with_type_and_window(const CrossMapNorm& p, DataType type, const F& f) {
   with_stored_type(type, [&](auto stored) {
@@ -247,7 +249,8 @@ void with_type_and_window(const CrossMapNorm& p, DataType type, const F& f) {
 
 Windows windows_of(const CrossMapPool& p) { return {p.start, p.stride, p.size}; }
 
-/// The first of equal values wins, a NaN beats every number; without maps 0, of none.
+/// The maximum over some maps: the first of equal values wins, and a NaN beats every number. Without maps it
+/// is 0, in map -1.
 struct MapMaximum {
   float value = 0;
   int map = -1;
@@ -264,7 +267,7 @@ CONVNET_HD inline MapMaximum maximum(const View& view, const View::Place& at, co
 
 // Within maps.
 
-/// Rows and columns, of windows and pixels.
+/// A rectangle of windows or of pixels.
 struct Rectangle {
   Range rows, columns;
   CONVNET_HD float pixels() const { return static_cast<float>(rows.count() * columns.count()); }
@@ -279,12 +282,12 @@ struct PixelWindows {
     const Pixel p(view, at);
     return {windows.window(p.y, static_cast<int>(view.h)), windows.window(p.x, static_cast<int>(view.w))};
   }
-  /// The pixels whose windows hold this one.
+  /// Returns the pixels whose windows hold this one.
   CONVNET_HD Rectangle holding(const View::Place& at) const {
     const Pixel p(view, at);
     return {windows.holding(p.y, static_cast<int>(view.h)), windows.holding(p.x, static_cast<int>(view.w))};
   }
-  /// Over the pixels of one map, row by row; of the squares if Square.
+  /// Returns the sum of the values, or of their squares if Square, over some pixels of one map, row by row.
   template <bool Square>
   CONVNET_HD float sum(const View::Place& at, const Rectangle& pixels, const float* values) const {
     float sum = 0;
@@ -371,7 +374,7 @@ Prepared prepare(const CrossMapPoolBackward& op, const OpForm& form, const Conte
         const float* src = as_floats(args[0]);
         const float* diff_dst = as_floats(args[1]);
         float* diff_src = as_floats(args[2]);
-        auto* maps = reinterpret_cast<std::int32_t*>(workspace);  // of the maxima
+        auto* maps = reinterpret_cast<std::int32_t*>(workspace);  // the maps that have the maxima
         for_each(stream, to.size(), [=] CONVNET_DEVICE(std::int64_t i) {
           const View::Place at = to.place(i);
           maps[i] =
@@ -407,8 +410,8 @@ Prepared prepare(const WindowNormForward& op, const OpForm& form, const Context&
       });
 }
 
-/// With through_i = slope z_i * (sum of the ratios of all whose windows hold i): dx = direct + through, and
-/// for contrast less the sum over {j: i in window(j)} of through_j / |window(j)|.
+/// Computes dx = direct + through with through_i = slope z_i * (sum of the ratios of all whose windows hold
+/// i). For contrast normalisation, the sum over {j: i in window(j)} of through_j / |window(j)| is subtracted.
 template <>
 Prepared prepare(const WindowNormBackward& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(

@@ -33,8 +33,8 @@ struct Geometry : Windows {
   }
 };
 
-/// Calls visit(pixel, position in the window) for the pixels of window (oy, ox), in row-major order. Size >
-/// 0: of windows of that size, without loops.
+/// Calls visit(pixel, position in the window) for the pixels of window (oy, ox), in row-major order. If Size
+/// is not 0, windows have that size, and the loops are unrolled.
 template <int Size, class Visit>
 CONVNET_DEVICE void for_pixels(const Geometry& g, int oy, int ox, const Visit& visit) {
   const int size = Size > 0 ? Size : g.size;
@@ -49,8 +49,8 @@ CONVNET_DEVICE void for_pixels(const Geometry& g, int oy, int ox, const Visit& v
   }
 }
 
-/// Calls visit(oy, ox) for the windows that cover pixel (y, x), in row-major order. Most > 0: there are no
-/// more than that along one side.
+/// Calls visit(oy, ox) for the windows that cover pixel (y, x), in row-major order. If Most is not 0, not
+/// more than Most cover a pixel along one side, and the loops are unrolled.
 template <int Most, class Visit>
 CONVNET_DEVICE void for_covering(const Geometry& g, int y, int x, const Visit& visit) {
   const Range rows = g.holding(y, g.oh), columns = g.holding(x, g.ow);
@@ -64,7 +64,7 @@ CONVNET_DEVICE void for_covering(const Geometry& g, int y, int x, const Visit& v
   }
 }
 
-/// One image's channel, or the lanes of some: pixel s is at first + s * step.
+/// The pixels of a channel, or of a vector of channels, of one image: pixel s is at first + s * step.
 struct Plane {
   std::int64_t first;
   int step;
@@ -73,14 +73,14 @@ struct Plane {
   CONVNET_HD std::int64_t operator[](int s) const { return first + static_cast<std::int64_t>(s) * step; }
 };
 
-/// The first of equal values wins; a NaN beats every number, so that it is not lost. A window without pixels
-/// gives 0.
+/// Finds the maximum of every window. The first of equal values wins; a NaN beats every number, so that it is
+/// not lost. A window without pixels gives 0.
 template <PoolKind Kind, int Size, int Lanes, class Position, class T>
 struct MaxForward {
   Geometry g;
   View src_view, dst_view;
   Numbers<T, Lanes> src, dst;
-  Vector<Position, Lanes>* positions;  ///< null: not kept
+  Vector<Position, Lanes>* positions;  ///< null if they are not kept
   bool relu;
 
   CONVNET_DEVICE static float rank(float v) { return Kind == PoolKind::max_abs ? std::fabs(v) : v; }
@@ -197,9 +197,9 @@ struct AverageBackward {
 template <int Value>
 using Constant = std::integral_constant<int, Value>;
 
-/// Calls f(lanes, number, position, stored) with what the kernels know when they are compiled: `number` where
-/// it is 2 or 3 and channels are moved together, as in nearly all nets, else 0; `position` is a value of the
-/// workspace's type, `stored` one as `type` is stored.
+/// Calls f(lanes, number, position, stored) with the constants and types for which kernels are compiled.
+/// `number` is passed on if it is 2 or 3 and channels are moved together, as in nearly all nets; otherwise 0
+/// is. `position` is a value of the workspace's type, and `stored` a value of the type that stores `type`.
 template <class F>
 void dispatch(const PoolGeometry& g, int lanes, std::int64_t number, DataType type, const F& f) {
   constexpr Constant<kLanes> kTogether;
@@ -218,7 +218,7 @@ void dispatch(const PoolGeometry& g, int lanes, std::int64_t number, DataType ty
   });
 }
 
-/// Source and destination as vectors of as many channels as both can be read by.
+/// The views of source and destination, in vectors of as many channels as both can be read by.
 struct Views {
   Views(const TensorDesc& src_tensor, const TensorDesc& dst_tensor)
       : src(channels_view(src_tensor)), dst(channels_view(dst_tensor)) {

@@ -1,4 +1,4 @@
-// Dropout and noisy relu: the random words of canonical elements, as on every device (philox.h).
+// Dropout and noisy relu. The random words belong to the canonical elements, as on every device (philox.h).
 #include "convnet/base/philox.h"
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/prepare.h"
@@ -25,7 +25,7 @@ Words words_of(const Op& op, const TensorDesc& tensor) {
   return {view_of(tensor), op.key, op.first_image, op.first_element};
 }
 
-/// An element is kept where its word is below `threshold`.
+/// Keeps the elements whose words are below `threshold`, multiplied by `scale`, and zeroes the others.
 template <class T>
 struct Drop {
   Words words;
@@ -42,11 +42,12 @@ struct Drop {
   }
 };
 
-/// Drop for four neighbouring elements of an image, which have the four words of one count.
+/// Does the same for four neighbouring elements of an image, which have the four words of one Philox counter.
 template <class T>
 struct DropFour {
   std::uint64_t key;
-  std::int64_t first_image, first_element, quads;  ///< quads: of an image
+  std::int64_t first_image, first_element;
+  std::int64_t quads;  ///< groups of four elements in an image
   std::uint64_t threshold;
   float scale;
   Numbers<T, 4> src, dst;
@@ -92,7 +93,7 @@ Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
     const View& view = words.view;
     const std::int64_t elements = view.c * view.spatial();
     const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
-    // In memory as in the count of the elements.
+    // Whether elements lie in memory in their canonical order.
     const bool in_order = !view.last || view.spatial() == 1 || view.c == 1;
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);

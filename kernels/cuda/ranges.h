@@ -14,7 +14,7 @@ class Ranges {
 
   struct Place {
     int range;
-    std::int64_t index;  ///< within it
+    std::int64_t index;  ///< index within the range
   };
 
   bool full() const { return count_ == kMost; }

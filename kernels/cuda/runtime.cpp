@@ -33,8 +33,8 @@ class EventMark : public Mark {
   bool reached() const override {
     const cudaError_t state = cudaEventQuery(event_.get());
     if (state == cudaErrorNotReady) {
-      static_cast<void>(
-          cudaGetLastError());  // it is no failure, but the check after a launch would take it for one
+      // The check after a launch would take this error for a failure.
+      static_cast<void>(cudaGetLastError());
       return false;
     }
     check(state, "a kernel or copy before this point");
@@ -57,7 +57,7 @@ class StreamQueue : public Queue {
  public:
   explicit StreamQueue(int device) : device_(device) {
     use_device(device);
-    // Not ordered with the default stream, which nothing here uses.
+    // The stream need not be ordered with the default stream, which nothing here uses.
     check(cudaStreamCreateWithFlags(stream_.put(), cudaStreamNonBlocking), "making a stream");
   }
 
@@ -72,7 +72,7 @@ class StreamQueue : public Queue {
           "starting a copy");
   }
 
-  /// Makes its device the thread's, as launches require.
+  /// Returns the stream, and makes its device the current one of the thread, as launches require.
   cudaStream_t stream() const {
     use_device(device_);
     return stream_.get();
@@ -198,7 +198,7 @@ std::unique_ptr<Queue> make_stream_queue(int device) { return std::make_unique<S
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit) {
   const cudaStream_t origin = stream_of(queues[0]).handle;
   const auto end = [&](Graph& graph) {
-    // The tasks have made other devices the thread's.
+    // The tasks have made other devices the thread's current one.
     stream_of(queues[0]);
     return cudaStreamEndCapture(origin, graph.put());
   };

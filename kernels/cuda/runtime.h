@@ -31,12 +31,15 @@ Stream stream_of(Queue* queue);
 int count_devices(std::string& reason);
 /// Returns the name of the kind of device, like "NVIDIA H100 80GB HBM3".
 std::string device_name(int device);
+/// Returns the number of bytes of the device's memory that are not in use.
 std::int64_t free_memory(int device);
 /// Allocates zeroed device memory.
 std::unique_ptr<DeviceMemory> allocate_memory(int device, std::int64_t bytes);
 /// Allocates pinned host memory, which the device copies from and to without the processor.
 std::unique_ptr<DeviceMemory> allocate_pinned(std::int64_t bytes);
+/// Makes a queue that runs its work in a stream of its own.
 std::unique_ptr<Queue> make_stream_queue(int device);
+/// See Backend::record(). Throws DeviceError if the work cannot be recorded.
 std::unique_ptr<Recording> record_graph(std::span<Queue* const> queues, const std::function<void()>& submit);
 /// Enables `device` to access the memory of `other`; returns whether the hardware can.
 bool connect(int device, int other);

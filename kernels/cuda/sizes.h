@@ -231,9 +231,9 @@ inline std::int64_t image_bytes(const ConvGeometry& g, DataType type) {
 
 /// Bytes of workspace that a convolution of a library needs besides the workspace of the library.
 struct ConvExtras {
-  std::int64_t images = 0;   ///< for a copy of the images with padding, or as blocks
-  std::int64_t weights = 0;  ///< for the weights or their gradient in another form than the argument's
-  std::int64_t bias = 0;     ///< for the bias in another type
+  std::int64_t images = 0;   ///< a copy of the images with padding, or as blocks
+  std::int64_t weights = 0;  ///< a copy of the weights or their gradient in another form than the argument's
+  std::int64_t bias = 0;     ///< a copy of the bias in another type
   bool sums_bias = false;    ///< the gradient of the bias is summed
 };
 /// The offsets of the parts of the workspace of a convolution of a library, and the size of the workspace.

@@ -5,6 +5,7 @@
 
 namespace convnet::cuda {
 
+/// The most tensors that one launch reads.
 constexpr int kMostSources = 64;
 
 template <class Value>

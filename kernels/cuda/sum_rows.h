@@ -13,7 +13,7 @@ namespace convnet::cuda {
 template <class T, bool Aligned>
 struct SumEvery {
   using Lanes = Vector<float, kSumLanes>;
-  static constexpr int kLanesAtOnce = 16 / static_cast<int>(sizeof(T));
+  static constexpr int kLanesAtOnce = kLoadLanes<T>;
   static_assert(kSumLanes % kLanesAtOnce == 0);
 
   std::byte* elements;
@@ -116,8 +116,7 @@ class SumRows {
   void run(Stream stream, DataType type, const std::byte* matrix, std::byte* workspace, float* sums) const {
     const std::int64_t step = pieces_ * columns_;
     float* const pieces = pieces_ == 1 ? sums : reinterpret_cast<float*>(workspace);
-    // A part of a tensor may begin anywhere.
-    const bool aligned = step % kSumLanes == 0 && reinterpret_cast<std::uintptr_t>(matrix) % 16 == 0;
+    const bool aligned = step % kSumLanes == 0 && is_aligned(matrix);
     auto* const elements = const_cast<std::byte*>(matrix);  // it is only read
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);

@@ -56,7 +56,7 @@ void Tuning::choose(const std::string& operation, const std::function<bool(const
   if (!path_.empty()) {
     std::error_code ignored;  // what cannot be written is not kept
     std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-    // Where there can be no lock, it goes on without.
+    // If the lock cannot be taken, the choice is made without it.
     others.emplace(path_ + ".lock", FileLock::Kind::file, FileLock::Wait::yes);
     read();
     if (accepted()) return;
@@ -92,7 +92,7 @@ Queue& Tuning::queue(int device) {
   return *queue;
 }
 
-/// Adds the file's choices, which are those of all.
+/// Adds the choices of the file, which all processes share.
 void Tuning::read() {
   if (path_.empty()) return;
   std::ifstream in(path_);
@@ -105,7 +105,7 @@ void Tuning::read() {
 
 void Tuning::write() const {
   if (path_.empty()) return;
-  // A reader that has no lock finds a whole file.
+  // The file is replaced at once, because a reader without lock must find a whole file.
   const std::string temporary = path_ + "." + std::to_string(getpid());
   std::error_code error;
   {

@@ -1,9 +1,6 @@
 // Updates of weights, the flag that stops them, and the constraints after them.
 #include <algorithm>
-#include <array>
-#include <stdexcept>
 
-#include "convnet/base/error.h"
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/prepare.h"
@@ -21,26 +18,25 @@ CONVNET_DEVICE inline const Rates& rates_at(const std::byte* step, std::int64_t 
 
 CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 
-/// The parts of an update that are made in one launch. A thread updates kLanes weights in a row, so that it
-/// finds their part and the factors only once, and reads them 16 bytes at a time.
+/// The parts of an update that are made in one launch. A thread updates kLanes consecutive weights, so that
+/// it finds their part and the factors only once, and reads kLoadBytes at a time.
 struct Steps {
-  static constexpr int kLanes = 4;
   struct Part {
     float *weights, *increment, *accumulator, *squares;  ///< the last two may be null
-    const float* sum;  ///< of earlier gradients, with the accumulator; null: none
+    const float* sum;  ///< sum of the accumulator and the gradients of earlier launches; null: there are none
     std::int64_t count;
-    int scale_index;  ///< pair of `scales`; -1: none
+    int scale_index;  ///< index of a pair of `scales`; -1: the part is not scaled
     int rate_index;
     float images;
     short first_gradient, end_gradient;
     UpdateRule rule;
-    bool aligned;  ///< all begin at multiples of 16 bytes
+    bool aligned;  ///< whether vectors of kLanes can be read from all of its memory
   };
 
   bool fits(int more_gradients) const {
     return !ranges.full() && gradient_count + more_gradients <= kMostGradients;
   }
-  /// Adds a part whose first gradients are in `sum` already.
+  /// Adds a part of which the first `summed` gradients are already summed in `sum`.
   void add(const Update::Part& from, std::span<std::byte* const> args, const float* sum, int summed) {
     Part& part = parts[part_count++];
     const auto gradient_end = 2 + static_cast<std::size_t>(from.gradients);
@@ -58,8 +54,8 @@ struct Steps {
     for (int g = summed; g < from.gradients; ++g)
       gradients[gradient_count++] = as_floats(args[2 + static_cast<std::size_t>(g)]);
     part.end_gradient = static_cast<short>(gradient_count);
-    const auto begins_evenly = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 16 == 0; };
-    part.aligned = std::all_of(args.begin(), args.end(), begins_evenly) && begins_evenly(sum);
+    part.aligned = is_aligned(sum) && std::all_of(args.begin(), args.end(),
+                                                  [](const std::byte* arg) { return is_aligned(arg); });
     ranges.add((from.count + kLanes - 1) / kLanes);
   }
 
@@ -77,10 +73,10 @@ struct Steps {
     return finite;
   }
 
-  Ranges ranges;  ///< of vectors
+  Ranges ranges;  ///< vectors of each part
   Part parts[Ranges::kMost];
   const float* gradients[kMostGradients];  ///< gradients of all parts
-  const float* scales = nullptr;           ///< those of UpdateScales; null: none
+  const float* scales = nullptr;           ///< pairs that UpdateScales wrote; null: there are none
   int part_count = 0, gradient_count = 0;
 
  private:
@@ -143,8 +139,9 @@ struct Steps {
   }
 };
 
-/// Sums as many gradients of a part as leave a launch's number, in the order in which one launch would;
-/// returns how many.
+/// Sums the first gradients of a part, after its accumulator if it has one, until not more than
+/// kMostGradients are left, in the order in which one launch would add them. Returns the number of gradients
+/// summed.
 int sum_first_gradients(Stream stream, const Update::Part& part, std::span<std::byte* const> args,
                         float* sum) {
   int summed = 0;

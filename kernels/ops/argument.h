@@ -10,7 +10,7 @@
 
 namespace convnet {
 
-enum class Access { read, write, read_write };
+enum class Access { read, write, read_write };  ///< what is only written need not be initialised
 
 struct Argument {
   std::string name;

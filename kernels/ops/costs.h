@@ -148,7 +148,7 @@ struct BinaryCostBackward {
   std::string name() const { return "bce.backward"; }
   std::vector<Argument> arguments() const { return args::label_cost_backward(n, c); }
 };
-/// diff_src = coeff * ((1-t)*p - pos_weight*t*(1-p)): the gradient of logistic and BinaryCost together.
+/// diff_src = coeff * ((1-t)*p - pos_weight*t*(1-p)): the gradient of logistic and cost.bce together.
 struct LogisticBinaryCostBackward {
   std::int64_t n = 0, c = 0;
   float coeff = 1, pos_weight = 1;

@@ -82,7 +82,7 @@ inline std::vector<Argument> sources(std::size_t count, const Dims& dims) {
 /// dst = sum over k of coeffs[k] * src_k.
 struct EltwiseSum {
   Dims dims;
-  std::vector<float> coeffs;  ///< one per input
+  std::vector<float> coeffs;  ///< a factor for each input
 
   std::string name() const { return "eltsum"; }
   std::vector<Argument> arguments() const {

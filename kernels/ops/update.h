@@ -15,7 +15,7 @@ struct StepHeader {
 /// The parameters of an update, which may change from step to step.
 struct Rates {
   float epsilon = 0, momentum = 0, decay = 0;
-  float images = 0;  ///< if the update accumulates: images since the last one; 0: the next one is not yet due
+  float images = 0;  ///< images since the last update, if it accumulates; 0: the next update is not yet due
   float trust = 0;   ///< LARS's trust coefficient; 0: the rate is not scaled
   // AdamW only, for update number t, counted from 1. `momentum` is beta1.
   float second = 0, second_share = 0;       ///< beta2, 1 - beta2
@@ -106,7 +106,7 @@ struct UpdateSquares {
 struct UpdateScales {
   struct Part {
     int matrix = 0;           ///< number of the matrix that it is a part of
-    std::int64_t images = 1;  ///< as in Update
+    std::int64_t images = 1;  ///< Update::Part::images
     std::int64_t rate_index = 0;
     bool accumulates = false;
   };

@@ -8,7 +8,7 @@
 
 namespace convnet {
 
-/// The same names, shapes and numbers.
+/// Checks that names, shapes and numbers are equal.
 inline void check_equal_tensors(const TensorFile& a, const TensorFile& b) {
   REQUIRE(a.tensors.size() == b.tensors.size());
   for (const auto& [name, tensor] : b.tensors) {

@@ -176,7 +176,7 @@ TEST_CASE("an update over several minibatches resumes bit for bit") {
 
 nlohmann::json json_file(const std::string& path) { return nlohmann::json::parse(std::ifstream(path)); }
 
-/// Rows (device, stream) of a Chrome trace that hold tasks.
+/// Returns the rows (device, stream) of a Chrome trace that hold tasks.
 std::set<std::pair<int, int>> rows_of(const nlohmann::json& trace) {
   std::set<std::pair<int, int>> rows;
   for (const nlohmann::json& event : trace.at("traceEvents")) {

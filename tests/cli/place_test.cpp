@@ -3,9 +3,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "convnet/checkpoint/safetensors.h"
 #include "tests/catch.h"
@@ -23,13 +21,6 @@ Args machine() { return {"--device", "cpu", "--model", kModels + "nvlink-8gpu.js
 Args placing(const Workshop& shop, const Args& more = {}) {
   return Args{"place"} + shop.net() +
          Args{"--data-provider", "dummy-1x8x8-10", "--mini", "400", "--gpu", "0,1,2,3"} + machine() + more;
-}
-
-std::string text_of(const std::string& file) {
-  std::ifstream in(file);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 nlohmann::json best_of(const Args& args) {
@@ -57,7 +48,7 @@ TEST_CASE("place prints candidates and writes the best as files that plan and tr
     CHECK(run.out.find(part) != std::string::npos);
   CHECK(run.out.find("train it with --layer-def " + shop / "placed.cfg") != std::string::npos);
   const nlohmann::json best = best_of(placing(shop));
-  CHECK(text_of(shop / "placed.cfg").find(best["description"].get<std::string>()) != std::string::npos);
+  CHECK(read_file(shop / "placed.cfg").find(best["description"].get<std::string>()) != std::string::npos);
 
   const Args placed = {"--layer-def", shop / "placed.cfg", "--layer-params", shop / "placed-params.cfg"};
   const Args plan =

@@ -56,7 +56,7 @@ PredictionPrinter json_printer(const PrintedText& to) {
   return {ResultForm::json, 1, kAnswer, {2}, {kCat.file, kBad.file}, to.file()};
 }
 
-/// What the program printed before it printed predictions as they came.
+/// Returns the JSON of all files, as if it was printed at the end instead of file by file.
 std::string at_once(const json& files) { return json{{"files", files}}.dump(2) + "\n"; }
 
 const json kCatAsJson = {{"file", kCat.file},

@@ -23,7 +23,7 @@
 
 namespace convnet {
 
-/// How a run of the program ended.
+/// The end of a run of the program.
 struct Outcome {
   int code = -1;      ///< exit code; -1 if a signal ended it
   int signal = 0;     ///< that signal
@@ -105,7 +105,7 @@ class Program {
   }
 
  private:
-  /// False at the end of both outputs.
+  /// Reads more of the outputs. Returns false at the end of both.
   bool read_more() {
     using Clock = std::chrono::steady_clock;
     if (pipes_[0].fd < 0 && pipes_[1].fd < 0) return false;

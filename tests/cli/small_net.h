@@ -15,7 +15,7 @@
 
 namespace convnet {
 
-/// For images of 1x8x8 in 10 classes. Tests of messages count its lines.
+/// A net for images of 1x8x8 in 10 classes. Tests of messages count its lines.
 inline const std::string kDefinition =
     "[data]\n"                // 1
     "type=data\n"             // 2
@@ -85,7 +85,7 @@ inline std::vector<std::string> files_in(const std::string& folder) {
   return names;
 }
 
-/// How often `part` occurs in `text`.
+/// Returns how often `part` occurs in `text`.
 inline int count(const std::string& text, const std::string& part) {
   int found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))

@@ -37,7 +37,7 @@ void refused(const Args& args, const std::string& board, const std::string& mess
   CHECK(outcome.err.find("--tensorboard " + board + ": " + message) != std::string::npos);
 }
 
-/// How a run is refused that would write over the curves of the run in the folder `owner`.
+/// Returns the error of a run that would write over the curves of the run in the folder `owner`.
 std::string has_curves_of(const std::string& owner) {
   return "has the curves of another run, that of " + owner + ", which this one would write over";
 }

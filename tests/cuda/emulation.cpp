@@ -172,7 +172,7 @@ class Meeting {
   std::mutex mutex_;
   std::condition_variable changed_;
   int members_ = 0;
-  std::map<std::pair<int, int>, std::pair<Line, Line>> lines_;  ///< by sender and receiver: who has come
+  std::map<std::pair<int, int>, std::pair<Line, Line>> lines_;  ///< who has come, by sender and receiver
 };
 
 class Member : public Communicator {

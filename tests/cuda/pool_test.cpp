@@ -1,5 +1,3 @@
-#include <cmath>
-#include <limits>
 
 #include "kernels/cuda/layout.h"
 #include "tests/catch.h"

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <optional>
 #include <thread>
 
 #include "convnet/base/error.h"

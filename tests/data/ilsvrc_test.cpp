@@ -2,33 +2,17 @@
 #include "convnet/data/ilsvrc.h"
 
 #include <matio.h>
-#include <zlib.h>
-
-#include <memory>
 
 #include "convnet/base/error.h"
 #include "convnet/data/synsets.h"
 #include "tests/catch.h"
 #include "tests/data/image_folders.h"
+#include "tests/providers/gzip.h"
 #include "tests/providers/tar_writer.h"
 
 using namespace convnet;
 
 namespace {
-
-std::string gzip(const std::string& bytes) {
-  z_stream stream = {};
-  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(deflateBound(&stream, static_cast<uLong>(bytes.size())), '\0');
-  stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
 
 /// meta.mat as MATLAB's own library would write it.
 std::string mat_file(const std::vector<Synset>& synsets, mat_ft version = MAT_FT_MAT5,

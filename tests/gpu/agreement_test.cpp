@@ -15,7 +15,7 @@ struct Config {
   std::string name;
   Dims image;
   int classes = 10;
-  float rate_factor = 1;  ///< what its learning rates are multiplied by
+  float rate_factor = 1;  ///< factor of its learning rates
 };
 
 /// One of configs/, with weights and a plan.
@@ -78,7 +78,7 @@ std::vector<double> costs_of(const Config& config, DeviceKind device, Precision 
   return costs;
 }
 
-/// In fp32 on the CPU, and on the GPU in `precision`.
+/// Checks that costs are equal in fp32 on the CPU and in `precision` on the GPU.
 void check_agreement(const Config& config, std::int64_t images, int steps, Precision precision,
                      double tolerance) {
   const std::vector<double> cpu = costs_of(config, DeviceKind::cpu, Precision::fp32, images, steps);

@@ -14,7 +14,7 @@ using namespace convnet::test;
 
 namespace {
 
-/// By queue: how many of its pieces of work are done for certain.
+/// The number of pieces of work that are done for certain, by queue.
 using Clock = std::map<int, int>;
 
 void learn(Clock& clock, const Clock& other) {
@@ -24,7 +24,7 @@ void learn(Clock& clock, const Clock& other) {
 struct Work {
   bool copies = false;
   int queue = 0, place = 0;  ///< counted in its queue, from 1
-  Clock before;              ///< what is done when it begins
+  Clock before;              ///< the work that is done when this begins
 };
 
 struct Log {

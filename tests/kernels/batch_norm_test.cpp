@@ -94,7 +94,7 @@ struct Case {
         },
         to_doubles(shift), to_doubles(dy));
   }
-  /// By x, through mean and variance.
+  /// Returns the gradient by x, also through mean and variance.
   Values diff_src() const {
     return central_differences(
         [&](const Values& moved) {
@@ -103,7 +103,7 @@ struct Case {
         },
         to_doubles(x), to_doubles(dy));
   }
-  /// As ops.h has it, for what is too large for central differences.
+  /// Returns the same by the formula of ops.h, for tensors that are too large for central differences.
   Values diff_src_by_formula() const {
     const Moments moments = exact_moments();
     const Values xhat = normalised(dims, to_doubles(x), moments), sum = diff_shift(), sum_x = diff_scale();

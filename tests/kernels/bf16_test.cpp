@@ -88,7 +88,7 @@ const std::set<std::string> kKeepBf16 = {"accumulate",
                                          "sum.backward",
                                          "sum.forward"};
 
-/// How the activations among the arguments of `op` lie and are stored: `block` channels together.
+/// Returns hints that the activations of `op` are stored as `type`, in blocks of `block` channels.
 LayoutHints hints_of(const OpDesc& op, int block, DataType type) {
   LayoutHints hints;
   for (const Argument& arg : arguments(op)) {

@@ -29,7 +29,7 @@ std::optional<TensorDesc> hint(const Dims& dims, int block) {
   return activations(dims, block);
 }
 
-/// Whether all arguments lie in the layout of `block`.
+/// Returns whether all arguments lie in the layout of `block`.
 bool all_in(const cpu::Prepared& op, int block) {
   return std::all_of(op->args().begin(), op->args().end(),
                      [&](const TensorDesc& arg) { return same_layout(arg, activations(arg.dims, block)); });
@@ -84,7 +84,7 @@ TEST_CASE("split takes features from anywhere", "[concat]") {
   struct Part {
     Dims to;
     std::int64_t offset;
-    bool blocked;  ///< of a source in blocks of 16
+    bool blocked;  ///< the result is blocked, if the source is in blocks of 16
   };
   for (const Part& part :
        std::vector<Part>{{{2, 16, 2, 3}, 96, true},

@@ -89,7 +89,7 @@ Floats scaled_at_random(const RandomScale& op, const Floats& x, std::uint64_t it
 /// The effect of a random scale on one image, recovered from maps that hold each pixel's own column and row.
 struct Draw {
   double factor = 0, y = 0, x = 0;  ///< y, x: where the crop starts
-  std::int64_t side = 0;            ///< of the image that it was taken from
+  std::int64_t side = 0;            ///< side of the image from which it was taken
 };
 Draw recovered(const RandomScale& p, const float* columns, const float* rows) {
   const std::int64_t steps = p.target - 2;  // the last pixel may be clamped

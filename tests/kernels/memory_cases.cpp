@@ -4,7 +4,7 @@
 namespace convnet::test {
 namespace {
 
-/// Without a mean, with one, and stored as bf16 on the GPU.
+/// Calls add(type, mean, bf16) for loads without a mean, with one, and stored as bf16 on the GPU.
 template <class Add>
 void for_loads(const Add& add) {
   for (const DataType type : {DataType::u8, DataType::f32})

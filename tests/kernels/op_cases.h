@@ -18,7 +18,7 @@ struct OpCase {
   /// Values by argument. The list may be shorter, and entries may be empty: an argument without values holds
   /// random numbers in [-1,1), chosen by its index.
   std::vector<Values> inputs = {};
-  /// By argument: the bytes of those that the operation does not size.
+  /// The bytes of arguments whose size the operation does not give, by argument.
   std::vector<std::vector<std::byte>> raw = {};
   std::optional<std::size_t> in_place = {};  ///< the last argument is this one's memory
   double tolerance = 1e-5;                   ///< relative to the largest value of an argument
@@ -87,7 +87,7 @@ std::vector<GroupSumForward> group_sums();
 std::vector<Sampling> samplings();
 std::vector<Blur> blurs();
 std::vector<Resize> resizes();
-/// Not in training, without a key.
+/// Returns cases outside of training, which need no key.
 std::vector<RandomScale> random_scales();
 std::vector<Dims> color_shapes();
 

@@ -70,11 +70,11 @@ inline std::vector<std::byte> reordered(const std::vector<std::byte>& from_bytes
   return buffers[1].copy();
 }
 
-/// Plain numbers of another type.
+/// Returns plain numbers in another type.
 inline std::vector<std::byte> converted(const std::vector<std::byte>& bytes, DataType from, DataType to) {
   return from == to ? bytes : packed(unpacked(bytes, from), to);
 }
-/// Whether an operation may store an argument of type `logical` so: activations may be bf16.
+/// Returns whether an operation may store an argument of type `logical` so: activations may be bf16.
 inline bool may_be_stored_as(DataType logical, DataType stored) {
   return stored == logical || (logical == DataType::f32 && stored == DataType::bf16);
 }

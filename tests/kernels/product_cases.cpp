@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 
 #include "tests/kernels/op_cases.h"
 #include "tests/rounding.h"

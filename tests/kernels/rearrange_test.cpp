@@ -1,8 +1,5 @@
 // Reorders of our own beside the library's: the same bytes.
-#include <algorithm>
-#include <cstring>
 
-#include "kernels/bf16.h"
 #include "kernels/cpu/instruction_set.h"
 #include "kernels/cpu/layout.h"
 #include "kernels/cpu/prepare.h"

@@ -25,12 +25,12 @@ inline std::vector<int> blocks_of(const Dims& dims) {
   return dims.size() == 4 ? std::vector<int>{1, 8, 16} : std::vector<int>{1};
 }
 
-/// How the tensors of a test lie in memory: block 1 is plain.
+/// Returns an activation in blocks of `block` channels; block 1 is plain.
 inline TensorDesc activations(const Dims& dims, int block) {
   return block == 1 ? TensorDesc{dims, DataType::f32, nullptr} : cpu::blocked_activations(dims, block);
 }
 
-/// Offset in memory of canonical element (n, c, s).
+/// Returns the offset in memory of canonical element (n, c, s).
 inline std::size_t offset_of(const cpu::ActivationView& v, std::int64_t n, std::int64_t c, std::int64_t s) {
   return static_cast<std::size_t>(((n * (v.padded_c / v.block) + c / v.block) * v.spatial + s) * v.block +
                                   c % v.block);

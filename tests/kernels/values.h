@@ -73,7 +73,7 @@ inline Values test_values(const Dims& dims, std::uint32_t seed) {
   return test_values(element_count(dims), seed);
 }
 
-/// The same in [low, high).
+/// Returns the same numbers, scaled to [low, high).
 inline Values values_between(const Dims& dims, std::uint32_t seed, double low, double high) {
   Values values = test_values(dims, seed);
   for (double& v : values) v = low + (high - low) * (v + 1) / 2;

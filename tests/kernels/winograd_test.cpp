@@ -19,7 +19,7 @@ namespace {
 using test::conv;
 using test::Values;
 
-/// Whether this processor has the instructions for products of a type, as the method uses them.
+/// Returns whether this processor has the instructions for products of a type that the method uses.
 bool can_run(DataType type) {
   return instruction_set() >=
          (type == DataType::bf16 ? InstructionSet::avx512_core_bf16 : InstructionSet::avx512_core);

@@ -19,7 +19,7 @@ class FactsOnlyLayer : public Layer {
   void backward(Lowering&) const override {}
 };
 
-/// Whether a layer can be made with these facts. `matrices`: its number of weight matrices.
+/// Returns whether a layer with `matrices` weight matrices can have these facts.
 bool accepted(const LayerFacts& facts, std::size_t matrices = 0) {
   try {
     FactsOnlyLayer(facts, std::vector<WeightSpec>(matrices));

@@ -72,8 +72,8 @@ struct Built {
 Built build_net(const NetTexts& texts, const Provider& provider, const GraphOptions& options = {});
 
 struct StepOutcome {
-  std::vector<double> costs;                            ///< by slot, without the first
-  std::map<std::string, std::vector<float>> outputs;    ///< by layer, if its output exists; canonical layout
+  std::vector<double> costs;                            ///< accumulators by slot, without the first
+  std::map<std::string, std::vector<float>> outputs;    ///< outputs that exist, by layer, in canonical layout
   std::map<std::string, std::vector<float>> gradients;  ///< d(cost)/dw summed over images, by tensor name
 };
 

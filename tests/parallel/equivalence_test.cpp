@@ -1,8 +1,6 @@
 // Several devices give the answer of one: costs, weights, increments and running statistics of nets spread in
 // every way, dropout on, for minibatches of any size.
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "convnet/plan/verify.h"
 #include "tests/every_case.h"
@@ -211,14 +209,9 @@ TEST_CASE("costs of every kind are those of one device") {
 }
 
 TEST_CASE("every layer type gives the answer of one device") {
-  const auto text_of = [](const std::string& name) {
-    std::ostringstream text;
-    text << std::ifstream(test::source_dir() + "/tests/nets/" + name).rdbuf();
-    return text.str();
-  };
   // Biases below a bnorm learn rounding errors only.
-  const NetTexts plain = {with_keys(text_of("every-layer.cfg"), {{"conv1", "biases=0"}}),
-                          text_of("every-layer-params.cfg")};
+  const NetTexts plain = {with_keys(source_text("tests/nets/every-layer.cfg"), {{"conv1", "biases=0"}}),
+                          source_text("tests/nets/every-layer-params.cfg")};
   for (const int devices : {2, 3}) {
     PlacedNet replicas = place("--parallel data", plain, devices, {});
     replicas.options.data_parallel = true;

@@ -1,8 +1,6 @@
 // The six ImageNet nets of cuda-convnet2 in small (tests/nets/imagenet-…), written in its way: they train on
 // the devices that their gpu= lines name, and where these do not change the answer it is that of one device.
-#include <fstream>
 #include <regex>
-#include <sstream>
 
 #include "convnet/plan/verify.h"
 #include "tests/parallel/placed_nets.h"
@@ -24,15 +22,9 @@ const std::vector<ImageNet> kNets = {{"imagenet-1gpu", 1, 1},       {"imagenet-2
                                      {"imagenet-2gpu-model", 2, 1}, {"imagenet-2gpu-data-model", 2, 2},
                                      {"imagenet-4gpu-data", 4, 1},  {"imagenet-4gpu-data-model", 4, 4}};
 
-std::string text_of(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(source_dir() + "/tests/nets/" + file).rdbuf();
-  REQUIRE_FALSE(text.str().empty());
-  return text.str();
-}
-
 NetTexts texts_of(const ImageNet& net) {
-  return {text_of(net.name + ".cfg"), text_of(net.name + "-params.cfg")};
+  const std::string path = "tests/nets/" + net.name;
+  return {source_text(path + ".cfg"), source_text(path + "-params.cfg")};
 }
 
 NetOptions on(int devices) {

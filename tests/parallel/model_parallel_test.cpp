@@ -16,7 +16,7 @@ std::string trunk() {
          section("pool1", "pool", "pool=avg inputs=conv1 channels=4 sizeX=2 stride=2");
 }
 
-/// By layer: the devices of its shards.
+/// Places a net; `shards` gives the devices of each layer that is divided.
 PlacedNet model_parallel(const std::string& name, const NetTexts& plain, int devices, const Gpus& shards,
                          const Gpus& others = {}, int passes = 0) {
   PlacedNet net = place(name, plain, devices, others, passes);
@@ -50,7 +50,7 @@ NetTexts two_layers(int first, int second) {
       "bend", kClasses);
 }
 
-/// Rows [begin,end) of a tensor.
+/// Returns the rows [begin,end) of a tensor.
 NamedTensor rows(const NamedTensor& tensor, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = element_count(tensor.dims) / tensor.dims[0];
   NamedTensor part = tensor;

@@ -9,14 +9,14 @@ namespace convnet::test {
 const Dims kImage = {3, 12, 12};
 constexpr int kClasses = 4;
 
-/// By layer: its gpu= list.
+/// The gpu= lists of layers, by name of the layer.
 using Gpus = std::map<std::string, std::string>;
 
 /// A net and the same net on several devices.
 struct PlacedNet {
   std::string name;
   NetTexts plain, placed;
-  NetOptions options;  ///< of the placed one
+  NetOptions options;  ///< options of the placed net
 };
 
 /// "0,1,2" of 3.
@@ -51,7 +51,7 @@ PlacedNet random_net(std::uint32_t seed, bool normalised);
 
 /// The results of a run.
 struct Trained {
-  std::vector<std::vector<double>> costs;  ///< of every training step, then of a test
+  std::vector<std::vector<double>> costs;  ///< the costs of every training step, then those of a test
   std::map<std::string, NamedTensor> tensors;
 };
 /// A training step for each of `sizes`, then a test of as many images as the first.

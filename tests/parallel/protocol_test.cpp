@@ -40,7 +40,7 @@ class PassByPass {
 
   const reference::Values& costs() const { return costs_; }
   const std::map<std::string, reference::Matrix>& matrices() const { return net_.matrices; }
-  /// By matrix: the gradient, summed over images, of a window that is still open.
+  /// Returns the gradients, summed over images, of windows that are still open, by matrix.
   std::map<std::string, reference::Values> open_windows() const {
     std::map<std::string, reference::Values> open;
     for (const auto& [name, window] : windows_) {
@@ -88,7 +88,7 @@ class PassByPass {
   reference::Values costs_;
 };
 
-/// Without dropout, whose masks the interpreter knows for whole minibatches only.
+/// Returns a net without dropout, whose masks the interpreter knows for whole minibatches only.
 NetTexts chain() {
   return between_data_and_cost(
       conv("conv1", "inputs=data channels=3 filters=4 filterSize=5 stride=2 neuron=tanh[1,1]") +
@@ -99,10 +99,10 @@ NetTexts chain() {
 
 struct Protocol {
   std::string name;
-  std::map<std::string, std::string> keys;  ///< by layer: gpu= and the like
+  std::map<std::string, std::string> keys;  ///< gpu= and other keys, by layer
   int devices = 1, most = 1, fewest = 1;
-  std::map<std::string, int> update_period;  ///< as written
-  std::map<std::string, int> effective;      ///< of conv1, fc1, top
+  std::map<std::string, int> update_period;  ///< updatePeriod of layers, as it is written
+  std::map<std::string, int> effective;      ///< the period that results for conv1, fc1, top
 };
 
 NetTexts texts_of(const Protocol& p) {

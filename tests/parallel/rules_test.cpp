@@ -53,7 +53,7 @@ bool mentions(const std::string& message, const std::vector<std::string>& words)
                      [&](const std::string& word) { return message.find(word) != std::string::npos; });
 }
 
-/// Whether one message begins with the place, names the layer and holds all the words.
+/// Checks that one message begins with the place, names the layer and holds all the words.
 void check_said(const Built& built, const std::string& place, const std::string& layer,
                 const std::vector<std::string>& words) {
   CAPTURE(built.errors, place, layer, words);
@@ -62,7 +62,7 @@ void check_said(const Built& built, const std::string& place, const std::string&
   }));
 }
 
-/// The same of a layer's section: any line of it.
+/// Checks the same for a message whose place is any line of the layer's section.
 void check_said_in(const Built& built, const std::string& text, const std::string& layer,
                    const std::vector<std::string>& words) {
   const int begin = std::stoi(line_of(text, "[" + layer + "]"));

@@ -16,7 +16,7 @@ namespace {
 
 using Bits = Table<TaskId, Table<TaskId, bool>>;
 
-/// By task: the tasks before it.
+/// Returns, for every task, the tasks before it.
 Bits tasks_before(const Plan& plan) {
   const std::size_t count = plan.tasks.size();
   Bits before(count, Table<TaskId, bool>(count, false));

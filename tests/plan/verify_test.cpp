@@ -51,8 +51,8 @@ bool any_overlap(const std::vector<Bytes>& a, const std::vector<Bytes>& b) {
   });
 }
 
-/// Whether the order of two tasks matters: one reads or overwrites bytes that the other writes. Two may use
-/// the same scratch memory in either order.
+/// Returns whether the order of two tasks matters: one reads or overwrites bytes that the other writes. Two
+/// tasks may use the same scratch memory in either order.
 bool order_matters(const Plan& plan, const Task& first, const Task& second) {
   const Touched a = touched(plan, first), b = touched(plan, second);
   return any_overlap(a.written, b.read) || any_overlap(a.read, b.written) ||
@@ -136,7 +136,7 @@ TEST_CASE("plans in bf16 are right: copies of weights are made anew after every 
         }
       }
     }
-    // Only where the weights change between the passes of a minibatch.
+    // This is right only if the weights change between the passes of a minibatch.
     const bool several_updates = std::string(config).find("hybrid") != std::string::npos;
     CHECK(passes(bad, net->graph) == !several_updates);
   }

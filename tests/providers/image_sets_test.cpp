@@ -51,7 +51,7 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   std::filesystem::create_directories(folder / "bare");
   CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
-            ": there is no batches.meta (the original's batches), no tar and no folder of images here; "
+            ": there is no batches.meta (batches of cuda-convnet2), no tar and no folder of images here; "
             "photos belong into a folder for each class, or --labels names a table of their classes");
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("tar shards are batches in the natural order of their names", "[image]
   CHECK(error(image + tars::member("a.cls", "1\n")) == "(nothing was thrown)");
 }
 
-TEST_CASE("labels of the original's batches: several, none, an offset", "[image]") {
+TEST_CASE("labels of cuda-convnet2's batches: several, none, an offset", "[image]") {
   const TempFolder folder;
   const std::string jpeg = photographs(1, 1, 16)[0].bytes;
   write_file(folder / "batches.meta", meta(4, 10, 16, {{"label_offset", pickles::integer(-1)}}));

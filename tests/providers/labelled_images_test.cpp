@@ -43,7 +43,7 @@ std::vector<std::string> texts(const LabelledImages& found, const std::vector<La
 
 using Texts = std::vector<std::string>;
 
-/// What the table `text` makes of the folder's photos.
+/// Returns the folder's photos with the classes of the table `text`.
 LabelledImages find_with_table(const Folder& folder, const std::string& text) {
   const TempFolder other;
   write_file(other / "labels.csv", text);

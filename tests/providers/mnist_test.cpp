@@ -1,12 +1,12 @@
-#include <zlib.h>
+#include "providers/mnist.h"
 
 #include <cstring>
 #include <filesystem>
 #include <thread>
-#include "tests/catch.h"
 
 #include "convnet/base/error.h"
-#include "providers/mnist.h"
+#include "tests/catch.h"
+#include "tests/providers/gzip.h"
 #include "tests/temp_folder.h"
 
 using namespace convnet;
@@ -21,15 +21,6 @@ std::string idx(const std::vector<std::uint32_t>& dims, const std::string& conte
   for (std::uint32_t d : dims)
     for (int shift : {24, 16, 8, 0}) bytes += static_cast<char>(d >> shift & 0xff);
   return bytes + content;
-}
-
-std::string gzip(const std::string& bytes) {
-  const TempFolder folder;
-  gzFile file = gzopen((folder / "gz").c_str(), "wb");
-  REQUIRE(file != nullptr);
-  REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) == static_cast<int>(bytes.size()));
-  REQUIRE(gzclose(file) == Z_OK);
-  return read_file(folder / "gz");
 }
 
 constexpr std::uint32_t train_count = 20'003, test_count = 10'001;

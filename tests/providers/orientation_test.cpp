@@ -9,7 +9,7 @@ using namespace std::string_literals;
 
 namespace {
 
-/// A number of `size` bytes.
+/// Returns a number as `size` bytes.
 std::string number(std::uint32_t value, std::size_t size, bool big_endian) {
   std::string bytes;
   for (std::size_t i = 0; i < size; ++i)

@@ -1,10 +1,6 @@
 // Pickles that Python and NumPy wrote (tests/providers/make_pickles.py), and hostile ones.
 #include "providers/pickle.h"
 
-#include <cmath>
-#include <filesystem>
-#include <sstream>
-
 #include "convnet/base/error.h"
 #include "providers/pickle_write.h"
 #include "tests/catch.h"

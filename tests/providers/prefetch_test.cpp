@@ -5,7 +5,6 @@
 #include <chrono>
 #include <mutex>
 #include <semaphore>
-#include <stdexcept>
 #include <thread>
 #include "tests/catch.h"
 

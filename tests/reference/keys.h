@@ -36,7 +36,7 @@ class Keys {
     return t == "1" || t == "true" || t == "yes" || t == "on";
   }
   std::vector<std::string> list(const std::string& key) const { return split_list(text(key)); }
-  /// Entry i of a list; a single value stands for all inputs.
+  /// Returns entry i of a list; a single value stands for all inputs.
   std::string item(const std::string& key, std::size_t i, const std::string& fallback = "") const {
     const std::vector<std::string> items = split_list(text(key, fallback));
     return items.size() == 1 ? items[0] : items.at(i);

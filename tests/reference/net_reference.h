@@ -39,7 +39,7 @@ class NetReference {
   /// `data`: the provider's matrices by dataIdx, an image after the other (labels as numbers), the mean
   /// subtracted. Training masks depend on `iteration`.
   void forward(const std::vector<Values>& data, bool training, std::uint64_t iteration);
-  /// The same with images and labels alone.
+  /// Does the same with images and labels alone.
   void forward(const Values& data, const std::vector<int>& labels, bool training, std::uint64_t iteration);
   /// Computes the gradients of the last forward and overwrites all earlier ones.
   void backward();

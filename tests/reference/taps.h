@@ -50,10 +50,10 @@ Shape as_maps(const Shape& shape, std::int64_t channels);
 TapLayer tap_layer(const std::string& type, const std::vector<Shape>& inputs, const Keys& keys);
 
 /// Bilinear samples of one row of `in` pixels: output i is at source `start + i*scale`, clamped to
-/// [0, in - 1.01]. By output: (source, weight).
+/// [0, in - 1.01]. Returns the (source, weight) pairs of each output.
 std::vector<std::vector<std::pair<std::int64_t, double>>> bilinear(std::int64_t in, std::int64_t out,
                                                                    double scale, double start);
-/// The same taps for rows and columns of every map.
+/// Returns the products of taps for rows and taps for columns, for every map.
 std::vector<std::vector<Tap>> separable(
     const Shape& in, const std::vector<std::vector<std::pair<std::int64_t, double>>>& rows,
     const std::vector<std::vector<std::pair<std::int64_t, double>>>& cols);

@@ -29,7 +29,7 @@ struct Event {
 /// A field of a protocol buffer message.
 struct Field {
   std::uint64_t number = 0, value = 0;  ///< the value of numbers: all of their bits
-  std::string bytes;                    ///< of strings and messages
+  std::string bytes;                    ///< contents of a string or a message
 };
 
 inline std::uint64_t take_varint(const std::string& bytes, std::size_t& at) {

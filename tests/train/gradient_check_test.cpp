@@ -115,7 +115,8 @@ std::string data_layers() {
   return section("onehot", "data", "dataIdx=2") + section("tags", "data", "dataIdx=3");
 }
 
-/// By lot: layers with kinks, or not, and weights so large that logistics and softmax saturate, or not.
+/// Returns a net of random layers, with kinks if `kinks`, and with weights so large that logistics and
+/// softmax saturate if `saturated`.
 NetTexts random_net(std::uint32_t seed, bool kinks, bool saturated) {
   std::mt19937 lot(seed);
   const auto below = [&](std::uint32_t count) { return lot() % count; };

@@ -18,15 +18,7 @@ using namespace convnet::test;
 
 namespace {
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(source_dir() + "/" + path);
-  REQUIRE(file);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Vendor, family and model as /proc/cpuinfo gives them, and the instruction set: "GenuineIntel 6 106 AVX2".
+/// Returns vendor, family and model from /proc/cpuinfo, and the instruction set: "GenuineIntel 6 106 AVX2".
 std::string processor() {
   std::ifstream file("/proc/cpuinfo");
   std::map<std::string, std::string> first;
@@ -40,16 +32,16 @@ std::string processor() {
 }
 
 struct HashedNet {
-  std::string name;  ///< in the table of recorded hashes
-  std::string files;
+  std::string name;   ///< name in the table of recorded hashes
+  std::string files;  ///< path of the cfg file, without ".cfg"
   Dims image;
   NetOptions options;
 };
 
-/// FNV-1a over names and bytes of all tensors after three minibatches of 12, 12 and 7 images.
+/// Returns FNV-1a over names and bytes of all tensors after three minibatches of 12, 12 and 7 images.
 std::string hash_of(const HashedNet& hashed) {
-  SmallNet net({text_of(hashed.files + ".cfg"), text_of(hashed.files + "-params.cfg")}, hashed.image, 10,
-               hashed.options);
+  SmallNet net({source_text(hashed.files + ".cfg"), source_text(hashed.files + "-params.cfg")}, hashed.image,
+               10, hashed.options);
   std::uint64_t iteration = 0;
   for (const std::int64_t images : {12, 12, 7}) {
     net.step(Phase::train, random_minibatch(hashed.image, images, 10, iteration), iteration);

@@ -21,12 +21,13 @@ MAY_INCLUDE = {
 }
 MAY_INCLUDE["convnet/net"] = list(MAY_INCLUDE)[:-1]
 MAY_INCLUDE["convnet/onnx"] = GROUND + ["kernels", "layers", "providers", "convnet/graph", "convnet/checkpoint", "convnet/net"]
-MAY_INCLUDE["convnet/show"] = [r for r in MAY_INCLUDE if r not in {"convnet/data", "convnet/onnx"}]
-MAY_INCLUDE["convnet/train"] = [r for r in MAY_INCLUDE if r not in {"convnet/data", "convnet/onnx"}]
+MAY_INCLUDE["convnet/show"] = [f for f in MAY_INCLUDE if f not in {"convnet/data", "convnet/onnx"}]
+MAY_INCLUDE["convnet/train"] = [f for f in MAY_INCLUDE if f not in {"convnet/data", "convnet/onnx"}]
 MAY_INCLUDE["convnet/cli"] = list(MAY_INCLUDE)
 
 
-def room(path: str) -> str:
+def folder_of(path: str) -> str:
+    """Returns the folder of the table that holds a file."""
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] == "convnet" and len(parts) > 2 else parts[0]
 
@@ -42,8 +43,8 @@ for top in ["convnet", "kernels", "layers", "providers"]:
         if name == "convnet/main.cpp":
             continue
         for included in re.findall(r'#include "([^"]+)"', file.read_text()):
-            if room(included) != room(name) and room(included) not in MAY_INCLUDE[room(name)]:
-                wrong.append(f"{name} includes {included}: {room(name)} may not include {room(included)}")
+            if folder_of(included) != folder_of(name) and folder_of(included) not in MAY_INCLUDE[folder_of(name)]:
+                wrong.append(f"{name} includes {included}: {folder_of(name)} may not include {folder_of(included)}")
 for folder in [*MAY_INCLUDE, "kernels/cpu", "kernels/cuda", "tests", "scripts", "bench", "configs"]:
     if not (root / folder / "README.md").exists():
         wrong.append(f"{folder} has no README.md")

@@ -1,4 +1,4 @@
-#include "providers/files.h"
+#include "providers/file_images.h"
 
 #include <fmt/format.h>
 
@@ -126,7 +126,7 @@ class StoredFiles final : public StoredProvider {
     const int height = static_cast<int>(dims[1]), width = static_cast<int>(dims[2]);
     const DecodedImage image = decode_image(read_whole_file(file), file);
     check_aspect(image, file, kMostAspect);
-    // Scaled until it covers the size; what is too long is cut off at both ends.
+    // The image is scaled until it covers the size. What is too long is cut off at both ends.
     const double scale =
         std::max(static_cast<double>(height) / image.height, static_cast<double>(width) / image.width);
     const ImageSize size{std::max(height, static_cast<int>(std::lround(image.height * scale))),
@@ -176,7 +176,7 @@ std::unique_ptr<Provider> make_files_provider(std::vector<FileImage> images, con
                                "the files", of_files, 0);
   }
   auto stored = std::make_unique<StoredFiles>(std::move(images), like);
-  // Tests see no augmentation.
+  // Files are only tested, so options of augmentation do not count.
   const bool plain = !options.crops() && !options.pixel_std && !options.multiview && options.scalar_mean < 0;
   if (plain) return stored;
   return make_cropped_provider(std::move(stored), options, 0);
