@@ -187,6 +187,8 @@ struct LayerType {
 const std::vector<LayerType>& layer_types();
 /// Returns the layer type of this name, or null.
 const LayerType* find_layer_type(std::string_view name);
+/// Returns the message for a name that no layer type has, with the nearest one and all that there are.
+std::string unknown_layer_type(const std::string& name);
 
 /// Returns the keys that every layer may have besides its own: type, inputs, neuron, gpu, dropout.
 const std::vector<ParamSpec>& common_params();
@@ -200,7 +202,6 @@ std::vector<ParamSpec> params_of(const LayerType& type, const IniSection& defini
 /// Parses "relu", "tanh[1.7,0.6]". Throws std::invalid_argument saying what is wrong and listing the known
 /// neurons.
 Neuron parse_neuron(const std::string& text);
-std::string to_string(const Neuron& f);
 /// Makes a neuron layer above `input`, for `neuron=`.
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input);
 /// Returns the known neurons: "relu, tanh[a,b], ...".

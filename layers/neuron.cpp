@@ -166,16 +166,6 @@ Neuron parse_neuron(const std::string& text) {
                               "known: " + known_neurons());
 }
 
-std::string to_string(const Neuron& f) {
-  for (const Known& k : kKnown) {
-    if (k.kind != f.kind) continue;
-    if (k.parameters == 0) return k.name;
-    return k.parameters == 1 ? fmt::format("{}[{}]", k.name, f.a)
-                             : fmt::format("{}[{},{}]", k.name, f.a, f.b);
-  }
-  return "";
-}
-
 std::shared_ptr<const Layer> make_neuron_layer(const Neuron& f, const FeatureShape& input) {
   return std::make_shared<NeuronLayer>(f, input);
 }

@@ -1,3 +1,4 @@
+#include "convnet/base/names.h"
 #include "layers/layer.h"
 
 namespace convnet {
@@ -18,6 +19,14 @@ const LayerType* find_layer_type(std::string_view name) {
     if (type.name == name) return &type;
   }
   return nullptr;
+}
+
+std::string unknown_layer_type(const std::string& name) {
+  std::vector<std::string> names;
+  for (const LayerType& type : layer_types()) names.push_back(type.name);
+  const std::string close = nearest(name, names);
+  return "unknown layer type '" + name + "'; " + (close.empty() ? "" : "did you mean '" + close + "'? ") +
+         "known: " + join(names);
 }
 
 }  // namespace convnet

@@ -67,10 +67,13 @@ std::optional<ConvGeometry> window_geometry(const LayerSource& source, const Win
                 std::to_string(conv_side(side, std::max(g.filter, g.stride), g.pad, g.stride, Rounding::up)));
         return std::nullopt;
       }
-      if (g.stride * (p.modules - 1) - g.pad >= side) {
+      // The last of the windows that there are without the key may lie outside, too.
+      const std::int64_t most = std::max(conv_side(side, g.filter, g.pad, g.stride, Rounding::up),
+                                         (side + g.pad - 1) / g.stride + 1);
+      if (p.modules > most) {
         source.error("modulesX", "modulesX=" + std::to_string(p.modules) +
                                      " puts whole windows outside the image; use at most " +
-                                     std::to_string((side + g.pad - 1) / g.stride + 1));
+                                     std::to_string(most));
         return std::nullopt;
       }
     }

@@ -111,7 +111,7 @@ class ClassFolders final : public DealtImages {
     if (classes.empty())
       throw InputError(fmt::format(
           "{}: there is no batches.meta (batches of cuda-convnet2), no tar and no folder of images here; "
-          "photos belong into a folder for each class, or --labels names a table of their classes",
+          "photos belong in a folder for each class, or --labels names a table of their classes",
           parts[0].folder));
     info_.classes = static_cast<std::int64_t>(classes.size());
     std::vector<std::vector<DealtImage>> images;

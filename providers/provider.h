@@ -88,8 +88,8 @@ struct ImageShare {
 struct LoadRequest {
   static constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   int batch = 0;
-  int epoch =
-      0;  ///< epoch of training, from 1 on, which decides the shuffled order and random crops; 0: a test
+  /// Epoch of training, from 1 on, which decides the shuffled order and random crops; 0: a test.
+  int epoch = 0;
   std::int64_t first = 0, count = all;  ///< the images [first, first + count), as far as they exist
   /// The needed images of the piece, which is a minibatch; null: all. A provider may return zeros for other
   /// images; in tests it still returns their labels.
@@ -102,8 +102,8 @@ struct LoadRequest {
 struct PixelStatistics {
   /// The mean image (C,H,W), to be subtracted from what the net sees; empty: nothing is subtracted.
   std::vector<float> mean;
-  std::vector<float>
-      deviations;  ///< standard deviations of the channels, by which read() divides; empty: it does not
+  /// The standard deviations of the channels, by which read() divides; empty: it does not.
+  std::vector<float> deviations;
   /// The principal components of the colours, for colour noise (4,3): a row with their standard deviations,
   /// then the components as columns; empty: no noise.
   std::vector<float> color_pca;

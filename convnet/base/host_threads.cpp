@@ -29,7 +29,7 @@ void check_threads(int count) {
   const std::size_t have = threads.size();
   for (std::thread& thread : threads) thread.join();
   if (!started)
-    throw DeviceError("this run needs " + std::to_string(count) + " threads more, but only " +
+    throw DeviceError("this run needs " + std::to_string(count) + " more threads, but only " +
                       std::to_string(have) + " can be started; " + thread_limits());
 }
 

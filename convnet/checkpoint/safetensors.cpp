@@ -365,6 +365,8 @@ std::string other_kind(std::string_view first) {
   // graph.
   if (first[0] == '\x08' && first[1] > 0 && first[1] < 32 && (first[2] == '\x12' || first[2] == '\x3a'))
     return "is an ONNX model, which convnet can write but not read";
+  const auto is_text = [](char c) { return (c >= ' ' && c <= '~') || c == '\n' || c == '\t' || c == '\r'; };
+  if (std::all_of(first.begin(), first.end(), is_text)) return "is a text file, not a safetensors file";
   return "";
 }
 

@@ -94,13 +94,7 @@ void layers_command(const std::vector<std::string>& args) {
     return;
   }
   const LayerType* type = find_layer_type(args[0]);
-  if (type == nullptr) {
-    std::vector<std::string> names;
-    for (const LayerType& t : layer_types()) names.push_back(t.name);
-    const std::string close = nearest(args[0], names);
-    throw InputError("unknown layer type '" + args[0] + "'; " +
-                     (close.empty() ? "" : "did you mean '" + close + "'? ") + "known: " + join(names));
-  }
+  if (type == nullptr) throw InputError(unknown_layer_type(args[0]));
   fmt::print("{}", describe_type(*type));
 }
 

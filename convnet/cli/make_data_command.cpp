@@ -1,4 +1,4 @@
-// `convnet make-data`: the original's batches of JPEGs from folders and tars of images.
+// `convnet make-data`: cuda-convnet2's batches of JPEGs from folders and tars of images.
 #include <fmt/format.h>
 
 #include <algorithm>

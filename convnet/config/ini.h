@@ -10,6 +10,7 @@
 
 namespace convnet {
 
+/// A key of a section and its value.
 struct IniValue {
   std::string key;      ///< lower case: keys are case-insensitive
   std::string written;  ///< the key as the user wrote it
@@ -19,6 +20,7 @@ struct IniValue {
   bool is_referred_to = false;  ///< a %(key)s of its section has the value
 };
 
+/// A section, with the keys that it inherits from [DEFAULT].
 struct IniSection {
   std::string name;  ///< case kept
   SourceLocation where;
@@ -27,6 +29,7 @@ struct IniSection {
   const IniValue* find(std::string_view key) const;
 };
 
+/// A parsed file.
 struct IniFile {
   std::string path;
   std::string text;                  ///< the whole file as read

@@ -106,6 +106,7 @@ struct LayerPlace {
 /// The place of every layer of a definition file, by its section's name.
 using Placement = std::map<std::string, LayerPlace>;
 
+/// How build_graph() makes a graph from a net's files.
 struct GraphOptions {
   bool strict = false;  ///< unknown keys are errors
   /// Fuse layers and work in place. Off only in tests, and in the search for the cause of a NaN.

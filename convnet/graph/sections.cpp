@@ -268,20 +268,15 @@ class SectionReader {
   }
 
   const LayerType* find_type(const IniSection& section) {
-    std::vector<std::string> known;
-    for (const LayerType& t : layer_types()) known.push_back(t.name);
     const IniValue* value = section.find("type");
     if (value == nullptr) {
+      std::vector<std::string> known;
+      for (const LayerType& t : layer_types()) known.push_back(t.name);
       error(section.where, section.name, "'type' is missing; it is one of " + join(known));
       return nullptr;
     }
     const LayerType* type = find_layer_type(value->text);
-    if (type == nullptr) {
-      const std::string close = nearest(value->text, known);
-      error(value->where, section.name,
-            "unknown layer type '" + value->text + "'; " +
-                (close.empty() ? "" : "did you mean '" + close + "'? ") + "known: " + join(known));
-    }
+    if (type == nullptr) error(value->where, section.name, unknown_layer_type(value->text));
     return type;
   }
 

@@ -35,6 +35,7 @@ struct TestOptions {
 };
 const OptionTable<TestOptions>& test_options();
 
+/// All options of training and of --test-only.
 struct TrainOptions {
   static constexpr OptionGroup group = OptionGroup::training;
   NetFileOptions files;

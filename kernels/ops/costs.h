@@ -40,8 +40,8 @@ struct AverageViews {
 /// its class, or by their mean over its two classes.
 struct ClassTargets {
   float smoothing = 0;
-  bool mixed =
-      false;  ///< labels have kMixedLabelValues values for each image; else one, the index of a class
+  /// Labels have kMixedLabelValues values for each image; else one, the index of a class.
+  bool mixed = false;
   std::vector<float> class_weights = {};  ///< by class; empty: all are 1
 
   std::int64_t label_values() const { return mixed ? kMixedLabelValues : 1; }

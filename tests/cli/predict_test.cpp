@@ -184,9 +184,8 @@ TEST_CASE("predict names bad files, skips them and ends with exit code 1") {
            {{digits.shop / "run"}, "usage: convnet predict CHECKPOINT"},
            {{digits.shop / "run", digits.shop / "run"}, "there is no image in this folder"},
            {{digits.shop / "run", digits.shop.data_path()},
-            "there is no image in this folder (.jpg, .jpeg, .png, .bmp), but a data set: 'convnet "
-            "--load-file "
-            "CHECKPOINT --test-out FOLDER --data-provider mnist --data-path " +
+            "there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp), but a data set: "
+            "'convnet --load-file CHECKPOINT --test-out FOLDER --data-provider mnist --data-path " +
                 digits.shop.data_path() + " --test-range BATCHES' writes the probabilities of its images"},
            {{digits.shop / "run", arrays},
             ", but an array: " + arrays + "/x.npy in place of the folder takes"},

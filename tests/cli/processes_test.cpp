@@ -278,17 +278,17 @@ TEST_CASE("a process that cannot read the data names itself and the folder") {
 TEST_CASE("a checkpoint that cannot be written ends all processes with one message") {
   const Workshop shop;
   shop.write(with_gpus("gpu=0,1"), kParameters);
-  const std::string folder = shop / "out";
+  const std::string folder = shop / "runs/out";
   Program run(launched(2, training(shop, folder, "0", 1000000)), CONVNET_MPIRUN);
   REQUIRE(run.printed("Saved checkpoint", 1));
-  std::filesystem::rename(folder, shop / "moved");
-  write_file(folder, "no folder");
+  std::filesystem::rename(shop / "runs", shop / "moved");
+  write_file(shop / "runs", "no folder");
   const Outcome ended = run.finish();
   INFO(ended.err);
   CHECK(ended.code == 1);
   CHECK(count(ended.err, folder) == 1);
   CHECK(ended.err.find("rank") == std::string::npos);
-  run_well({"--load-file", shop / "moved", "--test-only", "1", "--gpu", "0,1"});
+  run_well({"--load-file", shop / "moved/out", "--test-only", "1", "--gpu", "0,1"});
 }
 
 TEST_CASE("a request to stop reaches all processes, whichever gets it") {

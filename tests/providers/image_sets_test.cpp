@@ -52,7 +52,7 @@ TEST_CASE("folders of classes are dealt in a fixed order", "[image]") {
   CHECK(read_error_of(folder / "bare") ==
         folder / "bare" +
             ": there is no batches.meta (batches of cuda-convnet2), no tar and no folder of images here; "
-            "photos belong into a folder for each class, or --labels names a table of their classes");
+            "photos belong in a folder for each class, or --labels names a table of their classes");
 }
 
 TEST_CASE("links to folders are followed, and hidden folders are not searched", "[image]") {
