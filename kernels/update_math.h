@@ -74,7 +74,7 @@ struct ScaledPart {
   const double* squares;  ///< two sums: of the weights, and of the sum of gradients
   std::int64_t rate_index;
   float images;  ///< Update::Part::images; ignored where the part accumulates
-  int matrix;
+  std::int64_t matrix;
   bool accumulates;
 
   CONVNET_HD float images_at(const Rates& rates) const { return accumulates ? rates.images : images; }

@@ -18,7 +18,7 @@ namespace {
 
 /// Returns why a net that was trained on data `then` cannot be tested on data `now`; "" if it can.
 std::string difference(const std::vector<MatrixInfo>& then, const std::vector<MatrixInfo>& now) {
-  if (const std::string wrong = renumbered_class(then, now); !wrong.empty()) return wrong;
+  if (std::string wrong = renumbered_class(then, now); !wrong.empty()) return wrong;
   for (std::size_t i = 0; i < then.size(); ++i) {
     if (i >= now.size()) return "it has no matrix '" + then[i].name + "'";
     if (then[i].dims != now[i].dims)

@@ -27,6 +27,7 @@ bool update_piece(const UpdateFactors& factors, float* __restrict weights, float
 #pragma omp simd reduction(+ : poison)
   for (std::int64_t i = 0; i < count; ++i) {
     float change = increment[i], square = 0;
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): AdamW always has squares
     if constexpr (rule == UpdateRule::adamw) square = squares[i];
     const float weight = updated<rule>(f, weights[i], gradient[i], change, square);
     increment[i] = change;
