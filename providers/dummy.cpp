@@ -16,8 +16,8 @@ namespace convnet {
 namespace {
 
 constexpr std::int64_t images_per_batch = 1000;
-constexpr std::int64_t max_value = std::int64_t{1}
-                                   << 31;  // the limit of a size, and of the values in a batch
+/// The limit of a size, and of the values in a batch.
+constexpr std::int64_t max_value = std::int64_t{1} << 31;
 constexpr std::int64_t default_classes = 10;
 
 /// Parses a decimal number from 1 to max_value.

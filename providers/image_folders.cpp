@@ -142,7 +142,7 @@ class ClassFolders final : public DealtImages {
       info_.left_out.add(files.left_out);
     }
     if (images.empty())
-      throw InputError(folder + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in its folders");
+      throw InputError(fmt::format("{}: there are no images ({}) in its folders", folder, kImageExtensions));
     return images;
   }
 };

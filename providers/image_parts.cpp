@@ -241,8 +241,9 @@ std::vector<ShardImage> read_shard(const InputFile& file, std::int64_t classes) 
     if (!pair.image || !pair.label)
       throw InputError(fmt::format(
           "{}: '{}' is there without {}", path, printable((pair.image ? pair.image : pair.label)->name),
-          pair.image ? "its .cls, the label" : "an image (.jpg, .jpeg, .png, .bmp, .webp)"));
-  if (order.empty()) throw InputError(path + ": there are no images (.jpg, .jpeg, .png, .bmp, .webp) in it");
+          pair.image ? "its .cls, the label" : fmt::format("an image ({})", kImageExtensions)));
+  if (order.empty())
+    throw InputError(fmt::format("{}: there are no images ({}) in it", path, kImageExtensions));
   std::vector<ShardImage> shard;
   for (const std::string_view key : order) {
     const Pair& pair = pairs[key];

@@ -49,6 +49,8 @@ std::vector<std::string> tars_in(const std::string& folder);
 std::string lower_extension(std::string_view name, std::size_t dot);
 /// Returns whether an extension is jpg, jpeg, png, bmp or webp.
 bool is_image_extension(std::string_view extension);
+/// These extensions, for messages.
+inline constexpr const char* kImageExtensions = ".jpg, .jpeg, .png, .bmp, .webp";
 
 /// The images in the folder of a class.
 struct ImageFiles {

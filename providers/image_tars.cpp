@@ -110,8 +110,8 @@ class ImageTars final : public ImageSource {
   std::vector<ImagePart> parts_;
   std::vector<std::string> shards_;
   mutable std::mutex mutex_;
-  mutable std::map<int, std::shared_ptr<const Shard>>
-      read_;  // the shards that were read, by batch; mutex_ guards it
+  /// The shards that were read, by batch; mutex_ guards it.
+  mutable std::map<int, std::shared_ptr<const Shard>> read_;
 };
 
 }  // namespace

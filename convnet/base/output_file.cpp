@@ -238,7 +238,7 @@ void check_file_writable(const std::string& path, const std::string& what) {
 
 void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<std::string>& inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const auto& [option, path, what, begins] = outputs[i];
+    const auto& [option, path, what, begins, is_of_kind] = outputs[i];
     if (path.empty()) continue;
     std::error_code none;
     // Pipes and devices are not replaced.
@@ -251,7 +251,9 @@ void check_outputs(const std::vector<OutputOption>& outputs, const std::vector<s
       if (!outputs[k].path.empty() && same_place(path, outputs[k].path))
         throw InputError(outputs[k].option + " and " + option + " name the same file, " + path);
     }
-    if (replaced && is_of_other_kind(path, begins))
+    const bool has_other_contents =
+        is_of_kind != nullptr && fs::exists(path, none) && !fs::is_directory(path, none) && !is_of_kind(path);
+    if ((replaced && is_of_other_kind(path, begins)) || has_other_contents)
       throw InputError(option + " " + path +
                        ": there is another kind of file of that name; remove it or name another file");
     check_file_writable(path, what);

@@ -65,6 +65,8 @@ struct OutputOption {
   /// The bytes that every file of this kind begins with, so that no file of another kind is replaced, like
   /// one of a data set. Empty: any file is replaced.
   std::string begins = {};
+  /// Returns whether a file is of this kind, if the bytes that it begins with do not tell; null: they tell.
+  bool (*is_of_kind)(const std::string& path) = nullptr;
 };
 
 /// Throws InputError if an output cannot be written, if two options name the same one, if it would replace a

@@ -17,7 +17,7 @@ struct BenchMeasurement {
   double step = 0;                  ///< seconds of a step, wall clock
   double shortest = 0, mean = 0;    ///< seconds of the shortest step, and the mean over all steps
   double percentile_95 = 0;         ///< seconds that 95 % of the steps do not exceed
-  int steps = 0;                    ///< how many were measured
+  int steps = 0;                    ///< number of measured steps
   double overhead = 0;              ///< share of a step in which the busiest device runs no task
   Table<TaskId, double> tasks;      ///< seconds of each task of the plan
   std::vector<TaskTimes> timeline;  ///< times of the tasks in the last steps

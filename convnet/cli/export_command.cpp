@@ -71,14 +71,16 @@ Metadata metadata_of_images(const TrainedNet& trained) {
   return metadata;
 }
 
-/// Adds the names of the classes if the layer with a number for each class is one of `outputs`.
-void add_classes(Metadata& metadata, const TrainedNet& trained, const Graph& graph,
-                 const std::vector<std::string>& outputs) {
-  if (!has_answer(graph)) return;
-  const Answer usual = find_answer(graph, trained.checkpoint.matrices, "");
-  if (usual.class_names.empty() || std::ranges::find(outputs, usual.layers[0]) == outputs.end()) return;
-  add(metadata, "class_output", usual.layers[0]);
-  add(metadata, "class_names", usual.class_names);
+/// Returns what predict prints for the net; an empty answer if there is none.
+Answer usual_answer(const TrainedNet& trained, const Graph& graph) {
+  return has_answer(graph) ? find_answer(graph, trained.checkpoint.matrices, "") : Answer{};
+}
+
+/// Adds the names of the classes, if the answer has a number for each.
+void add_classes(Metadata& metadata, const Answer& answer) {
+  if (answer.class_names.empty()) return;
+  add(metadata, "class_output", answer.layers[0]);
+  add(metadata, "class_names", answer.class_names);
 }
 
 void write_model(const std::string& file, const TrainedNet& trained, const Graph& graph,
@@ -88,7 +90,9 @@ void write_model(const std::string& file, const TrainedNet& trained, const Graph
   model.metadata = metadata_of_images(trained);
   add(model.metadata, "mean_subtraction", statistics.mean.empty() ? "none" : "inside the model");
   add(model.metadata, "deviation_division", statistics.deviations.empty() ? "none" : "inside the model");
-  add_classes(model.metadata, trained, graph, outputs);
+  const Answer usual = usual_answer(trained, graph);
+  const auto is_output = [&](const std::string& layer) { return std::ranges::count(outputs, layer) > 0; };
+  if (std::ranges::all_of(usual.layers, is_output)) add_classes(model.metadata, usual);
   make_folders_of(file);
   write_onnx(file, model);
   fmt::print("{}: from {} to {}, {} operators\n", file, ports_text(model.inputs), ports_text(model.outputs),
@@ -113,19 +117,13 @@ nlohmann::json over_image(const std::vector<float>& numbers, const Dims& image) 
 
 constexpr const char *kOnnx = ".onnx", *kSafetensors = ".safetensors";
 
-/// Throws InputError if a file of weights would replace anything but another one, or be taken for a
-/// checkpoint, which is a safetensors file, too.
-void check_replaces_weights(const std::string& file) {
-  if (Position::of_file_name(std::filesystem::path(file).filename().string()))
-    throw InputError("FILE.safetensors " + file + ": is a name of checkpoints; name another file");
-  std::error_code none;
-  if (!std::filesystem::exists(file, none)) return;
+/// Returns whether write_weights() has written the file. Checkpoints are safetensors files, too.
+bool holds_exported_weights(const std::string& file) {
   try {
-    if (read_any_safetensors(file).metadata.contains("checkpoint")) return;
+    return read_any_safetensors(file).metadata.contains("checkpoint");
   } catch (const InputError&) {  // no safetensors file
+    return false;
   }
-  throw InputError("FILE.safetensors " + file +
-                   ": there is another kind of file of that name; remove it or name another file");
 }
 
 void write_weights(const std::string& file, const TrainedNet& trained, const Graph& graph,
@@ -135,8 +133,7 @@ void write_weights(const std::string& file, const TrainedNet& trained, const Gra
   const Dims& image = trained.checkpoint.matrices.at(0).dims;
   if (!statistics.deviations.empty()) add(metadata, "deviations", over_image(statistics.deviations, image));
   if (!statistics.mean.empty()) add(metadata, "mean", over_image(statistics.mean, image));
-  if (has_answer(graph))
-    add_classes(metadata, trained, graph, find_answer(graph, trained.checkpoint.matrices, "").layers);
+  add_classes(metadata, usual_answer(trained, graph));
   weights.file.metadata.insert(metadata.begin(), metadata.end());
   weights.file.metadata["format"] = "pt";  // without it, Hugging Face's libraries refuse the file
   make_folders_of(file);
@@ -167,9 +164,10 @@ void export_command(const std::vector<std::string>& args) {
   const TrainedNet trained = open_trained_net(named[0], {});
   check_outputs({{weights ? "FILE.safetensors" : "FILE.onnx", file,
                   weights ? "the weights are to be written to" : "the model is to be written to",
-                  weights ? "" : OnnxModel::begins}},
+                  weights ? "" : OnnxModel::begins, weights ? holds_exported_weights : nullptr}},
                 {trained.checkpoint.file});
-  if (weights) check_replaces_weights(file);
+  if (weights && Position::of_file_name(std::filesystem::path(file).filename().string()))
+    throw InputError("FILE.safetensors " + file + ": is a name of checkpoints; name another file");
   const std::vector<MatrixInfo>& matrices = trained.checkpoint.matrices;
   const Graph graph = graph_of(trained, matrices);
   const std::unique_ptr<Provider> like = make_dummy_provider(matrices, trained.set.has_mean, 0);

@@ -94,8 +94,8 @@ std::vector<std::string> image_files_in(const std::string& folder, const LikeSet
   if (const std::string warning = left_out_text(left_out); !warning.empty())
     fmt::print(stderr, "{}\n", warning);
   if (found.empty())
-    throw InputError(folder + ": there is no image in this folder (.jpg, .jpeg, .png, .bmp, .webp)" +
-                     hint_of_data_set(folder, like));
+    throw InputError(fmt::format("{}: there is no image in this folder ({}){}", folder, kImageExtensions,
+                                 hint_of_data_set(folder, like)));
   std::sort(found.begin(), found.end(), natural_less);
   for (std::string& name : found) name = (fs::path(folder) / name).string();
   return found;

@@ -17,7 +17,7 @@ namespace convnet {
 /// The kind of a step. check: a training step without masks, noise and constraints, for gradient checks.
 enum class Phase { train, test, check };
 
-/// What a buffer holds. Buffers of the kinds up to `costs` live as long as the net.
+/// The kind of a buffer's contents. Buffers of the kinds up to `costs` live as long as the net.
 enum class BufferKind {
   weights,
   increment,

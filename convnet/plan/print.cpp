@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What the tasks of a layer do in a training step, on all devices together.
+/// The work of a layer's tasks in a training step, on all devices together.
 struct LayerWork {
   double forward_flops = 0, backward_flops = 0;
   std::int64_t bytes = 0;

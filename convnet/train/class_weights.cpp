@@ -81,9 +81,9 @@ std::string measure_class_weights(RequestedRun& run, const Graph& graph) {
     std::vector<double> weights =
         balanced_weights(count_labels(*run.provider, run.options.data.train_range, matrix));
     const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
-    note +=
-        fmt::format("{}classWeights=balanced of '{}': {:.4g} to {:.4g}, from the labels of batches {}",
-                    note.empty() ? "" : "\n", node.name, *least, *most, run.options.data.train_range.str());
+    add_note(note,
+             fmt::format("classWeights=balanced of '{}': {:.4g} to {:.4g}, from the labels of batches {}",
+                         node.name, *least, *most, run.options.data.train_range.str()));
     // The net may have more outputs than the data set has classes.
     weights.resize(static_cast<std::size_t>(graph.nodes[node.inputs[1]].layer->output.size()), 1);
     set_weights(run.files.parameters, node.section, fmt::format("balanced[{}]", fmt::join(weights, ",")));

@@ -52,7 +52,7 @@ class TestOutputs {
   /// Returns the errors by class as text for the terminal; "" if the net does not classify.
   std::string errors_text() const;
 
-  /// What images were taken for by a classifier.
+  /// A classifier, and the counts of the classes that it takes images for.
   struct Counted {
     Classifier classifier;
     Confusion confusion;
@@ -76,8 +76,8 @@ class TestOutputs {
   std::int64_t images_ = 0;  ///< images in it
   std::vector<Counted> counted_;
   std::optional<std::size_t> labels_;  ///< the provider's matrix that is written beside features
-  std::vector<std::int64_t>
-      label_bytes_;      ///< by matrix: bytes of an image; a label's first number is the class
+  /// By matrix: bytes of an image; a label's first number is the class.
+  std::vector<std::int64_t> label_bytes_;
   OutputReader reader_;  ///< reads the layer of --write-features, then the softmax of each classifier
   BatchFiles features_, probabilities_;
 };
