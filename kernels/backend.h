@@ -197,7 +197,7 @@ class Backend {
   virtual bool reaches(int device, int other) const = 0;
   /// Copies between device and host memory, and waits until the copy is done.
   virtual void copy(std::byte* dst, const std::byte* src, std::int64_t bytes) const = 0;
-  /// Converts a tensor in the host's memory to another layout; a tensor of bf16 may become one of f32.
+  /// Converts a tensor in the host's memory to another layout; bf16 may become f32, and f32 bf16.
   virtual void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
                      std::byte* dst) const = 0;
 };

@@ -136,7 +136,8 @@ OutputReader::Pieces OutputReader::find_pieces(const Plan& plan) const {
         const Place place = find_output(plan, graph, id, m);
         piece.buffer = place.buffer;
         const Buffer& b = plan.buffers[place.buffer];
-        if (b.desc.type != DataType::f32 || element_count(b.desc.dims) != piece.images * piece.elements)
+        const bool numbers = b.desc.type == DataType::f32 || b.desc.type == DataType::bf16;
+        if (!numbers || element_count(b.desc.dims) != piece.images * piece.elements)
           throw std::logic_error("outputs: '" + node.name + "' is not what its last operation makes");
         pieces.emplace(place.task, piece);
       }

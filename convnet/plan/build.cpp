@@ -44,6 +44,10 @@ PlanBuilder::PlanBuilder(const Graph& graph, const std::vector<MatrixInfo>& matr
       gradients_(graph, emitter_),
       updates_(graph, net_buffers, plan_, options.clips, emitter_),
       states_(graph.nodes.size(), std::vector<NodeState>(static_cast<std::size_t>(graph.microbatches))) {
+  for (const WeightBuffers& w : net_buffers.weights) {
+    for (std::size_t r = 0; r < w.rounded.size(); ++r)
+      emitter_.add_lasting_copy(TaskEmitter::value_of(w.weights[r]), w.rounded[r]);
+  }
   for (int m = 0; m < graph.microbatches; ++m) images_.push_back(graph.images_of(images, m, plan_.views));
 }
 

@@ -20,7 +20,7 @@ struct TaskPlace {
 
 /// One tensor of a plan under construction. It may exist in several versions at once, in other layouts and on
 /// other devices: `buffer` is the primary version; `copies` are made by reorders and copies, and are invalid
-/// once the tensor is written again. Plain buffers have the tensor's dims. Others may have the dims of
+/// once the tensor is written again, unless they live as long as the net (BufferKind::rounded). Plain buffers have the tensor's dims. Others may have the dims of
 /// another shape with as many elements, as an operation reads or writes it.
 struct PlannedTensor {
   std::string name;
@@ -65,8 +65,12 @@ class TaskEmitter {
   /// Returns a buffer on place.device that holds `t` in the layout `want`. Adds a reorder or a copy if there
   /// is none.
   BufferId version(PlannedTensor& t, const TensorDesc& want, TaskPlace place);
-  /// Forgets the versions of a tensor whose primary buffer has been written by emit_flat().
-  void drop_copies(Value v) { tensor(v).copies.clear(); }
+  /// Adds a version that exists from the beginning. Whoever writes the tensor writes it, too.
+  void add_lasting_copy(Value v, BufferId copy) { tensor(v).copies.push_back(copy); }
+  /// Forgets the other versions of a tensor whose primary buffer has been written by emit_flat().
+  void drop_old_copies(Value v) {
+    std::erase_if(tensor(v).copies, [&](BufferId copy) { return !buffer(copy).persistent(); });
+  }
 
  private:
   /// Returns whether the tensor has dims; the step block and the costs are just bytes.

@@ -67,7 +67,7 @@ class NetBuffersBuilder {
   }
 
   void add_weights_of(const Node& node) {
-    const std::vector<TensorDesc> layouts =
+    const std::vector<WeightLayout> layouts =
         choose_weight_layouts(node, graph_.images_of(options_.images, 0), options_.learns, target_);
     made_.weights_of.emplace_back();
     for (std::size_t i = 0; i < node.layer->weights.size(); ++i) {
@@ -85,21 +85,28 @@ class NetBuffersBuilder {
   /// Each replica has all weights. The other buffers of an update are cut into a shard for each replica, or
   /// for fewer replicas if shards would be too small. They have one shard if cutting does not pay, or would
   /// cut the rows of a constraint. Replicas take turns in owning such shards.
-  WeightBuffers add_weights(const Node& node, std::size_t index, const TensorDesc& layout) {
+  WeightBuffers add_weights(const Node& node, std::size_t index, const WeightLayout& form) {
     constexpr std::int64_t kWorthCutting = 16384;  // floats
     constexpr std::int64_t kLeastShard = 4096;     // floats: links take longer to begin than to fetch fewer
     const WeightSpec& spec = node.layer->weights[index];
+    const TensorDesc& layout = form.weights;
     WeightBuffers w;
     w.node = node.id;
     w.index = index;
     w.name = node.whole + "." + spec.name;
     if (spec.learning.rule() == UpdateRule::adamw) w.rates = std::max(1, graph_.passes / node.update_period);
     w.rate_index = std::exchange(rates_, rates_ + w.rates);
-    for (const DeviceId gpu : node.gpus) {
-      w.weights.push_back(add(w.name, BufferKind::weights, gpu, layout));
-      made_.buffers.back().node = node.id;
-      made_.buffers.back().index = index;
-    }
+    const auto add_replica = [&](BufferKind kind, DeviceId gpu, const TensorDesc& desc) {
+      const BufferId id = add(w.name, kind, gpu, desc);
+      made_.buffers[id].node = node.id;
+      made_.buffers[id].index = index;
+      return id;
+    };
+    for (const DeviceId gpu : node.gpus) w.weights.push_back(add_replica(BufferKind::weights, gpu, layout));
+    // A constraint changes weights after their update.
+    const bool rounded = form.rounded && !(options_.learns && spec.constraint.acts());
+    for (const DeviceId gpu : node.gpus)
+      if (rounded) w.rounded.push_back(add_replica(BufferKind::rounded, gpu, with_type(layout, DataType::bf16)));
     if (!options_.learns) return w;
     if (spec.state) {
       AverageShard whole;

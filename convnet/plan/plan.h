@@ -20,6 +20,7 @@ enum class Phase { train, test, check };
 /// The kind of a buffer's contents. Buffers of the kinds up to `costs` live as long as the net.
 enum class BufferKind {
   weights,
+  rounded,  ///< weights as bf16, for products in bf16
   increment,
   accumulator,  ///< gradients of earlier minibatches, where updatePeriod spans several
   squares,      ///< running means of squared gradients, for AdamW
@@ -42,7 +43,8 @@ struct Buffer {
   DeviceId device{0};
   TensorDesc desc;
   std::int64_t bytes = 0;
-  /// The layer that owns the matrix, for kind `weights` and for the sums of a host's gradients; else none.
+  /// The layer that owns the matrix, for kinds `weights` and `rounded`, and for the sums of a host's
+  /// gradients; else none.
   NodeId node;
   std::size_t index = 0;  ///< index of the matrix in Layer::weights
   /// Byte offset in the device's persistent or transient memory; -1 for `input`, which is the host's memory.
@@ -139,6 +141,9 @@ struct WeightBuffers {
   std::size_t index = 0;               ///< index in Layer::weights
   std::string name;                    ///< name of its tensor in checkpoints: "conv1.weights.data"
   std::vector<BufferId> weights;       ///< by replica; all have the same layout and values
+  /// By replica: the same weights rounded to bf16. Whatever writes a range of the weights writes that range
+  /// here as well. Empty if no product reads them so, or not in the layout of the weights.
+  std::vector<BufferId> rounded;
   std::vector<UpdateShard> shards;     ///< empty in nets that only test, and for running statistics
   std::vector<AverageShard> averages;  ///< empty if no averages are kept
   /// The first entry in the table of rates. Updates of AdamW have an entry each, those of other optimisers

@@ -102,9 +102,9 @@ json memory_json(const Plan& plan, DeviceId device) {
   };
   const std::int64_t increments = of({BufferKind::increment, BufferKind::squares, BufferKind::average});
   const std::int64_t named =
-      increments + of({BufferKind::weights, BufferKind::activation, BufferKind::gradient,
+      increments + of({BufferKind::weights, BufferKind::rounded, BufferKind::activation, BufferKind::gradient,
                        BufferKind::weights_gradient, BufferKind::workspace});
-  return {{"weights", of({BufferKind::weights})},
+  return {{"weights", of({BufferKind::weights, BufferKind::rounded})},
           {"increments", increments},
           {"activations", of({BufferKind::activation})},
           {"gradients", of({BufferKind::gradient, BufferKind::weights_gradient})},

@@ -9,9 +9,10 @@
 namespace convnet {
 namespace {
 
-/// Floats [begin, begin + count) of a buffer.
-BufferUse range_of(BufferId id, Access access, std::int64_t begin, std::int64_t count) {
-  const auto size = size_of(DataType::f32);
+/// Elements [begin, begin + count) of a buffer.
+BufferUse range_of(BufferId id, Access access, std::int64_t begin, std::int64_t count,
+                   DataType type = DataType::f32) {
+  const auto size = size_of(type);
   return {id, access, 0, begin * size, count * size};
 }
 
@@ -106,13 +107,17 @@ void UpdateWriter::note(std::size_t matrix, std::int64_t images, int update, Tas
                  .rate_index = w.rate_index + update,
                  .gradients = static_cast<int>(added[s].size()),
                  .accumulates = accumulates,
-                 .rule = plain ? UpdateRule::momentum : learning.rule()};
+                 .rule = plain ? UpdateRule::momentum : learning.rule(),
+                 .rounds = !w.rounded.empty()};
     step.weights = range_of(w.weights[static_cast<std::size_t>(shard.replica)], Access::read_write,
                             shard.begin, shard.count);
     step.increment = {shard.increment, Access::read_write};
     step.gradients = added[s];
     if (accumulates) step.kept.push_back({shard.accumulator, Access::read_write});
     if (step.part.rule == UpdateRule::adamw) step.kept.push_back({shard.squares, Access::read_write});
+    if (step.part.rounds)
+      step.kept.push_back(range_of(w.rounded[static_cast<std::size_t>(shard.replica)], Access::read_write,
+                                   shard.begin, shard.count, DataType::bf16));
     steps_.push_back(std::move(step));
   }
   due_.push_back(&w);
@@ -197,7 +202,7 @@ void UpdateWriter::flush(TaskPlace place) {
     constrain(*w, place);
     add_fetches(*w, w->shards, fetches);
     // Copies in other layouts or types are those of the old weights.
-    for (const BufferId id : w->weights) emitter_.drop_copies(TaskEmitter::value_of(id));
+    for (const BufferId id : w->weights) emitter_.drop_old_copies(TaskEmitter::value_of(id));
   }
   publish(fetches, place);
 }
@@ -291,7 +296,7 @@ void UpdateWriter::make_scales(TaskPlace place) {
     if (device == first) continue;
     place.device = device;
     scales_[device] = add_scales(device);
-    emitter_.emit_flat(place, TaskKind::copy, Stream::copy, CopyRuns{{2 * scale_count_}},
+    emitter_.emit_flat(place, TaskKind::copy, Stream::copy, CopyRuns{{{2 * scale_count_}}},
                        {{scales_[first], Access::read}, {scales_[device], Access::write}});
   }
 }
@@ -384,13 +389,14 @@ void UpdateWriter::add_fetches(const WeightBuffers& w, const std::vector<UpdateS
       const bool between = speaker == replica;
       const BufferId from = w.weights[static_cast<std::size_t>(between ? shard.replica : speaker)];
       const BufferId to = w.weights[static_cast<std::size_t>(replica)];
+      const BufferId rounded = w.rounded.empty() ? BufferId() : w.rounded[static_cast<std::size_t>(replica)];
       std::vector<FetchedRange>& ranges = between ? fetches.between_hosts : fetches.within_hosts;
       const bool goes_on = !ranges.empty() && ranges.back().from == from && ranges.back().to == to &&
                            ranges.back().begin + ranges.back().count == shard.begin;
       if (goes_on)
         ranges.back().count += shard.count;
       else
-        ranges.push_back({w.node, from, to, shard.begin, shard.count});
+        ranges.push_back({w.node, from, to, rounded, shard.begin, shard.count});
     }
   }
 }
@@ -406,22 +412,26 @@ void UpdateWriter::publish(const Fetches& fetches, TaskPlace place) {
 void UpdateWriter::publish_ranges(const std::vector<FetchedRange>& ranges, TaskPlace place) {
   struct Fetch {
     CopyRuns op;
-    std::vector<BufferUse> reads, writes;
+    std::vector<BufferUse> reads, writes, rounded;
     std::set<NodeId> nodes;
   };
   std::map<DeviceId, Fetch> fetches;
   for (const FetchedRange& range : ranges) {
     Fetch& fetch = fetches[emitter_.buffer(range.to).device];
     fetch.nodes.insert(range.node);
-    fetch.op.counts.push_back(range.count);
+    fetch.op.runs.push_back({range.count, range.rounded.exists()});
     fetch.reads.push_back(range_of(range.from, Access::read, range.begin, range.count));
     fetch.writes.push_back(range_of(range.to, Access::write, range.begin, range.count));
+    if (range.rounded.exists())
+      fetch.rounded.push_back(
+          range_of(range.rounded, Access::write, range.begin, range.count, DataType::bf16));
   }
   for (auto& [device, fetch] : fetches) {
     place.device = device;
     place.node = the_only(fetch.nodes);
     std::vector<BufferUse> uses = std::move(fetch.reads);
     uses.insert(uses.end(), fetch.writes.begin(), fetch.writes.end());
+    uses.insert(uses.end(), fetch.rounded.begin(), fetch.rounded.end());
     emitter_.emit_flat(place, TaskKind::publish, Stream::update, fetch.op, std::move(uses));
   }
 }

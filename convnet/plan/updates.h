@@ -61,6 +61,7 @@ class UpdateWriter {
   struct FetchedRange {
     NodeId node;
     BufferId from, to;
+    BufferId rounded;  ///< gets the range as bf16; may be none
     std::int64_t begin = 0, count = 0;
   };
   /// Ranges that one replica of each other host fetches, and then those that its neighbours fetch from it.

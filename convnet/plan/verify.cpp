@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "convnet/plan/order.h"
@@ -62,6 +63,7 @@ class Verifier {
     for (const BufferId b : plan_.buffers.ids()) {
       const Buffer& buffer = plan_.buffers[b];
       if (buffer.kind == BufferKind::weights) replicas_[{buffer.node, buffer.index}].push_back(b);
+      if (buffer.kind == BufferKind::rounded) rounded_[{buffer.node, buffer.index}].push_back(b);
     }
   }
 
@@ -161,7 +163,8 @@ class Verifier {
     const Task& task = plan_.tasks[t];
     if (!std::holds_alternative<Reorder>(task.op)) return;
     const BufferId from = task.uses[0].buffer, to = task.uses[1].buffer;
-    if (plan_.buffers[from].kind != BufferKind::weights) return;
+    const BufferKind kind = plan_.buffers[from].kind;
+    if (kind != BufferKind::weights && kind != BufferKind::rounded) return;
     for_uses(from, [&](const Use& change) {
       if (!change.writes || !is_before(t, change.task)) return;
       for_uses(to, [&](const Use& read) {
@@ -247,8 +250,10 @@ class Verifier {
     for (const TaskId t : plan_.tasks.ids()) {
       const Task& task = plan_.tasks[t];
       if (task.kind != TaskKind::publish) continue;
-      for (std::size_t i = 0; 2 * i < task.uses.size(); ++i) {
-        const BufferUse& to = task.uses[task.uses.size() / 2 + i];
+      const auto* copies = std::get_if<CopyRuns>(&task.op);
+      if (copies == nullptr) fail(task_name(t) + " does not copy");
+      for (std::size_t i = 0; i < copies->runs.size(); ++i) {
+        const BufferUse& to = task.uses[copies->runs.size() + i];
         const auto [from, at] = origin(t, task.uses[i]);
         if (!writes.contains(to.buffer) || !writes.contains(from.buffer))
           fail(task_name(t) + " fetches weights from no replica");
@@ -324,6 +329,7 @@ class Verifier {
       fail("'" + owner.name + "." + owner.layer->weights[i].name + "' has " + std::to_string(updated) +
            " bytes updated, not " + std::to_string(wanted) + " times its " + std::to_string(bytes));
     check_replicas(self);
+    check_rounded(self);
   }
 
   const std::vector<BufferId>& replicas_of(const WeightOwner& matrix) const {
@@ -343,6 +349,28 @@ class Verifier {
     if (std::adjacent_find(written.begin(), written.end(), std::not_equal_to<>()) != written.end())
       fail("the replicas of '" + graph_.nodes[matrix.node].name + "." + graph_.weight(matrix).name +
            "' do not get the same updates");
+  }
+
+  /// Checks that every task which writes weights writes the same ranges of the weights as bf16, if these are
+  /// kept, and no other task writes those.
+  void check_rounded(const WeightOwner& matrix) const {
+    const auto found = rounded_.find({matrix.node, matrix.index});
+    if (found == rounded_.end()) return;
+    const std::vector<BufferId>& weights = replicas_of(matrix);
+    if (found->second.size() != weights.size())
+      fail("'" + plan_.buffers[weights[0]].name + "' is not rounded for each replica");
+    for (std::size_t r = 0; r < weights.size(); ++r) {
+      const auto writes = [&](BufferId b) {  // tasks and elements
+        const std::int64_t size = size_of(plan_.buffers[b].desc.type);
+        std::vector<std::tuple<TaskId, std::int64_t, std::int64_t>> found_writes;
+        for_uses(b, [&](const Use& use) {
+          if (use.writes) found_writes.emplace_back(use.task, use.begin / size, use.end / size);
+        });
+        return found_writes;
+      };
+      if (writes(weights[r]) != writes(found->second[r]))
+        fail("'" + plan_.buffers[weights[r]].name + "' is rounded by other tasks than those that write it");
+    }
   }
 
   /// Checks that every buffer has a place, and that buffers which share memory are never in use at the same
@@ -396,8 +424,8 @@ class Verifier {
   const Plan& plan_;
   const Graph& graph_;
   TaskOrder order_;
-  std::map<std::pair<NodeId, std::size_t>, std::vector<BufferId>>
-      replicas_;  ///< buffers of weights, by node and index
+  /// Buffers of weights, and those of the same weights as bf16, by node and index.
+  std::map<std::pair<NodeId, std::size_t>, std::vector<BufferId>> replicas_, rounded_;
   Table<BufferId, std::vector<UseOf>> uses_;
 };
 

@@ -29,10 +29,10 @@ class WeightReader : public Lowering {
     facts_.fused = node.fused;
     facts_.first_element = node.first_element;
     for (const WeightSpec& spec : node.layer->weights)
-      layouts_.push_back({spec.dims, DataType::f32, nullptr});
+      layouts_.push_back({{spec.dims, DataType::f32, nullptr}});
     read_.resize(layouts_.size(), false);
   }
-  std::vector<TensorDesc> layouts() const { return layouts_; }
+  std::vector<WeightLayout> layouts() const { return layouts_; }
 
   const Microbatch& microbatch() const override { return facts_; }
   Value input(std::size_t) override { return other_; }
@@ -73,7 +73,10 @@ class WeightReader : public Lowering {
       const TensorDesc& wanted = form->args[k];
       const std::optional<TensorDesc> gradient =
           wanted.type != DataType::f32 && training_ ? layout_of_gradient(op, target_) : std::nullopt;
-      layouts_[i] = gradient ? *gradient : with_type(wanted, DataType::f32);
+      TensorDesc& weights = layouts_[i].weights;
+      weights = gradient ? *gradient : with_type(wanted, DataType::f32);
+      layouts_[i].rounded =
+          wanted.type == DataType::bf16 && same_layout(with_type(weights, DataType::bf16), wanted);
     }
   }
 
@@ -81,14 +84,14 @@ class WeightReader : public Lowering {
   bool training_;
   const Target& target_;
   const Value other_{1 << 30};  ///< every tensor that is no matrix of the layer
-  std::vector<TensorDesc> layouts_;
+  std::vector<WeightLayout> layouts_;
   std::vector<bool> read_;  ///< by matrix
 };
 
 }  // namespace
 
-std::vector<TensorDesc> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
-                                              const Target& target) {
+std::vector<WeightLayout> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
+                                                const Target& target) {
   WeightReader reader(node, images, training, target);
   if (node.layer->weights.empty()) return reader.layouts();
   try {

@@ -9,11 +9,19 @@
 
 namespace convnet {
 
-/// Returns a layout for each matrix of `node`, of type f32: the one in which the layer's forward operation
-/// reads it for a microbatch of `images` images. If that operation reads another type, a training step
-/// converts the weights anyway, and they get the layout of their gradient. Matrices that forward does not
-/// read are plain. `training` says whether the net learns.
-std::vector<TensorDesc> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
-                                              const Target& target);
+/// The form in which a matrix is kept.
+struct WeightLayout {
+  TensorDesc weights;  ///< of type f32
+  /// Whether the layer's forward operation reads the matrix as bf16 in the same layout. It is then kept so,
+  /// too, because every step would round it otherwise.
+  bool rounded = false;
+};
+
+/// Returns the layout of each matrix of `node`: the one in which the layer's forward operation reads it for a
+/// microbatch of `images` images. If that operation reads another type, a training step converts the weights
+/// anyway, and they get the layout of their gradient. Matrices that forward does not read are plain.
+/// `training` says whether the net learns.
+std::vector<WeightLayout> choose_weight_layouts(const Node& node, std::int64_t images, bool training,
+                                                const Target& target);
 
 }  // namespace convnet

@@ -261,7 +261,7 @@ void Executor::write(BufferId persistent_buffer, std::span<const float> values) 
   check_here(b);
   settle();
   std::vector<std::byte> stored(static_cast<std::size_t>(b.desc.bytes()));
-  backend_.relay({b.desc.dims, b.desc.type, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
+  backend_.relay({b.desc.dims, DataType::f32, nullptr}, reinterpret_cast<const std::byte*>(values.data()),
                  b.desc, stored.data());
   backend_.copy(address(b), stored.data(), b.desc.bytes());
 }
@@ -290,6 +290,7 @@ std::vector<float> Executor::read_weights(const WeightBuffers& w) const {
 
 void Executor::write_weights(const WeightBuffers& w, std::span<const float> values) {
   write_everywhere(w.weights, values);
+  write_everywhere(w.rounded, values);
 }
 
 void Executor::write_everywhere(const std::vector<BufferId>& persistent_buffers,

@@ -63,6 +63,12 @@ void add_scaled(const Source* __restrict src, float factor, std::int64_t count, 
     dst[i] = stored_as<T>(to_float(dst[i]) + factor * to_float(src[i]));
 }
 
+/// dst[i] = src[i], rounded. It is a function for the same reason.
+inline void round_to_bf16(const float* __restrict src, std::int64_t count, BFloat16* __restrict dst) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dst[i] = to_bf16(src[i]);
+}
+
 /// Below this many elements, waking a second thread costs more than it saves.
 constexpr std::int64_t kParallelElements = 16384;
 

@@ -91,22 +91,24 @@ bool update_part(const Update::Part& part, std::span<std::byte* const> args, con
     std::array<float, kPieceElements> sum;
     if (part.accumulates || gradients > 1) {
       // Starts from the accumulator, if there is one, so that the order of summation is fixed.
-      const std::size_t first = part.accumulates ? 2 + gradients : 2;
+      const std::size_t first = part.accumulates ? part.accumulator() : 2;
       std::copy_n(as_floats(args[first]) + begin, n, sum.data());
       for (std::size_t g = part.accumulates ? 2 : 3; g < 2 + gradients; ++g)
         add_scaled(as_floats(args[g]) + begin, 1, n, sum.data());
       gradient = sum.data();
     }
     if (part.accumulates) {
-      float* accumulator = as_floats(args[2 + gradients]) + begin;
+      float* accumulator = as_floats(args[part.accumulator()]) + begin;
       if (due)
         std::fill_n(accumulator, n, 0.0F);
       else
         std::copy_n(sum.data(), n, accumulator);
     }
     const Kept kept{as_floats(args[0]) + begin, as_floats(args[1]) + begin,
-                    adamw ? as_floats(args.back()) + begin : nullptr};
-    if (due && !update_piece(part.rule, factors, kept, gradient, n)) finite = false;
+                    adamw ? as_floats(args[part.squares()]) + begin : nullptr};
+    if (!due) return;
+    if (!update_piece(part.rule, factors, kept, gradient, n)) finite = false;
+    if (part.rounds) round_to_bf16(kept.weights, n, as<BFloat16>(args[part.rounded()]) + begin);
   });
   return finite;
 }
@@ -142,7 +144,7 @@ Prepared prepare(const Update& op, const LayoutHints&) {
         const float* scales = scaled ? as_floats(args[args.size() - 4]) : nullptr;
         if (broken(shared[1])) return;
         for (const Update::Part& part : parts) {
-          const auto count = static_cast<std::size_t>(part.arguments());
+          const std::size_t count = part.arguments();
           if (part.images > 0 && !update_part(part, args.first(count), scales, shared[0]))
             set_broken(shared[2], true);
           args = args.subspan(count);

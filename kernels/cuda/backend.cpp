@@ -10,6 +10,17 @@
 namespace convnet {
 namespace {
 
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class T>
+void store(std::byte* to, const T& value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
 class CudaBackend : public Backend {
  public:
   explicit CudaBackend(Precision precision)
@@ -60,21 +71,22 @@ class CudaBackend : public Backend {
   void relay(const TensorDesc& from, const std::byte* src, const TensorDesc& to,
              std::byte* dst) const override {
     const cuda::View source = cuda::view_of(from), target = cuda::view_of(to);
-    const auto size = static_cast<std::size_t>(size_of(from.type));
+    const std::int64_t size = size_of(from.type);
     const bool widens = from.type == DataType::bf16 && to.type == DataType::f32;
-    if (from.type != to.type && !widens)
+    const bool narrows = from.type == DataType::f32 && to.type == DataType::bf16;
+    if (from.type != to.type && !widens && !narrows)
       throw std::logic_error(std::string("cuda: relaying ") + to_string(from.type) + " as " +
                              to_string(to.type));
     for (std::int64_t i = 0; i < target.size(); ++i) {
       const cuda::View::Place p = target.place(i);
-      const std::byte* element = src + static_cast<std::size_t>(source.index(p.n, p.c, p.s)) * size;
+      const std::byte* element = src + source.index(p.n, p.c, p.s) * size;
+      std::byte* place = dst + i * size_of(to.type);
       if (widens) {
-        BFloat16 stored;
-        std::memcpy(&stored, element, sizeof stored);
-        const float value = to_float(stored);
-        std::memcpy(dst + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
+        store(place, to_float(load<BFloat16>(element)));
+      } else if (narrows) {
+        store(place, to_bf16(load<float>(element)));
       } else {
-        std::memcpy(dst + static_cast<std::size_t>(i) * size, element, size);
+        std::memcpy(place, element, static_cast<std::size_t>(size));
       }
     }
   }

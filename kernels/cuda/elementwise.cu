@@ -31,15 +31,23 @@ struct Add {
 
 /// The runs that one launch copies.
 struct Runs {
-  void add(const float* from, float* to, std::int64_t floats) {
+  void add(const float* from, float* to, BFloat16* also_to, std::int64_t floats) {
     src[count] = from;
+    rounded[count] = also_to;
     dst[count++] = to;
     ranges.add(floats);
+  }
+  CONVNET_DEVICE void copy(std::int64_t element) const {
+    const Ranges::Place at = ranges.find(element);
+    const float value = src[at.range][at.index];
+    dst[at.range][at.index] = value;
+    if (rounded[at.range] != nullptr) rounded[at.range][at.index] = to_bf16(value);
   }
 
   Ranges ranges;
   const float* src[Ranges::kMost];
   float* dst[Ranges::kMost];
+  BFloat16* rounded[Ranges::kMost];  ///< null for runs that are not rounded
   int count = 0;
 };
 
@@ -149,15 +157,15 @@ Prepared prepare(const Accumulate& op, const OpForm& form, const Context&) {
 template <>
 Prepared prepare(const CopyRuns& op, const OpForm& form, const Context&) {
   return std::make_shared<KernelOp>(
-      form, [counts = op.counts](Stream stream, std::span<std::byte* const> args, std::byte*) {
-        for (std::size_t run = 0; run < counts.size();) {
+      form, [all = op.runs](Stream stream, std::span<std::byte* const> args, std::byte*) {
+        std::size_t rounded = 2 * all.size();
+        for (std::size_t run = 0; run < all.size();) {
           Runs runs;
-          for (; run < counts.size() && !runs.ranges.full(); ++run)
-            runs.add(as_floats(args[run]), as_floats(args[counts.size() + run]), counts[run]);
-          for_each(stream, runs.ranges.total(), [runs] CONVNET_DEVICE(std::int64_t i) {
-            const Ranges::Place at = runs.ranges.find(i);
-            runs.dst[at.range][at.index] = runs.src[at.range][at.index];
-          });
+          for (; run < all.size() && !runs.ranges.full(); ++run) {
+            auto* also_to = all[run].rounds ? reinterpret_cast<BFloat16*>(args[rounded++]) : nullptr;
+            runs.add(as_floats(args[run]), as_floats(args[all.size() + run]), also_to, all[run].count);
+          }
+          for_each(stream, runs.ranges.total(), [runs] CONVNET_DEVICE(std::int64_t i) { runs.copy(i); });
         }
       });
 }

@@ -23,6 +23,7 @@ CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 struct Steps {
   struct Part {
     float *weights, *increment, *accumulator, *squares;  ///< the last two may be null
+    std::byte* rounded;  ///< the weights as bf16; null: they are not written so
     const float* sum;  ///< sum of the accumulator and the gradients of earlier launches; null: there are none
     std::int64_t count;
     int scale_index;  ///< index of a pair of `scales`; -1: the part is not scaled
@@ -39,11 +40,11 @@ struct Steps {
   /// Adds a part of which the first `summed` gradients are already summed in `sum`.
   void add(const Update::Part& from, std::span<std::byte* const> args, const float* sum, int summed) {
     Part& part = parts[part_count++];
-    const auto gradient_end = 2 + static_cast<std::size_t>(from.gradients);
     part.weights = as_floats(args[0]);
     part.increment = as_floats(args[1]);
-    part.accumulator = from.accumulates ? as_floats(args[gradient_end]) : nullptr;
-    part.squares = from.rule == UpdateRule::adamw ? as_floats(args.back()) : nullptr;
+    part.accumulator = from.accumulates ? as_floats(args[from.accumulator()]) : nullptr;
+    part.squares = from.rule == UpdateRule::adamw ? as_floats(args[from.squares()]) : nullptr;
+    part.rounded = from.rounds ? args[from.rounded()] : nullptr;
     part.sum = sum;
     part.count = from.count;
     part.scale_index = static_cast<int>(from.scale_index);
@@ -133,6 +134,7 @@ struct Steps {
       finite = is_finite(weight) && finite;
     }
     vector<Lanes>(part.weights, i) = weights;
+    if (part.rounded != nullptr) Numbers<BFloat16, Lanes>(part.rounded).set(i, weights);
     vector<Lanes>(part.increment, i) = increment;
     if constexpr (has_squares) vector<Lanes>(part.squares, i) = squares;
     return finite;
@@ -147,8 +149,7 @@ int sum_first_gradients(Stream stream, const Update::Part& part, std::span<std::
   int summed = 0;
   while (part.gradients - summed > kMostGradients) {
     Sources<const float> from;
-    const std::size_t accumulator = 2 + static_cast<std::size_t>(part.gradients);
-    const float* start = summed > 0 ? sum : part.accumulates ? as_floats(args[accumulator]) : nullptr;
+    const float* start = summed > 0 ? sum : part.accumulates ? as_floats(args[part.accumulator()]) : nullptr;
     for (; from.count < kMostSources; ++summed) from.add(args[2 + static_cast<std::size_t>(summed)]);
     for_each(stream, part.count, [=] CONVNET_DEVICE(std::int64_t i) {
       int g = 0;
@@ -183,7 +184,7 @@ Prepared prepare(const Update& op, const OpForm& form, const Context&) {
           Steps steps;
           steps.scales = scales;
           for (; part != parts.end() && steps.fits(std::min(part->gradients, int{kMostGradients})); ++part) {
-            const auto count = static_cast<std::size_t>(part->arguments());
+            const std::size_t count = part->arguments();
             if (part->images > 0) {
               const bool many = part->gradients > kMostGradients;
               const int summed = many ? sum_first_gradients(stream, *part, args.first(count), sums) : 0;

@@ -54,16 +54,22 @@ struct Reorder {
     return {args::read("src", from.dims, from.type), args::write("dst", to.dims, to.type)};
   }
 };
-/// Copies runs of floats, run i from source i to destination i. The arguments are all sources, then all
-/// destinations.
+/// Copies runs of floats, run i from source i to destination i. The arguments are all sources, all
+/// destinations, and then a second destination for each run that is also written as bf16.
 struct CopyRuns {
-  std::vector<std::int64_t> counts;  ///< floats of each run
+  struct Run {
+    std::int64_t count = 0;  ///< floats
+    bool rounds = false;     ///< writes the floats a second time, rounded to bf16
+  };
+  std::vector<Run> runs;
 
   std::string name() const { return "copy"; }
   std::vector<Argument> arguments() const {
     std::vector<Argument> all;
-    for (const std::int64_t count : counts) all.push_back(args::read("src", {count}));
-    for (const std::int64_t count : counts) all.push_back(args::write("dst", {count}));
+    for (const Run& run : runs) all.push_back(args::read("src", {run.count}));
+    for (const Run& run : runs) all.push_back(args::write("dst", {run.count}));
+    for (const Run& run : runs)
+      if (run.rounds) all.push_back(args::write("rounded", {run.count}, DataType::bf16));
     return all;
   }
 };

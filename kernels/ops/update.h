@@ -51,11 +51,14 @@ struct Update {
     bool accumulates = false;
     UpdateRule rule = UpdateRule::momentum;
     std::int64_t scale_index = -1;  ///< index of the pair of UpdateScales' factors for the step; -1: none
+    bool rounds = false;            ///< writes the weights a second time, rounded to bf16
 
+    // The arguments of this part: weights, increment, gradients, and those of the following that it has.
+    std::size_t accumulator() const { return 2 + static_cast<std::size_t>(gradients); }
+    std::size_t squares() const { return accumulator() + (accumulates ? 1 : 0); }
+    std::size_t rounded() const { return squares() + (rule == UpdateRule::adamw ? 1 : 0); }
     /// Number of arguments that belong to this part.
-    int arguments() const {
-      return 2 + gradients + (accumulates ? 1 : 0) + (rule == UpdateRule::adamw ? 1 : 0);
-    }
+    std::size_t arguments() const { return rounded() + (rounds ? 1 : 0); }
   };
   std::vector<Part> parts;
   std::int64_t scales = 0;  ///< number of pairs of factors from UpdateScales; 0: there is no such argument
@@ -69,6 +72,7 @@ struct Update {
       for (int i = 0; i < part.gradients; ++i) all.push_back(args::read("gradient", {part.count}));
       if (part.accumulates) all.push_back(args::read_write("accumulator", {part.count}));
       if (part.rule == UpdateRule::adamw) all.push_back(args::read_write("squares", {part.count}));
+      if (part.rounds) all.push_back(args::read_write("rounded", {part.count}, DataType::bf16));
     }
     if (scales > 0) all.push_back(args::read("scales", {2 * scales}));
     all.push_back(args::step());

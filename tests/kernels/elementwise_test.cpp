@@ -195,17 +195,21 @@ TEST_CASE("fill zero clears every byte", "[elementwise]") {
 }
 
 TEST_CASE("runs of floats are copied", "[elementwise]") {
-  const std::vector<std::int64_t> counts = {1, 0, 40000, 17};
+  const std::vector<CopyRuns::Run> runs = {{1, true}, {0, true}, {40000}, {40000, true}, {17}};
   for (const int threads : {1, 2}) {
-    OpRun op(cpu::prepare(CopyRuns{counts}, {}));
+    OpRun op(cpu::prepare(CopyRuns{runs}, {}));
     std::vector<std::vector<float>> values;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      values.push_back(random_values(counts[i], static_cast<unsigned>(i)));
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      values.push_back(random_values(runs[i].count, static_cast<unsigned>(i)));
       op.set_raw(i, values.back());
     }
     op.run(threads);
-    for (std::size_t i = 0; i < counts.size(); ++i)
-      CHECK(op.raw<float>(counts.size() + i, values[i].size()) == values[i]);
+    std::size_t rounded = 2 * runs.size();
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      CHECK(op.raw<float>(runs.size() + i, values[i].size()) == values[i]);
+      if (runs[i].rounds)
+        CHECK(op.raw<std::uint16_t>(rounded++, values[i].size()) == bf16_bits(values[i]));
+    }
   }
 }
 

@@ -76,9 +76,10 @@ std::vector<OpCase> memory_cases() {
   cases.push_back({LoadLabels{5}, {{3, 0, 99, -1, 5}}, {}, {}, 0});
   const TensorDesc plain{{2, 3, 4, 5}, DataType::f32, nullptr};
   cases.push_back({Reorder{plain, plain}});
-  cases.push_back({CopyRuns{{5, 1, 700}}, {}, {}, {}, 0});
+  cases.push_back({CopyRuns{{{5}, {1}, {700}}}, {}, {}, {}, 0});
+  cases.push_back({CopyRuns{{{5}, {1, true}, {700, true}, {16}}}, {}, {}, {}, 0});
   CopyRuns runs;
-  for (int i = 0; i < 70; ++i) runs.counts.push_back(i % 5 + 1);
+  for (int i = 0; i < 70; ++i) runs.runs.push_back({i % 5 + 1, i % 3 == 0});
   cases.push_back({runs, {}, {}, {}, 0});
   cases.push_back({SumRuns{{{5, 1}, {1, 3}, {700, 2}}}, {}, {}, {}, 0});
   // More runs, and more sources, than the CUDA backend sums in one launch.

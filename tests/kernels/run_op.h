@@ -36,6 +36,13 @@ inline std::size_t offset_of(const cpu::ActivationView& v, std::int64_t n, std::
                                   c % v.block);
 }
 
+/// Returns the numbers as memory holds them in bf16.
+inline std::vector<std::uint16_t> bf16_bits(const std::vector<float>& values) {
+  std::vector<std::uint16_t> bits;
+  for (const float v : values) bits.push_back(to_bf16(v).bits);
+  return bits;
+}
+
 /// A prepared operation and its arguments' memory. Values go in and out in canonical (N,C,H,W) order.
 class OpRun {
  public:

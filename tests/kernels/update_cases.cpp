@@ -92,19 +92,27 @@ std::vector<OpCase> update_cases() {
       update_case({{{10, 8, 0, 193}, {5, 8, 0, 3}, {20, 8, 0, 400, true}, {7, 8, 1, 300, true}}}));
 
   for (const UpdateRule rule : {UpdateRule::momentum, UpdateRule::nesterov, UpdateRule::adamw}) {
-    const auto part = [&](std::int64_t count, int gradients, bool accumulates, std::int64_t scale_index) {
+    const auto part = [&](std::int64_t count, int gradients, bool accumulates, std::int64_t scale_index,
+                          bool rounds = false) {
       return Update::Part{.count = count,
                           .images = 8,
                           .rate_index = accumulates ? 0 : 1,
                           .gradients = gradients,
                           .accumulates = accumulates,
                           .rule = rule,
-                          .scale_index = scale_index};
+                          .scale_index = scale_index,
+                          .rounds = rounds};
     };
     cases.push_back(with_rates(Update{{part(1000, 1, false, -1)}}));
     cases.push_back(
         with_rates(Update{{part(700, 3, true, 1), part(5, 2, false, 0), part(9, 1, true, -1)}, 2}));
     cases.push_back(with_rates(Update{{part(20, 400, true, 0), part(10, 193, false, -1)}, 1}));
+    // Weights as bf16: a whole number of vectors and not; not due, and without images.
+    Update rounds{{part(1000, 1, false, -1, true), part(703, 2, true, -1, true), part(5, 1, false, -1),
+                   part(16, 1, true, -1, true), part(9, 1, false, -1, true)}};
+    rounds.parts[3].rate_index = 1;
+    rounds.parts[4].images = 0;
+    cases.push_back(with_rates(rounds));
   }
   for (const std::int64_t count : {1, 16384, 16385, 100000})
     cases.push_back(with_rates(UpdateSquares{{{count}, {7, true}, {count, true}}}));

@@ -187,6 +187,45 @@ TEST_CASE("an update of several matrices is that of each", "[update]") {
   CHECK(together[3] == random_values(50, 4));
 }
 
+TEST_CASE("an update writes the new weights as bf16 as well", "[update]") {
+  // The second part accumulates and is due, the third one is not, and the last one has no images.
+  const Update update{{{.count = 40000, .images = 8, .rounds = true},
+                       {.count = 35,
+                        .gradients = 2,
+                        .accumulates = true,
+                        .rule = UpdateRule::adamw,
+                        .rounds = true},
+                       {.count = 35, .rate_index = 1, .accumulates = true, .rounds = true},
+                       {.count = 35, .images = 0, .rounds = true}}};
+  const std::vector<Argument> args = arguments(update);
+  OpRun op(cpu::prepare(update, {}), step_block_bytes(2));
+  for (std::size_t k = 0; k + 3 < args.size(); ++k) {
+    std::vector<float> values = random_values(element_count(args[k].dims), static_cast<unsigned>(k));
+    if (args[k].name == "squares")
+      for (float& v : values) v = std::abs(v);
+    if (args[k].type == DataType::f32) op.set(k, values);
+    if (args[k].type == DataType::bf16) op.set_raw(k, std::vector<std::uint16_t>(values.size(), 7));
+  }
+  std::vector<std::byte> step(static_cast<std::size_t>(step_block_bytes(2)));
+  const Rates rates[2] = {{0.1F, 0.9F, 0.05F, 24}, {0.2F, 0.5F, 0, 0}};
+  std::memcpy(step.data() + sizeof(StepHeader), rates, sizeof rates);
+  op.set_raw(args.size() - 3, step);
+  op.set_raw(args.size() - 2, std::vector<double>{0});
+  op.set_raw(args.size() - 1, std::vector<double>{0});
+  op.run(2);
+  std::size_t first = 0;
+  for (std::size_t p = 0; p < update.parts.size(); ++p) {
+    const Update::Part& part = update.parts[p];
+    const std::vector<float> weights = op.get(first);
+    const auto rounded = op.raw<std::uint16_t>(first + part.rounded(), weights.size());
+    const bool changes = p < 2;
+    CHECK(rounded == (changes ? bf16_bits(weights) : std::vector<std::uint16_t>(weights.size(), 7)));
+    CHECK((weights != random_values(part.count, static_cast<unsigned>(first))) == changes);
+    first += part.arguments();
+  }
+  CHECK(first + 3 == args.size());
+}
+
 TEST_CASE("any device's broken cost is seen", "[update]") {
   for (const std::vector<double>& costs :
        {std::vector<double>{0, 0, 0}, {0, 1, 0}, {0, 0, std::nan("")}, {2, 0, 0}}) {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "convnet/base/error.h"
+#include "tests/catch.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/temp_folder.h"
 
@@ -18,6 +19,25 @@ TEST_CASE("outputs of layers on several devices are those of one") {
       INFO(net.name);
       check_same_outputs(net);
     }
+  }
+}
+
+TEST_CASE("outputs that are stored as bf16 are read as numbers") {
+  const PlacedNet net = replicated_trunk_nets()[0];
+  const Minibatch batch = random_minibatch(kImage, 8, kClasses, 1);
+  const auto expected = SmallNet(net.plain, kImage, kClasses).read_outputs(batch);
+  NetOptions bf16 = net.options;
+  bf16.precision = Precision::bf16;
+  try {
+    const auto actual = SmallNet(net.placed, kImage, kClasses, bf16).read_outputs(batch);
+    REQUIRE(actual.size() == expected.size());
+    for (const auto& [layer, values] : expected) {
+      INFO("output of " << layer);
+      CHECK(distance(actual.at(layer), values) < 0.03);
+      if (layer == "data") CHECK(distance(actual.at(layer), values) < 1.0 / 256);
+    }
+  } catch (const DeviceError& e) {
+    skip(e.what());
   }
 }
 

@@ -107,6 +107,13 @@ NetTexts two_columns_net(bool crossed) {
   return between_data_and_cost(layers, "drop2", kClasses, keys_of("aux", "coeff=0.3 topk=3"));
 }
 
+NetTexts wide_matrix_net() {
+  return between_data_and_cost(
+      conv("conv1", "inputs=data channels=3 filters=6 filterSize=3 padding=1 neuron=tanh[1,1]") +
+          fc("fc1", "inputs=conv1 outputs=40 neuron=relu dropout=0.3"),
+      "fc1", kClasses, constrained("conv1", "wcNormMin=0.02 wcNormMax=0.024"));
+}
+
 std::vector<PlacedNet> data_parallel_nets() {
   std::vector<PlacedNet> nets;
   const NetTexts trunk = column_net(Normalised::trunk), head = column_net(Normalised::head);

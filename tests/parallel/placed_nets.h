@@ -40,6 +40,9 @@ NetTexts column_net(Normalised normalised);
 /// and "fcb", which meet in "joined" and "fcaux".
 NetTexts two_columns_net(bool crossed);
 
+/// A convolution and "fc1", whose matrix is large enough that its replicas share out its update.
+NetTexts wide_matrix_net();
+
 std::vector<PlacedNet> data_parallel_nets();
 std::vector<PlacedNet> one_layer_per_device_nets();
 std::vector<PlacedNet> column_per_device_nets();

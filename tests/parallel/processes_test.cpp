@@ -6,6 +6,7 @@
 
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
+#include "tests/catch.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/parallel/thread_transport.h"
 #include "tests/wrapped_backend.h"
@@ -171,6 +172,24 @@ TEST_CASE("several processes with more replicas above than below give the bits o
 TEST_CASE("several processes with layers by lot give the bits of one") {
   for (std::uint32_t seed = 0; seed < 16; ++seed)
     check_like_one_process(random_net(seed, seed % 3 != 2), {13, 24});
+}
+
+TEST_CASE("several processes in bf16 give the bits of one") {
+  PlacedNet wide = place("wide matrix", wide_matrix_net(), 4, {});
+  wide.options.data_parallel = true;
+  std::vector<PlacedNet> nets = replicated_trunk_nets();
+  nets.push_back(wide);
+  try {
+    for (PlacedNet& net : nets) {
+      net.options.precision = Precision::bf16;
+      check_like_one_process(net, {24, 13, 24});
+    }
+    wide.options.precision = Precision::bf16;
+    wide.options.devices_of_hosts = {2, 2};
+    check_like_one_process(wide, {24, 13, 24}, {{1, 1, 1, 1}, {2, 2}});
+  } catch (const DeviceError& e) {
+    skip(e.what());
+  }
 }
 
 TEST_CASE("several processes on two hosts give the bits of one process with these hosts") {

@@ -161,6 +161,53 @@ TEST_CASE("in bf16 plans weights lie as their gradients do: nothing is reordered
   CHECK(gradients == 16);  // of 8 layers, with their biases
 }
 
+TEST_CASE("plans for GPUs in bf16 read weights that their updates round") {
+  for (const char* config : {"alexnet-owt", "wrn-16-4", "alexnet-owt-4gpu-hybrid", "alexnet-2gpu-model"}) {
+    INFO(config);
+    PlannedNet net(config, true, false, 0, Precision::bf16, "cuda");
+    for (const Phase phase : {Phase::train, Phase::test, Phase::check}) {
+      const Plan& plan = net.plan(phase, 32);
+      CHECK_NOTHROW(verify(plan, net.graph));
+      int reads = 0;
+      for (const Task& task : plan.tasks) {
+        for (const BufferUse& use : task.uses) {
+          const Buffer& b = plan.buffers[use.buffer];
+          if (b.kind == BufferKind::rounded && use.access == Access::read) ++reads;
+          const bool converts = std::holds_alternative<Reorder>(task.op) && b.kind == BufferKind::weights;
+          CHECK_FALSE(converts);
+        }
+      }
+      CHECK(reads > 0);
+    }
+  }
+}
+
+TEST_CASE("verify finds weights as bf16 that are not those of the update") {
+  PlannedNet net("alexnet-owt-4gpu-hybrid", true, false, 0, Precision::bf16, "cuda");
+  const Plan& good = net.plan(Phase::train, 32);
+  int updates = 0, fetches = 0;
+  for (const TaskId t : good.tasks.ids()) {
+    for (std::size_t k = 0; k < good.tasks[t].uses.size(); ++k) {
+      const BufferUse& use = good.tasks[t].uses[k];
+      if (good.buffers[use.buffer].kind != BufferKind::rounded || use.access == Access::read) continue;
+      ++(good.tasks[t].kind == TaskKind::publish ? fetches : updates);
+      Plan bad = good;
+      // Too little is rounded, or the weights of another replica or matrix.
+      bad.tasks[t].uses[k].bytes = bytes_of(good, use) - 64;
+      CHECK_FALSE(passes(bad, net.graph));
+      bad = good;
+      for (const BufferId other : good.buffers.ids()) {
+        if (other == use.buffer || good.buffers[other].kind != BufferKind::rounded) continue;
+        bad.tasks[t].uses[k].buffer = other;
+        CHECK_FALSE(passes(bad, net.graph));
+        break;
+      }
+    }
+  }
+  CHECK(updates > 0);
+  CHECK(fetches > 0);
+}
+
 TEST_CASE("verify finds every missing dependency") {
   int dropped = 0;
   const auto drop_each = [&](PlannedNet& net, std::int64_t images) {

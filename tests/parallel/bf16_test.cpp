@@ -1,0 +1,91 @@
+// Products in bf16 read weights that updates round. However a net is spread over devices, they read the
+// weights that its checkpoint has.
+#include "convnet/base/error.h"
+#include "tests/catch.h"
+#include "tests/parallel/placed_nets.h"
+
+using namespace convnet;
+using namespace convnet::test;
+
+namespace {
+
+const std::vector<std::int64_t> kSizes = {13, 8, 2, 13};
+
+/// Trains a net, gives its tensors to a new one, and lets both go on.
+void check_goes_on(PlacedNet net) {
+  INFO(net.name);
+  INFO(net.placed.definition);
+  net.options.precision = Precision::bf16;
+  SmallNet first(net.placed, kImage, kClasses, net.options);
+  train(first, kSizes, net.options.extra);
+  TensorFile stored;
+  first.net().store(stored);
+  SmallNet second(net.placed, kImage, kClasses, net.options);
+  second.prepare(Phase::train, kSizes[0]);
+  second.net().load(stored, "the first net", first.net().windows());
+  check_same_bits(train(second, kSizes, net.options.extra), train(first, kSizes, net.options.extra));
+}
+
+void check_goes_on(const std::vector<PlacedNet>& nets) {
+  try {
+    for (const PlacedNet& net : nets) check_goes_on(net);
+  } catch (const DeviceError& e) {
+    skip(e.what());
+  }
+}
+
+/// Replicas share out the weights of "fc1": each updates a part and fetches the others.
+PlacedNet wide_net(int devices) {
+  PlacedNet net = place("wide matrix on " + std::to_string(devices), wide_matrix_net(), devices, {});
+  net.options.data_parallel = true;
+  return net;
+}
+
+}  // namespace
+
+TEST_CASE("replicas in bf16 compute with the weights of their checkpoint") {
+  check_goes_on(data_parallel_nets());
+  check_goes_on({wide_net(1), wide_net(2), wide_net(3)});
+}
+TEST_CASE("layers on devices of their own compute in bf16 with the weights of their checkpoint") {
+  check_goes_on(column_per_device_nets());
+}
+TEST_CASE("nets with several passes compute in bf16 with the weights of their checkpoint") {
+  check_goes_on(replicated_trunk_nets());
+  check_goes_on(replicated_head_nets());
+}
+TEST_CASE("updates over several minibatches round the weights when they are due") {
+  PlacedNet net = wide_net(2);
+  net.placed.parameters = with_update_period(net.placed.parameters, 3);
+  check_goes_on({net});
+}
+TEST_CASE("clipped gradients and averages go with weights that are rounded") {
+  PlacedNet net = wide_net(3);
+  net.options.clip_norm = 0.1;
+  net.options.ema = 0.9;
+  check_goes_on({net});
+}
+TEST_CASE("replicas on two hosts compute in bf16 with the weights of their checkpoint") {
+  PlacedNet net = wide_net(4);
+  net.options.devices_of_hosts = {2, 2};
+  check_goes_on({net});
+}
+
+TEST_CASE("a test with averaged weights rounds them, and the trained weights come back") {
+  PlacedNet net = wide_net(2);
+  net.options.precision = Precision::bf16;
+  net.options.ema = 0.9;
+  const Minibatch batch = random_minibatch(kImage, 8, kClasses, 5);
+  try {
+    SmallNet small(net.placed, kImage, kClasses, net.options);
+    train(small, kSizes);
+    const std::vector<double> trained = small.step(Phase::test, batch, 0).costs;
+    small.net().use_averages();
+    const std::vector<double> averaged = small.step(Phase::test, batch, 0).costs;
+    small.net().use_trained();
+    CHECK(small.step(Phase::test, batch, 0).costs == trained);
+    CHECK(averaged != trained);
+  } catch (const DeviceError& e) {
+    skip(e.what());
+  }
+}
