@@ -20,8 +20,9 @@ struct TaskPlace {
 
 /// One tensor of a plan under construction. It may exist in several versions at once, in other layouts and on
 /// other devices: `buffer` is the primary version; `copies` are made by reorders and copies, and are invalid
-/// once the tensor is written again, unless they live as long as the net (BufferKind::rounded). Plain buffers have the tensor's dims. Others may have the dims of
-/// another shape with as many elements, as an operation reads or writes it.
+/// once the tensor is written again, unless they live as long as the net (BufferKind::rounded). Plain buffers
+/// have the tensor's dims. Others may have the dims of another shape with as many elements, as an operation
+/// reads or writes it.
 struct PlannedTensor {
   std::string name;
   BufferKind kind = BufferKind::activation;

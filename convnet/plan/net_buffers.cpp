@@ -104,9 +104,9 @@ class NetBuffersBuilder {
     };
     for (const DeviceId gpu : node.gpus) w.weights.push_back(add_replica(BufferKind::weights, gpu, layout));
     // A constraint changes weights after their update.
-    const bool rounded = form.rounded && !(options_.learns && spec.constraint.acts());
+    const bool rounded = form.rounded.has_value() && !(options_.learns && spec.constraint.acts());
     for (const DeviceId gpu : node.gpus)
-      if (rounded) w.rounded.push_back(add_replica(BufferKind::rounded, gpu, with_type(layout, DataType::bf16)));
+      if (rounded) w.rounded.push_back(add_replica(BufferKind::rounded, gpu, *form.rounded));
     if (!options_.learns) return w;
     if (spec.state) {
       AverageShard whole;

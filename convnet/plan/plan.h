@@ -137,10 +137,10 @@ struct AverageShard {
 
 /// A weight matrix: the buffers that hold it, and the place of its rates in the step block.
 struct WeightBuffers {
-  NodeId node{0};                      ///< the node that owns the matrix
-  std::size_t index = 0;               ///< index in Layer::weights
-  std::string name;                    ///< name of its tensor in checkpoints: "conv1.weights.data"
-  std::vector<BufferId> weights;       ///< by replica; all have the same layout and values
+  NodeId node{0};                 ///< the node that owns the matrix
+  std::size_t index = 0;          ///< index in Layer::weights
+  std::string name;               ///< name of its tensor in checkpoints: "conv1.weights.data"
+  std::vector<BufferId> weights;  ///< by replica; all have the same layout and values
   /// By replica: the same weights rounded to bf16. Whatever writes a range of the weights writes that range
   /// here as well. Empty if no product reads them so, or not in the layout of the weights.
   std::vector<BufferId> rounded;

@@ -75,8 +75,8 @@ class WeightReader : public Lowering {
           wanted.type != DataType::f32 && training_ ? layout_of_gradient(op, target_) : std::nullopt;
       TensorDesc& weights = layouts_[i].weights;
       weights = gradient ? *gradient : with_type(wanted, DataType::f32);
-      layouts_[i].rounded =
-          wanted.type == DataType::bf16 && same_layout(with_type(weights, DataType::bf16), wanted);
+      const bool can_follow = !training_ || same_layout(with_type(weights, DataType::bf16), wanted);
+      if (wanted.type == DataType::bf16 && can_follow) layouts_[i].rounded = wanted;
     }
   }
 

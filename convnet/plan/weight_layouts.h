@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "convnet/graph/graph.h"
@@ -12,9 +13,10 @@ namespace convnet {
 /// The form in which a matrix is kept.
 struct WeightLayout {
   TensorDesc weights;  ///< of type f32
-  /// Whether the layer's forward operation reads the matrix as bf16 in the same layout. It is then kept so,
-  /// too, because every step would round it otherwise.
-  bool rounded = false;
+  /// The same matrix as the layer's forward operation reads it, if that is bf16. It is then kept so, too,
+  /// because every step would round it otherwise; but in a net that learns only if the layouts are the same,
+  /// because an update changes a range of both.
+  std::optional<TensorDesc> rounded = {};
 };
 
 /// Returns the layout of each matrix of `node`: the one in which the layer's forward operation reads it for a

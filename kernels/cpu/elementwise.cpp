@@ -96,19 +96,18 @@ Prepared prepare(const Accumulate& op, const LayoutHints& hints) {
 }
 
 Prepared prepare(const CopyRuns& op, const LayoutHints&) {
-  return std::make_shared<KernelOp>(
-      argument_tensors(op), [runs = op.runs](std::span<std::byte* const> args) {
-        std::size_t rounded = 2 * runs.size();
-        for (std::size_t i = 0; i < runs.size(); ++i) {
-          const float* src = as_floats(args[i]);
-          float* dst = as_floats(args[runs.size() + i]);
-          BFloat16* also_to = runs[i].rounds ? as<BFloat16>(args[rounded++]) : nullptr;
-          for_pieces(runs[i].count, [=](std::int64_t begin, std::int64_t end) {
-            std::copy_n(src + begin, end - begin, dst + begin);
-            if (also_to != nullptr) round_to_bf16(src + begin, end - begin, also_to + begin);
-          });
-        }
+  return std::make_shared<KernelOp>(argument_tensors(op), [runs = op.runs](std::span<std::byte* const> args) {
+    std::size_t rounded = 2 * runs.size();
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const float* src = as_floats(args[i]);
+      float* dst = as_floats(args[runs.size() + i]);
+      BFloat16* also_to = runs[i].rounds ? as<BFloat16>(args[rounded++]) : nullptr;
+      for_pieces(runs[i].count, [=](std::int64_t begin, std::int64_t end) {
+        std::copy_n(src + begin, end - begin, dst + begin);
+        if (also_to != nullptr) round_to_bf16(src + begin, end - begin, also_to + begin);
       });
+    }
+  });
 }
 
 Prepared prepare(const SumRuns& op, const LayoutHints&) {

@@ -207,8 +207,7 @@ TEST_CASE("runs of floats are copied", "[elementwise]") {
     std::size_t rounded = 2 * runs.size();
     for (std::size_t i = 0; i < runs.size(); ++i) {
       CHECK(op.raw<float>(runs.size() + i, values[i].size()) == values[i]);
-      if (runs[i].rounds)
-        CHECK(op.raw<std::uint16_t>(rounded++, values[i].size()) == bf16_bits(values[i]));
+      if (runs[i].rounds) CHECK(op.raw<std::uint16_t>(rounded++, values[i].size()) == bf16_bits(values[i]));
     }
   }
 }

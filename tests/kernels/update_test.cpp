@@ -189,14 +189,11 @@ TEST_CASE("an update of several matrices is that of each", "[update]") {
 
 TEST_CASE("an update writes the new weights as bf16 as well", "[update]") {
   // The second part accumulates and is due, the third one is not, and the last one has no images.
-  const Update update{{{.count = 40000, .images = 8, .rounds = true},
-                       {.count = 35,
-                        .gradients = 2,
-                        .accumulates = true,
-                        .rule = UpdateRule::adamw,
-                        .rounds = true},
-                       {.count = 35, .rate_index = 1, .accumulates = true, .rounds = true},
-                       {.count = 35, .images = 0, .rounds = true}}};
+  const Update update{
+      {{.count = 40000, .images = 8, .rounds = true},
+       {.count = 35, .gradients = 2, .accumulates = true, .rule = UpdateRule::adamw, .rounds = true},
+       {.count = 35, .rate_index = 1, .accumulates = true, .rounds = true},
+       {.count = 35, .images = 0, .rounds = true}}};
   const std::vector<Argument> args = arguments(update);
   OpRun op(cpu::prepare(update, {}), step_block_bytes(2));
   for (std::size_t k = 0; k + 3 < args.size(); ++k) {
