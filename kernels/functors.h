@@ -33,7 +33,9 @@ enum class NeuronKind {
   elu,
   silu,
   gelu,
-  mish
+  mish,
+  hsigmoid,
+  hswish
 };
 
 /// A neuron with its parameters, like a*tanh(b*x); parameters that the neuron does not have are 1.
@@ -56,7 +58,8 @@ constexpr bool neuron_uses_output(NeuronKind kind) {
     case NeuronKind::abstanh:
     case NeuronKind::silu:
     case NeuronKind::gelu:
-    case NeuronKind::mish: return false;
+    case NeuronKind::mish:
+    case NeuronKind::hswish: return false;
     default: return true;
   }
 }
@@ -191,6 +194,19 @@ struct MishFunctor {
   static constexpr float kNothing = -100, kLarge = 20;  ///< see SiluFunctor; the factor is 1 for x > kLarge
 };
 
+/// The line x/6 + 1/2 between 0 and 1. Howard et al., arXiv:1905.02244.
+struct HardSigmoidFunctor {
+  CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? 1 : x / 6 + 0.5F); }
+  CONVNET_HD float backward(float y, float dy) const { return y > 0 && y < 1 ? dy / 6 : 0; }
+};
+/// x times the same line; 0 at minus infinity.
+struct HardSwishFunctor {
+  CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? x : x * (x / 6 + 0.5F)); }
+  CONVNET_HD float backward(float x, float dy) const {
+    return x < -3 ? 0 : (x > 3 ? dy : dy * (x / 3 + 0.5F));
+  }
+};
+
 /// Calls `visit` with the functor of `f`, so that the switch is outside the loop over elements.
 template <class Visitor>
 void visit_neuron(const Neuron& f, Visitor&& visit) {
@@ -215,6 +231,8 @@ void visit_neuron(const Neuron& f, Visitor&& visit) {
     case NeuronKind::silu: return visit(SiluFunctor{});
     case NeuronKind::gelu: return visit(GeluFunctor{});
     case NeuronKind::mish: return visit(MishFunctor{});
+    case NeuronKind::hsigmoid: return visit(HardSigmoidFunctor{});
+    case NeuronKind::hswish: return visit(HardSwishFunctor{});
   }
 }
 

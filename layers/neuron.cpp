@@ -34,7 +34,9 @@ constexpr Known kKnown[] = {
     {"elu", NeuronKind::elu, 1, "x, a*(exp(x)-1) below 0"},
     {"silu", NeuronKind::silu, 0, "x*logistic(x)"},
     {"gelu", NeuronKind::gelu, 0, "x*P(X<x), X standard normal"},
-    {"mish", NeuronKind::mish, 0, "x*tanh(ln(1+exp(x)))"}};
+    {"mish", NeuronKind::mish, 0, "x*tanh(ln(1+exp(x)))"},
+    {"hsigmoid", NeuronKind::hsigmoid, 0, "min(1,max(0,x/6+1/2))"},
+    {"hswish", NeuronKind::hswish, 0, "x*min(1,max(0,x/6+1/2))"}};
 
 const char* brackets(int parameters) { return parameters == 2 ? "[a,b]" : parameters == 1 ? "[a]" : ""; }
 

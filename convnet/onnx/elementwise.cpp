@@ -2,6 +2,13 @@
 #include "convnet/onnx/operators.h"
 
 namespace convnet {
+namespace {
+
+std::string hard_sigmoid(OnnxBuilder& b, const std::string& x) {
+  return b.add("HardSigmoid", {x}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
+}
+
+}  // namespace
 
 std::string add_operators(OnnxBuilder& b, const NeuronForward& op, const OnnxArguments& args) {
   const Neuron& f = op.f;
@@ -32,6 +39,8 @@ std::string add_operators(OnnxBuilder& b, const NeuronForward& op, const OnnxArg
       return b.add("Mul", {x, b.scaled(b.shifted(erf, 1), 0.5F)});
     }
     case NeuronKind::mish: return b.add("Mul", {x, b.add("Tanh", {b.add("Softplus", {x})})});
+    case NeuronKind::hsigmoid: return hard_sigmoid(b, x);
+    case NeuronKind::hswish: return b.add("Mul", {x, hard_sigmoid(b, x)});
   }
   throw std::logic_error("onnx: unknown neuron");
 }

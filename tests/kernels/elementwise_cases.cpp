@@ -114,7 +114,9 @@ std::vector<NeuronCase> neurons() {
           {{NeuronKind::elu, 1.3F, 1}, -3, 3, {0}},
           {{NeuronKind::silu, 1, 1}},
           {{NeuronKind::gelu, 1, 1}},
-          {{NeuronKind::mish, 1, 1}}};
+          {{NeuronKind::mish, 1, 1}},
+          {{NeuronKind::hsigmoid, 1, 1}, -5, 5, {-3, 3}},
+          {{NeuronKind::hswish, 1, 1}, -5, 5, {-3, 3}}};
 }
 
 std::vector<Dims> elementwise_shapes() {

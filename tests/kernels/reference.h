@@ -88,6 +88,8 @@ inline double neuron(const Neuron& f, double x) {
     case NeuronKind::silu: return x / (1 + std::exp(-x));
     case NeuronKind::gelu: return x * (1 + std::erf(x / std::sqrt(2.0))) / 2;
     case NeuronKind::mish: return x * std::tanh(std::log1p(std::exp(x)));
+    case NeuronKind::hsigmoid: return std::min(1.0, std::max(0.0, (x + 3) / 6));
+    case NeuronKind::hswish: return x * std::min(1.0, std::max(0.0, (x + 3) / 6));
   }
   return x;
 }

@@ -99,8 +99,8 @@ std::vector<GradientNet> smooth_nets() {
           "f",
           "[c1]\ncoeff=0.7\n[c2]\ncoeff=0.5\nposWeight=2\n[c3]\ncoeff=0.3\nposWeight=0.5\n[c4]\ncoeff=0.2\n"),
   };
-  for (const std::string g :
-       {"softrelu", "square", "linear[-0.7,0.3]", "drelu[0.8]", "log[3]", "elu[1]", "silu", "gelu", "mish"})
+  for (const std::string g : {"softrelu", "square", "linear[-0.7,0.3]", "drelu[0.8]", "log[3]", "elu[1]",
+                              "silu", "gelu", "mish", "hsigmoid", "hswish"})
     nets.push_back(net(g, {6}, f + fc("g", "inputs=f outputs=5 neuron=" + g), "g"));
   nets.push_back(
       net("sqrt", {6},

@@ -320,9 +320,10 @@ TEST_CASE("rscale draws anew for every image and minibatch") {
 
 TEST_CASE("all neurons train like the reference") {
   std::vector<Case> cases;
-  for (const std::string f : {"abs", "softrelu", "square", "brelu[0.4]", "linear[0.5,0.3]", "linear[-0.5,0]",
-                              "drelu[0.7]", "nrelu", "abstanh[1.5,0.8]", "abstanh[1,-1]", "log[3]",
-                              "tanh[2,-0.5]", "leaky[0.1]", "elu[1.3]", "silu", "gelu", "mish"}) {
+  for (const std::string f :
+       {"abs", "softrelu", "square", "brelu[0.4]", "linear[0.5,0.3]", "linear[-0.5,0]", "drelu[0.7]", "nrelu",
+        "abstanh[1.5,0.8]", "abstanh[1,-1]", "log[3]", "tanh[2,-0.5]", "leaky[0.1]", "elu[1.3]", "silu",
+        "gelu", "mish", "hsigmoid", "hswish"}) {
     const std::string neuron = section("n", "neuron", "inputs=below neuron=" + f);
     cases.push_back({"layer of its own, " + f, {3, 3, 5}, 3, below(3, 5) + neuron, "n"});
     cases.push_back({"between convolutions, " + f,

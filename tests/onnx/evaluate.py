@@ -79,6 +79,7 @@ OPERATORS = {
     "Relu": lambda x: np.maximum(x, 0),
     "Reshape": lambda x, shape: x.reshape(shape),
     "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "HardSigmoid": lambda x, *, alpha, beta: np.clip(alpha * x + beta, 0, 1),
     "Slice": sliced,
     "Softmax": softmax,
     "Softplus": lambda x: np.logaddexp(x, 0),

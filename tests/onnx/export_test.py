@@ -161,7 +161,7 @@ MORE = {
     "more": ("type=fc\noutputs=7\ninitW=0.1\ndropout=0.3\nneuron=tanh[1.7,0.6]", True),
     **{f"n{i}": (f"type=neuron\nneuron={n}", False) for i, n in enumerate(
         ["ident", "logistic", "abs", "relu", "nrelu", "softrelu", "square", "tanh[2,0.5]", "abstanh[2,0.5]", "brelu[0.5]",
-         "linear[2,-1]", "drelu[2]", "leaky[0.1]", "elu[1.5]", "silu", "gelu", "mish"])},
+         "linear[2,-1]", "drelu[2]", "leaky[0.1]", "elu[1.5]", "silu", "gelu", "mish", "hsigmoid", "hswish"])},
     "down": ("type=conv\nchannels=8\nfilters=2\nfilterSize=3\nstride=2\nrounding=down\ninitW=0.3", True),
     "pooldown": ("type=pool\npool=avg\nchannels=8\nsizeX=3\nstride=2\nstart=-1\nrounding=down", False),
 }

@@ -46,6 +46,12 @@ Point neuron_at(const Neuron& f, double x) {
       const double z = std::log(1 + std::exp(x));
       return {x * std::tanh(z), std::tanh(z) + x * tanh_slope(z) / (1 + std::exp(-x))};
     }
+    case NeuronKind::hsigmoid:
+      return {std::min(1.0, std::max(0.0, (x + 3) / 6)), x > -3 && x < 3 ? 1.0 / 6 : 0.0};
+    case NeuronKind::hswish: {
+      const double gate = std::min(1.0, std::max(0.0, (x + 3) / 6));
+      return {x * gate, gate + (x > -3 && x < 3 ? x / 6 : 0.0)};
+    }
   }
   throw std::logic_error("reference: neuron");
 }
@@ -104,13 +110,17 @@ void binary_image(bool per_class, double pos_weight, const double* t, const doub
 
 Neuron parse_neuron(const std::string& text) {
   static const std::map<std::string, NeuronKind> kinds = {
-      {"ident", NeuronKind::ident},     {"relu", NeuronKind::relu},     {"logistic", NeuronKind::logistic},
-      {"tanh", NeuronKind::tanh},       {"abs", NeuronKind::abs},       {"softrelu", NeuronKind::softrelu},
-      {"square", NeuronKind::square},   {"sqrt", NeuronKind::sqrt},     {"log", NeuronKind::log},
-      {"brelu", NeuronKind::brelu},     {"linear", NeuronKind::linear}, {"drelu", NeuronKind::drelu},
-      {"abstanh", NeuronKind::abstanh}, {"nrelu", NeuronKind::nrelu},   {"leaky", NeuronKind::leaky},
-      {"elu", NeuronKind::elu},         {"silu", NeuronKind::silu},     {"gelu", NeuronKind::gelu},
-      {"mish", NeuronKind::mish}};
+      {"ident", NeuronKind::ident},       {"relu", NeuronKind::relu},
+      {"logistic", NeuronKind::logistic}, {"tanh", NeuronKind::tanh},
+      {"abs", NeuronKind::abs},           {"softrelu", NeuronKind::softrelu},
+      {"square", NeuronKind::square},     {"sqrt", NeuronKind::sqrt},
+      {"log", NeuronKind::log},           {"brelu", NeuronKind::brelu},
+      {"linear", NeuronKind::linear},     {"drelu", NeuronKind::drelu},
+      {"abstanh", NeuronKind::abstanh},   {"nrelu", NeuronKind::nrelu},
+      {"leaky", NeuronKind::leaky},       {"elu", NeuronKind::elu},
+      {"silu", NeuronKind::silu},         {"gelu", NeuronKind::gelu},
+      {"mish", NeuronKind::mish},         {"hsigmoid", NeuronKind::hsigmoid},
+      {"hswish", NeuronKind::hswish}};
   const std::size_t bracket = text.find('[');
   Neuron f{kinds.at(text.substr(0, bracket)), 1, 1};
   if (bracket == std::string::npos) return f;
