@@ -7,6 +7,7 @@ namespace {
 struct DropoutParams {
   bool enable = true;
   double keep = 0.5;
+  DropUnit unit = DropUnit::value;
 };
 
 /// Computes x*mask*train_scale in training and x*test_scale in tests.
@@ -15,6 +16,7 @@ class DropoutLayer : public Layer {
   struct Factors {
     bool mask = true;
     double keep = 1, train_scale = 1, test_scale = 1;
+    DropUnit unit = DropUnit::value;
   };
 
   DropoutLayer(const FeatureShape& shape, const Factors& factors)
@@ -61,7 +63,8 @@ class DropoutLayer : public Layer {
             static_cast<float>(p.train_scale),
             l.microbatch().random_key,
             l.microbatch().first_image,
-            l.microbatch().first_element};
+            l.microbatch().first_element,
+            p.unit};
   }
 
   const Factors p;
@@ -72,8 +75,8 @@ std::shared_ptr<const Layer> create_dropout(const LayerType& type, const LayerSo
   DropoutParams p;
   if (!parse_params(type, source, p)) return nullptr;
   const bool mask = p.enable && p.keep < 1;
-  return std::make_shared<DropoutLayer>(source.inputs[0].shape,
-                                        DropoutLayer::Factors{mask, p.keep, mask ? 1 / p.keep : 1, 1});
+  return std::make_shared<DropoutLayer>(
+      source.inputs[0].shape, DropoutLayer::Factors{mask, p.keep, mask ? 1 / p.keep : 1, 1, p.unit});
 }
 
 /// dropout2: train x*mask, test x*keep; with enable=0 x*keep always.
@@ -82,18 +85,25 @@ std::shared_ptr<const Layer> create_dropout2(const LayerType& type, const LayerS
   if (!parse_params(type, source, p)) return nullptr;
   return std::make_shared<DropoutLayer>(
       source.inputs[0].shape,
-      DropoutLayer::Factors{p.enable && p.keep < 1, p.keep, p.enable ? 1 : p.keep, p.keep});
+      DropoutLayer::Factors{p.enable && p.keep < 1, p.keep, p.enable ? 1 : p.keep, p.keep, p.unit});
 }
 
 std::vector<ParamSpec> params() {
-  return {param("enable", &DropoutParams::enable,
-                {.fallback = "1", .doc = "0 switches the mask off", .file = CfgFile::parameters}),
-          param("keep", &DropoutParams::keep,
-                {.fallback = "0.5",
-                 .min = 1e-6,
-                 .max = 1,
-                 .doc = "probability of keeping a value",
-                 .file = CfgFile::parameters})};
+  return {
+      param("enable", &DropoutParams::enable,
+            {.fallback = "1", .doc = "0 switches the mask off", .file = CfgFile::parameters}),
+      param("keep", &DropoutParams::keep,
+            {.fallback = "0.5",
+             .min = 1e-6,
+             .max = 1,
+             .doc = "probability of keeping a value",
+             .file = CfgFile::parameters}),
+      param_choice("drops", &DropoutParams::unit,
+                   {{"values", DropUnit::value}, {"maps", DropUnit::map}, {"images", DropUnit::image}},
+                   {.fallback = "values",
+                    .doc = "what is kept or set to 0 together: single values, whole maps of an image "
+                           "(spatial dropout), or all of an image (stochastic depth, in front of an eltsum)",
+                    .file = CfgFile::parameters})};
 }
 
 }  // namespace

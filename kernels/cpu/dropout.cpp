@@ -1,4 +1,4 @@
-// Dropout and noisy relu. Every canonical element has its own random words.
+// Dropout and noisy relu. Every canonical element, map or image has its own random words.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -42,6 +42,9 @@ struct WordStream {
   std::uint64_t key, iteration;
   std::uint32_t image;
 
+  std::uint32_t word(std::int64_t element) const {
+    return element_random(key, iteration, image, static_cast<std::uint32_t>(element));
+  }
   /// Writes the word of element `first` + i to words[i]; `first` is a multiple of 4. Writes groups of four
   /// words, so up to 3 words past `count`.
   void fill(std::int64_t first, std::int64_t count, std::uint32_t* words) const {
@@ -117,15 +120,21 @@ struct NoisyReluRun {
 /// Processes pixels [begin, end) of a block of channels of one image. `channel` is the block's first channel,
 /// and `first_element` the index of the image's first element. `src` and `dst` point to the block.
 template <class Run, class T>
-void random_block(const ActivationView& view, const WordStream& stream, const Run& run,
+void random_block(const ActivationView& view, const WordStream& stream, const Run& run, DropUnit unit,
                   std::int64_t first_element, std::int64_t channel, std::int64_t begin, std::int64_t end,
                   const T* src, T* dst) {
   std::array<std::uint32_t, Run::kWords * kPixels + 8> words;
   const std::int64_t channels = std::min(view.block, view.c - channel);
   for (std::int64_t lane = 0; lane < channels; ++lane) {
-    const std::int64_t first = (first_element + (channel + lane) * view.spatial + begin) * Run::kWords;
-    const std::int64_t offset = first % 4, at = begin * view.block + lane;
-    stream.fill(first - offset, offset + (end - begin) * Run::kWords, words.data());
+    const std::int64_t at = begin * view.block + lane;
+    std::int64_t offset = 0;
+    if (unit == DropUnit::value) {
+      const std::int64_t first = (first_element + (channel + lane) * view.spatial + begin) * Run::kWords;
+      offset = first % 4;
+      stream.fill(first - offset, offset + (end - begin) * Run::kWords, words.data());
+    } else {
+      words.fill(stream.word(unit == DropUnit::map ? first_element + channel + lane : 0));
+    }
     run(words.data() + offset, end - begin, view.block, src + at, dst + at);
   }
   for (std::int64_t s = begin; s < end; ++s)
@@ -134,16 +143,20 @@ void random_block(const ActivationView& view, const WordStream& stream, const Ru
 
 /// Prepares an operation on src, dst and the step block that processes elements by `run`.
 template <class Op, class Run>
-Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) {
+Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run,
+                        DropUnit unit = DropUnit::value) {
   const TensorDesc tensor = walkable(op.dims, hints);
   ActivationView view = *activation_view(tensor);
-  if (view.block == 1) {  // the elements of a plain image are one run, like the pixels of a single channel
+  if (unit == DropUnit::map && view.spatial == 1) unit = DropUnit::value;
+  if (view.block == 1 &&
+      unit !=
+          DropUnit::map) {  // the elements of a plain image are one run, like the pixels of a single channel
     view.spatial *= view.c;
     view.c = view.padded_c = 1;
   }
   return std::make_shared<KernelOp>(
       argument_tensors(op, tensor),
-      [view, run, type = tensor.type, key = op.key, first_image = op.first_image,
+      [view, run, unit, type = tensor.type, key = op.key, first_image = op.first_image,
        first_element = op.first_element](std::span<std::byte* const> args) {
         StepHeader step;
         std::memcpy(&step, args[2], sizeof step);
@@ -156,7 +169,7 @@ Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) 
               for (std::int64_t piece = 0; piece < pieces; ++piece) {
                 const std::int64_t offset = (n * blocks + b) * view.spatial * view.block;
                 const WordStream stream{key, step.iteration, static_cast<std::uint32_t>(first_image + n)};
-                random_block(view, stream, run, first_element, b * view.block, piece * kPixels,
+                random_block(view, stream, run, unit, first_element, b * view.block, piece * kPixels,
                              std::min(view.spatial, (piece + 1) * kPixels), as<const T>(args[0]) + offset,
                              as<T>(args[1]) + offset);
               }
@@ -167,7 +180,7 @@ Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run) 
 }  // namespace
 
 Prepared prepare(const Dropout& op, const LayoutHints& hints) {
-  return prepare_random(op, hints, DropoutRun{Keep(op.keep), op.scale});
+  return prepare_random(op, hints, DropoutRun{Keep(op.keep), op.scale}, op.unit);
 }
 
 Prepared prepare(const NoisyRelu& op, const LayoutHints& hints) {

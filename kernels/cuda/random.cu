@@ -1,4 +1,7 @@
-// Dropout and noisy relu. The random words belong to the canonical elements, as on every device (philox.h).
+// Dropout and noisy relu. The random words belong to canonical elements, maps or images, as on every device
+// (philox.h).
+#include <type_traits>
+
 #include "convnet/base/philox.h"
 #include "kernels/cuda/activations.h"
 #include "kernels/cuda/prepare.h"
@@ -65,6 +68,32 @@ struct DropFour {
   }
 };
 
+/// Keeps or zeroes whole maps, or whole images, in the same way. A thread does `Lanes` values that are
+/// neighbours in memory. Those of different maps have neighbouring words.
+template <class T, int Lanes>
+struct DropUnits {
+  Words words;
+  DropUnit unit;
+  std::uint64_t threshold;
+  float scale;
+  Numbers<T, Lanes> src, dst;
+  const StepHeader* step;
+
+  CONVNET_DEVICE void operator()(std::int64_t i) const {
+    const View::Place at = words.view.place(i * Lanes);
+    const bool maps = unit == DropUnit::map;
+    const auto element = static_cast<std::uint32_t>(maps ? words.first_element + at.c : 0);
+    const Philox4x32 four = element_words(words.key, step->iteration, words.image(at), element / 4);
+    Vector<float, Lanes> x = src[i];
+    CONVNET_UNROLL
+    for (int k = 0; k < Lanes; ++k) {
+      const std::uint32_t lane = maps && words.view.last ? static_cast<std::uint32_t>(k) : 0;
+      x.lane[k] = word_of(four, element % 4 + lane) < threshold ? x.lane[k] * scale : 0.0F;
+    }
+    dst.set(i, x);
+  }
+};
+
 template <class T>
 struct AddNoise {
   Words words;
@@ -88,8 +117,8 @@ Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
   const TensorDesc& tensor = form.args[0];
   const auto threshold = static_cast<std::uint64_t>(static_cast<double>(op.keep) * 0x1p32);
   return std::make_shared<KernelOp>(form, [words = words_of(op, tensor), type = tensor.type, threshold,
-                                           scale = op.scale](Stream stream, std::span<std::byte* const> args,
-                                                             std::byte*) {
+                                           scale = op.scale, unit = op.unit](
+                                              Stream stream, std::span<std::byte* const> args, std::byte*) {
     const View& view = words.view;
     const std::int64_t elements = view.c * view.spatial();
     const auto* step = reinterpret_cast<const StepHeader*>(args[2]);
@@ -97,6 +126,19 @@ Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
     const bool in_order = !view.last || view.spatial() == 1 || view.c == 1;
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);
+      if (unit != DropUnit::value) {
+        const auto drop = [&](auto lanes) {
+          constexpr int kCount = decltype(lanes)::value;
+          for_each(stream, view.size() / kCount,
+                   DropUnits<T, kCount>{words, unit, threshold, scale, Numbers<T, kCount>(args[0]),
+                                        Numbers<T, kCount>(args[1]), step});
+        };
+        const bool maps = unit == DropUnit::map, first_of_four = words.first_element % 4 == 0;
+        const bool by_four = !maps       ? elements % 4 == 0
+                             : view.last ? view.c % 4 == 0 && first_of_four
+                                         : view.spatial() % 4 == 0;
+        return by_four ? drop(std::integral_constant<int, 4>{}) : drop(std::integral_constant<int, 1>{});
+      }
       if (in_order && words.first_element % 4 == 0 && elements % 4 == 0)
         return for_each(stream, view.size() / 4,
                         DropFour<T>{words.key, words.first_image, words.first_element, elements / 4,

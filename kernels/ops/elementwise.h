@@ -29,15 +29,23 @@ struct NeuronBackward {
   std::vector<std::int64_t> settings() const { return {static_cast<std::int64_t>(f.kind)}; }
 };
 
-/// dst = src * mask * scale, where mask is 1 with probability `keep`, else 0. The mask of an element depends
-/// only on (key, iteration, image, canonical element index), see philox.h, so backward runs the same
-/// operation on the gradient. src and dst may be the same memory.
+/// The part of an image that a mask keeps or drops as a whole.
+enum class DropUnit {
+  value,
+  map,   ///< Tompson et al., arXiv:1411.4280; a value of a vector is a map
+  image  ///< Huang et al., "Deep networks with stochastic depth", arXiv:1603.09382
+};
+
+/// dst = src * mask * scale, where mask is 1 with probability `keep`, else 0. The mask of a value depends
+/// only on (key, iteration, image, canonical index of the value, or of its map, or 0), see philox.h, so
+/// backward runs the same operation on the gradient. src and dst may be the same memory.
 struct Dropout {
   Dims dims;
   float keep = 0.5F, scale = 1.0F;
   std::uint64_t key = 0;           ///< hash of the seed and the layer's name
   std::int64_t first_image = 0;    ///< index within the minibatch of this tensor's first image
   std::int64_t first_element = 0;  ///< canonical index of an image's first element in the whole layer
+  DropUnit unit = DropUnit::value;
 
   std::string name() const { return "dropout"; }
   std::vector<Argument> arguments() const {

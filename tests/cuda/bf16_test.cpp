@@ -68,7 +68,8 @@ TEST_CASE("element-wise operations, pooling, norms and dropout keep bf16 numbers
     const CrossMapNorm norm{dims[0], dims[1], dims[2], dims[3], 5, false, 0.5F, 0.75F, 1};
     check(CrossMapNormForward{norm});
     check(CrossMapNormBackward{norm});
-    check(Dropout{dims, 0.6F, 1 / 0.6F, 77}, {}, {}, {{}, {}, step_block(5)});
+    for (const DropUnit unit : {DropUnit::value, DropUnit::map, DropUnit::image})
+      check(Dropout{dims, 0.6F, 1 / 0.6F, 77, 0, 0, unit}, {}, {}, {{}, {}, step_block(5)});
     check(NoisyRelu{dims, 77}, {}, {}, {{}, {}, step_block(5)});
     // They follow what they are given.
     for (const DataType type : {DataType::f32, DataType::bf16}) {

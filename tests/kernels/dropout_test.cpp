@@ -42,6 +42,32 @@ TEST_CASE("dropout masks by the word of each element in every layout", "[dropout
   }
 }
 
+TEST_CASE("dropout of maps and images has a word for each of them in every layout", "[dropout]") {
+  for (const Dims& dims :
+       std::vector<Dims>{{2, 20, 3, 5}, {1, 1, 1, 1}, {3, 16, 2, 2}, {2, 5, 17, 31}, {4, 33}}) {
+    const bool maps = dims.size() == 4;
+    const std::int64_t pixels = maps ? dims[2] * dims[3] : 1;
+    const auto x = random_values(element_count(dims), 1);
+    const std::int64_t per_image = element_count(dims) / dims[0];
+    for (const DropUnit unit : {DropUnit::map, DropUnit::image}) {
+      const Dropout op{dims, 0.6F, 2.0F, 0x123456789abcdef, 11, maps ? 0 : 6, unit};
+      std::vector<float> expected;
+      for (std::int64_t i = 0; i < std::ssize(x); ++i) {
+        const std::int64_t index = unit == DropUnit::map ? op.first_element + i % per_image / pixels : 0;
+        const std::uint32_t word = element_random(op.key, 3, static_cast<std::uint32_t>(11 + i / per_image),
+                                                  static_cast<std::uint32_t>(index));
+        const float v = x[static_cast<std::size_t>(i)];
+        expected.push_back(word < static_cast<double>(0.6F) * 0x1p32 ? v * 2.0F : 0.0F);
+      }
+      for (const int block : maps ? std::vector<int>{1, 4, 8, 16} : std::vector<int>{1}) {
+        INFO(to_string(dims) << " block " << block);
+        CHECK(drop(op, block, x, 3) == expected);
+        CHECK(drop(op, block, x, 3, 1, true) == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("dropout works on flat vectors", "[dropout]") {
   const auto x = random_values(2 * 37, 1);
   CHECK(drop({{2, 37}, 0.5F, 1.0F, 5, 0}, 1, x, 0) == drop({{2, 37, 1, 1}, 0.5F, 1.0F, 5, 0}, 16, x, 0));

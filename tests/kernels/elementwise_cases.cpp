@@ -167,7 +167,8 @@ std::vector<OpCase> elementwise_cases() {
     cases.push_back({Scale{dims, -2}, {}, {}, 0});
     for (const std::int64_t first_element : {0, 7}) {
       const auto block = step_block((std::uint64_t{1} << 33) + 7);
-      cases.push_back({Dropout{dims, 0.6F, 1.5F, 77, 30, first_element}, {}, {{}, {}, block}, {}, 0});
+      for (const DropUnit unit : {DropUnit::value, DropUnit::map, DropUnit::image})
+        cases.push_back({Dropout{dims, 0.6F, 1.5F, 77, 30, first_element, unit}, {}, {{}, {}, block}, {}, 0});
       cases.push_back({NoisyRelu{dims, 77, 30, first_element}, {}, {{}, {}, block}});
     }
   }

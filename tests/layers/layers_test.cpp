@@ -219,7 +219,8 @@ TEST_CASE("neurons and dropout train like the reference") {
   }
   const auto dropout = [](const std::string& type) { return "[drop]\ntype=" + type + "\ninputs=below\n"; };
   for (const std::string type : {"dropout", "dropout2"}) {
-    for (const std::string keys : {"", "keep=0.75", "keep=1", "keep=0.8\nenable=0"}) {
+    for (const std::string keys : {"", "keep=0.75", "keep=1", "keep=0.8\nenable=0", "drops=maps",
+                                   "keep=0.7\ndrops=images", "drops=values"}) {
       cases.push_back(
           {type + " " + keys, {3, 5, 3}, 3, below(3, 20) + dropout(type), "drop", "[drop]\n" + keys + "\n"});
       cases.push_back({type + " of a vector " + keys,

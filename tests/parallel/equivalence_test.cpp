@@ -54,6 +54,17 @@ TEST_CASE("more replicas above fewer give the answer of one device") {
   check_like_one_device(replicated_head_nets());
 }
 
+TEST_CASE("dropout of whole maps and images on several devices gives the answer of one") {
+  for (const std::string drops : {"maps", "images"}) {
+    for (PlacedNet net :
+         {data_parallel_nets()[0], one_layer_per_device_nets()[0], replicated_trunk_nets()[0]}) {
+      for (std::string* parameters : {&net.plain.parameters, &net.placed.parameters})
+        *parameters = with_keys(*parameters, {{"drop1", "drops=" + drops}});
+      for (const std::vector<std::int64_t>& sizes : kSizes) check_like_one_device(net, sizes);
+    }
+  }
+}
+
 TEST_CASE("nets and devices by lot give the answer of one device") {
   const auto every = static_cast<std::uint32_t>(test::every_case());
   for (std::uint32_t seed = 0; seed < 48; seed += every) {

@@ -69,6 +69,7 @@ void NetReference::describe(RefLayer& layer, const Keys& keys) {
     layer.neuron = parse_neuron(keys.text("neuron"));
   } else if (type == "dropout" || type == "dropout2") {
     layer.keep = keys.number("keep", 0.5);
+    layer.drops = keys.text("drops", "values");
     layer.mask = keys.flag("enable", true);
     if (type == "dropout") {
       layer.train_scale = layer.mask ? 1 / layer.keep : 1;
@@ -169,9 +170,12 @@ void NetReference::forward_layer(RefLayer& layer) {
 double NetReference::mask(const RefLayer& layer, std::size_t element) const {
   if (!layer.mask) return 1;
   const auto size = static_cast<std::size_t>(layer.shape.size());
+  std::size_t index = element % size;
+  if (layer.drops == "maps") index /= static_cast<std::size_t>(layer.shape.h * layer.shape.w);
+  if (layer.drops == "images") index = 0;
   const std::uint32_t word =
       element_random(philox_key(seed_, layer.name), iteration_, static_cast<std::uint32_t>(element / size),
-                     static_cast<std::uint32_t>(element % size));
+                     static_cast<std::uint32_t>(index));
   return word < static_cast<double>(static_cast<float>(layer.keep)) * 0x1p32 ? 1 : 0;
 }
 
