@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "convnet/base/error.h"
 #include "convnet/base/mixed_labels.h"
 #include "providers/crop.h"
+#include "providers/distort.h"
 #include "providers/resize.h"
 
 namespace convnet {
@@ -50,7 +52,12 @@ void for_each_pixel(const ImageWindow& box, int channels, int height, int width,
     }
 }
 
-/// Cuts out, erases and mixes the images of another provider.
+/// The option of these that distorts images, for messages.
+const char* distorting_option(const ImageOptions& options) {
+  return options.trivial_augment ? "--trivial-augment" : "--color-jitter";
+}
+
+/// Cuts out, distorts, erases and mixes the images of another provider.
 class AugmentedProvider final : public Provider {
  public:
   AugmentedProvider(std::unique_ptr<Provider> plain, const ImageOptions& options, std::uint64_t seed)
@@ -92,10 +99,12 @@ class AugmentedProvider final : public Provider {
   DataBatch read_unmixed(const LoadRequest& request, const PixelStatistics& statistics) const {
     DataBatch piece = plain_->read(request, statistics);
     piece.matrices[0] = cut_images(piece, plain_->matrices()[0]);
-    if (request.epoch > 0 && augmentation_.erases())
-      for (std::int64_t i = 0; i < piece.images; ++i)
-        augmentation_.erase({request.epoch, request.batch, piece.first + i}, statistics,
-                            piece.matrices[0].data() + i * matrices()[0].image_bytes());
+    for (std::int64_t i = 0; i < piece.images && request.epoch > 0; ++i) {
+      const ImagePlace place{request.epoch, request.batch, piece.first + i};
+      std::byte* const pixels = piece.matrices[0].data() + i * matrices()[0].image_bytes();
+      if (augmentation_.distorts()) augmentation_.distort(place, statistics, pixels);
+      if (augmentation_.erases()) augmentation_.erase(place, statistics, pixels);
+    }
     for (std::size_t m = 1; m < piece.matrices.size() && augmentation_.mixes(); ++m)
       if (matrices()[m].classes > 0) piece.matrices[m] = unmixed_labels(piece.matrices[m]);
     return piece;
@@ -153,20 +162,30 @@ Augmentation::Augmentation(const ImageOptions& options, const std::vector<Matrix
       mix_key_(philox_key(seed, "mix")),
       own_key_(philox_key(seed, "mix.own")),
       other_key_(philox_key(seed, "mix.other")),
-      erase_key_(philox_key(seed, "erase")) {
+      erase_key_(philox_key(seed, "erase")),
+      trivial_key_(philox_key(seed, "trivial-augment")),
+      jitter_key_(philox_key(seed, "color-jitter")) {
   MatrixInfo& images = matrices_[0];
   images.whole.clear();
   if (images.dims.size() == 3) {
     channels_ = static_cast<int>(images.dims[0]);
     height_ = static_cast<int>(images.dims[1]);
     width_ = static_cast<int>(images.dims[2]);
-  } else if (options.cutmix > 0 || erases()) {
+  } else if (options.cutmix > 0 || erases() || distorts()) {
     throw InputError(fmt::format("{} is for images, but this data is vectors of {} numbers",
-                                 options.cutmix > 0 ? "--cutmix" : "--random-erasing",
+                                 options.cutmix > 0 ? "--cutmix"
+                                 : erases()         ? "--random-erasing"
+                                                    : distorting_option(options),
                                  to_string(images.dims)));
   } else {
     width_ = static_cast<int>(element_count(images.dims));
   }
+  if (distorts() && images.stores_floats())
+    throw InputError(
+        fmt::format("{} is for images of bytes, but this data is floats", distorting_option(options)));
+  if (distorts() && channels_ != 1 && channels_ != 3)
+    throw InputError(fmt::format("{} is for grey or RGB images, but these have {} channels",
+                                 distorting_option(options), channels_));
   if (!mixes()) return;
   bool labelled = false;
   for (MatrixInfo& info : matrices_) {
@@ -177,6 +196,51 @@ Augmentation::Augmentation(const ImageOptions& options, const std::vector<Matrix
   if (!labelled)
     throw InputError(fmt::format("{} mixes images and their labels, but this data has no labels",
                                  options.mixup > 0 ? "--mixup" : "--cutmix"));
+}
+
+void Augmentation::distort(const ImagePlace& place, DecodedImage& image) const {
+  if (options_.trivial_augment) {
+    const DrawnDistortion drawn = draw_distortion(draw(trivial_key_, place));
+    convnet::distort(image, drawn.kind, drawn.magnitude);
+  }
+  if (options_.color_jitter > 0) jitter_colors(image, options_.color_jitter, draw(jitter_key_, place));
+}
+
+void Augmentation::distort(const ImagePlace& place, const PixelStatistics& statistics,
+                           std::byte* pixels) const {
+  if (matrices_[0].type == DataType::f32)
+    distort_pixels(place, statistics.deviations, reinterpret_cast<float*>(pixels));
+  else
+    distort_pixels(place, {}, reinterpret_cast<std::uint8_t*>(pixels));
+}
+
+template <class Item>
+void Augmentation::distort_pixels(const ImagePlace& place, const std::vector<float>& deviations,
+                                  Item* pixels) const {
+  const auto channels = static_cast<std::size_t>(channels_);
+  const std::size_t plane = static_cast<std::size_t>(height_) * static_cast<std::size_t>(width_);
+  // A float is a byte divided by its channel's deviation.
+  const auto deviation = [&](std::size_t c) { return deviations.empty() ? 1 : deviations[c]; };
+  DecodedImage image{height_, width_, std::vector<std::uint8_t>(3 * plane)};
+  for (std::size_t c = 0; c < 3; ++c) {
+    const std::size_t from = channels == 1 ? 0 : c;  // grey images have three equal colours
+    for (std::size_t i = 0; i < plane; ++i) {
+      if constexpr (std::is_same_v<Item, float>)
+        image.pixels[3 * i + c] =
+            static_cast<std::uint8_t>(std::lround(pixels[from * plane + i] * deviation(from)));
+      else
+        image.pixels[3 * i + c] = pixels[from * plane + i];
+    }
+  }
+  distort(place, image);
+  for (std::size_t c = 0; c < channels; ++c)
+    for (std::size_t i = 0; i < plane; ++i) {
+      const auto byte = static_cast<Item>(image.pixels[3 * i + c]);
+      if constexpr (std::is_same_v<Item, float>)
+        pixels[c * plane + i] = byte / deviation(c);
+      else
+        pixels[c * plane + i] = byte;
+    }
 }
 
 void Augmentation::erase(const ImagePlace& place, const PixelStatistics& statistics,

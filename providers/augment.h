@@ -1,4 +1,4 @@
-// Augmentation of training images after cropping: random erasing, mixup and cutmix.
+// Augmentation of training images after cropping: distortions, random erasing, mixup and cutmix.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ struct Mixture {
   std::optional<ImageWindow> box;  ///< the part that comes from the other image, if this is cutmix
 };
 
-/// Erases and mixes images of one size.
+/// Distorts, erases and mixes images of one size.
 class Augmentation {
  public:
   /// An image is mixed with another one of its group. Groups have this many consecutive images, from the
@@ -60,7 +60,14 @@ class Augmentation {
   /// Returns the matrices of the constructor, with three values for each label if images are mixed.
   const std::vector<MatrixInfo>& matrices() const { return matrices_; }
   bool mixes() const { return options_.mixes(); }
+  bool distorts() const { return options_.distorts(); }
   bool erases() const { return options_.random_erasing > 0; }
+
+  /// Changes the shape and the colours of a training image as --trivial-augment and --color-jitter say.
+  void distort(const ImagePlace& place, DecodedImage& image) const;
+  /// Does the same for pixels of matrix 0, (C,H,W) with one or three channels, which are bytes, or floats
+  /// that read() made of bytes.
+  void distort(const ImagePlace& place, const PixelStatistics& statistics, std::byte* pixels) const;
 
   /// Replaces, with probability --random-erasing, a random_window() of a training image, of 2 to 33 % of the
   /// area and a ratio from 0.3 to 3.3, by the mean image, or by zeros if read() has subtracted the mean.
@@ -79,6 +86,8 @@ class Augmentation {
   void mix(const Mixture& mixture, DataBatch& piece, std::int64_t image, const DataBatch& other) const;
 
  private:
+  template <class Item>
+  void distort_pixels(const ImagePlace& place, const std::vector<float>& deviations, Item* pixels) const;
   /// Returns a number from Beta(alpha, alpha).
   double beta_variable(double alpha, const ImagePlace& place) const;
   /// Mixes the values of an image in matrix `matrix`: for matrix 0 only those in the box, if there is one.
@@ -88,11 +97,11 @@ class Augmentation {
   const ImageOptions options_;
   std::vector<MatrixInfo> matrices_;
   int channels_ = 1, height_ = 1, width_ = 1;  ///< sizes of images; a vector counts as one row
-  const std::uint64_t mix_key_, own_key_, other_key_, erase_key_;
+  const std::uint64_t mix_key_, own_key_, other_key_, erase_key_, trivial_key_, jitter_key_;
 };
 
-/// Makes a provider of the data of `plain` with training images erased and mixed as the options say. Images
-/// are cropped on the host, not on the device.
+/// Makes a provider of the data of `plain` with training images distorted, erased and mixed as the options
+/// say. Images are cropped on the host, not on the device.
 std::unique_ptr<Provider> make_augmented_provider(std::unique_ptr<Provider> plain,
                                                   const ImageOptions& options, std::uint64_t seed);
 

@@ -358,15 +358,16 @@ class ImageProvider final : public Provider {
     }
     const ImageSize size = scaled_to_shorter_side({image.height, image.width}, image_size_);
     for (const View& view : views_of(size, place)) {
-      const DecodedImage square = seen(resize_image(image, size, {view.y, view.x, side_, side_}));
-      write_view(square, view.mirror, place, statistics, out);
+      write_view(seen(resize_image(image, size, {view.y, view.x, side_, side_})), view.mirror, place,
+                 statistics, out);
       out += element_count(matrices_[0].dims);
     }
   }
 
   template <class Item>
-  void write_view(const DecodedImage& square, bool mirror, const ImagePlace& place,
+  void write_view(DecodedImage square, bool mirror, const ImagePlace& place,
                   const PixelStatistics& statistics, Item* out) const {
+    if (place.epoch > 0 && augmentation_.distorts()) augmentation_.distort(place, square);
     write_square(square, mirror, out);
     if constexpr (std::is_same_v<Item, float>) adjust(place, statistics, out);
     if (place.epoch > 0 && augmentation_.erases())

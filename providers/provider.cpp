@@ -160,7 +160,7 @@ std::unique_ptr<Provider> make_provider(const std::string& name, const std::stri
     stored = make_cropped_provider(std::move(stored), images, seed);
   std::unique_ptr<Provider> provider =
       shuffled ? make_shuffled_provider(std::move(stored), *shuffled, seed) : std::move(stored);
-  if (images.mixes() || images.random_erasing > 0)
+  if (images.mixes() || images.distorts() || images.random_erasing > 0)
     provider = make_augmented_provider(std::move(provider), images, seed);
   return provider;
 }

@@ -140,6 +140,8 @@ struct ImageOptions {
   Flip flip = Flip::automatic;
   double mixup = 0, cutmix = 0;    ///< alpha of the Beta distribution of the other image's weight; 0: off
   double random_erasing = 0;       ///< probability that a rectangle of an image is erased
+  double color_jitter = 0;         ///< strength of jitter_colors() (distort.h); 0: off
+  bool trivial_augment = false;    ///< each image gets a draw_distortion()
   double random_resized_crop = 0;  ///< smallest area of a crop, as a fraction of the image's; 0: off
 
   /// Returns whether training crops squares at random positions.
@@ -147,6 +149,7 @@ struct ImageOptions {
   /// Returns the number of channels of photographs.
   int channels() const { return grey ? 1 : 3; }
   bool mixes() const { return mixup > 0 || cutmix > 0; }
+  bool distorts() const { return color_jitter > 0 || trivial_augment; }
   /// Returns whether read() subtracts the mean image, because it adds noise to the difference and scales
   /// both.
   bool read_subtracts_mean() const { return color_noise > 0; }

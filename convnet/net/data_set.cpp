@@ -27,6 +27,8 @@ ImageOptions image_options(const DataOptions& options) {
   images.mixup = options.mixup;
   images.cutmix = options.cutmix;
   images.random_erasing = options.random_erasing;
+  images.color_jitter = options.color_jitter;
+  images.trivial_augment = options.trivial_augment;
   images.random_resized_crop = options.random_resized_crop;
   images.hold_out = options.hold_out;
   images.labels = options.labels;

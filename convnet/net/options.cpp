@@ -153,6 +153,16 @@ const OptionTable<DataOptions>& data_options() {
               .doc = "put a rectangle of another image into each training image, of an area from "
                      "Beta(cutmix, cutmix), like 1, by which labels are mixed; with --mixup a coin chooses "
                      "for each image; 0: off"}),
+      option("trivial-augment", &DataOptions::trivial_augment,
+             {.fallback = "0",
+              .doc = "change each training image in one of 14 ways, by a random magnitude: shift, shear, "
+                     "rotation, colours, contrast and others (TrivialAugment)"}),
+      option("color-jitter", &DataOptions::color_jitter,
+             {.fallback = "0",
+              .min = 0,
+              .max = 10,
+              .doc = "multiply brightness, contrast and saturation of each training image by numbers between "
+                     "1 - color-jitter and 1 + color-jitter, like 0.4; 0: off"}),
       option("random-erasing", &DataOptions::random_erasing,
              {.fallback = "0",
               .min = 0,

@@ -42,7 +42,8 @@ struct DataOptions {
   double color_noise = 0, scalar_mean = -1;
   bool pixel_std = false, multiview_test = false, skip_bad_images = false;
   Flip flip = Flip::automatic;
-  double mixup = 0, cutmix = 0, random_erasing = 0, random_resized_crop = 0;
+  double mixup = 0, cutmix = 0, random_erasing = 0, random_resized_crop = 0, color_jitter = 0;
+  bool trivial_augment = false;
   bool operator==(const DataOptions&) const = default;
 };
 const OptionTable<DataOptions>& data_options();

@@ -97,7 +97,8 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
   if (options.tests.only_tests()) {
     std::vector<std::string> unused;
     for (const char* const option :
-         {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix"}) {
+         {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix", "random-erasing",
+          "trivial-augment", "color-jitter"}) {
       if (given.contains(option)) unused.push_back(std::string("--") + option);
     }
     if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");

@@ -402,6 +402,10 @@ TEST_CASE("a run on augmented photographs goes on to the same bits") {
                           "0.3",
                           "--random-erasing",
                           "0.5",
+                          "--trivial-augment",
+                          "1",
+                          "--color-jitter",
+                          "0.4",
                           "--shuffle",
                           set == "tars" ? "1" : "0"};
     const std::string straight = set + "-straight", resumed = set + "-resumed";

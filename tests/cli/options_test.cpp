@@ -262,11 +262,11 @@ TEST_CASE("a wrong command is named") {
 TEST_CASE("a command line of training can be planned and measured as it is") {
   const Workshop shop;
   shop.write_data();
-  const Args line =
-      shop.mnist() + Args{"--save-file", shop / "run", "--epochs",     "3",   "--test-freq=2",    "--shuffle",
-                          "--keep-best", "logprob",    "--inner-size", "6",   "--crop-pad",       "1",
-                          "--flip",      "1",          "--mixup",      "0.2", "--random-erasing", "0.25",
-                          "--pixel-std"};
+  const Args line = shop.mnist() + Args{"--save-file",      shop / "run", "--epochs",    "3",
+                                        "--test-freq=2",    "--shuffle",  "--keep-best", "logprob",
+                                        "--inner-size",     "6",          "--crop-pad",  "1",
+                                        "--flip",           "1",          "--mixup",     "0.2",
+                                        "--random-erasing", "0.25",       "--pixel-std", "--trivial-augment"};
   const std::string left_aside = "--shuffle, --save-file, --keep-best, --epochs, --test-freq\n";
   const Outcome plan = run_well(Args{"plan", "--json"} + line);
   CHECK(plan.err == "convnet plan does not use " + left_aside);

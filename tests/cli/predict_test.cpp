@@ -87,6 +87,8 @@ TEST_CASE("predict prepares files as the run's tests prepare their images") {
                                          {{"--scalar-mean", "100"}, {}},
                                          {{"--random-erasing", "0.5"}, {}},
                                          {{"--mixup", "0.2"}, {}},
+                                         {{"--trivial-augment", "1"}, {}},
+                                         {crops + Args{"--color-jitter", "0.4", "--pixel-std", "1"}, {}},
                                          {crops + Args{"--pixel-std", "1"}, {}},
                                          {crops + Args{"--random-erasing", "0.5"}, {}},
                                          {crops + Args{"--random-erasing", "0.5"}, views},

@@ -435,7 +435,8 @@ TEST_CASE("each process decodes its own images, and all end at a bad one") {
   const Outcome several = mpirun_well(launched(2, args("several", "0")));
   CHECK(costs_in(several.out) == costs_in(one.out));
   check_equal_tensors(folder / "several/3.1.safetensors", folder / "one/3.1.safetensors");
-  const Args augmented = {"--shuffle", "1", "--random-resized-crop", "0.3", "--random-erasing", "0.5"};
+  const Args augmented = {"--shuffle",         "1", "--random-resized-crop", "0.3", "--random-erasing", "0.5",
+                          "--trivial-augment", "1", "--color-jitter",        "0.4"};
   const Outcome alone = run_well(args("alone", "0,1") + augmented);
   CHECK(costs_in(alone.out) != costs_in(one.out));
   mpirun_well(launched(2, args("together", "0") + augmented));

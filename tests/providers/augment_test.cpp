@@ -7,6 +7,7 @@
 
 #include "convnet/base/error.h"
 #include "providers/crop.h"
+#include "providers/distort.h"
 #include "providers/shuffle.h"
 #include "tests/catch.h"
 #include "tests/temp_folder.h"
@@ -252,9 +253,42 @@ TEST_CASE("erased boxes have the mean image's pixels", "[augment]") {
   CHECK(changed(erasing(1), {}) == std::set<int>{0});
 }
 
+TEST_CASE("images are distorted by their own draws", "[augment]") {
+  ImageOptions options;
+  options.trivial_augment = true;
+  options.color_jitter = 0.4;
+  const DataBatch stored = Numbered(DataType::u8, 40).load(1);
+  const auto* const from = reinterpret_cast<const std::uint8_t*>(stored.matrices[0].data());
+  std::vector<std::uint8_t> expected;
+  for (std::int64_t i = 0; i < 40; ++i) {
+    DecodedImage image{side, side, {}};
+    for (int p = 0; p < pixels; ++p) image.pixels.insert(image.pixels.end(), 3, from[i * pixels + p]);
+    const DrawnDistortion drawn = draw_distortion(draw(philox_key(5, "trivial-augment"), {3, 1, i}));
+    distort(image, drawn.kind, drawn.magnitude);
+    jitter_colors(image, 0.4, draw(philox_key(5, "color-jitter"), {3, 1, i}));
+    for (int p = 0; p < pixels; ++p) expected.push_back(image.pixels[static_cast<std::size_t>(3 * p)]);
+  }
+  const auto provider = make_augmented_provider(std::make_unique<Numbered>(DataType::u8, 40), options, 5);
+  CHECK(items<std::uint8_t>(provider->read({1, 3}, {}).matrices[0]) == expected);
+  CHECK(items<std::uint8_t>(provider->read({1, 0}, {}).matrices[0]) ==
+        std::vector<std::uint8_t>(from, from + std::ptrdiff_t{40} * pixels));
+  // Bytes that were divided by their deviation are distorted as bytes.
+  options.pixel_std = true;
+  const auto scaled = make_augmented_provider(
+      make_cropped_provider(std::make_unique<Numbered>(DataType::u8, 40), options, 5), options, 5);
+  const auto floats = items<float>(scaled->read({1, 3}, {{}, {70.3F}, {}}).matrices[0]);
+  REQUIRE(floats.size() == expected.size());
+  bool same = true;
+  for (std::size_t i = 0; i < floats.size(); ++i)
+    same = same && floats[i] == static_cast<float>(expected[i]) / 70.3F;
+  CHECK(same);
+}
+
 TEST_CASE("augmented images depend on seed, epoch, batch and place alone", "[augment]") {
   ImageOptions options = mixing(0.3, 1);
   options.random_erasing = 0.5;
+  options.trivial_augment = true;
+  options.color_jitter = 0.4;
   options.inner_size = 4;
   options.crop_pad = 1;
   const auto make = [&](bool shuffle, std::uint64_t seed) {
@@ -302,6 +336,8 @@ TEST_CASE("augmented images depend on seed, epoch, batch and place alone", "[aug
 TEST_CASE("tests see whole images that are not augmented", "[augment]") {
   ImageOptions options = mixing(0.3, 1);
   options.random_erasing = 1;
+  options.trivial_augment = true;
+  options.color_jitter = 1;
   options.flip = Flip::on;
   const DataBatch stored = Numbered(DataType::u8).load(1);
   const auto provider = make_augmented_provider(
@@ -338,6 +374,16 @@ TEST_CASE("augmentation that does not fit the data is refused", "[augment]") {
         "--cutmix is for images, but this data is vectors of 5 numbers");
   CHECK(refused("dummy-labeled-5", erasing(0.5)) ==
         "--random-erasing is for images, but this data is vectors of 5 numbers");
+  ImageOptions jitter, trivial;
+  jitter.color_jitter = 0.4;
+  trivial.trivial_augment = true;
+  CHECK(refused("dummy-labeled-5", jitter) ==
+        "--color-jitter is for images, but this data is vectors of 5 numbers");
+  const std::string floats = "--trivial-augment is for images of bytes, but this data is floats";
+  CHECK(refused("dummy-3x8x8-10", trivial) == floats);
+  CHECK(message_of<InputError>([&] {
+          Augmentation(trivial, {{"data", {2, 4, 4}, DataType::u8}}, 0);
+        }) == "--trivial-augment is for grey or RGB images, but these have 2 channels");
   CHECK(refused("dummy-5", mixing(0.2, 0)) ==
         "--mixup mixes images and their labels, but this data has no labels");
   ImageOptions options;

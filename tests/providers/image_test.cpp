@@ -8,6 +8,7 @@
 #include <map>
 
 #include "convnet/base/philox.h"
+#include "providers/augment.h"
 #include "providers/color_pca.h"
 #include "providers/jpeg.h"
 #include "providers/resize.h"
@@ -420,6 +421,30 @@ TEST_CASE("an unreadable image stops the run, or the next one takes its place", 
   write_folders(thin.path(), {{encode_jpeg(test_images::waves(4, 500, 1)), 0}});
   CHECK_THAT(read_error_of(thin.path()),
              Catch::Contains("500 x 4 pixels; one side is more than 100 times the other"));
+}
+
+TEST_CASE("photographs are distorted after the crop", "[image]") {
+  const TempFolder folder;
+  write_file(folder / "batches.meta", meta(11, 20, 20));
+  write_batch(folder.path(), 1, photographs(11, 11, 20), 4);
+  ImageOptions options = sized(0, 16);
+  options.flip = Flip::off;
+  const auto plain = open_images(folder.path(), options)->read({1, 2}, {});
+  options.trivial_augment = true;
+  options.color_jitter = 0.4;
+  const auto provider = open_images(folder.path(), options);
+  const DataBatch distorted = provider->read({1, 2}, {});
+  const Augmentation augmentation(options, provider->matrices(), 1);
+  int changed = 0;
+  for (std::int64_t i = 0; i < 11; ++i) {
+    std::vector<std::byte> expected = image_of(plain, i);
+    augmentation.distort({2, 1, i}, {}, expected.data());
+    CHECK(image_of(distorted, i) == expected);
+    if (expected != image_of(plain, i)) ++changed;
+  }
+  CHECK(changed == 11);
+  CHECK(provider->read({1, 0}, {}).matrices[0] ==
+        open_images(folder.path(), sized(0, 16))->read({1, 0}, {}).matrices[0]);
 }
 
 TEST_CASE("mixed photographs are blends of what is seen of two", "[image]") {
