@@ -9,24 +9,14 @@
 namespace convnet {
 namespace {
 
-std::uint8_t rounded(double value) {
-  return static_cast<std::uint8_t>(std::clamp(std::floor(value + 0.5), 0.0, 255.0));
-}
+std::uint8_t rounded(double value) { return static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0) + 0.5); }
 
 std::uint8_t luma_of(const std::uint8_t* pixel) { return luma(pixel[0], pixel[1], pixel[2]); }
 
-/// Makes every number `base(i)` + factor * (number - base(i)), where i is its index.
-template <class Base>
-void extrapolate(DecodedImage& image, double factor, const Base& base) {
-  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
-    const double from = base(i);
-    image.pixels[i] = rounded(from + factor * (image.pixels[i] - from));
-  }
-}
-
 /// Makes every number `table[number]`, with a table for each channel.
 void look_up(DecodedImage& image, const std::array<std::array<std::uint8_t, 256>, 3>& tables) {
-  for (std::size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = tables[i % 3][image.pixels[i]];
+  for (std::size_t i = 0; i < image.pixels.size(); i += 3)
+    for (std::size_t c = 0; c < 3; ++c) image.pixels[i + c] = tables[c][image.pixels[i + c]];
 }
 
 /// Makes every number f(number).
@@ -46,8 +36,9 @@ void move_pixels(DecodedImage& image, const Place& place) {
   for (int y = 0; y < image.height; ++y)
     for (int x = 0; x < image.width; ++x, to += 3) {
       const auto [row, column] = place(y, x);
-      const double r = std::floor(row + 0.5), c = std::floor(column + 0.5);
-      if (r < 0 || c < 0 || r >= image.height || c >= image.width) continue;
+      if (row < -0.5 || column < -0.5) continue;
+      const double r = row + 0.5, c = column + 0.5;
+      if (r >= image.height || c >= image.width) continue;
       const std::size_t at = 3 * (static_cast<std::size_t>(r) * static_cast<std::size_t>(image.width) +
                                   static_cast<std::size_t>(c));
       std::copy_n(from.data() + at, 3, to);
@@ -68,16 +59,15 @@ void change_contrast(DecodedImage& image, double factor) {
   for (std::size_t i = 0; i < image.pixels.size(); i += 3) sum += luma_of(&image.pixels[i]);
   const double pixels = std::max(1.0, static_cast<double>(image.pixels.size() / 3));
   const double mean = std::floor(static_cast<double>(sum) / pixels + 0.5);
-  extrapolate(image, factor, [=](std::size_t) { return mean; });
+  map_numbers(image, [=](std::uint8_t v) { return rounded(mean + factor * (v - mean)); });
 }
 
 void change_saturation(DecodedImage& image, double factor) {
-  double grey = 0;
-  extrapolate(image, factor, [&](std::size_t i) {
-    // The three numbers of a pixel come one after the other; the first one finds them unchanged.
-    if (i % 3 == 0) grey = luma_of(&image.pixels[i]);
-    return grey;
-  });
+  for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
+    const double grey = luma_of(&image.pixels[i]);
+    for (std::size_t c = 0; c < 3; ++c)
+      image.pixels[i + c] = rounded(grey + factor * (image.pixels[i + c] - grey));
+  }
 }
 
 /// Pixels at the border have no 3x3 neighbours and stay as they are.
@@ -97,7 +87,8 @@ void change_sharpness(DecodedImage& image, double factor) {
 
 std::array<std::array<std::int64_t, 256>, 3> histograms(const DecodedImage& image) {
   std::array<std::array<std::int64_t, 256>, 3> counts{};
-  for (std::size_t i = 0; i < image.pixels.size(); ++i) ++counts[i % 3][image.pixels[i]];
+  for (std::size_t i = 0; i < image.pixels.size(); i += 3)
+    for (std::size_t c = 0; c < 3; ++c) ++counts[c][image.pixels[i + c]];
   return counts;
 }
 
