@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
 #include "providers/jpeg.h"
+#include "providers/orientation.h"
 #include "providers/webp.h"
 
 namespace {
@@ -44,10 +46,15 @@ std::uint32_t big_endian(std::string_view bytes) {
   return value;
 }
 
+/// A PNG that has been checked.
+struct CheckedPng {
+  std::string bytes;  ///< without empty chunks of pixels: stb_image copies from a null pointer for these
+  int orientation = 1;
+};
+
 /// Checks the checksums of a PNG's chunks, which stb_image ignores. A chunk is length, type, data, checksum.
-/// Returns the file without empty chunks of pixels, because stb_image copies from a null pointer for these.
-std::string checked_png(std::string_view bytes, const std::string& name) {
-  std::string checked(png_magic);
+CheckedPng checked_png(std::string_view bytes, const std::string& name) {
+  CheckedPng checked{std::string(png_magic)};
   bytes.remove_prefix(png_magic.size());
   for (std::string_view type; type != "IEND";) {
     if (bytes.size() < 12 || bytes.size() - 12 < big_endian(bytes))
@@ -58,7 +65,8 @@ std::string checked_png(std::string_view bytes, const std::string& name) {
     sum.add(bytes.data() + 4, length + 4);
     if (sum.value() != big_endian(bytes.substr(8 + length)))
       throw InputError(name + ": a damaged PNG (checksum)");
-    if (length > 0 || type != "IDAT") checked += bytes.substr(0, length + 12);
+    if (type == "eXIf") checked.orientation = exif_orientation(bytes.substr(8, length));
+    if (length > 0 || type != "IDAT") checked.bytes += bytes.substr(0, length + 12);
     bytes.remove_prefix(length + 12);
   }
   return checked;
@@ -172,17 +180,21 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   if (is_webp(bytes)) {
     const WebpSize size = read_webp_size(bytes, name);
     check_size(size.width, size.height, name);
-    return {static_cast<int>(size.height), static_cast<int>(size.width),
-            blend_onto_white(decode_webp(bytes, size, name).data(),
-                             static_cast<std::size_t>(size.width * size.height))};
+    return upright({static_cast<int>(size.height), static_cast<int>(size.width),
+                    blend_onto_white(decode_webp(bytes, size, name).data(),
+                                     static_cast<std::size_t>(size.width * size.height))},
+                   webp_orientation(bytes));
   }
   const bool is_png = bytes.starts_with(png_magic);
   if (!is_png && !bytes.starts_with("BM"sv))
     throw InputError(name + ": is not a JPEG, PNG, BMP or WebP image");
   if (bytes.size() > std::numeric_limits<int>::max())
     throw InputError(fmt::format("{}: an image of {} bytes", name, bytes.size()));
-  std::string png;
-  if (is_png) bytes = png = checked_png(bytes, name);
+  CheckedPng png;
+  if (is_png) {
+    png = checked_png(bytes, name);
+    bytes = png.bytes;
+  }
   const auto* const data = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   const auto fail = [&] {
@@ -201,7 +213,7 @@ DecodedImage decode_image(std::string_view bytes, const std::string& name, int w
   if (!pixels) fail();
   image.pixels = blend_onto_white(
       pixels.get(), static_cast<std::size_t>(image.width) * static_cast<std::size_t>(image.height));
-  return image;
+  return upright(std::move(image), png.orientation);
 }
 
 }  // namespace convnet

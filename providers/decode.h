@@ -26,10 +26,11 @@ constexpr std::uint8_t luma(std::uint8_t r, std::uint8_t g, std::uint8_t b) {
 void make_grey(DecodedImage& image);
 
 /// Decodes a JPEG, PNG, BMP or WebP file. Grey images become RGB, CMYK images (JPEG) are converted,
-/// transparent images (PNG, BMP, WebP) are blended onto white. JPEGs are rotated as their EXIF orientation
-/// says. If `wanted_side` > 0, a JPEG may be decoded smaller by a factor of 2, 4 or 8, if its shorter side is
-/// then still at least `wanted_side`. Throws InputError, whose message begins with `name`, if the bytes are
-/// no image, are damaged or cut off, or if the image has no pixels or more than max_image_pixels.
+/// transparent images (PNG, BMP, WebP) are blended onto white. Images are rotated as their EXIF orientation
+/// says, if they have one. If `wanted_side` > 0, a JPEG may be decoded smaller by a factor of 2, 4 or 8, if
+/// its shorter side is then still at least `wanted_side`. Throws InputError, whose message begins with
+/// `name`, if the bytes are no image, are damaged or cut off, or if the image has no pixels or more than
+/// max_image_pixels.
 DecodedImage decode_image(std::string_view bytes, const std::string& name, int wanted_side = 0);
 
 }  // namespace convnet

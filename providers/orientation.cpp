@@ -36,8 +36,7 @@ int exif_orientation(std::string_view block) {
   constexpr std::string_view kName = "Exif\0\0"sv;
   constexpr std::size_t kEntry = 12;
   constexpr std::uint32_t kOrientation = 0x0112, kShort = 3, kMost = 8;
-  if (!block.starts_with(kName)) return 1;
-  block.remove_prefix(kName.size());
+  if (block.starts_with(kName)) block.remove_prefix(kName.size());
   if (!block.starts_with("II*\0"sv) && !block.starts_with("MM\0*"sv)) return 1;
   const Tiff tiff(block);
   const std::size_t first = tiff.number(4, 4);

@@ -7,8 +7,9 @@
 
 namespace convnet {
 
-/// Returns the orientation, 1 to 8, in a block of EXIF data (the content of a JPEG's marker APP1): tag 0x0112
-/// of EXIF 2.3. Returns 1, which means upright, if the block is damaged or has no such tag.
+/// Returns the orientation, 1 to 8, in a block of EXIF data: tag 0x0112 of EXIF 2.3. A block is the content
+/// of a JPEG's marker APP1, which begins with "Exif\0\0", or of a PNG's chunk eXIf or a WebP's chunk EXIF,
+/// which may lack that name. Returns 1, which means upright, if the block is damaged or has no such tag.
 int exif_orientation(std::string_view block);
 
 /// Returns the image rotated and mirrored as `orientation` says. Orientations 5 to 8 exchange height and

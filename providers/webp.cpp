@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <webp/decode.h>
 
+#include <algorithm>
+
 #include "convnet/base/error.h"
+#include "providers/orientation.h"
 
 namespace convnet {
 namespace {
@@ -49,6 +52,20 @@ std::vector<std::uint8_t> decode_webp(std::string_view bytes, const WebpSize& si
   const VP8StatusCode status = WebPDecode(data_of(bytes), bytes.size(), &config);
   if (status != VP8_STATUS_OK) fail(status, name);
   return pixels;
+}
+
+int webp_orientation(std::string_view bytes) {
+  // A chunk is a name, the number of its bytes, and these, up to an even number.
+  constexpr std::size_t kHead = 8;
+  bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 12));
+  while (bytes.size() > kHead) {
+    std::size_t count = 0;
+    for (std::size_t i = kHead; i-- > 4;) count = count << 8 | static_cast<unsigned char>(bytes[i]);
+    const std::string_view content = bytes.substr(kHead, count);
+    if (bytes.starts_with("EXIF"sv)) return exif_orientation(content);
+    bytes.remove_prefix(std::min(bytes.size(), kHead + count + count % 2));
+  }
+  return 1;
 }
 
 }  // namespace convnet

@@ -1,6 +1,10 @@
 #include "providers/orientation.h"
-#include "providers/jpeg.h"
 
+#include <webp/encode.h>
+
+#include "convnet/base/checksum.h"
+#include "providers/jpeg.h"
+#include "providers/webp.h"
 #include "tests/catch.h"
 #include "tests/providers/test_images.h"
 
@@ -53,11 +57,32 @@ DecodedImage transposed(const DecodedImage& image) {
 }
 DecodedImage flipped(const DecodedImage& image) { return transposed(mirrored(transposed(image))); }
 
-}  // namespace
+/// A PNG with a chunk eXIf.
+std::string png_with_block(const std::string& png, const std::string& block) {
+  constexpr std::size_t kBegin = 33;  // of the second chunk
+  const std::string chunk = "eXIf" + block;
+  Crc32 sum;
+  sum.add(chunk.data(), chunk.size());
+  return png.substr(0, kBegin) + number(static_cast<std::uint32_t>(block.size()), 4, true) + chunk +
+         number(sum.value(), 4, true) + png.substr(kBegin);
+}
 
-TEST_CASE("JPEGs are turned as their EXIF orientation says", "[orientation]") {
-  const std::string jpeg = encode_jpeg(test_images::waves(24, 40, 1));
-  const DecodedImage stored = decode_image(jpeg, "jpeg");
+/// A WebP of the extended format, of 40 x 24 pixels, with a chunk EXIF.
+std::string webp_with_block(const std::string& webp, const std::string& block) {
+  const auto chunk = [](const std::string& name, const std::string& content) {
+    return name + number(static_cast<std::uint32_t>(content.size()), 4, false) + content +
+           (content.size() % 2 == 1 ? "\0"s : ""s);
+  };
+  const std::string chunks =
+      chunk("VP8X", number(8, 4, false) + number(39, 3, false) + number(23, 3, false)) + webp.substr(12) +
+      chunk("EXIF", block);
+  return chunk("RIFF", "WEBP" + chunks);
+}
+
+/// Checks what is seen of a file of 24 x 40 pixels with each orientation, which `add` puts into it.
+void check_orientations(const std::string& file,
+                        std::string (*add)(const std::string& file, const std::string& block)) {
+  const DecodedImage stored = decode_image(file, "image");
   const DecodedImage expected[] = {stored,
                                    mirrored(stored),
                                    mirrored(flipped(stored)),
@@ -69,16 +94,52 @@ TEST_CASE("JPEGs are turned as their EXIF orientation says", "[orientation]") {
   for (std::uint32_t orientation = 1; orientation <= 8; ++orientation)
     for (const bool big_endian : {false, true}) {
       INFO(orientation);
-      const DecodedImage seen = decode_image(with_block(jpeg, exif(orientation, big_endian)), "jpeg");
+      const DecodedImage seen = decode_image(add(file, exif(orientation, big_endian)), "image");
       CHECK(seen.height == (orientation < 5 ? 24 : 40));
       CHECK(seen.width == (orientation < 5 ? 40 : 24));
       CHECK((seen.pixels == expected[orientation - 1].pixels));
     }
+}
+
+}  // namespace
+
+TEST_CASE("JPEGs are turned as their EXIF orientation says", "[orientation]") {
+  const std::string jpeg = encode_jpeg(test_images::waves(24, 40, 1));
+  check_orientations(jpeg, with_block);
   // A block of another kind may stand before; the smaller image is turned, too.
   const std::string both =
       with_block(with_block(jpeg, exif(6, false)), "http://ns.adobe.com/xap/1.0/\0<x/>"s);
   CHECK(decode_image(both, "jpeg").height == 40);
   CHECK(decode_image(both, "jpeg", 12).height == 20);
+}
+
+TEST_CASE("PNGs are turned as their EXIF orientation says", "[orientation]") {
+  const std::string png = test_images::png(test_images::waves(24, 40, 1));
+  check_orientations(png, png_with_block);
+  // The chunk has no name of its own in front.
+  CHECK(decode_image(png_with_block(png, exif(6, true).substr(6)), "png").height == 40);
+  CHECK(decode_image(png_with_block(png, ""), "png").height == 24);
+  CHECK(decode_image(png_with_block(png, "MM"), "png").height == 24);
+}
+
+TEST_CASE("WebPs are turned as their EXIF orientation says", "[orientation]") {
+  const DecodedImage image = test_images::waves(24, 40, 1);
+  std::uint8_t* bytes = nullptr;
+  const std::size_t size = WebPEncodeLosslessRGB(image.pixels.data(), 40, 24, 3 * 40, &bytes);
+  const std::string webp(reinterpret_cast<const char*>(bytes), size);
+  WebPFree(bytes);
+  check_orientations(webp, webp_with_block);
+  CHECK(decode_image(webp_with_block(webp, exif(6, true).substr(6)), "webp").height == 40);
+  const std::string turned = webp_with_block(webp, exif(6, true));
+  CHECK(webp_orientation(turned) == 6);
+  for (std::size_t cut = 0; cut < turned.size(); ++cut) {
+    const int orientation = webp_orientation(std::string_view(turned).substr(0, cut));
+    CHECK((orientation == 1 || cut > turned.size() - 8));
+  }
+  // A chunk that claims more bytes than there are is the last one.
+  std::string long_chunk = turned;
+  long_chunk.replace(16, 4, "\xff\xff\xff\xff");
+  CHECK(webp_orientation(long_chunk) == 1);
 }
 
 TEST_CASE("EXIF data that is damaged or says nothing leaves an image as it is", "[orientation]") {
