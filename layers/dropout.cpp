@@ -89,21 +89,21 @@ std::shared_ptr<const Layer> create_dropout2(const LayerType& type, const LayerS
 }
 
 std::vector<ParamSpec> params() {
-  return {
-      param("enable", &DropoutParams::enable,
-            {.fallback = "1", .doc = "0 switches the mask off", .file = CfgFile::parameters}),
-      param("keep", &DropoutParams::keep,
-            {.fallback = "0.5",
-             .min = 1e-6,
-             .max = 1,
-             .doc = "probability of keeping a value",
-             .file = CfgFile::parameters}),
-      param_choice("drops", &DropoutParams::unit,
-                   {{"values", DropUnit::value}, {"maps", DropUnit::map}, {"images", DropUnit::image}},
-                   {.fallback = "values",
-                    .doc = "what is kept or set to 0 together: single values, whole maps of an image "
-                           "(spatial dropout), or all of an image (stochastic depth, in front of an eltsum)",
-                    .file = CfgFile::parameters})};
+  return {param("enable", &DropoutParams::enable,
+                {.fallback = "1", .doc = "0 switches the mask off", .file = CfgFile::parameters}),
+          param("keep", &DropoutParams::keep,
+                {.fallback = "0.5",
+                 .min = 1e-6,
+                 .max = 1,
+                 .doc = "probability of keeping a value, map or image (drops)",
+                 .file = CfgFile::parameters}),
+          param_choice(
+              "drops", &DropoutParams::unit,
+              {{"values", DropUnit::value}, {"maps", DropUnit::map}, {"images", DropUnit::image}},
+              {.fallback = "values",
+               .doc = "what is kept or set to 0 together: single values, whole maps (spatial dropout), or "
+                      "whole images (stochastic depth, on a residual branch below its eltsum)",
+               .file = CfgFile::parameters})};
 }
 
 }  // namespace
@@ -115,7 +115,10 @@ std::shared_ptr<const Layer> make_dropout_layer(double drop, const FeatureShape&
 LayerType dropout_type() {
   LayerType type;
   type.name = "dropout";
-  type.doc = "Sets random values to 0 in training and scales the others up, so that tests need nothing.";
+  type.doc =
+      "Sets random values, or maps or images (drops), to 0 in training and scales the others up, so that "
+      "tests "
+      "need nothing.";
   type.formula = "train x*mask/keep, test x; mask is 1 with probability keep";
   type.example = "[drop1]\ntype=dropout\ninputs=fc1\n\n; parameter file\n[drop1]\nkeep=0.5";
   type.params = params();
@@ -126,7 +129,8 @@ LayerType dropout_type() {
 LayerType dropout2_type() {
   LayerType type;
   type.name = "dropout2";
-  type.doc = "Sets random values to 0 in training and scales all values down in tests.";
+  type.doc =
+      "Sets random values, or maps or images (drops), to 0 in training and scales all values down in tests.";
   type.formula = "train x*mask, test x*keep; with enable=0 x*keep always";
   type.example = "[drop1]\ntype=dropout2\ninputs=fc1\n\n; parameter file\n[drop1]\nkeep=0.5";
   type.params = params();

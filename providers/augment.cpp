@@ -52,7 +52,7 @@ void for_each_pixel(const ImageWindow& box, int channels, int height, int width,
     }
 }
 
-/// The option of these that distorts images, for messages.
+/// Returns the name of the option that distorts images, for messages.
 const char* distorting_option(const ImageOptions& options) {
   return options.trivial_augment ? "--trivial-augment" : "--color-jitter";
 }
@@ -100,6 +100,7 @@ class AugmentedProvider final : public Provider {
     DataBatch piece = plain_->read(request, statistics);
     piece.matrices[0] = cut_images(piece, plain_->matrices()[0]);
     for (std::int64_t i = 0; i < piece.images && request.epoch > 0; ++i) {
+      if (request.share != nullptr && !request.share->wants(i, piece.images)) continue;
       const ImagePlace place{request.epoch, request.batch, piece.first + i};
       std::byte* const pixels = piece.matrices[0].data() + i * matrices()[0].image_bytes();
       if (augmentation_.distorts()) augmentation_.distort(place, statistics, pixels);

@@ -63,7 +63,7 @@ class Augmentation {
   bool distorts() const { return options_.distorts(); }
   bool erases() const { return options_.random_erasing > 0; }
 
-  /// Changes the shape and the colours of a training image as --trivial-augment and --color-jitter say.
+  /// Distorts a training image as --trivial-augment and --color-jitter say.
   void distort(const ImagePlace& place, DecodedImage& image) const;
   /// Does the same for pixels of matrix 0, (C,H,W) with one or three channels, which are bytes, or floats
   /// that read() made of bytes.

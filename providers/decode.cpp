@@ -11,6 +11,7 @@
 
 #include "convnet/base/checksum.h"
 #include "convnet/base/error.h"
+#include "providers/endian.h"
 #include "providers/jpeg.h"
 #include "providers/orientation.h"
 #include "providers/webp.h"
@@ -40,12 +41,6 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view png_magic = "\x89PNG\r\n\x1a\n"sv;
 
-std::uint32_t big_endian(std::string_view bytes) {
-  std::uint32_t value = 0;
-  for (const char c : bytes.substr(0, 4)) value = value << 8 | static_cast<unsigned char>(c);
-  return value;
-}
-
 /// A PNG that has been checked.
 struct CheckedPng {
   std::string bytes;  ///< without empty chunks of pixels: stb_image copies from a null pointer for these
@@ -70,12 +65,6 @@ CheckedPng checked_png(std::string_view bytes, const std::string& name) {
     bytes.remove_prefix(length + 12);
   }
   return checked;
-}
-
-std::uint64_t little_endian(std::string_view bytes, std::size_t offset, std::size_t size) {
-  std::uint64_t value = 0;
-  for (std::size_t i = size; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[offset + i]);
-  return value;
 }
 
 /// The parts of a BMP's header that are needed to find its pixels.

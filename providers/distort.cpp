@@ -57,7 +57,7 @@ void rotate(DecodedImage& image, double degrees) {
 void change_contrast(DecodedImage& image, double factor) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < image.pixels.size(); i += 3) sum += luma_of(&image.pixels[i]);
-  const double pixels = std::max(1.0, static_cast<double>(image.pixels.size() / 3));
+  const auto pixels = static_cast<double>(image.pixels.size() / 3);
   const double mean = std::floor(static_cast<double>(sum) / pixels + 0.5);
   map_numbers(image, [=](std::uint8_t v) { return rounded(mean + factor * (v - mean)); });
 }
@@ -116,8 +116,9 @@ void autocontrast(DecodedImage& image) {
   });
 }
 
-/// A value becomes 255 times the fraction of pixels that are darker, counted without those of the brightest
-/// value, in whole steps. A channel with few pixels beside these stays as it is.
+/// Makes every value (darker + step / 2) / step, rounded down, where `darker` is the number of darker pixels
+/// and `step` is 1/255 of the pixels below the channel's brightest value, as Pillow does. A channel with
+/// fewer than 255 such pixels stays as it is.
 void equalize(DecodedImage& image) {
   map_channels(image, [](const auto& counts, auto& table) {
     std::int64_t all = 0, brightest = 0;

@@ -1,4 +1,4 @@
-// Changes of the colours and shapes of training images: colour jitter and TrivialAugment.
+// Distortions of the geometry and the colours of training images: TrivialAugment and colour jitter.
 #pragma once
 
 #include "convnet/base/philox.h"
@@ -6,22 +6,21 @@
 
 namespace convnet {
 
-/// A way to change an image, with a magnitude m. Colours that leave 0 … 255 are clipped. Shapes take the
-/// nearest pixel, and black from beyond the border.
+/// A way to change an image, with a magnitude m. Colours that leave 0 … 255 are clipped. Geometric
+/// distortions take the nearest pixel; pixels from beyond the border are black.
 enum class Distortion {
   none,
-  shear_x,      ///< takes column x + m*(y + 1/2)
-  shear_y,      ///< takes row y + m*(x + 1/2)
-  translate_x,  ///< takes column x + m
-  translate_y,  ///< takes row y + m
-  rotate,       ///< by m degrees about the centre, counter-clockwise
-  brightness,   ///< multiplies by 1 + m
-  saturation,   ///< grey + (1 + m) * (colour - grey), with the grey of the pixel's luma
-  contrast,     ///< mean + (1 + m) * (colour - mean), with the mean luma of the image
-  sharpness,  ///< smooth + (1 + m) * (colour - smooth), with a mean of 3x3 pixels in which the middle weighs
-              ///< 5
-  posterize,  ///< keeps the m upper bits
-  solarize,   ///< inverts colours of m and above
+  shear_x,       ///< takes column x + m*(y + 1/2)
+  shear_y,       ///< takes row y + m*(x + 1/2)
+  translate_x,   ///< takes column x + m
+  translate_y,   ///< takes row y + m
+  rotate,        ///< by m degrees about the centre, counter-clockwise
+  brightness,    ///< multiplies by 1 + m
+  saturation,    ///< grey + (1 + m) * (colour - grey), with the grey of the pixel's luma
+  contrast,      ///< mean + (1 + m) * (colour - mean), with the mean luma of the image
+  sharpness,     ///< smooth + (1 + m) * (colour - smooth), with the mean of 3x3 pixels, the middle five times
+  posterize,     ///< keeps the m upper bits
+  solarize,      ///< inverts colours of m and above
   autocontrast,  ///< stretches each channel to 0 … 255
   equalize       ///< gives each channel a uniform distribution of values
 };

@@ -17,6 +17,7 @@
 #include "providers/color_pca.h"
 #include "providers/decode.h"
 #include "providers/image_source.h"
+#include "providers/orientation.h"
 #include "providers/resize.h"
 #include "providers/shuffle.h"
 #include "providers/workers.h"
@@ -367,7 +368,11 @@ class ImageProvider final : public Provider {
   template <class Item>
   void write_view(DecodedImage square, bool mirror, const ImagePlace& place,
                   const PixelStatistics& statistics, Item* out) const {
-    if (place.epoch > 0 && augmentation_.distorts()) augmentation_.distort(place, square);
+    if (place.epoch > 0 && augmentation_.distorts()) {
+      constexpr int kMirrored = 2;
+      if (std::exchange(mirror, false)) square = upright(std::move(square), kMirrored);
+      augmentation_.distort(place, square);
+    }
     write_square(square, mirror, out);
     if constexpr (std::is_same_v<Item, float>) adjust(place, statistics, out);
     if (place.epoch > 0 && augmentation_.erases())

@@ -141,7 +141,7 @@ struct ImageOptions {
   double mixup = 0, cutmix = 0;    ///< alpha of the Beta distribution of the other image's weight; 0: off
   double random_erasing = 0;       ///< probability that a rectangle of an image is erased
   double color_jitter = 0;         ///< strength of jitter_colors() (distort.h); 0: off
-  bool trivial_augment = false;    ///< each image gets a draw_distortion()
+  bool trivial_augment = false;    ///< distort each image as draw_distortion() says (distort.h)
   double random_resized_crop = 0;  ///< smallest area of a crop, as a fraction of the image's; 0: off
 
   /// Returns whether training crops squares at random positions.

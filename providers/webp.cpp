@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "convnet/base/error.h"
+#include "providers/endian.h"
 #include "providers/orientation.h"
 
 namespace convnet {
@@ -55,12 +56,11 @@ std::vector<std::uint8_t> decode_webp(std::string_view bytes, const WebpSize& si
 }
 
 int webp_orientation(std::string_view bytes) {
-  // A chunk is a name, the number of its bytes, and these, up to an even number.
+  // A chunk is a name of four bytes, the length of its content, and the content, padded to an even length.
   constexpr std::size_t kHead = 8;
   bytes.remove_prefix(std::min<std::size_t>(bytes.size(), 12));
   while (bytes.size() > kHead) {
-    std::size_t count = 0;
-    for (std::size_t i = kHead; i-- > 4;) count = count << 8 | static_cast<unsigned char>(bytes[i]);
+    const std::size_t count = little_endian(bytes, 4, 4);
     const std::string_view content = bytes.substr(kHead, count);
     if (bytes.starts_with("EXIF"sv)) return exif_orientation(content);
     bytes.remove_prefix(std::min(bytes.size(), kHead + count + count % 2));

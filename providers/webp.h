@@ -23,7 +23,8 @@ WebpSize read_webp_size(std::string_view bytes, const std::string& name);
 /// cut off. read_webp_size() must have accepted it.
 std::vector<std::uint8_t> decode_webp(std::string_view bytes, const WebpSize& size, const std::string& name);
 
-/// Returns the orientation of the photograph (orientation.h); 1 if the file does not say.
+/// Returns the orientation of the photograph (orientation.h); 1 if the file, for which is_webp() holds, does
+/// not say.
 int webp_orientation(std::string_view bytes);
 
 }  // namespace convnet

@@ -65,6 +65,10 @@ constexpr auto kOtherNames =
                               {"pad", "padding"},
                               // Values.
                               {"swish", "silu"},
+                              {"hardswish", "hswish"},
+                              {"hard_swish", "hswish"},
+                              {"hardsigmoid", "hsigmoid"},
+                              {"hard_sigmoid", "hsigmoid"},
                               {"fp16", "bf16"},
                               {"float16", "bf16"},
                               {"half", "bf16"},

@@ -155,14 +155,14 @@ const OptionTable<DataOptions>& data_options() {
                      "for each image; 0: off"}),
       option("trivial-augment", &DataOptions::trivial_augment,
              {.fallback = "0",
-              .doc = "change each training image in one of 14 ways, by a random magnitude: shift, shear, "
-                     "rotation, colours, contrast and others (TrivialAugment)"}),
+              .doc = "change each training image in one of 14 ways (TrivialAugment): shift, shear, rotation, "
+                     "colours, contrast and others, by a random magnitude"}),
       option("color-jitter", &DataOptions::color_jitter,
              {.fallback = "0",
               .min = 0,
               .max = 10,
               .doc = "multiply brightness, contrast and saturation of each training image by numbers between "
-                     "1 - color-jitter and 1 + color-jitter, like 0.4; 0: off"}),
+                     "1 - color-jitter, but at least 0, and 1 + color-jitter, like 0.4; 0: off"}),
       option("random-erasing", &DataOptions::random_erasing,
              {.fallback = "0",
               .min = 0,

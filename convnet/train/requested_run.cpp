@@ -98,7 +98,7 @@ void check_used(const OptionTexts& given, const TrainOptions& options, std::stri
     std::vector<std::string> unused;
     for (const char* const option :
          {"epochs", "test-freq", "keep", "force-save", "max-test-err", "mixup", "cutmix", "random-erasing",
-          "trivial-augment", "color-jitter"}) {
+          "trivial-augment", "color-jitter", "random-resized-crop", "flip"}) {
       if (given.contains(option)) unused.push_back(std::string("--") + option);
     }
     if (given.contains("save-file") && given.contains("load-file")) unused.emplace_back("--save-file");

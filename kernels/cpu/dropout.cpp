@@ -148,9 +148,8 @@ Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run,
   const TensorDesc tensor = walkable(op.dims, hints);
   ActivationView view = *activation_view(tensor);
   if (unit == DropUnit::map && view.spatial == 1) unit = DropUnit::value;
-  if (view.block == 1 &&
-      unit !=
-          DropUnit::map) {  // the elements of a plain image are one run, like the pixels of a single channel
+  // The elements of a plain image are one run, like the pixels of a single channel.
+  if (view.block == 1 && unit != DropUnit::map) {
     view.spatial *= view.c;
     view.c = view.padded_c = 1;
   }

@@ -130,8 +130,9 @@ TEST_CASE("two devices have the costs of one with optimisers, averages, clipping
   const auto layer = [&](const std::string& name, const std::string& optimizer) {
     return "[" + name + "]\noptimizer=" + optimizer + "\n" + rates;
   };
-  const Args augmented = {"--mixup",          "0.4", "--cutmix",     "1", "--flip",     "1", "--shuffle", "1",
-                          "--random-erasing", "0.5", "--inner-size", "6", "--crop-pad", "1"},
+  const Args augmented = {"--mixup",    "0.4", "--cutmix",          "1",   "--flip",         "1",
+                          "--shuffle",  "1",   "--random-erasing",  "0.5", "--inner-size",   "6",
+                          "--crop-pad", "1",   "--trivial-augment", "1",   "--color-jitter", "0.4"},
              learning = {"--ema", "0.8", "--clip-norm", "0.5", "--epochs", "3", "--test-freq", "1"};
   const std::vector<std::string> kinds = {"adamw", "lars", "nesterov"};
   for (std::size_t first = 0; first < kinds.size(); ++first) {

@@ -75,7 +75,7 @@ std::string webp_with_block(const std::string& webp, const std::string& block) {
   };
   const std::string chunks =
       chunk("VP8X", number(8, 4, false) + number(39, 3, false) + number(23, 3, false)) + webp.substr(12) +
-      chunk("EXIF", block);
+      chunk("XMP ", "odd") + chunk("EXIF", block);
   return chunk("RIFF", "WEBP" + chunks);
 }
 
@@ -116,6 +116,13 @@ TEST_CASE("JPEGs are turned as their EXIF orientation says", "[orientation]") {
 TEST_CASE("PNGs are turned as their EXIF orientation says", "[orientation]") {
   const std::string png = test_images::png(test_images::waves(24, 40, 1));
   check_orientations(png, png_with_block);
+  // The chunk may also come after the pixels.
+  constexpr std::size_t kEnd = 12;  // bytes of the chunk IEND
+  const std::string with_chunk = png_with_block(png, exif(6, true));
+  const std::string chunk = with_chunk.substr(33, with_chunk.size() - png.size());
+  CHECK(
+      decode_image(png.substr(0, png.size() - kEnd) + chunk + png.substr(png.size() - kEnd), "png").height ==
+      40);
   // The chunk has no name of its own in front.
   CHECK(decode_image(png_with_block(png, exif(6, true).substr(6)), "png").height == 40);
   CHECK(decode_image(png_with_block(png, ""), "png").height == 24);
