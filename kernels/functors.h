@@ -194,12 +194,12 @@ struct MishFunctor {
   static constexpr float kNothing = -100, kLarge = 20;  ///< see SiluFunctor; the factor is 1 for x > kLarge
 };
 
-/// The line x/6 + 1/2 between 0 and 1. Howard et al., arXiv:1905.02244.
+/// x/6 + 1/2, clamped to [0, 1]. Howard et al., arXiv:1905.02244.
 struct HardSigmoidFunctor {
   CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? 1 : x / 6 + 0.5F); }
   CONVNET_HD float backward(float y, float dy) const { return y > 0 && y < 1 ? dy / 6 : 0; }
 };
-/// x times the same line; 0 at minus infinity.
+/// x times that number; 0 at minus infinity.
 struct HardSwishFunctor {
   CONVNET_HD float forward(float x) const { return x < -3 ? 0 : (x > 3 ? x : x * (x / 6 + 0.5F)); }
   CONVNET_HD float backward(float x, float dy) const {

@@ -58,13 +58,15 @@ class DropoutLayer : public Layer {
     return l.microbatch().training && !p.mask ? p.train_scale : p.test_scale;
   }
   Dropout masked(const Lowering& l, const Dims& dims) const {
+    // A map of one pixel is a value.
+    const bool is_value = p.unit == DropUnit::map && output.h * output.w == 1;
     return {dims,
             static_cast<float>(p.keep),
             static_cast<float>(p.train_scale),
             l.microbatch().random_key,
             l.microbatch().first_image,
             l.microbatch().first_element,
-            p.unit};
+            is_value ? DropUnit::value : p.unit};
   }
 
   const Factors p;

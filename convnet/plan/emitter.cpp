@@ -1,5 +1,6 @@
 #include "convnet/plan/emitter.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -163,6 +164,8 @@ BufferId TaskEmitter::bind(PlannedTensor& t, const Argument& arg, TensorDesc wan
 void TaskEmitter::rebind(PlannedTensor& t, BufferId id) {
   if (t.buffer.exists() && id != t.buffer && buffer(t.buffer).persistent())
     throw std::logic_error("plan: '" + t.name + "' is written in another layout than its master's");
+  if (std::any_of(t.copies.begin(), t.copies.end(), [&](BufferId copy) { return buffer(copy).persistent(); }))
+    throw std::logic_error("plan: '" + t.name + "' is written without its copy that outlives the step");
   t.buffer = id;
   t.copies.clear();
 }

@@ -96,17 +96,20 @@ class NetBuffersBuilder {
     w.name = node.whole + "." + spec.name;
     if (spec.learning.rule() == UpdateRule::adamw) w.rates = std::max(1, graph_.passes / node.update_period);
     w.rate_index = std::exchange(rates_, rates_ + w.rates);
-    const auto add_replica = [&](BufferKind kind, DeviceId gpu, const TensorDesc& desc) {
-      const BufferId id = add(w.name, kind, gpu, desc);
+    const auto add_replica = [&](const std::string& name, BufferKind kind, DeviceId gpu,
+                                 const TensorDesc& desc) {
+      const BufferId id = add(name, kind, gpu, desc);
       made_.buffers[id].node = node.id;
       made_.buffers[id].index = index;
       return id;
     };
-    for (const DeviceId gpu : node.gpus) w.weights.push_back(add_replica(BufferKind::weights, gpu, layout));
-    // A constraint changes weights after their update.
+    for (const DeviceId gpu : node.gpus)
+      w.weights.push_back(add_replica(w.name, BufferKind::weights, gpu, layout));
+    // A constraint changes weights after their update, so a copy that the update rounded would be wrong.
     const bool rounded = form.rounded.has_value() && !(options_.learns && spec.constraint.acts());
     for (const DeviceId gpu : node.gpus)
-      if (rounded) w.rounded.push_back(add_replica(BufferKind::rounded, gpu, *form.rounded));
+      if (rounded)
+        w.rounded.push_back(add_replica(w.name + " (bf16)", BufferKind::rounded, gpu, *form.rounded));
     if (!options_.learns) return w;
     if (spec.state) {
       AverageShard whole;

@@ -141,8 +141,9 @@ struct WeightBuffers {
   std::size_t index = 0;          ///< index in Layer::weights
   std::string name;               ///< name of its tensor in checkpoints: "conv1.weights.data"
   std::vector<BufferId> weights;  ///< by replica; all have the same layout and values
-  /// By replica: the same weights rounded to bf16. Whatever writes a range of the weights writes that range
-  /// here as well. Empty if no product reads them so, or not in the layout of the weights.
+  /// By replica: the same weights rounded to bf16. A task that writes a range of the weights writes that
+  /// range here as well. Empty if forward does not read the matrix in bf16; in nets that learn also if it
+  /// reads it in another layout, or if a constraint changes it after updates.
   std::vector<BufferId> rounded;
   std::vector<UpdateShard> shards;     ///< empty in nets that only test, and for running statistics
   std::vector<AverageShard> averages;  ///< empty if no averages are kept

@@ -201,7 +201,7 @@ void UpdateWriter::flush(TaskPlace place) {
   for (const WeightBuffers* w : std::exchange(due_, {})) {
     constrain(*w, place);
     add_fetches(*w, w->shards, fetches);
-    // Copies in other layouts or types are those of the old weights.
+    // Copies that were converted from the old weights are out of date.
     for (const BufferId id : w->weights) emitter_.drop_old_copies(TaskEmitter::value_of(id));
   }
   publish(fetches, place);

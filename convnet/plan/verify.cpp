@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "convnet/plan/order.h"
@@ -23,6 +22,7 @@ class Verifier {
     for (const TaskId t : plan_.tasks.ids()) check_task(t);
     for (const BufferId b : plan_.buffers.ids()) check_buffer(b);
     for (const TaskId t : plan_.tasks.ids()) check_copy(t);
+    for (const TaskId t : plan_.tasks.ids()) check_rounding(t);
     check_messages();
     check_fetches();
     check_memory();
@@ -60,10 +60,17 @@ class Verifier {
   bool ordered(TaskId a, TaskId b) const { return is_before(a, b) || is_before(b, a); }
 
   void collect_replicas() {
+    std::map<std::pair<NodeId, std::size_t>, std::vector<BufferId>> rounded;
     for (const BufferId b : plan_.buffers.ids()) {
       const Buffer& buffer = plan_.buffers[b];
       if (buffer.kind == BufferKind::weights) replicas_[{buffer.node, buffer.index}].push_back(b);
-      if (buffer.kind == BufferKind::rounded) rounded_[{buffer.node, buffer.index}].push_back(b);
+      if (buffer.kind == BufferKind::rounded) rounded[{buffer.node, buffer.index}].push_back(b);
+    }
+    for (const auto& [matrix, copies] : rounded) {
+      const auto found = replicas_.find(matrix);
+      if (found == replicas_.end() || found->second.size() != copies.size())
+        fail("'" + plan_.buffers[copies[0]].name + "' is not there for each replica of its matrix");
+      for (std::size_t r = 0; r < copies.size(); ++r) rounded_of_[found->second[r]] = copies[r];
     }
   }
 
@@ -173,6 +180,46 @@ class Verifier {
                "' that is older than its update");
       });
     });
+  }
+
+  /// Checks that a task which writes weights writes the same range of their bf16 copies, if these are kept,
+  /// in the same layout, and that it writes no other copies.
+  void check_rounding(TaskId t) const {
+    const Task& task = plan_.tasks[t];
+    std::size_t pairs = 0;
+    const auto check_pair = [&](const BufferUse& weights, const BufferUse* rounded) {
+      const auto copy = rounded_of_.find(weights.buffer);
+      const bool wanted = copy != rounded_of_.end();
+      if (wanted != (rounded != nullptr)) fail(task_name(t) + " does not write weights as they are kept");
+      if (!wanted) return;
+      ++pairs;
+      const TensorDesc &from = plan_.buffers[weights.buffer].desc, &to = plan_.buffers[rounded->buffer].desc;
+      if (rounded->buffer != copy->second || weights.begin != 2 * rounded->begin ||
+          bytes_of(plan_, weights) != 2 * bytes_of(plan_, *rounded) || from.bytes() != 2 * to.bytes() ||
+          from.plain() != to.plain())
+        fail(task_name(t) + " rounds other weights than it writes");
+    };
+    if (const auto* update = std::get_if<Update>(&task.op)) {
+      std::size_t at = 0;
+      for (const Update::Part& part : update->parts) {
+        check_pair(task.uses[at], part.rounds ? &task.uses[at + part.rounded()] : nullptr);
+        at += part.arguments();
+      }
+    }
+    if (const auto* copies = std::get_if<CopyRuns>(&task.op); copies != nullptr && !is_message(task.kind)) {
+      std::size_t rounded = 2 * copies->runs.size();
+      for (std::size_t i = 0; i < copies->runs.size(); ++i)
+        check_pair(task.uses[copies->runs.size() + i],
+                   copies->runs[i].rounds ? &task.uses[rounded++] : nullptr);
+    }
+    std::size_t masters = 0, written = 0;
+    for (const BufferUse& use : task.uses) {
+      if (use.access == Access::read) continue;
+      if (rounded_of_.contains(use.buffer)) ++masters;
+      if (plan_.buffers[use.buffer].kind == BufferKind::rounded) ++written;
+    }
+    if (masters != pairs || written != pairs)
+      fail(task_name(t) + " writes weights without their bf16 copies, or the copies alone");
   }
 
   /// Checks that every message is sent and received once, between two processes, and that messages from one
@@ -329,7 +376,6 @@ class Verifier {
       fail("'" + owner.name + "." + owner.layer->weights[i].name + "' has " + std::to_string(updated) +
            " bytes updated, not " + std::to_string(wanted) + " times its " + std::to_string(bytes));
     check_replicas(self);
-    check_rounded(self);
   }
 
   const std::vector<BufferId>& replicas_of(const WeightOwner& matrix) const {
@@ -349,28 +395,6 @@ class Verifier {
     if (std::adjacent_find(written.begin(), written.end(), std::not_equal_to<>()) != written.end())
       fail("the replicas of '" + graph_.nodes[matrix.node].name + "." + graph_.weight(matrix).name +
            "' do not get the same updates");
-  }
-
-  /// Checks that every task which writes weights writes the same ranges of the weights as bf16, if these are
-  /// kept, and no other task writes those.
-  void check_rounded(const WeightOwner& matrix) const {
-    const auto found = rounded_.find({matrix.node, matrix.index});
-    if (found == rounded_.end()) return;
-    const std::vector<BufferId>& weights = replicas_of(matrix);
-    if (found->second.size() != weights.size())
-      fail("'" + plan_.buffers[weights[0]].name + "' is not rounded for each replica");
-    for (std::size_t r = 0; r < weights.size(); ++r) {
-      const auto writes = [&](BufferId b) {  // tasks and elements
-        const std::int64_t size = size_of(plan_.buffers[b].desc.type);
-        std::vector<std::tuple<TaskId, std::int64_t, std::int64_t>> found_writes;
-        for_uses(b, [&](const Use& use) {
-          if (use.writes) found_writes.emplace_back(use.task, use.begin / size, use.end / size);
-        });
-        return found_writes;
-      };
-      if (writes(weights[r]) != writes(found->second[r]))
-        fail("'" + plan_.buffers[weights[r]].name + "' is rounded by other tasks than those that write it");
-    }
   }
 
   /// Checks that every buffer has a place, and that buffers which share memory are never in use at the same
@@ -424,8 +448,9 @@ class Verifier {
   const Plan& plan_;
   const Graph& graph_;
   TaskOrder order_;
-  /// Buffers of weights, and those of the same weights as bf16, by node and index.
-  std::map<std::pair<NodeId, std::size_t>, std::vector<BufferId>> replicas_, rounded_;
+  std::map<std::pair<NodeId, std::size_t>, std::vector<BufferId>>
+      replicas_;                             ///< buffers of weights, by node and index
+  std::map<BufferId, BufferId> rounded_of_;  ///< the bf16 copies of weights, by the buffer of the weights
   Table<BufferId, std::vector<UseOf>> uses_;
 };
 

@@ -75,7 +75,10 @@ class WeightReader : public Lowering {
           wanted.type != DataType::f32 && training_ ? layout_of_gradient(op, target_) : std::nullopt;
       TensorDesc& weights = layouts_[i].weights;
       weights = gradient ? *gradient : with_type(wanted, DataType::f32);
-      const bool can_follow = !training_ || same_layout(with_type(weights, DataType::bf16), wanted);
+      // Not every layout exists in both types; with_type() makes the others plain.
+      const bool same =
+          weights.plain() == wanted.plain() && same_layout(with_type(weights, DataType::bf16), wanted);
+      const bool can_follow = !training_ || same;
       if (wanted.type == DataType::bf16 && can_follow) layouts_[i].rounded = wanted;
     }
   }

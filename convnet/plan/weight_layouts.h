@@ -13,9 +13,9 @@ namespace convnet {
 /// The form in which a matrix is kept.
 struct WeightLayout {
   TensorDesc weights;  ///< of type f32
-  /// The same matrix as the layer's forward operation reads it, if that is bf16. It is then kept so, too,
-  /// because every step would round it otherwise; but in a net that learns only if the layouts are the same,
-  /// because an update changes a range of both.
+  /// The form in which forward reads the matrix, if that is bf16: a copy is kept in it, so that steps need
+  /// not round the matrix. Nets that learn keep one only if it has the layout of `weights`, because an update
+  /// writes the same range of both.
   std::optional<TensorDesc> rounded = {};
 };
 

@@ -109,9 +109,9 @@ class Executor {
   /// The processes of the run; null where there is one.
   Processes* processes() const { return processes_; }
 
-  /// Read and write a buffer as dense f32 numbers; read() takes buffers of bf16, too. A transient buffer can
-  /// only be read from `after_task`, between the task that writes it and the next one that uses its memory.
-  /// Both throw std::logic_error for a buffer of another process.
+  /// Read and write a buffer as dense f32 numbers, which are converted where the buffer is bf16. A transient
+  /// buffer can only be read from `after_task`, between the task that writes it and the next one that uses
+  /// its memory. Both throw std::logic_error for a buffer of another process.
   std::vector<float> read(const Plan* plan, BufferId buffer) const;
   void write(BufferId persistent_buffer, std::span<const float> values);
 
@@ -119,7 +119,7 @@ class Executor {
   void write_everywhere(const std::vector<BufferId>& persistent_buffers, std::span<const float> values);
 
   /// Read and write a weight matrix as dense numbers. All processes read it together, and each gets all of
-  /// it; each writes it to its own replicas.
+  /// it; each writes it to its own replicas and their bf16 copies.
   std::vector<float> read_weights(const WeightBuffers& w) const;
   void write_weights(const WeightBuffers& w, std::span<const float> values);
   /// Read and write the increments of a matrix, or the sums of gradients of an update that is not yet due;

@@ -133,7 +133,8 @@ void random_block(const ActivationView& view, const WordStream& stream, const Ru
       offset = first % 4;
       stream.fill(first - offset, offset + (end - begin) * Run::kWords, words.data());
     } else {
-      words.fill(stream.word(unit == DropUnit::map ? first_element + channel + lane : 0));
+      const std::int64_t map = first_element / view.spatial + channel + lane;
+      std::fill_n(words.begin(), end - begin, stream.word(unit == DropUnit::map ? map : 0));
     }
     run(words.data() + offset, end - begin, view.block, src + at, dst + at);
   }
@@ -144,10 +145,9 @@ void random_block(const ActivationView& view, const WordStream& stream, const Ru
 /// Prepares an operation on src, dst and the step block that processes elements by `run`.
 template <class Op, class Run>
 Prepared prepare_random(const Op& op, const LayoutHints& hints, const Run& run,
-                        DropUnit unit = DropUnit::value) {
+                        const DropUnit unit = DropUnit::value) {
   const TensorDesc tensor = walkable(op.dims, hints);
   ActivationView view = *activation_view(tensor);
-  if (unit == DropUnit::map && view.spatial == 1) unit = DropUnit::value;
   // The elements of a plain image are one run, like the pixels of a single channel.
   if (view.block == 1 && unit != DropUnit::map) {
     view.spatial *= view.c;

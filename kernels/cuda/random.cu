@@ -73,6 +73,7 @@ struct DropFour {
 template <class T, int Lanes>
 struct DropUnits {
   Words words;
+  std::int64_t first_map;
   DropUnit unit;
   std::uint64_t threshold;
   float scale;
@@ -82,7 +83,7 @@ struct DropUnits {
   CONVNET_DEVICE void operator()(std::int64_t i) const {
     const View::Place at = words.view.place(i * Lanes);
     const bool maps = unit == DropUnit::map;
-    const auto element = static_cast<std::uint32_t>(maps ? words.first_element + at.c : 0);
+    const auto element = static_cast<std::uint32_t>(maps ? first_map + at.c : 0);
     const Philox4x32 four = element_words(words.key, step->iteration, words.image(at), element / 4);
     Vector<float, Lanes> x = src[i];
     CONVNET_UNROLL
@@ -127,10 +128,11 @@ Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
     with_stored_type(type, [&](auto stored) {
       using T = decltype(stored);
       if (unit != DropUnit::value) {
+        const std::int64_t first_map = words.first_element / std::max<std::int64_t>(1, view.spatial());
         const auto drop = [&](auto lanes) {
           constexpr int kCount = decltype(lanes)::value;
           for_each(stream, view.size() / kCount,
-                   DropUnits<T, kCount>{words, unit, threshold, scale, Numbers<T, kCount>(args[0]),
+                   DropUnits<T, kCount>{words, first_map, unit, threshold, scale, Numbers<T, kCount>(args[0]),
                                         Numbers<T, kCount>(args[1]), step});
         };
         const bool maps = unit == DropUnit::map, first_of_four = words.first_element % 4 == 0;

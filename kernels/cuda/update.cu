@@ -23,7 +23,7 @@ CONVNET_DEVICE inline bool is_finite(float v) { return v * 0 == 0; }
 struct Steps {
   struct Part {
     float *weights, *increment, *accumulator, *squares;  ///< the last two may be null
-    std::byte* rounded;  ///< the weights as bf16; null: they are not written so
+    std::byte* rounded;  ///< where the weights are also stored as bf16; null: nowhere
     const float* sum;  ///< sum of the accumulator and the gradients of earlier launches; null: there are none
     std::int64_t count;
     int scale_index;  ///< index of a pair of `scales`; -1: the part is not scaled

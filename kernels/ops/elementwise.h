@@ -37,8 +37,9 @@ enum class DropUnit {
 };
 
 /// dst = src * mask * scale, where mask is 1 with probability `keep`, else 0. The mask of a value depends
-/// only on (key, iteration, image, canonical index of the value, or of its map, or 0), see philox.h, so
-/// backward runs the same operation on the gradient. src and dst may be the same memory.
+/// only on (key, iteration, image, index), see philox.h. The index is that of the value, that of its map, or
+/// 0, as `unit` says. So backward runs the same operation on the gradient. src and dst may be the same
+/// memory.
 struct Dropout {
   Dims dims;
   float keep = 0.5F, scale = 1.0F;
@@ -51,6 +52,7 @@ struct Dropout {
   std::vector<Argument> arguments() const {
     return {args::read("src", dims), args::write("dst", dims), args::step()};
   }
+  std::vector<std::int64_t> settings() const { return {static_cast<std::int64_t>(unit)}; }
 };
 
 /// dst = src * factor. src and dst may be the same memory.

@@ -106,7 +106,7 @@ std::vector<OpCase> update_cases() {
     cases.push_back(with_rates(Update{{part(1000, 1, false, -1)}}));
     cases.push_back(
         with_rates(Update{{part(700, 3, true, 1), part(5, 2, false, 0), part(9, 1, true, -1)}, 2}));
-    cases.push_back(with_rates(Update{{part(20, 400, true, 0), part(10, 193, false, -1)}, 1}));
+    cases.push_back(with_rates(Update{{part(20, 400, true, 0, true), part(10, 193, false, -1)}, 1}));
     // Weights as bf16: a whole number of vectors and not; not due, and without images.
     Update rounds{{part(1000, 1, false, -1, true), part(703, 2, true, -1, true), part(5, 1, false, -1),
                    part(16, 1, true, -1, true), part(9, 1, false, -1, true)}};

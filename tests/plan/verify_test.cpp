@@ -176,10 +176,33 @@ int reads_of_rounded(const Plan& plan) {
   return reads;
 }
 
+/// Returns the plan with an operation in `t` that does not round what use `k` writes.
+Plan without_rounding(Plan plan, TaskId t, std::size_t k) {
+  Task& task = plan.tasks[t];
+  if (auto* update = std::get_if<Update>(&task.op)) {
+    std::size_t at = 0;
+    for (Update::Part& part : update->parts) {
+      const std::size_t count = part.arguments();
+      if (part.rounds && at + part.rounded() == k) part.rounds = false;
+      at += count;
+    }
+  }
+  if (auto* copies = std::get_if<CopyRuns>(&task.op)) {
+    std::size_t rounded = 2 * copies->runs.size();
+    for (CopyRuns::Run& run : copies->runs)
+      if (run.rounds && rounded++ == k) run.rounds = false;
+  }
+  task.uses.erase(task.uses.begin() + static_cast<std::ptrdiff_t>(k));
+  task.form.args.erase(task.form.args.begin() + static_cast<std::ptrdiff_t>(k));
+  REQUIRE(task.uses.size() == arguments(task.op).size());
+  return plan;
+}
+
 TEST_CASE("a net that only tests in bf16 converts its weights once, on any device") {
-  const auto net = bf16_net("alexnet-owt", false);
-  if (!net) return;
-  CHECK(reads_of_rounded(net->plan(Phase::test, 128)) > 0);
+  PlannedNet gpu("alexnet-owt", false, false, 0, Precision::bf16, "cuda");
+  CHECK(reads_of_rounded(gpu.plan(Phase::test, 128)) == 8);
+  const auto cpu = bf16_net("alexnet-owt", false);
+  if (cpu) CHECK(reads_of_rounded(cpu->plan(Phase::test, 128)) > 0);
 }
 
 TEST_CASE("plans for GPUs in bf16 read weights that their updates round") {
@@ -195,29 +218,38 @@ TEST_CASE("plans for GPUs in bf16 read weights that their updates round") {
 }
 
 TEST_CASE("verify finds weights as bf16 that are not those of the update") {
-  PlannedNet net("alexnet-owt-4gpu-hybrid", true, false, 0, Precision::bf16, "cuda");
-  const Plan& good = net.plan(Phase::train, 32);
-  int updates = 0, fetches = 0;
-  for (const TaskId t : good.tasks.ids()) {
-    for (std::size_t k = 0; k < good.tasks[t].uses.size(); ++k) {
-      const BufferUse& use = good.tasks[t].uses[k];
-      if (good.buffers[use.buffer].kind != BufferKind::rounded || use.access == Access::read) continue;
-      ++(good.tasks[t].kind == TaskKind::publish ? fetches : updates);
-      Plan bad = good;
-      // Too little is rounded, or the weights of another replica or matrix.
-      bad.tasks[t].uses[k].bytes = bytes_of(good, use) - 64;
-      CHECK_FALSE(passes(bad, net.graph));
-      bad = good;
-      for (const BufferId other : good.buffers.ids()) {
-        if (other == use.buffer || good.buffers[other].kind != BufferKind::rounded) continue;
-        bad.tasks[t].uses[k].buffer = other;
-        CHECK_FALSE(passes(bad, net.graph));
-        break;
+  PlannedNet hybrid("alexnet-owt-4gpu-hybrid", true, false, 0, Precision::bf16, "cuda"),
+      // Its tasks update several matrices of one size.
+      residual("wrn-16-4", true, false, 2, Precision::bf16, "cuda");
+  int updates = 0, fetches = 0, exchanges = 0;
+  for (PlannedNet* net : {&hybrid, &residual}) {
+    const Plan& good = net->plan(Phase::train, 32);
+    const auto is_copy = [&](const BufferUse& use) {
+      return good.buffers[use.buffer].kind == BufferKind::rounded && use.access != Access::read;
+    };
+    for (const TaskId t : good.tasks.ids()) {
+      const std::vector<BufferUse>& uses = good.tasks[t].uses;
+      for (std::size_t k = 0; k < uses.size(); ++k) {
+        if (!is_copy(uses[k])) continue;
+        ++(good.tasks[t].kind == TaskKind::publish ? fetches : updates);
+        CHECK_FALSE(passes(without_rounding(good, t, k), net->graph));
+        // Two matrices are rounded into each other's copies.
+        for (std::size_t other = k + 1; other < uses.size(); ++other) {
+          if (!is_copy(uses[other]) || uses[other].begin != uses[k].begin ||
+              bytes_of(good, uses[other]) != bytes_of(good, uses[k]))
+            continue;
+          Plan bad = good;
+          std::swap(bad.tasks[t].uses[k].buffer, bad.tasks[t].uses[other].buffer);
+          CHECK_FALSE(passes(bad, net->graph));
+          ++exchanges;
+          break;
+        }
       }
     }
   }
   CHECK(updates > 0);
   CHECK(fetches > 0);
+  CHECK(exchanges > 0);
 }
 
 TEST_CASE("verify finds every missing dependency") {

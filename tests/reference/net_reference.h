@@ -69,7 +69,7 @@ class NetReference {
     Neuron neuron;
     bool mask = false;
     double keep = 1, train_scale = 1, test_scale = 1;  ///< dropout
-    std::string drops = "values";                      ///< likewise
+    std::string drops = "values";                      ///< what dropout drops together
     bool center = false;                               ///< rgb2lab
     std::vector<ConvGeometry> conv;                    ///< weight layers: per input; fc is one of 1x1 images
     std::vector<WeightUse> weights;                    ///< per input
