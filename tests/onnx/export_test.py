@@ -33,7 +33,7 @@ except ImportError:
     onnxruntime = None
 
 TOLERANCE = 1e-4
-NETS = ["layers", "lenet", "cifar-quick", "cifar10-11pct", "wrn-16-4", "resnet18-imagenet"]
+NETS = ["layers", "lenet", "cifar-quick", "cifar10-11pct", "wrn-16-4", "resnet18-imagenet", "mobilenet-v3-small-imagenet"]
 PROGRAM, SOURCE = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 
 
@@ -118,7 +118,7 @@ def check_config(name):
     shape = small.get(name, (3, 32, 32) if name.startswith(("cifar", "wrn")) else (3, 224, 224))
     count, classes = (2, 2) if shape[1] > 100 else (6, 6)
     definition = SOURCE / "configs" / f"{name}.cfg"
-    below = re.search(r"\[probs\]\s+type=softmax\s+inputs=(\w+)", definition.read_text())[1]
+    below = re.search(r"\[probs\]\s+type=softmax\s+inputs=(\S+)", definition.read_text())[1]
     devices = int((re.search(r"-(\d)gpu", name) or [0, 1])[1])
 
     def check(folder):

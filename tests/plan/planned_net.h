@@ -26,6 +26,7 @@ inline const std::map<std::string, ConfigData>& config_data() {
       {"vgg16", {{3, 224, 224}, 1000}},
       {"resnet18-imagenet", {{3, 224, 224}, 1000}},
       {"resnet50-imagenet", {{3, 224, 224}, 1000}},
+      {"mobilenet-v3-small-imagenet", {{3, 224, 224}, 1000}},
       {"wrn-16-4-fashion", {{1, 28, 28}, 10}},
       {"alexnet-owt-2gpu-data", {{3, 224, 224}, 1000}},
       {"alexnet-owt-4gpu-data", {{3, 224, 224}, 1000}},

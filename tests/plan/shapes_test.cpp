@@ -97,7 +97,16 @@ const std::map<std::string, std::vector<Expected>>& expected() {
         {"layer3.5", "1024x14x14", 0, 0},
         {"layer4.2.conv3", "2048x7x7", 2048 * 512, 2.0 * 2048 * 7 * 7 * 512},
         {"avgpool", "2048x1x1", 0, 0},
-        {"fc", "1000", 2049000, 2.0 * 2048000}}}};
+        {"fc", "1000", 2049000, 2.0 * 2048000}}},
+      {"mobilenet-v3-small-imagenet",
+       {{"features.0.0", "16x112x112", 16 * 3 * 9, 2.0 * 16 * 112 * 112 * 3 * 9},
+        {"features.1.block.0.0", "16x56x56", 16 * 9, 2.0 * 16 * 56 * 56 * 9},
+        {"features.1.block.1.fc1", "8x1x1", 8 * 17, 2.0 * 8 * 16},
+        {"features.1.block.1", "16x56x56", 0, 0},
+        {"features.4.block.1.0", "96x14x14", 96 * 25, 2.0 * 96 * 14 * 14 * 25},
+        {"features.11", "96x7x7", 0, 0},
+        {"avgpool", "576x1x1", 0, 0},
+        {"classifier.3", "1000", 1025000, 2.0 * 1024000}}}};
   return nets;
 }
 
@@ -125,7 +134,8 @@ TEST_CASE("shapes, parameters and FLOPs of the nets in configs") {
                                                       {"wrn-16-4", 2748890},
                                                       {"wrn-16-4-fashion", 2748602},
                                                       {"resnet18-imagenet", 11689512},
-                                                      {"resnet50-imagenet", 25557032}};
+                                                      {"resnet50-imagenet", 25557032},
+                                                      {"mobilenet-v3-small-imagenet", 2542856}};
   constexpr std::int64_t kImages = 7;
   for (const auto& [config, layers] : expected()) {
     PlannedNet net(config);
