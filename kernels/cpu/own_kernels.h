@@ -17,6 +17,9 @@ struct OwnKernels {
   /// Prepares a convolution by Winograd's method (winograd.cpp). Returns null if `type` is not bf16, if the
   /// instruction set has no products of bf16 numbers, or if another method is faster.
   Prepared (*prepare_winograd)(const OpDesc& op, DataType type);
+  /// Prepares gradients of the filters of depthwise convolutions (depthwise.cpp). Returns null for other
+  /// convolutions, and where the library is as fast.
+  Prepared (*prepare_depthwise)(const ConvBackwardWeights& op, DataType type);
   /// Prepares a reorder (rearrange.cpp). Returns null if the library is as fast.
   Prepared (*prepare_reorder)(const Reorder& op);
   /// Measures the FLOP/s of `threads` cores in products of bf16 or f32 numbers: the best of five short loops,
@@ -101,6 +104,7 @@ Prepared prepare_reorder(const Reorder& op);
 Prepared prepare_winograd(const ConvForward& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardData& op, DataType type);
 Prepared prepare_winograd(const ConvBackwardWeights& op, DataType type);
+Prepared prepare_depthwise(const ConvBackwardWeights& op, DataType type);
 
 double measure_peak_flops(int threads, DataType factors);
 double measure_copy_bandwidth(int threads);

@@ -36,6 +36,9 @@ bool fuses(const OpDesc& op, DataType type) {
 Prepared prepare(const OpDesc& op, const LayoutHints& hints, DataType type) {
   const InstructionSet set = use_instruction_set();
   if (Prepared winograd = prepare_winograd(set, op, type)) return winograd;
+  if (const auto* gradient = std::get_if<ConvBackwardWeights>(&op)) {
+    if (Prepared own = own_kernels(set).prepare_depthwise(*gradient, type)) return own;
+  }
   if (const auto* reorder = std::get_if<Reorder>(&op)) {
     if (Prepared own = own_kernels(set).prepare_reorder(*reorder)) return own;
   }

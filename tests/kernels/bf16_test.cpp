@@ -224,6 +224,19 @@ TEST_CASE("convolutions and inner products take bf16 factors, and give f32 gradi
   }
 }
 
+TEST_CASE("depthwise convolutions give f32 gradients of weights for bf16 factors") {
+  if (!can_imitate()) return test::skip("this processor has no AVX-512");
+  for (const std::int64_t filter : {3, 5, 7}) {
+    for (const std::int64_t stride : {1, 2}) {
+      const ConvGeometry g = test::conv(9, 40, 9, 7, 40, filter, stride, filter / 2, 40);
+      const Values src = test::test_values(g.src(), 1), diff_dst = test::test_values(g.dst(), 4);
+      check(ConvBackwardWeights{g, false}, {src, diff_dst, {}}, 2,
+            test::reference_backward_weights(g, src, diff_dst),
+            {DataType::bf16, DataType::bf16, DataType::f32});
+    }
+  }
+}
+
 // oneDNN 2.6 does not write some gradients of bf16 weights in convolutions that it computes as they are
 // given.
 TEST_CASE("strided convolutions of images smaller than their filters write every gradient") {

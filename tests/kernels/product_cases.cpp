@@ -103,6 +103,14 @@ std::vector<ConvGeometry> conv_geometries() {
       conv(2, 6, 7, 5, 4, 3, 1, 1, 2),
       conv(1, 16, 6, 6, 16, 3, 1, 1, 16),
       conv(1, 24, 6, 6, 40, 5, 2, 2, 4),
+      // A map for each group.
+      conv(9, 32, 7, 9, 32, 5, 1, 2, 32),
+      conv(2, 20, 9, 8, 20, 5, 2, 2, 20),  // a block that is not full
+      conv(3, 16, 4, 4, 16, 5, 1, 4, 16),  // windows that see a single pixel, and none where all taps do
+      conv(2, 16, 12, 9, 16, 7, 3, 3, 16),
+      conv(1, 48, 3, 3, 48, 7, 1, 3, 48),  // an image that is smaller than the filter
+      conv(2, 16, 9, 9, 16, 5, 4, 0, 16),  // the last windows hang over
+      conv(2, 24, 8, 8, 24, 3, 1, 1, 24),
   };
 }
 
