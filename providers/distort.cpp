@@ -9,7 +9,10 @@
 namespace convnet {
 namespace {
 
-std::uint8_t rounded(double value) { return static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0) + 0.5); }
+std::uint8_t rounded(double value) {
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): the number is not negative, and lround() is slow
+  return static_cast<std::uint8_t>(std::clamp(value, 0.0, 255.0) + 0.5);
+}
 
 std::uint8_t luma_of(const std::uint8_t* pixel) { return luma(pixel[0], pixel[1], pixel[2]); }
 
@@ -57,8 +60,8 @@ void rotate(DecodedImage& image, double degrees) {
 void change_contrast(DecodedImage& image, double factor) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < image.pixels.size(); i += 3) sum += luma_of(&image.pixels[i]);
-  const auto pixels = static_cast<double>(image.pixels.size() / 3);
-  const double mean = std::floor(static_cast<double>(sum) / pixels + 0.5);
+  const std::size_t pixels = image.pixels.size() / 3;
+  const double mean = std::floor(static_cast<double>(sum) / static_cast<double>(pixels) + 0.5);
   map_numbers(image, [=](std::uint8_t v) { return rounded(mean + factor * (v - mean)); });
 }
 

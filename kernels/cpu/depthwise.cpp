@@ -48,7 +48,7 @@ class DepthwiseGradients : public PreparedOp {
     for (std::int64_t block = 0; block < blocks_; ++block)
       for (std::int64_t part = 0; part < parts_; ++part) {
         float* const of_part = sums + (block * parts_ + part) * kSums;
-        for (int row = 0; row < Filter; ++row)
+        for (std::int64_t row = 0; row < Filter; ++row)
           sum_row(src, dst, block, part, row, of_part + row * Filter * kMaps);
         if (bias_) sum_bias(dst, block, part, of_part + kTaps * kMaps);
       }
@@ -71,7 +71,7 @@ class DepthwiseGradients : public PreparedOp {
   std::int64_t first_image(std::int64_t part) const { return g_.n * part / parts_; }
 
   /// Sums, for the taps of row `row` of the filters, the products over the images of a part.
-  void sum_row(const T* src, const T* dst, std::int64_t block, std::int64_t part, int row,
+  void sum_row(const T* src, const T* dst, std::int64_t block, std::int64_t part, std::int64_t row,
                float* sums) const {
     std::array<Maps, Filter> inner{}, border{};
     // In columns [begin, end) all taps of a row see pixels.
@@ -91,7 +91,7 @@ class DepthwiseGradients : public PreparedOp {
         add_border(line, differences, end, g_.ow, border);
       }
     }
-    for (int tap = 0; tap < Filter; ++tap) {
+    for (std::int64_t tap = 0; tap < Filter; ++tap) {
       const Maps sum = inner[static_cast<std::size_t>(tap)] + border[static_cast<std::size_t>(tap)];
       store_floats<kMaps>(sums + tap * kMaps, kMaps, sum);
     }
