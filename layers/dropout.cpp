@@ -119,8 +119,7 @@ LayerType dropout_type() {
   type.name = "dropout";
   type.doc =
       "Sets random values, or maps or images (drops), to 0 in training and scales the others up, so that "
-      "tests "
-      "need nothing.";
+      "tests need nothing.";
   type.formula = "train x*mask/keep, test x; mask is 1 with probability keep";
   type.example = "[drop1]\ntype=dropout\ninputs=fc1\n\n; parameter file\n[drop1]\nkeep=0.5";
   type.params = params();

@@ -106,10 +106,10 @@ class NetBuffersBuilder {
     for (const DeviceId gpu : node.gpus)
       w.weights.push_back(add_replica(w.name, BufferKind::weights, gpu, layout));
     // A constraint changes weights after their update, so a copy that the update rounded would be wrong.
-    const bool rounded = form.rounded.has_value() && !(options_.learns && spec.constraint.acts());
-    for (const DeviceId gpu : node.gpus)
-      if (rounded)
+    if (form.rounded && !(options_.learns && spec.constraint.acts())) {
+      for (const DeviceId gpu : node.gpus)
         w.rounded.push_back(add_replica(w.name + " (bf16)", BufferKind::rounded, gpu, *form.rounded));
+    }
     if (!options_.learns) return w;
     if (spec.state) {
       AverageShard whole;

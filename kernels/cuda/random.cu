@@ -135,10 +135,9 @@ Prepared prepare(const Dropout& op, const OpForm& form, const Context&) {
                    DropUnits<T, kCount>{words, first_map, unit, threshold, scale, Numbers<T, kCount>(args[0]),
                                         Numbers<T, kCount>(args[1]), step});
         };
-        const bool maps = unit == DropUnit::map, first_of_four = words.first_element % 4 == 0;
-        const bool by_four = !maps       ? elements % 4 == 0
-                             : view.last ? view.c % 4 == 0 && first_of_four
-                                         : view.spatial() % 4 == 0;
+        bool by_four = elements % 4 == 0;
+        if (unit == DropUnit::map)
+          by_four = view.last ? view.c % 4 == 0 && first_map % 4 == 0 : view.spatial() % 4 == 0;
         return by_four ? drop(std::integral_constant<int, 4>{}) : drop(std::integral_constant<int, 1>{});
       }
       if (in_order && words.first_element % 4 == 0 && elements % 4 == 0)

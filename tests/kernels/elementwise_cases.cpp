@@ -165,7 +165,7 @@ std::vector<OpCase> elementwise_cases() {
     add_neurons(cases, dims);
     cases.push_back({Scale{dims, 0.3F}});
     cases.push_back({Scale{dims, -2}, {}, {}, 0});
-    for (const std::int64_t first_element : {0, 7}) {
+    for (const std::int64_t first_element : {0, 7, 8}) {
       const auto block = step_block((std::uint64_t{1} << 33) + 7);
       for (const DropUnit unit : {DropUnit::value, DropUnit::map, DropUnit::image})
         cases.push_back({Dropout{dims, 0.6F, 1.5F, 77, 30, first_element, unit}, {}, {{}, {}, block}, {}, 0});

@@ -1,8 +1,6 @@
 // Products in bf16 read weights that updates round. However a net is spread over devices, they read the
 // weights that its checkpoint has.
 #include "convnet/base/error.h"
-#include "kernels/backend.h"
-#include "tests/catch.h"
 #include "tests/parallel/placed_nets.h"
 
 using namespace convnet;
@@ -11,17 +9,6 @@ using namespace convnet::test;
 namespace {
 
 const std::vector<std::int64_t> kSizes = {13, 8, 2, 13};
-
-bool has_gpus() {
-  std::string reason;
-  return cuda_devices(reason) > 0;
-}
-
-/// Some processors have no products in bf16; GPUs have.
-void skip_without_bf16(const DeviceError& e) {
-  if (has_gpus()) throw e;
-  skip(e.what());
-}
 
 /// Trains a net, gives its tensors to a new one, and lets both go on.
 void check_goes_on(PlacedNet net) {

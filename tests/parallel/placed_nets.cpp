@@ -4,6 +4,9 @@
 #include <random>
 #include <stdexcept>
 
+#include "kernels/backend.h"
+#include "tests/catch.h"
+
 namespace convnet::test {
 
 namespace {
@@ -440,6 +443,16 @@ class RandomNet {
 };
 
 }  // namespace
+
+bool has_gpus() {
+  std::string reason;
+  return cuda_devices(reason) > 0;
+}
+
+void skip_without_bf16(const DeviceError& e) {
+  if (has_gpus()) throw e;
+  skip(e.what());
+}
 
 PlacedNet random_net(std::uint32_t seed, bool normalised) {
   return RandomNet(seed, normalised).net("random net " + std::to_string(seed));

@@ -1,6 +1,7 @@
 // Small nets with most kinds of layers, ways to spread them over devices, and what training makes of them.
 #pragma once
 
+#include "convnet/base/error.h"
 #include "tests/layers/against_reference.h"
 #include "tests/rounding.h"
 
@@ -51,6 +52,10 @@ std::vector<PlacedNet> replicated_trunk_nets();
 std::vector<PlacedNet> replicated_head_nets();
 /// Layers and devices by lot, within the rules. `normalised`: with bnorm layers, not for a handful of images.
 PlacedNet random_net(std::uint32_t seed, bool normalised);
+
+bool has_gpus();
+/// Skips a test in bf16 on a processor that has no products of such numbers; GPUs have, so there it throws.
+void skip_without_bf16(const DeviceError& e);
 
 /// The results of a run.
 struct Trained {

@@ -6,7 +6,6 @@
 
 #include "convnet/base/error.h"
 #include "convnet/net/devices.h"
-#include "tests/catch.h"
 #include "tests/parallel/placed_nets.h"
 #include "tests/parallel/thread_transport.h"
 #include "tests/wrapped_backend.h"
@@ -22,11 +21,6 @@ std::vector<std::vector<int>> ways(int devices) {
   if (devices > 2) all.push_back({devices - devices / 2, devices / 2});
   if (devices > 2) all.push_back({1, devices - 1});
   return all;
-}
-
-bool has_gpus() {
-  std::string reason;
-  return cuda_devices(reason) > 0;
 }
 
 void check_like_one_process(const PlacedNet& net, const std::vector<std::int64_t>& sizes,
@@ -188,7 +182,7 @@ TEST_CASE("several processes in bf16 give the bits of one") {
     wide.options.devices_of_hosts = {2, 2};
     check_like_one_process(wide, {24, 13, 24}, {{1, 1, 1, 1}, {2, 2}});
   } catch (const DeviceError& e) {
-    skip(e.what());
+    skip_without_bf16(e);
   }
 }
 
