@@ -71,7 +71,7 @@ TEST_CASE("a time limit ends training with a checkpoint, and going on gives the 
   run_well(run + Args{shop / "whole", "--epochs", epochs});
   const std::string last = "/" + epochs + ".2.safetensors";
   check_equal_tensors((shop / "run") + last, (shop / "whole") + last);
-  const Outcome too_short = run_program(run + Args{shop / "none", "--time-limit", "0.0001"});
+  const Outcome too_short = run_program(run + Args{shop / "none", "--time-limit", "0.0000001"});
   check(too_short, 1, "--time-limit 0:01 was over before a minibatch was trained, and a run that goes on");
   CHECK(files_in(shop / "none") == std::vector<std::string>{"0.0.safetensors"});
   check_refused({"--load-file", shop / "run", "--test-only", "--time-limit", "5"},
